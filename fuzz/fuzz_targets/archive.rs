@@ -1,12 +1,14 @@
-//! Any bytes are an archive of dedup's, or are refused, and it takes no more memory than its index lets it.
+//! Any bytes are an archive of dedup's, or are refused, and it takes no more memory than its index
+//! lets it.
 //!
-//! Each input is tried as it is, and again as an index with a beginning, an end and a checksum that fit: a fuzzer would not find
-//! what lies behind those by itself. The first byte says how many bytes of chunks come before it.
+//! Each input is tried as it is, and again as an index with a beginning, an end and a checksum that
+//! fit: a fuzzer would not find what lies behind those by itself. The first byte says how many
+//! bytes of chunks come before it.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use outlive_workloads::dedup::archive::{Archive, Content};
+use outlive_programs::dedup::archive::{Archive, Content};
 use sha2::{Digest, Sha256};
 
 fn check(bytes: &[u8]) {

@@ -1,12 +1,13 @@
-//! Any bytes are an edge list or a Matrix Market file, packed perhaps, whose graph can be relied on, or are refused.
+//! Any bytes are an edge list or a Matrix Market file, packed perhaps, whose graph can be relied
+//! on, or are refused.
 //!
-//! Each input is tried as it is, and again behind what begins a list with each separator, a matrix and each packed file: a
-//! fuzzer would find these late by itself.
+//! Each input is tried as it is, and again behind what begins a list with each separator, a matrix
+//! and each packed file: a fuzzer would find these late by itself.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use outlive_workloads::graph::{Graph, GraphError, edge_list, matrix_market};
+use outlive_programs::graph::{Graph, GraphError, edge_list, matrix_market};
 use std::io::Cursor;
 
 fn check(graph: Result<Graph, GraphError>) {

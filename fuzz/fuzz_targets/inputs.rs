@@ -1,11 +1,12 @@
-//! Any bytes are points, a matrix or a picture, or are refused; also behind the first bytes of each format.
+//! Any bytes are points, a matrix or a picture, or are refused; also behind the first bytes of each
+//! format.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use outlive_workloads::histogram::{Format, Layout, count, verify};
-use outlive_workloads::kmeans::Points;
-use outlive_workloads::matmul::Matrix;
+use outlive_programs::histogram::{Format, Layout, count, verify};
+use outlive_programs::kmeans::Points;
+use outlive_programs::matmul::Matrix;
 
 const STARTS: [&[u8]; 5] = [
     b"",

@@ -1,5 +1,5 @@
-//! Any bytes in a table of roots are roots that lie inside the segment, or are refused; publishing over
-//! them ends.
+//! Any bytes in a table of roots are roots that lie inside the segment, or are refused; publishing
+//! over them ends.
 
 #![no_main]
 

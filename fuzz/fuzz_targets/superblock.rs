@@ -1,7 +1,7 @@
 //! Any bytes are a superblock whose numbers can be relied on, or are refused.
 //!
-//! Each input is tried as it is, and again with the magic and a checksum that fits: a fuzzer would not find
-//! what lies behind those by itself.
+//! Each input is tried as it is, and again with the magic and a checksum that fits: a fuzzer would
+//! not find what lies behind those by itself.
 
 #![no_main]
 

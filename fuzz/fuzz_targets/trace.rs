@@ -1,7 +1,9 @@
-//! Any bytes are a trace whose numbers can be relied on, or are refused, and it takes no more memory than its blocks let it.
+//! Any bytes are a trace whose numbers can be relied on, or are refused, and it takes no more
+//! memory than its blocks let it.
 //!
-//! Each input is tried as it is, and again as the contents of a block in a trace that is whole besides: a fuzzer would not find
-//! what lies behind the checksums by itself. The first four bytes say which block that is.
+//! Each input is tried as it is, and again as the contents of a block in an otherwise valid trace,
+//! because a fuzzer does not get past the checksums by itself. The first four bytes choose the
+//! block.
 
 #![no_main]
 
@@ -65,8 +67,8 @@ fuzz_target!(|bytes: &[u8]| {
     } else {
         contents.len() as u32
     };
-    // 4096 words; one thread; no flags; two event counts; two locks, the first with an order; a condition variable; a barrier of one
-    // thread; no texts.
+    // 4096 words; one thread; no flags; two event counts; two locks, the first with an order; a
+    // condition variable; a barrier of one thread; no texts.
     let about = b"\x80\x20\x01\x00\x02\x00\x01\x02\x40\x01\x48\x00\x01\x50\x01\x58\x01\x00";
     let mut whole = b"OutTrace\x01\0\0\0\0\0\0\0".to_vec();
     let mut places = Vec::new();

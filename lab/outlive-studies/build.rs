@@ -1,4 +1,4 @@
-//! Builds the rivals in C++ and C, if the features `peers`, `mpi` and `lupin` ask for them.
+//! Builds the C++ and C peers of the studies for the features `peers`, `mpi` and `lupin`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -10,7 +10,7 @@ fn main() {
     lupin();
 }
 
-/// A program of its own, which the study carries with it.
+/// Builds the MPI program, which is embedded in the study's binary.
 #[cfg(feature = "mpi")]
 fn mpi() {
     println!("cargo::rerun-if-changed=peers/pagerank_mpi.c");
@@ -20,7 +20,7 @@ fn mpi() {
     build(mpicc, &["-O3"], files, &["-lm"], packages);
 }
 
-/// Six programs.
+/// Builds the six C programs of the LUPIN tables.
 #[cfg(feature = "lupin")]
 fn lupin() {
     println!("cargo::rerun-if-changed=peers/lupin");
@@ -35,7 +35,7 @@ fn lupin() {
         ("dedup", &["-lz", "-lcrypto"]),
     ];
     for (name, libraries) in programs {
-        // However the study itself is built, they are not to be slow.
+        // Optimised, whatever profile the study itself is built with.
         let cc = cc::Build::new()
             .opt_level(3)
             .debug(false)
@@ -43,14 +43,14 @@ fn lupin() {
             .pic(false)
             .try_get_compiler();
         let cc = cc.unwrap_or_else(|error| panic!("{packages}: {error}"));
-        // Every product and every sum is rounded once.
+        // No fused multiply-add: every product and every sum is rounded once.
         let flags = ["-ffp-contract=off", "-pthread"];
         let files = [&*format!("peers/lupin/{name}.c"), &*format!("lupin-{name}")];
         build(cc.to_command(), &flags, files, libraries, packages);
     }
 }
 
-/// Builds `program` of `source`, with a compiler that `packages` bring.
+/// Builds `program` from `source` with `compiler`; `packages` names the Debian packages needed.
 #[cfg(any(feature = "mpi", feature = "lupin"))]
 fn build(
     mut compiler: std::process::Command,

@@ -1,10 +1,11 @@
-//! Sizes, numbers and permissions as people write them. (Durations are `humantime`'s: `8ms`, `2s`, `1m 30s`.)
+//! Sizes, numbers and permissions, parsed and printed. (Durations are `humantime`'s: `8ms`, `2s`,
+//! `1m 30s`.)
 
 use std::fmt::{self, Display};
 
 const UNITS: [(&str, u32); 5] = [("", 0), ("K", 10), ("M", 20), ("G", 30), ("T", 40)];
 
-/// Reads a size in bytes: `4096`, `64K`, `64M`, `2GiB`. The units are binary.
+/// Parses a size in bytes: `4096`, `64K`, `64M`, `2GiB`. The units are binary.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -15,19 +16,19 @@ pub fn size(text: &str) -> Result<u64, String> {
         .unwrap_or(&unit);
     let known = UNITS.iter().find(|(name, _)| *name == unit);
     let (Ok(number), Some((_, shift))) = (number.parse::<u64>(), known) else {
-        return Err("a size is a whole number with K, M, G or T, such as 64M".into());
+        return Err("a size is a whole number of bytes, or of K, M, G or T, such as 64M".into());
     };
     match number.checked_mul(1 << shift) {
-        Some(0) => Err("a size of nothing".into()),
+        Some(0) => Err("a size cannot be 0".into()),
         Some(bytes) => Ok(bytes),
-        None => Err("more than 64 bits can count".into()),
+        None => Err("a size has to be below 2^64 bytes".into()),
     }
 }
 
-/// Reads a whole number of 64 bits: `17`, `0x11`.
+/// Parses a whole number of 64 bits: `17`, `0x11`.
 pub fn whole(text: &str) -> Result<u64, String> {
     let number = match text.strip_prefix("0x") {
-        // Of its own accord it would take a sign.
+        // `from_str_radix` would accept a sign.
         Some(digits) if digits.starts_with(['+', '-']) => return Err(no_whole()),
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
@@ -42,21 +43,21 @@ fn no_whole() -> String {
     )
 }
 
-/// Reads a file's permissions: octal, as for chmod.
+/// Parses a file's permissions: octal, as for chmod.
 pub fn mode(text: &str) -> Result<u32, String> {
     let octal = text.strip_prefix("0o").unwrap_or(text);
     match u32::from_str_radix(octal, 8) {
         // A user who may read a file can hold read locks on it.
         Ok(mode) if mode <= 0o777 && (mode & 0o044) >> 1 & !mode != 0 => Err(format!(
-            "with mode {mode:03o} users could read the pod that may not write to it, and so keep others from joining; \
-             give them both or neither, as 660 does"
+            "with mode {mode:03o} users that can read the pod but not write to it could prevent \
+             others from joining; allow them both or neither, such as by 660"
         )),
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err("permissions are octal, from 0 to 777, such as 600 or 660".into()),
     }
 }
 
-/// A number of bytes, for people: exact where it is a round number of units.
+/// A number of bytes, printed exactly where it is a whole number of a unit.
 #[derive(Clone, Copy)]
 pub struct Bytes(pub u64);
 
@@ -77,7 +78,7 @@ impl Display for Bytes {
     }
 }
 
-/// How many there are of what the word says, for people.
+/// A count of things with the singular of their name, printed in the singular or plural.
 #[derive(Clone, Copy)]
 pub struct Many(pub u64, pub &'static str);
 
@@ -116,7 +117,7 @@ mod tests {
             "20000000T",
             "8i",
         ] {
-            assert!(size(bad).is_err(), "{bad:?} was taken for a size");
+            assert!(size(bad).is_err(), "{bad:?} was accepted as a size");
         }
     }
 
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!((whole("17"), whole("0x11")), (Ok(17), Ok(17)));
         assert_eq!(whole("18446744073709551615"), Ok(u64::MAX));
         for bad in ["", "x", "-1", "0x", "0x+1", "1.5", "18446744073709551616"] {
-            assert!(whole(bad).is_err(), "{bad:?} was taken for a number");
+            assert!(whole(bad).is_err(), "{bad:?} was accepted as a number");
         }
     }
 
@@ -142,7 +143,7 @@ mod tests {
         assert_eq!(mode("600"), Ok(0o600));
         assert_eq!(mode("0o660"), Ok(0o660));
         for bad in ["", "8", "1000", "rw", "640", "604"] {
-            assert!(mode(bad).is_err(), "{bad:?} was taken for permissions");
+            assert!(mode(bad).is_err(), "{bad:?} was accepted as permissions");
         }
     }
 }

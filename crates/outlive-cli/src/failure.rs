@@ -1,4 +1,4 @@
-//! How a command ends when not all is well.
+//! The failures of commands, and their exit codes.
 
 use outlive::host::OsError;
 use outlive::pod::PodError;
@@ -6,21 +6,21 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Why a command does not exit with 0.
+/// The reason why a command does not exit with 0.
 #[derive(Debug)]
 pub enum Failure {
-    /// What it looked at is wrong, and it has said so on standard output.
+    /// It found something wrong, a violation for example, and reported it on standard output.
     Found,
-    /// It could not do what it was asked to: one paragraph for people.
+    /// The command could not do its task: one paragraph that explains it.
     Failed(String),
-    /// It was called in a way that makes no sense.
+    /// The arguments make no sense.
     Usage(String),
-    /// Whoever read its output has stopped reading.
+    /// The reader of the output has closed it.
     NobodyReads,
 }
 
 impl Failure {
-    /// A failure with its paragraph.
+    /// Returns a failure with its paragraph.
     pub fn new(paragraph: impl Display) -> Self {
         Self::Failed(paragraph.to_string())
     }
@@ -34,11 +34,10 @@ impl Failure {
         ))
     }
 
-    /// Prints it on standard error as a message of `program`. Returns with which code the process is to
-    /// exit.
+    /// Prints the failure on standard error as a message of `program`. Returns the exit code.
     pub fn report(self, program: &str) -> ExitCode {
         let (paragraph, code) = match self {
-            // Nobody wants to know any more.
+            // A closed pipe is not a failure.
             Self::NobodyReads => return ExitCode::SUCCESS,
             Self::Found => return ExitCode::from(1),
             Self::Failed(paragraph) => (paragraph, 1),
@@ -52,7 +51,7 @@ impl Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// An error of standard output: everything else is wrapped where it happens.
+    /// Converts an error of standard output: all others are wrapped where they happen.
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::NobodyReads,

@@ -1,20 +1,21 @@
-//! The `outlive` command: pods created, hosted, watched, checked and destroyed, and programs run on them.
+//! The `outlive` command: creates, hosts, watches, checks and destroys pods, and runs programs on
+//! them.
 //!
-//! A command exits with 0 if all is well, 1 if something is wrong, was violated or has failed, and 2 if its
-//! arguments make no sense. What a program would read can be had as JSON (`--json`). Errors go to
-//! standard error in one paragraph: what happened, where, and what to do. A reader that closes the pipe
-//! ends the command quietly.
+//! A command exits with 0 on success, 1 if it failed or found something wrong, and 2 if its
+//! arguments make no sense. `--json` prints output for programs. Errors go to standard error in one
+//! paragraph: the problem, its place, and the remedy. A reader that closes the pipe ends the
+//! command quietly.
 //!
-//! A library, so that `outlive-lab` reads arguments, prints and fails in the same way.
+//! It is a library, so that `outlive-lab` parses arguments, prints and fails in the same way.
 
-// What arguments are documented with is help text, where `[:SEED]` is what may be left out.
+// The doc comments of arguments are help texts, where `[:SEED]` is an optional part.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 pub mod amount;
 mod commands;
+mod event_text;
 pub mod failure;
 mod look;
-mod news;
 pub mod output;
 pub mod table;
 
@@ -25,20 +26,20 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-/// Runs the command line of `program`, and returns with which code the process is to exit.
+/// Runs the command line of `program`, and returns the exit code.
 pub fn run(program: &str, command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
-    // Quiet unless asked: what matters to people is printed by the commands themselves, the reports of a
-    // supervisor among it.
+    // Quiet by default: the commands print all that matters, including the reports of a supervisor.
     let quiet = "error,outlive::supervise::report=off";
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(quiet));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && !is_set("NO_COLOR"))
-        // Otherwise a line that cannot be written panics, in any thread, when standard error is closed.
+        // Otherwise a line that cannot be written panics, in any thread, when standard error is
+        // closed.
         .log_internal_errors(false)
         .init();
-    // Without the handler a truncated file ends a command without a message, which is no reason to
+    // Without the handler, a truncated file ends a command without a message; this is no reason to
     // refuse the command.
     let _ = outlive::segment::report_bus_errors();
     match command() {
@@ -47,7 +48,7 @@ pub fn run(program: &str, command: impl FnOnce() -> Result<(), Failure>) -> Exit
     }
 }
 
-/// Whether the environment variable `name` is set to something.
+/// Returns whether the environment variable `name` is set and not empty.
 fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }

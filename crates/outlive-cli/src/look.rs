@@ -1,8 +1,9 @@
-//! A look at a pod from outside: who is in it, and whether they are really there.
+//! A look at a pod from outside: its members, and whether they are present.
 //!
-//! The table of generations says who may write. Whether somebody who may is still there is a question to the
-//! operating system: while any member lives, the answer reaches the table within a millisecond, but when
-//! the last one was killed nobody is left to write it down. A look asks for itself, and changes nothing.
+//! The table of generations says which members may write. Only the operating system knows whether
+//! such a member still exists: while any member lives, each death reaches the table within a
+//! millisecond, but after the last member was killed, no member is left to record its death. A look
+//! asks the operating system itself, and changes nothing.
 
 use outlive::host::{Linux, Obituary, Os};
 use outlive::membership::{Instance, InstanceId, Level, State, Status};
@@ -10,47 +11,47 @@ use outlive::pod::{GroupStatus, MemberStatus, Pod};
 use outlive::recovery::LockEntry;
 use std::collections::BTreeMap;
 
-/// Whether an incarnation that may write is there.
+/// Whether an incarnation that may write is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is.
+    /// It is present.
     Here,
-    /// It is not: it has died, and nobody has raised its generation yet.
+    /// It has died, and its generation has not been raised yet.
     Gone,
-    /// That cannot be told from here: it runs on another operating system.
+    /// It cannot be determined from here: the member runs on another operating system.
     Unknown,
 }
 
-/// A member as it was seen.
+/// A member, as a look has found it.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// What the pod says.
+    /// The status in the pod.
     pub status: MemberStatus,
-    /// What the operating system says, of those who may write.
+    /// The answer of the operating system, for members that may write.
     pub presence: Option<Presence>,
-    /// The locks that stand in its log.
+    /// The locks in its log.
     pub locks: Vec<LockEntry>,
-    /// Who recovers it, if somebody does.
+    /// The member that recovers it, if there is one.
     pub recoverer: Option<Instance>,
 }
 
 impl Seen {
-    /// Its id.
+    /// Returns its id.
     pub fn id(&self) -> InstanceId {
         self.status.id
     }
 
-    /// Its state.
+    /// Returns its state.
     pub fn state(&self) -> State {
         self.status.state
     }
 
-    /// Its level's name.
+    /// Returns the name of its level.
     pub fn level(&self) -> &'static str {
         self.state().level.map_or("member", Level::name)
     }
 
-    /// How it is, for people: the dead have a new generation already, so it is told.
+    /// Describes its condition; for a dead member, with the new generation.
     pub fn condition(&self) -> String {
         let state = self.state();
         let name = state.status.name();
@@ -66,7 +67,7 @@ impl Seen {
         }
     }
 
-    /// Its process id, or its process's and its own thread id.
+    /// Returns its process id; for a thread, its process id and its thread id.
     pub fn pid(&self) -> String {
         let Some(record) = &self.status.record else {
             return "-".into();
@@ -78,7 +79,7 @@ impl Seen {
         }
     }
 
-    /// The name it gave itself.
+    /// Returns the name that it gave itself.
     pub fn name(&self) -> &str {
         self.status
             .record
@@ -86,26 +87,26 @@ impl Seen {
             .map_or("", |record| &record.name)
     }
 
-    /// Whether it may write and is not known to be gone.
+    /// Returns whether it may write and is not known to be gone.
     pub fn is_there(&self) -> bool {
         self.presence
             .is_some_and(|presence| presence != Presence::Gone)
     }
 }
 
-/// A pod as it was seen.
+/// A pod, as a look has found it.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// Every id that was ever used, by number.
+    /// All ids that were ever used.
     pub members: BTreeMap<InstanceId, Seen>,
-    /// Who holds the fabric manager's role.
+    /// The fabric manager, if there is one.
     pub manager: Option<Instance>,
     /// The control groups, the pod's own first.
     pub groups: Vec<GroupStatus>,
 }
 
 impl Look {
-    /// Looks at `pod`. Writes nothing.
+    /// Looks at `pod` without writing to it.
     pub fn at(pod: &Pod) -> Self {
         let status = pod.status();
         let here = Here::of(pod);
@@ -144,8 +145,8 @@ impl Look {
         }
     }
 
-    /// Hosts, each followed by its processes, each followed by its threads, with their depth. Everybody
-    /// appears once.
+    /// Returns the hosts, each followed by its processes, each followed by its threads, with their
+    /// depths. Each member appears once.
     pub fn tree(&self) -> Vec<(usize, &Seen)> {
         let of = |level, wanted: &dyn Fn(&Seen) -> bool| {
             let all = self.members.values();
@@ -175,7 +176,7 @@ impl Look {
                 );
             }
         }
-        // Threads of processes whose ids belong to others by now, and whatever damage has left.
+        // Threads of processes whose ids are in use again, and remnants of damage.
         let shown: Vec<_> = tree.iter().map(|(_, seen)| seen.id()).collect();
         let rest: Vec<_> = self
             .members
@@ -198,13 +199,13 @@ impl Look {
         tree
     }
 
-    /// Those who may write and are not known to be gone.
+    /// Returns the members that may write and are not known to be gone.
     pub fn there(&self) -> impl Iterator<Item = &Seen> {
         self.members.values().filter(|seen| seen.is_there())
     }
 }
 
-/// A host is gone if all its processes are: nobody else would beat its heart.
+/// Returns whether `host` is gone: all its processes are, and no other process sends its heartbeat.
 fn is_empty_host(host: &Seen, members: &BTreeMap<InstanceId, Seen>) -> bool {
     host.state().level == Some(Level::Host)
         && host.presence == Some(Presence::Here)
@@ -224,7 +225,7 @@ impl Here {
     fn of(pod: &Pod) -> Self {
         let find = || {
             // Only if the members here have created its side file: a look must not create one.
-            if !Linux::has_side_file(pod.number()) {
+            if !Linux::has_side_file(pod.number()).ok()? {
                 return None;
             }
             let os = pod.os().ok()?;
@@ -243,7 +244,7 @@ impl Here {
             return None;
         }
         let presence = self.evidence(pod, status);
-        // It may have left, or been raised, between the two checks.
+        // It may have left, or its generation been raised, between the two checks.
         Some(
             if pod.tables().generations().state(status.id) == Ok(state) {
                 presence
@@ -275,7 +276,7 @@ impl Here {
         };
         match (state.level, self.os) {
             (Some(Level::Process), _) => process(status.id),
-            // Decided later, by its processes.
+            // Decided later, from its processes.
             (Some(Level::Host), _) if absence_is_proof && state.status != Status::Joining => {
                 Presence::Here
             }

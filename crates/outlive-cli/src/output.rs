@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// Prints `text` as it is, at once.
+/// Prints `text` unchanged, and flushes it.
 pub fn print(text: impl Display) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     write!(out, "{text}")?;
@@ -47,12 +47,12 @@ pub fn printable(text: &impl Display) -> String {
     text.to_string().chars().map(shown).collect()
 }
 
-/// Where an answer goes.
+/// The destination of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
     /// Standard output.
     Output,
-    /// Standard error: something else is written to standard output.
+    /// Standard error: standard output has other contents.
     Errors,
 }
 
@@ -70,13 +70,16 @@ impl To {
 
     /// Prints `value` as JSON, indented.
     pub fn json(self, value: &impl Serialize) -> Result<(), Failure> {
-        let text = serde_json::to_string_pretty(value)
-            .map_err(|error| Failure::new(format_args!("the answer makes no JSON: {error}")))?;
+        let text = serde_json::to_string_pretty(value).map_err(|error| {
+            Failure::new(format_args!(
+                "the result cannot be printed as JSON: {error}"
+            ))
+        })?;
         self.line(text)
     }
 }
 
-/// A note for people that is not part of the answer. It may be lost.
+/// Prints a note that is not part of the answer. It may be lost.
 pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }

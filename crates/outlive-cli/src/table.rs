@@ -6,24 +6,24 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these headings.
+    /// Returns a table with these headings.
     pub fn new<const N: usize>(headings: [&str; N]) -> Self {
         Self {
             rows: vec![headings.map(str::to_owned).to_vec()],
         }
     }
 
-    /// Adds a row; it has as many cells as there are headings.
+    /// Adds a row, which has a cell for each heading.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.to_vec());
     }
 
-    /// How many rows there are under the headings.
+    /// Returns the number of rows under the headings.
     pub fn rows(&self) -> usize {
         self.rows.len() - 1
     }
 
-    /// The lines, headings first. The last column is not padded.
+    /// Returns the lines, headings first. The last column is not padded.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let columns = self.rows[0].len();
         let width = |column: usize| {

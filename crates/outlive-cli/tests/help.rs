@@ -1,4 +1,4 @@
-//! What a newcomer asks first: the doctor, help and completions, and commands that are elsewhere.
+//! The first commands of a new user: doctor, help, completions, and commands in other programs.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Workers whom others start: what `docs/launchers.md` and the units in `docs/systemd` say. (`mpirun` is in `worker.rs`.)
+//! Workers started by launchers, as in `docs/launchers.md` and by the units in `docs/systemd`.
+//! (`mpirun` is in `worker.rs`.)
 
 mod support;
 
@@ -10,11 +11,11 @@ use std::process::{Child, Command, Stdio};
 use support::run::{Stage, wait_until};
 use support::{Place, Running, command, outlive};
 
-/// Where the document is that has the examples.
+/// The document with the examples.
 const LAUNCHERS: &str = include_str!("../../../docs/launchers.md");
 
-/// The tasks of a job step as Slurm's `srun` starts them: the same command so often, each in a process group of its own, with Slurm's
-/// variables in its environment, nothing to read, and the output of all going to one place.
+/// The tasks of a job step as Slurm's `srun` starts them: the same command N times, each in its own
+/// process group, with Slurm's variables in its environment, no input, and one output for all.
 struct Step {
     tasks: Vec<Child>,
 }
@@ -45,12 +46,12 @@ impl Step {
     }
 
     fn signal(&self, task: usize, signal: Signal) {
-        // The child is not waited for yet, so the pid is its own.
+        // The child has not been reaped, so the pid is its own.
         let pid = Pid::from_raw(self.tasks[task].id() as i32).unwrap();
         kill_process(pid, signal).unwrap();
     }
 
-    /// Whether `task` catches SIGTERM by now.
+    /// Returns whether `task` catches SIGTERM by now.
     fn listens(&self, task: usize) -> bool {
         let status = format!("/proc/{}/status", self.tasks[task].id());
         let status = fs::read_to_string(status).unwrap();
@@ -61,7 +62,7 @@ impl Step {
         caught & 1 << (Signal::TERM.as_raw() - 1) != 0
     }
 
-    /// How `task` ended, and what it said: first on standard output, then on standard error.
+    /// Returns the exit code of `task`, its standard output and its standard error.
     fn ended(&mut self, task: usize) -> (Option<i32>, String, String) {
         let child = &mut self.tasks[task];
         wait_until("the task ends", || child.try_wait().unwrap().is_some());
@@ -103,7 +104,8 @@ fn a_job_step_of_slurm_works_and_is_cancelled_in_part() {
     };
     let (alone, together) = (stage.path("alone"), stage.path("together"));
     outlive(rank(&alone, &[]).iter().map(|it| &**it)).succeeds();
-    // The workers may come first: they wait. What the document says, with this program and another place.
+    // The workers may come first: they wait. The example of the document, with this program and
+    // another path.
     let example = LAUNCHERS
         .lines()
         .find(|line| line.trim().starts_with("sh -c 'exec outlive worker"));
@@ -125,8 +127,8 @@ fn a_job_step_of_slurm_works_and_is_cancelled_in_part() {
     let mut step = Step::start(4, &["sh", "-c", &script]);
     let together_run = rank(&together, &["--pod", there]);
     let mut run = Running::start(together_run.iter().map(|it| &**it));
-    // Each is known by the rank that it was given. Who has used the processor may still be on its way to the pool, so the pool
-    // says who is there.
+    // Each is known by its rank. A task that has used the processor may still be about to join, so
+    // the pool is asked which ones have joined.
     wait_until("all ranks work in the pool", || {
         let status = outlive(["pod", "status", there]);
         let ranks = ["rank-0", "rank-1", "rank-2", "rank-3"];
@@ -135,7 +137,7 @@ fn a_job_step_of_slurm_works_and_is_cancelled_in_part() {
             && status.output.contains("pool pagerank: 5 workers, ")
             && status.output.contains("BEHIND")
     });
-    // One is out of memory; one is cancelled, as Slurm does that.
+    // One is out of memory; one is cancelled, in the way of Slurm.
     step.signal(0, Signal::KILL);
     step.signal(1, Signal::CONT);
     step.signal(1, Signal::TERM);
@@ -174,7 +176,7 @@ fn a_job_step_without_a_run_ends_after_its_patience() {
     }
 }
 
-/// What systemd says of a unit, which is nothing if it is one. `None` where there is no systemd.
+/// Returns the complaints of systemd about a unit, or nothing. `None` without systemd.
 fn verified(unit: &Path) -> Option<String> {
     let verify = Command::new("systemd-analyze")
         .args(["verify", "--man=no", "--generators=no"])
@@ -197,7 +199,7 @@ fn the_units_are_understood_by_systemd() {
     for unit in units {
         let text = fs::read_to_string(&unit).unwrap();
         let name = unit.file_name().unwrap().to_str().unwrap();
-        // What is to be changed is changed: a program that is there.
+        // With the placeholder replaced by a program that exists.
         let (before, rest) = text.split_once("\nExecStart=").unwrap();
         let (_, arguments) = rest.split_once(' ').unwrap();
         let text = format!("{before}\nExecStart=/bin/true {arguments}");
@@ -207,7 +209,7 @@ fn the_units_are_understood_by_systemd() {
             return;
         };
         assert_eq!(said, "", "{name}");
-        // It would say so if something were wrong.
+        // systemd does report an error if there is one.
         let wrong = text
             .replace("KillMode=process", "KillMode=some")
             .replace("TimeoutStopSec=30s", "TimeoutStopSec=soon");
@@ -217,7 +219,7 @@ fn the_units_are_understood_by_systemd() {
     }
 }
 
-/// What the unit starts is a command that there is, with flags that there are: it gets as far as looking for the pod.
+/// The unit's command and flags exist: it gets as far as looking for the pod.
 #[test]
 fn the_command_of_the_unit_for_workers_is_understood() {
     let unit = include_str!("../../../docs/systemd/outlive-worker@.service");

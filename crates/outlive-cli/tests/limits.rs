@@ -1,5 +1,5 @@
-//! Limits, and files that are truncated or removed, as a user meets them: each is named, with what to do.
-//! What needs root is skipped with a message where it is not to be had.
+//! Limits, and files that are truncated or removed: the messages name the cause and the remedy.
+//! Tests that need root are skipped with a message without it.
 
 mod support;
 
@@ -22,7 +22,7 @@ fn a_small_dev_shm_holds_a_pod_that_can_be_joined() {
         let before = format!(
             r#"mount -t tmpfs -o size=64m tmpfs /dev/shm
             "$1" pod create /dev/shm/pod --ids {ids} 2>/dev/shm/said && exit 3
-            fits=$(sed -n 's/.*ask for at most \([0-9]*\) bytes.*/\1/p' /dev/shm/said)
+            fits=$(sed -n 's/.*request at most \([0-9]*\) bytes.*/\1/p' /dev/shm/said)
             rm /dev/shm/said
             "$1" pod create /dev/shm/pod --ids {ids} --size "$fits" || exit 4"#
         );
@@ -71,7 +71,7 @@ fn the_doctor_sees_a_dev_shm_that_is_small_or_read_only() {
         shm["detail"].as_str().unwrap().contains("read-only"),
         "{shm}"
     );
-    // A command that fails for this reason says what to do.
+    // A command that fails for this reason names the remedy.
     let mount = "mount -t tmpfs -o ro tmpfs /dev/shm";
     let ended = contained(&CONTAINER, mount, &["pod", "create", "/dev/shm/pod"])
         .output()
@@ -155,7 +155,7 @@ fn a_limit_on_descriptors_that_is_too_low_is_named() {
         host.args(["-c", &line]).arg(&program).arg(path);
         host
     };
-    // Named by the check of the limit, and where a call fails before that.
+    // Named by the check of the limit, or by a call that fails before it.
     for most in [8, 15] {
         let refused = limited(most).output().unwrap();
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -201,7 +201,7 @@ fn files_that_are_removed_under_a_member_are_reported_once() {
     for cord in &cords {
         fs::remove_file(&cord.path).unwrap();
     }
-    // Where the kernel has leases.
+    // If the kernel has leases.
     if !cords.is_empty() {
         host.wait_for(&["can no longer kill this process"]);
     }
@@ -218,7 +218,7 @@ fn a_run_with_little_address_space_ends_with_counts_or_a_message() {
                 rlim_cur: kib << 10,
                 rlim_max: kib << 10,
             };
-            // SAFETY: a system call alone.
+            // SAFETY: a system call only.
             match unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const most) } {
                 0 => Ok(()),
                 _ => Err(std::io::Error::last_os_error()),
@@ -242,7 +242,7 @@ fn a_run_with_little_address_space_ends_with_counts_or_a_message() {
     }
 }
 
-/// Starts each run as a user of its own, whose threads are counted.
+/// Starts each run as a user of its own, so that the limit counts only its threads.
 #[test]
 fn a_run_that_may_not_start_threads_says_so() {
     let place = Place::new("threads");
@@ -260,7 +260,7 @@ fn a_run_that_may_not_start_threads_says_so() {
                 rlim_cur: threads,
                 rlim_max: threads,
             };
-            // SAFETY: system calls alone.
+            // SAFETY: system calls only.
             let done = unsafe {
                 libc::setrlimit(libc::RLIMIT_NPROC, &raw const most) == 0
                     && libc::setgroups(0, std::ptr::null()) == 0
@@ -292,7 +292,8 @@ fn a_run_that_may_not_start_threads_says_so() {
             continue;
         }
         assert_eq!(ended.status.code(), Some(1), "{threads}: {errors}");
-        // (A host that the limit keeps even from saying so leaves that the hosts are dead.)
+        // (The limit may even prevent a host from reporting it; then the hosts are reported as
+        // dead.)
         let says_so = ["thread", "a host cannot be started", "hosts are dead"];
         assert!(
             says_so.iter().any(|words| errors.contains(words)),

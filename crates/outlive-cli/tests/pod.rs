@@ -1,4 +1,4 @@
-//! The pod commands, as people and programs meet them: real pods in /dev/shm, real processes.
+//! The pod commands: real pods in /dev/shm, real processes.
 
 mod support;
 
@@ -22,7 +22,7 @@ fn a_pod_is_created_looked_at_checked_and_destroyed() {
     );
 
     let status = outlive(["pod", "status", place.path()]).succeeds();
-    assert!(status.contains("nobody has joined yet"), "{status}");
+    assert!(status.contains("no host has joined yet"), "{status}");
     let checked = outlive(["pod", "check", place.path()]).succeeds();
     assert!(checked.contains("nothing is wrong"), "{checked}");
     assert!(checked.contains("heap: "), "{checked}");
@@ -111,29 +111,29 @@ fn what_cannot_be_is_refused_with_a_reason() {
         }
         outlive(["pod", "host", path, "--host", "0"]).fails(1, why);
     };
-    // Not there.
+    // The path does not exist.
     looks(path, "nothing is there");
     outlive(["pod", "destroy", path]).fails(1, "nothing is there");
     outlive(["pod", "create", "/nowhere/at/all"]).fails(1, "directory");
-    // Foreign.
+    // A file of another format.
     fs::write(path, vec![b'x'; 1 << 20]).unwrap();
     looks(path, "not");
     outlive(["pod", "destroy", path]).fails(1, "not removed");
     outlive(["pod", "destroy", path, "--force"]).fails(1, "not removed");
     outlive(["pod", "create", path]).fails(1, "exists already");
     assert!(fs::exists(path).unwrap(), "a foreign file was removed");
-    // Anybody's empty file.
+    // An empty file, which may belong to any program.
     fs::write(path, "").unwrap();
     looks(path, "it is empty");
     outlive(["pod", "destroy", path]).fails(1, "not a segment: it is empty");
     outlive(["pod", "destroy", path, "--force"]).fails(1, "not a segment");
     assert!(fs::exists(path).unwrap(), "an empty file was removed");
     fs::remove_file(path).unwrap();
-    // Exists.
+    // A pod exists.
     outlive(["pod", "create", path, "--size", "4M", "--ids", "16"]).succeeds();
     outlive(["pod", "create", path]).fails(1, "exists already");
     outlive(["pod", "check", path]).succeeds();
-    // Truncated; and what is damaged can be destroyed.
+    // Truncated; a damaged pod can be destroyed.
     fs::OpenOptions::new()
         .write(true)
         .open(path)
@@ -149,12 +149,12 @@ fn what_cannot_be_is_refused_with_a_reason() {
 fn there_is_no_room_for_more_than_there_is() {
     let place = Place::new("room");
     let refused = outlive(["pod", "create", place.path(), "--size", "4000G"]);
-    refused.fails(1, "no room");
+    refused.fails(1, "not enough space");
     assert!(
         !fs::exists(place.path()).unwrap(),
         "something was left behind"
     );
-    // Too small for its own tables; what it says that these need is enough.
+    // Too small for its own tables; the size that the message names suffices.
     for ids in ["1", "256", "5000"] {
         let create =
             |size: &str| outlive(["pod", "create", place.path(), "--ids", ids, "--size", size]);
@@ -166,7 +166,7 @@ fn there_is_no_room_for_more_than_there_is() {
         let (_, asked) = refused.errors.split_once("at least ").unwrap();
         let (enough, _) = asked.split_once(" bytes").unwrap();
         let less = enough.parse::<u64>().unwrap() - 4096;
-        create(&less.to_string()).fails(1, "ask for at least");
+        create(&less.to_string()).fails(1, "request at least");
         create(enough).succeeds();
         outlive(["pod", "check", place.path()]).succeeds();
         outlive(["pod", "destroy", place.path()]).succeeds();
@@ -275,7 +275,7 @@ fn a_host_that_is_killed_is_told_to_the_other() {
         "--threads",
         "2",
     ]);
-    // Its child's threads too.
+    // The threads of its child too.
     let joined = survivor.wait_for(&[
         "beta",
         "idler 1.0.0",
@@ -301,7 +301,7 @@ fn a_host_that_is_killed_is_told_to_the_other() {
     outlive(["pod", "destroy", path]).fails(1, "10 members");
 
     victim.kill();
-    // Somebody who was told last by one that died himself is told of later, by whoever looks next.
+    // If the reporter of a death dies itself, the next member that checks reports that death.
     let deaths = joined
         .lines()
         .filter_map(|line| line.strip_suffix(" joined")?.split_once(" ("))
@@ -313,7 +313,7 @@ fn a_host_that_is_killed_is_told_to_the_other() {
     assert_eq!(
         told.matches(") died").count(),
         7,
-        "somebody died without a name: {told}"
+        "a member died without a name: {told}"
     );
 
     let status = json(&outlive(["pod", "status", path, "--json"]).succeeds());
@@ -332,7 +332,7 @@ fn a_host_that_is_killed_is_told_to_the_other() {
     // The id can be joined again, under a new generation.
     let mut again = Running::start(["pod", "host", path, "--host", "1"]);
     again.wait_for(&["host 1.3 joined"]);
-    // A second command with the same number says what it has become.
+    // A second command with the same number reports that it is an additional process.
     let mut beside = Running::start(["pod", "host", path, "--host", "1"]);
     beside.wait_for(&[
         "host 1.3 joined",
@@ -362,8 +362,8 @@ fn when_nobody_is_left_the_dead_are_seen_to_be_gone() {
     let status = outlive(["pod", "status", path]).succeeds();
     assert_eq!(status.matches("live, but gone").count(), 3, "{status}");
     let live = outlive(["pod", "status", path, "--live"]).succeeds();
-    assert!(live.contains("nobody has joined now"), "{live}");
-    // The next to join buries them.
+    assert!(live.contains("no host has joined now"), "{live}");
+    // The next member to join retires them.
     let mut next = Running::start(["pod", "host", path, "--host", "3"]);
     next.wait_for(&["host 3.3 joined"]);
     next.interrupt();
@@ -389,6 +389,39 @@ fn the_dead_are_recovered_by_a_repair_when_nobody_is_there() {
     assert_eq!(done["alive"], 0, "{done:#}");
     let again = outlive(["pod", "check", path, "--repair"]).succeeds();
     assert!(again.contains("nothing was repaired"), "{again}");
+    outlive(["pod", "destroy", path]).succeeds();
+}
+
+#[test]
+fn a_pod_whose_ids_all_belong_to_the_dead_is_joined_and_repaired() {
+    for (name, repairs) in [("full-joined", false), ("full-repaired", true)] {
+        let place = Place::new(name);
+        let path = place.path();
+        outlive(["pod", "create", path, "--size", "4M", "--ids", "4"]).succeeds();
+        let mut last = Running::start(["pod", "host", path, "--host", "0", "--threads", "2"]);
+        last.wait_for(&["joined"]);
+        last.kill();
+        if repairs {
+            outlive(["pod", "check", path, "--repair"]).succeeds();
+        }
+        let mut next = Running::start(["pod", "host", path, "--host", "0", "--threads", "2"]);
+        next.wait_for(&["joined"]);
+        next.kill();
+        outlive(["pod", "check", path]).succeeds();
+        outlive(["pod", "destroy", path]).succeeds();
+    }
+}
+
+#[test]
+fn a_pod_is_not_destroyed_by_a_link_to_it() {
+    let place = Place::new("linked");
+    let link = Place::new("link");
+    let path = place.path();
+    outlive(["pod", "create", path, "--size", "4M", "--ids", "16"]).succeeds();
+    std::os::unix::fs::symlink(path, link.path()).unwrap();
+    outlive(["pod", "destroy", link.path()]).fails(1, "is a symbolic link");
+    assert!(fs::symlink_metadata(link.path()).is_ok());
+    fs::remove_file(link.path()).unwrap();
     outlive(["pod", "destroy", path]).succeeds();
 }
 
@@ -432,7 +465,7 @@ fn a_pod_that_is_used_is_destroyed_by_force_only() {
     );
     forced.succeeds();
     assert!(!fs::exists(path).unwrap());
-    // Its pod has no name any more, and it is used all the same.
+    // Its pod has lost its name, but is still used.
     let mine = listed();
     assert_eq!(
         (&mine["found"], &mine["in_use"]),
@@ -443,7 +476,7 @@ fn a_pod_that_is_used_is_destroyed_by_force_only() {
     assert!(line.ends_with("in use; stays"), "{text}");
     host.interrupt();
     assert!(host.ends().contains("left in good order"));
-    // It could not be removed while it was used, and was then forgotten.
+    // It could not be removed while it was in use, and was left over afterwards.
     let mine = listed();
     assert_eq!(
         (&mine["found"], &mine["in_use"]),
@@ -459,7 +492,7 @@ fn a_frame_of_the_live_view_is_text() {
     let path = place.path();
     outlive(["pod", "create", path, "--size", "4M", "--ids", "16"]).succeeds();
     let empty = outlive(["pod", "watch", path, "--once", "--every", "10ms"]).succeeds();
-    assert!(empty.contains("nobody is here"), "{empty}");
+    assert!(empty.contains("there are no members"), "{empty}");
     let mut host = Running::start(["pod", "host", path, "--host", "2", "--name", "gamma"]);
     host.wait_for(&["joined"]);
     let frame = outlive(["pod", "watch", path, "--once", "--width", "100"]).succeeds();
@@ -475,7 +508,7 @@ fn a_frame_of_the_live_view_is_text() {
         frame.lines().all(|line| line.chars().count() <= 100),
         "{frame}"
     );
-    // The heart beats, so its rate is a number above zero.
+    // The host sends heartbeats, so its rate is above zero.
     let line = frame
         .lines()
         .find(|line| line.contains("process 15.1 "))
@@ -514,7 +547,7 @@ fn a_reader_who_goes_away_ends_the_command_quietly() {
             output.status
         );
     }
-    // A host whose reader has gone leaves in good order.
+    // A host whose output is closed leaves in good order.
     let mut host = Running::start_and_stop_reading(["pod", "host", path, "--host", "0"]);
     let mut other = Running::start(["pod", "host", path, "--host", "1"]);
     // Before the host has joined, an interrupt would kill it.

@@ -1,7 +1,8 @@
-//! `outlive pod check --repair` over a heap that somebody left half-done, or that is damaged: what can be mended is,
-//! what cannot is reported, and what is sound stays as it is.
+//! `outlive pod check --repair` on a heap with unfinished operations or with damage: repairable
+//! damage is repaired, other damage is reported, and the rest stays unchanged.
 //!
-//! Whoever uses the pod is this test program again, for a pod that is open somewhere is not repaired.
+//! The user of the pod is a second process of this test program: a pod that is open in any process
+//! is not repaired.
 
 mod support;
 
@@ -16,12 +17,12 @@ use std::os::unix::fs::FileExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use support::{Place, outlive};
 
-/// Where what outlives its makers can be found: each place leads to a small block.
+/// The words of the large block that lead to small blocks, which survive their creators.
 const KEPT: [u64; 2] = [0, 8];
-/// The bytes of a small block.
+/// The size of a small block in bytes.
 const SMALL: u64 = 48;
 
-/// Not a test: the way in of whoever uses the pod. Without a role it does nothing.
+/// Not a test: the entry point of a process that uses the pod. Without a role it does nothing.
 #[test]
 fn play() {
     let Ok(role) = std::env::var("OUTLIVE_TEST_ROLE") else {
@@ -42,11 +43,8 @@ fn play() {
     }
     let process = pod.join(ProcessOptions::on_host(1)).expect("it joins");
     let thread = process.enter(None, "worker").expect("a thread joins");
-    let (memory, local) = (
-        thread.memory(),
-        thread.heap(&pod).expect("a way to the heap"),
-    );
-    // Something that stays: a large block, under a root, that leads to small ones.
+    let (memory, local) = (thread.memory(), thread.heap(&pod).expect("a heap handle"));
+    // Permanent data: a large block, under a root, that leads to small ones.
     let published = pod.roots().find::<[u64; 2]>("kept").expect("sound roots");
     let root = match published {
         Some(root) => root.offset(),
@@ -58,7 +56,7 @@ fn play() {
             pod.roots()
                 .publish::<[u64; 2]>("kept", block)
                 .expect("a root");
-            // Others reach it now.
+            // Other members reach it now.
             memory.store(local.hand(0), 0u64, Ordering::Release);
             block
         }
@@ -72,10 +70,10 @@ fn play() {
         .expect("room");
     memory.store(small, 0x7E57u64, Ordering::Relaxed);
     if role == "die" {
-        // Not linked to anything yet, one small and one large.
+        // Not linked yet, one small and one large.
         local.allocate_into(SMALL, local.hand(1)).expect("room");
         local.allocate_into(40_000, local.hand(2)).expect("room");
-        // Retired, and not free to go while the pin is there.
+        // Retired, and not freed while it is pinned.
         let old = local.allocate_into(SMALL, local.hand(3)).expect("room");
         memory.store(old, local.era(), Ordering::Relaxed);
         let pin = local.pin();
@@ -90,14 +88,14 @@ fn play() {
     tell(json!({ "small": small.byte() }));
     drop(local);
     drop(thread);
-    process.leave().expect("nobody is left");
+    process.leave().expect("no member is left");
 }
 
-/// Somebody who uses a pod. Dropped, it is killed.
+/// A process that uses a pod. It is killed on drop.
 struct Player(Child, BufReader<ChildStdout>);
 
 impl Player {
-    /// Starts it, and waits until it has said what it has to say.
+    /// Starts it, and waits for its report.
     fn start(place: &Place, role: &str) -> (Self, Value) {
         let mut child = Command::new(std::env::current_exe().expect("a path"))
             .args(["play", "--exact", "--nocapture", "--test-threads=1"])
@@ -111,7 +109,7 @@ impl Player {
         let lines = player.1.by_ref().lines();
         let told = lines.map_while(Result::ok).find_map(|line| {
             let (_, told) = line.split_once("told: ")?;
-            Some(serde_json::from_str(told).expect("what it says is JSON"))
+            Some(serde_json::from_str(told).expect("its output is JSON"))
         });
         (
             player,
@@ -119,7 +117,7 @@ impl Player {
         )
     }
 
-    /// Lets it end by itself; what it said.
+    /// Lets it end by itself. Returns its report.
     fn done(place: &Place, role: &str) -> Value {
         let (mut player, told) = Self::start(place, role);
         player.1.read_to_end(&mut Vec::new()).expect("it ends");
@@ -141,7 +139,7 @@ impl Drop for Player {
     }
 }
 
-/// A pod, and where the words of its heap stand in its file.
+/// A pod, and the offsets of its heap's words in its file.
 struct Scene {
     place: Place,
     state: u64,
@@ -165,7 +163,7 @@ impl Scene {
         }
     }
 
-    /// The entry of a slab in the heap's table.
+    /// Returns the offset of a slab's entry in the heap's table.
     fn entry(&self, slab: u64) -> u64 {
         self.state + 0x180 + slab * 0x280
     }
@@ -187,7 +185,7 @@ impl Scene {
         file.write_all_at(&word.to_ne_bytes(), at).expect("a word");
     }
 
-    /// The words that describe the heap.
+    /// Returns the words that describe the heap.
     fn described(&self) -> Vec<u8> {
         let bytes = fs::read(self.place.path()).expect("the pod");
         bytes[self.state as usize..][..self.state_bytes as usize].to_vec()
@@ -201,7 +199,7 @@ impl Scene {
         )
     }
 
-    /// What a check found, as JSON, and the exit code that it must have.
+    /// Returns the findings of a check as JSON. Requires this exit code.
     #[track_caller]
     fn check(&self, flags: &[&str], code: i32) -> Value {
         let flags: Vec<&str> = flags.iter().copied().chain(["--json"]).collect();
@@ -210,7 +208,7 @@ impl Scene {
         serde_json::from_str(&ended.output).expect("JSON")
     }
 
-    /// The text of what was found, after an exit with 1.
+    /// Returns the findings as text, and requires exit code 1.
     #[track_caller]
     fn finds(&self, flags: &[&str], what: &str) -> String {
         let ended = self.run(flags);
@@ -239,15 +237,16 @@ fn what_the_killed_had_in_their_hands_comes_back_and_what_they_linked_stays() {
     let scene = Scene::new("hands");
     let (victim, told) = Player::start(&scene.place, "die");
     let block = told["small"].as_u64().expect("a number");
-    // It lives, and nothing is repaired under it.
+    // A member lives, so nothing is repaired.
     scene.run(&["--repair"]).fails(1, "is in use");
     victim.kill();
-    // What the dead left is not wrong, but it is there: linked, in two hands, retired.
+    // Remnants of a dead member are not violations: linked, in two pending-allocation cells,
+    // retired.
     let before = scene.check(&[], 0);
     assert_eq!(small_blocks(&before), (1, 3, 2, 1), "{before:#}");
     let done = scene.check(&["--repair"], 0);
     let repaired = &done["repaired"];
-    // Host, process, thread.
+    // The ids of the host, the process and the thread.
     assert_eq!(
         repaired["recovered"].as_array().map(Vec::len),
         Some(3),
@@ -255,22 +254,22 @@ fn what_the_killed_had_in_their_hands_comes_back_and_what_they_linked_stays() {
     );
     assert_eq!(repaired["unrecovered"], json!([]), "{done:#}");
     assert_eq!(repaired["mended"], json!([]), "{done:#}");
-    // What it had linked: the large block under the root and the small one, in the dead one's slab, which nobody
-    // has adopted, for nobody has wanted it.
+    // The blocks that it had linked: the large one under the root and the small one, in the slab of
+    // the dead member, which no member has adopted yet.
     assert_eq!(small_blocks(&done), (1, 1, 1, 0), "{done:#}");
     assert_eq!(scene.word(block), 0x7E57);
     let owner = scene.word(scene.entry(scene.slab_of(block)));
     assert_ne!(owner, 0);
     let again = scene.run(&["--repair"]).succeeds();
     assert!(again.contains("nothing was repaired"), "{again}");
-    // Whoever comes next and wants such blocks has the slab, and cuts no new one.
+    // The next member that needs such blocks adopts the slab, and creates no new one.
     let next = Player::done(&scene.place, "leave");
     let next = next["small"].as_u64().expect("a number");
     assert_eq!(scene.slab_of(next), scene.slab_of(block));
     assert_ne!(
         scene.word(scene.entry(scene.slab_of(block))),
         owner,
-        "nobody adopted it"
+        "no member adopted it"
     );
     assert_eq!(small_blocks(&scene.check(&[], 0)), (1, 2, 1, 0));
     outlive(["pod", "destroy", scene.place.path()]).succeeds();
@@ -282,9 +281,10 @@ fn what_is_damaged_is_found_and_mended() {
     let told = Player::done(&scene.place, "leave");
     let slab = scene.slab_of(told["small"].as_u64().expect("a number"));
     let entry = scene.entry(slab);
-    // Bits for blocks, of the owner and of others; a slab of 48 bytes has 682, and eleven words of bits.
+    // Bits of blocks, of the owner and of others; a slab of 48 bytes has 682 blocks, and eleven
+    // words of bits.
     let (local, remote) = (entry + 0x80, entry + 0x180);
-    // An entry and a debt where nothing is allocated.
+    // An entry and a debt without an allocation.
     let free = scene.entry(0);
     assert_eq!((scene.word(free), scene.word(free + 0x10)), (0, 0));
     let damages: [(u64, u64, Option<&str>, &str); 5] = [
@@ -300,19 +300,19 @@ fn what_is_damaged_is_found_and_mended() {
             Some("which stand for no block"),
             "cleared the bits 0x8",
         ),
-        // As of a collection that was cut short: not wrong, and finished.
+        // As after an interrupted collection: not wrong, and finished.
         (remote, 1 << 9, None, "cleared the remote bits 0x200"),
         (
             free,
             scene.word(entry),
-            Some("where no block of its size"),
-            "struck out the slab",
+            Some("but no block of a slab's size"),
+            "cleared the table entry of the slab",
         ),
         (
             free + 0x10,
             1,
-            Some("is to be freed, which is not"),
-            "struck out the debt",
+            Some("as owed, but that block is not"),
+            "cleared the owed word",
         ),
     ];
     for (at, damage, found, mended) in damages {
@@ -339,11 +339,12 @@ fn what_cannot_be_mended_is_reported_and_left() {
     let scene = Scene::new("beyond");
     let told = Player::done(&scene.place, "leave");
     let slab = scene.slab_of(told["small"].as_u64().expect("a number"));
-    // In the buddy allocator's tree a unit is free that is part of an allocated block; a slab is of no class.
+    // A unit of an allocated block is marked free in the buddy allocator's tree; a slab has no
+    // class.
     let tree = scene.buddy + 0xC0 + 2 * slab / 64 * 8;
     let damages = [
         (tree, scene.word(tree) | 1 << (2 * slab % 64), "free"),
-        (scene.entry(slab) + 8, 77, "the class at"),
+        (scene.entry(slab) + 8, 77, "the slab class at"),
         (
             scene.entry(slab),
             9 << 32 | 500,
@@ -365,7 +366,7 @@ fn what_cannot_be_mended_is_reported_and_left() {
         scene.set(at, sound);
         scene.check(&[], 0);
     }
-    // A header that is none: the pod is refused, and nothing is written.
+    // With an invalid header, the pod is refused, and nothing is written.
     let magic = scene.word(scene.state);
     scene.set(scene.state, !magic);
     let bytes = fs::read(scene.place.path()).expect("the pod");
@@ -386,7 +387,7 @@ fn what_is_sound_is_not_changed() {
     assert!(before == read(), "a check wrote something");
     let done = scene.run(&["--repair"]).succeeds();
     assert!(done.contains("nothing was repaired"), "{done}");
-    // A repair joins, so the tables of members have changed; nothing of the heap has.
+    // A repair joins, so the tables of members have changed; the heap has not.
     let after = read();
     let heap = |bytes: &[u8]| {
         let state = scene.state as usize..(scene.state + scene.state_bytes) as usize;

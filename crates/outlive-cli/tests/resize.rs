@@ -1,4 +1,5 @@
-//! `outlive pod resize`: a pool of workers grows and shrinks while a run goes on, and what is found is the same.
+//! `outlive pod resize`: a pool of workers grows and shrinks during a run, without an effect on the
+//! result.
 
 mod support;
 
@@ -16,10 +17,10 @@ const RANK: [&str; 6] = [
     "--iterations",
     "3000",
 ];
-/// On as many hosts as the tests ask of it.
+/// The number of hosts of the tests.
 const ON_THREE: [&str; 2] = ["--hosts", "3"];
 
-/// The pool of the run, as `pod status` shows it; `None` while there is none.
+/// Returns the pool of the run, as `pod status` shows it; `None` while it does not exist.
 fn pool(pod: &str) -> Option<Value> {
     let ended = command(["pod", "status", pod, "--json"]).output().unwrap();
     let status: Value = serde_json::from_slice(&ended.stdout).ok()?;
@@ -39,7 +40,7 @@ fn resize(pod: &str, more: &[&str]) -> Ended {
     outlive(all)
 }
 
-/// Asks for so many, and waits until they work.
+/// Requests a number of workers, and waits until they work.
 fn resized(pod: &str, workers: &str) -> Value {
     let answer = resize(pod, &["--workers", workers, "--wait", "30s", "--json"]);
     let answer: Value = serde_json::from_str(&answer.succeeds()).unwrap();
@@ -74,29 +75,29 @@ fn a_run_is_resized_in_the_middle_down_and_up() {
         (&down["least"], &down["before"]),
         (&1.into(), &down["most"])
     );
-    // Who was sent away stands by: it has not ended.
+    // The workers that were sent away stand by: they have not ended.
     assert_eq!(processes_of(pod).len(), 3);
     let up = resized(pod, "3");
     assert_eq!(up["before"], 1);
-    // The live view shows what `pod status` does.
+    // The live view shows the same as `pod status`.
     let frame = outlive(["pod", "watch", pod, "--once", "--every", "10ms"]).succeeds();
     assert!(frame.contains("pools ──"), "{frame}");
     assert!(
-        frame.contains(" pool pagerank: 3 workers, 3 wanted, room for "),
+        frame.contains(" pool pagerank: 3 workers, 3 wanted, at most "),
         "{frame}"
     );
     assert!(frame.contains("WORKER  INSTANCE"), "{frame}");
-    // What cannot be.
+    // Impossible numbers.
     let most = &up["most"];
     for workers in ["0", "4000"] {
         let why =
-            format!("{workers} workers of the pool `pagerank` cannot be: it can have 1 to {most}");
+            format!("the pool `pagerank` cannot have {workers} workers; the range is 1 to {most}");
         resize(pod, &["--workers", workers]).fails(2, &why);
     }
     resize(pod, &["--workers", "2", "--pool", "sums"])
         .fails(1, "has no pool `sums`; it has pagerank");
     resize(pod, &[]).fails(2, "--workers");
-    // Nobody stands by any more: somebody has to start them, as it says.
+    // No worker stands by any more: the message says how to start more.
     let said = resize(pod, &["--workers", "5", "--wait", "50ms"]).succeeds();
     assert!(
         said.contains("pool pagerank: 5 workers are wanted instead of 3; 3 work\n2 have not come"),
@@ -118,8 +119,8 @@ fn a_run_is_resized_in_the_middle_down_and_up() {
     );
     assert_eq!(summary["failures"], serde_json::json!([]));
     let workers = &summary["workers"];
-    // At least: the two that went and came again. Who is sent away in the end, a guest or one of the run's own, is who has the
-    // last place.
+    // At least the two that went and came again. In the end, a guest or a worker of the run may be
+    // sent away: the one with the last place.
     let at_least = |way: &str| workers[way]["by_request"].as_u64() >= Some(2);
     assert!(at_least("came") && at_least("went"), "{workers:#}");
     assert_eq!(workers["came"]["by_ready"], 0);
@@ -140,7 +141,7 @@ fn who_dies_after_a_resize_is_replaced_by_one_that_was_sent_away() {
     let mut running = Running::start(all);
     await_workers(pod, 3);
     resized(pod, "1");
-    // Whoever works is killed, and then whoever works instead.
+    // The worker is killed, and then its successor.
     for left in [2, 1] {
         let status = outlive(["pod", "status", pod, "--json"]).succeeds();
         let status: Value = serde_json::from_str(&status).unwrap();
@@ -158,7 +159,7 @@ fn who_dies_after_a_resize_is_replaced_by_one_that_was_sent_away() {
             .into_iter()
             .find(|it| u64::from(it.pid) == pid);
         process.expect("a host of the run").kill();
-        // Who dies before it has begun a task has not taken over.
+        // A worker that dies before it has begun a task has not taken over.
         let has_begun = |pool: &Value| {
             let workers = pool["workers"].as_array().unwrap().iter();
             let mut living = workers.filter(|worker| worker["lives"] == true);
@@ -170,8 +171,8 @@ fn who_dies_after_a_resize_is_replaced_by_one_that_was_sent_away() {
     }
     let said = running.ends();
     assert!(said.contains("the pool was resized: "), "{said}");
-    assert!(said.contains("2 went as somebody asked"), "{said}");
-    // Both were sent away, and have been called for one who died.
+    assert!(said.contains("2 went on request"), "{said}");
+    // Both were sent away, and were called to replace a dead one.
     let replaced = said.matches(", replaced by host ").count();
     assert_eq!(replaced, 2, "{said}");
     assert!(fs::read_to_string(&output).unwrap() == expected, "{said}");
@@ -203,11 +204,11 @@ fn guests_are_none_of_those_who_are_asked_for() {
     );
     let status = outlive(["pod", "status", pod]).succeeds();
     assert!(
-        status.contains("2 workers (1 of them a guest), 1 wanted"),
+        status.contains("2 workers (1 of them additional), 1 wanted"),
         "{status}"
     );
-    assert!(status.contains(" lives, a guest "), "{status}");
-    // There are two: but of those who are wanted there is one.
+    assert!(status.contains(" lives, additional "), "{status}");
+    // Two work, but only one of them counts as wanted.
     let asked = |workers: &str, wait: &str| -> Value {
         let answer = resize(pod, &["--workers", workers, "--wait", wait, "--json"]);
         serde_json::from_str(&answer.succeeds()).unwrap()
@@ -218,12 +219,12 @@ fn guests_are_none_of_those_who_are_asked_for() {
     assert_eq!(told(&asked("2", "30s")), [3, 1, 0, 0]);
     let answer = asked("3", "20ms");
     assert_eq!(told(&answer), [3, 1, 1, 0]);
-    // Whoever came as this one has would be a guest, too.
+    // Another worker without --spare would be a guest, too.
     let start = answer["start"].as_str().unwrap();
     assert!(start.ends_with(" --threads 1 --spare"), "{start}");
     assert_eq!(told(&asked("1", "30s")), [2, 1, 0, 0]);
     let said = resize(pod, &["--workers", "1"]).succeeds();
-    assert!(said.contains("; 1 work, and 1 besides\n"), "{said}");
+    assert!(said.contains("; 1 work, and 1 additional\n"), "{said}");
     running.ends();
     guest.ends();
     assert!(fs::read_to_string(&output).unwrap() == expected);
@@ -247,5 +248,5 @@ fn a_pod_that_nobody_uses_is_not_resized() {
     let hosts = processes_of(pod);
     running.kill();
     wait_until("all are dead", || hosts.iter().all(Seen::has_ended));
-    resize(pod, &["--workers", "2"]).fails(1, "nobody uses ");
+    resize(pod, &["--workers", "2"]).fails(1, "no process uses ");
 }

@@ -1,9 +1,9 @@
-//! `outlive run blackscholes` as people and programs meet it: hosts are killed, and the prices are those of the plain program,
-//! to the last bit.
+//! `outlive run blackscholes`: hosts are killed, and the prices are those of the plain program, to
+//! the last bit.
 
 mod support;
 
-use outlive_workloads::blackscholes::{Normal, Portfolio, price, prices_text};
+use outlive_programs::blackscholes::{Normal, Portfolio, price, prices_text};
 use std::fs;
 use support::outlive;
 use support::programs::{
@@ -11,7 +11,7 @@ use support::programs::{
 };
 use support::run::Stage;
 
-/// Two options of PARSEC's input (Hull's example 15.6), with the references that stand there.
+/// Two options of PARSEC's input (Hull's example 15.6), with their references.
 const PARSEC: &[u8] = b"2
 42.00 40.00 0.1000 0.00 0.20 0.50 C 0.00 4.759423036851750055
 42.00 40.00 0.1000 0.00 0.20 0.50 P 0.00 0.808600016880314021
@@ -39,7 +39,7 @@ fn prices_are_the_same_to_the_last_bit_however_hosts_are_killed() {
     let (found, summary) = run(&stage, &[&pricing[..], &["--task-options", "700"]].concat());
     assert_eq!(found, prices_text(&price(&portfolio, Normal::Accurate)));
     assert_eq!(summary["result"]["normal"], "accurate");
-    // More than stand in one array.
+    // More than fit in one array.
     let many = Portfolio::generate(160_000, 1);
     let pricing = [
         "blackscholes",
@@ -59,20 +59,20 @@ fn parsecs_options_are_priced() {
     let path = stage.write("in.txt", PARSEC);
     let (found, _) = run(&stage, &["blackscholes", &path, "--kill", "1", "--verify"]);
     let prices: Vec<f64> = found.lines().map(|line| line.parse().unwrap()).collect();
-    // As Hull has them, but for the polynomial.
+    // As in Hull, but for the polynomial.
     for (price, expected) in prices.iter().zip([2.0, 4.759_422, 0.808_600]) {
         assert!((price - expected).abs() < 1e-5, "{found}");
     }
     let none = stage.write("none.txt", b"0\n");
     let (found, _) = run(&stage, &["blackscholes", &none, "--verify"]);
     assert_eq!(found, "0\n");
-    // For people.
+    // As text.
     let shown = outlive(["run", "blackscholes", &path, "--kill", "1", "--verify"]).succeeds();
     assert!(shown.contains("2 options of "), "{shown}");
     assert!(shown.contains("worth 5.568"), "{shown}");
     assert!(shown.contains("nothing was lost"), "{shown}");
-    assert!(shown.contains("and 2 as integration says"), "{shown}");
-    // References that are wrong.
+    assert!(shown.contains("and 2 with the integration"), "{shown}");
+    // Wrong references.
     let wrong = String::from_utf8(PARSEC.to_vec())
         .unwrap()
         .replace("4.759", "4.859");

@@ -1,4 +1,5 @@
-//! `outlive run … --elastic MIN..MAX`: the number of workers follows what there is to do, and what is found is the same.
+//! `outlive run … --elastic MIN..MAX`: the number of workers follows the number of ready tasks,
+//! without an effect on the result.
 
 mod support;
 
@@ -10,7 +11,7 @@ use support::programs::{assert_killed, refused, run};
 use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
 use support::{Place, Running, command, outlive};
 
-/// A program with many tasks that are ready at once.
+/// A program with many tasks that are ready at the same time.
 const WIDE: [&str; 7] = [
     "matmul",
     "random:1600:600",
@@ -20,7 +21,7 @@ const WIDE: [&str; 7] = [
     "--task-columns",
     "64",
 ];
-/// One with a task at a time.
+/// A program with one ready task at a time.
 const NARROW: [&str; 8] = [
     "pagerank",
     "rmat:13",
@@ -48,7 +49,7 @@ fn bytes(stage: &Stage, arguments: &[&str]) -> (Vec<u8>, Value) {
     (fs::read(&output).unwrap(), summary)
 }
 
-/// The first trigger of the paper, upwards: each worker has more ready tasks than it should.
+/// The first trigger of the paper, upwards: each worker has too many ready tasks.
 #[test]
 fn workers_come_when_each_has_too_many_ready_tasks() {
     let stage = Stage::new("elastic-grows");
@@ -66,20 +67,20 @@ fn workers_come_when_each_has_too_many_ready_tasks() {
         "least": 1, "most": 4, "fewest_ready": 0.5, "most_ready": 4.0, "may_fail": 0.25
     });
     assert_eq!(said, &expected);
-    // Where nothing is too much, nobody comes.
+    // Below all limits, no worker comes.
     let never = [&elastic[..], &["--ready", "0..1000000"]].concat();
     let (_, summary) = bytes(&stage, &[&WIDE[..], &never].concat());
     assert_eq!(counted(&summary, "came", "by_ready"), 0, "{summary:#}");
-    // For people.
+    // As text.
     let shown = outlive([&["run"], &WIDE[..], &elastic].concat()).succeeds();
     assert!(shown.contains("\n1 to 4 workers: "), "{shown}");
     assert!(
-        shown.contains(" came since each had more ready tasks than it should"),
+        shown.contains(" came because each had too many ready tasks"),
         "{shown}"
     );
 }
 
-/// The same downwards: there is too little to do.
+/// The same downwards: too few ready tasks.
 #[test]
 fn workers_go_when_there_are_too_few_ready_tasks() {
     let stage = Stage::new("elastic-shrinks");
@@ -101,8 +102,8 @@ fn workers_come_when_more_have_failed_than_may() {
     let (expected, _) = run(&stage, &rank);
     let elastic = ["--hosts", "4", "--spares", "3", "--elastic", "4..4"];
     let kill = ["--kill", "3", "--supervise", "none"];
-    // Of four, one may be missing; none may; all but the last. Of two spares that hear of one death at the same moment both come, if
-    // there is the place of another dead one.
+    // Of four workers, one may be missing; none may; all but the last may. Of two spares that see
+    // one death at the same time, both come if another dead worker has left its place.
     for (may_fail, came) in [("0.25", 2..=3), ("0", 3..=3), ("1", 0..=0)] {
         let part = ["--may-fail", may_fail];
         let all = [&rank[..], &elastic, &kill, &part].concat();
@@ -115,7 +116,7 @@ fn workers_come_when_more_have_failed_than_may() {
     }
 }
 
-/// Who comes since there is more to do is nobody's successor, though somebody has died before.
+/// A worker that comes because of ready tasks is not a successor, even if another has died before.
 #[test]
 fn only_who_comes_for_a_dead_one_is_said_to_have_replaced_it() {
     let stage = Stage::new("elastic-successors");
@@ -127,13 +128,13 @@ fn only_who_comes_for_a_dead_one_is_said_to_have_replaced_it() {
     assert_killed(&summary, 1, true);
     let by = summary["failures"][0]["taken_over_by"].as_array().unwrap();
     let came = counted(&summary, "came", "by_failures");
-    // One died, so one at most has its place; it may have come too late to begin anything.
+    // One died, so at most one takes its place; it may have come too late to begin a task.
     assert!(by.len() as u64 <= came && came <= 1, "{summary:#}");
     assert!(!by.contains(&summary["failures"][0]["host"]), "{summary:#}");
     assert!(counted(&summary, "came", "by_ready") >= 1, "{summary:#}");
 }
 
-/// Who comes by hand stands by, as the run's own workers do.
+/// A worker started by hand stands by, like the run's own workers.
 #[test]
 fn who_comes_to_an_elastic_run_takes_the_place_of_a_dead_one() {
     let stage = Stage::new("elastic-guest");
@@ -168,7 +169,7 @@ fn who_comes_to_an_elastic_run_takes_the_place_of_a_dead_one() {
     assert!(fs::read_to_string(&output).unwrap() == expected);
 }
 
-/// Who stands still while others go on is suspected, and that is all that becomes of him.
+/// A worker that stands still while others go on is suspected, without other consequences.
 #[test]
 fn a_host_that_stands_still_for_a_while_is_suspected() {
     let stage = Stage::new("elastic-freeze");
@@ -195,7 +196,7 @@ fn a_host_that_stands_still_for_a_while_is_suspected() {
     let host: u64 = String::from_utf8_lossy(host.unwrap()).parse().unwrap();
     let signal = |signal| {
         let pid = Pid::from_raw(frozen.pid as i32).unwrap();
-        // It may have been fenced meanwhile, on a slow machine.
+        // It may have been fenced by now, on a slow machine.
         let _ = kill_process(pid, signal);
     };
     signal(Signal::STOP);
@@ -215,7 +216,7 @@ fn a_host_that_stands_still_for_a_while_is_suspected() {
     assert!(seen, "host {host}: {summary:#}");
 }
 
-/// A process stands still in a task while its host's heart, which another process beats, goes on.
+/// A process stands still in a task, while another process sends the heartbeats of its host.
 #[test]
 fn a_host_whose_worker_is_overdue_is_fenced_if_asked() {
     let stage = Stage::new("overdue");
@@ -262,10 +263,12 @@ fn numbers_of_workers_that_cannot_be_are_refused() {
     for bad in ["4", "0..4", "4..2", "a..b", "2..", "-1..3"] {
         rank(&[&format!("--elastic={bad}")]).fails(2, "--elastic");
     }
-    rank(&["--hosts", "2", "--spares", "1", "--elastic", "1..4"])
-        .fails(2, "a most of elastic workers of 4: it can be 1 to 3");
+    rank(&["--hosts", "2", "--spares", "1", "--elastic", "1..4"]).fails(
+        2,
+        "the maximum number of elastic workers cannot be 4; the range is 1 to 3",
+    );
     rank(&["--hosts", "4", "--elastic", "2..3"])
-        .fails(2, "(those of --hosts) of 4: it can be 1 to 3");
+        .fails(2, "(those of --hosts) cannot be 4; the range is 1 to 3");
     rank(&["--ready", "0..4"]).fails(2, "--elastic");
     rank(&["--elastic", "1..2", "--ready", "4..4"]).fails(2, "--ready");
     rank(&["--elastic", "1..2", "--may-fail", "1.5"]).fails(2, "from 0 to 1");

@@ -1,5 +1,5 @@
-//! What a run reports of hosts that fail: that they were killed only if they were, how they died
-//! otherwise, and at which points `--seed` kills which of them.
+//! A run's report on hosts that fail: whether they were killed, how they died otherwise, and where
+//! `--seed` kills which of them.
 
 mod support;
 
@@ -114,13 +114,13 @@ fn a_host_that_is_fenced_is_reported_as_fenced() {
     let [failure] = failures(&summary) else {
         panic!("{summary:#}");
     };
-    assert_eq!(failure["fenced"], true, "{failure:#}");
     assert_eq!(failure["ended"], "signal: 9 (SIGKILL)");
     assert!(failure["killed_at"].is_null());
     assert_eq!(
         (&failure["processes_lost"], &failure["threads_lost"]),
         (&1.into(), &1.into())
     );
+    assert_eq!(failure["fenced"], true, "{failure:#}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What `outlive run wordcount` takes and where it writes: what cannot be is refused before anything starts, and what
-//! is there stays until all is counted.
+//! Inputs and outputs of `outlive run wordcount`: impossible ones are refused before anything
+//! starts, and an existing output stays until all is counted.
 
 mod support;
 
@@ -43,7 +43,7 @@ fn what_cannot_be_counted_is_refused_before_anything_starts() {
 
 #[test]
 fn files_of_the_kernel_are_read_to_their_ends() {
-    // One says that it is empty, the other that it has a page.
+    // One reports a length of zero, the other that of a page.
     for path in [
         "/proc/version",
         "/sys/kernel/mm/transparent_hugepage/enabled",
@@ -96,7 +96,7 @@ fn what_cannot_be_read_in_a_directory_is_left_out_and_reported() {
         1,
         "a: a link to a file that does not exist (and 3 more); without --strict",
     );
-    // Named, they are errors; so is a directory that has nothing else.
+    // Given by name, they are errors; so is a directory without any other entry.
     outlive(["run", "wordcount", &directory, &names[0]]).fails(1, "a cannot be read: No such file");
     outlive(["run", "wordcount", &names[3]]).fails(1, "neither a file, a directory nor a pipe");
     fs::remove_dir_all(stage.path("in/deep")).unwrap();
@@ -129,7 +129,7 @@ fn a_pod_that_is_too_small_is_refused_with_the_size_to_ask_for() {
 #[test]
 fn what_a_sample_missed_is_counted_before_a_size_is_named() {
     let stage = Stage::new("missed");
-    // Where the input is looked at, it says the same all the time; all other words are there once.
+    // The inspected parts of the input are always the same; all other words occur once.
     let (bytes, looks, look) = (8 << 20, 32, 64 << 10);
     let mut text = String::new();
     while text.len() < bytes {
@@ -157,7 +157,7 @@ fn what_is_there_stays_until_all_is_counted() {
         all.extend(arguments);
         outlive(all)
     };
-    // An input, by whatever name, is not replaced.
+    // An input, by any of its names, is not replaced.
     let link = stage.path("link");
     std::os::unix::fs::symlink(&text, &link).unwrap();
     for output in [&text, &link] {
@@ -165,7 +165,7 @@ fn what_is_there_stays_until_all_is_counted() {
     }
     run(&[&stage.path("in"), "--output", &text]).fails(1, "one of the files to be counted");
     assert!(fs::read(&text).unwrap() == bytes);
-    // An earlier result outlives a run that fails.
+    // An earlier result survives a run that fails.
     let earlier = stage.write("earlier", b"1\tword\n");
     let fails = [
         "--hosts",
@@ -181,7 +181,7 @@ fn what_is_there_stays_until_all_is_counted() {
     arguments.push(&earlier);
     run(&arguments).fails(1, "hosts are dead");
     assert_eq!(fs::read(&earlier).unwrap(), b"1\tword\n");
-    // One that succeeds replaces it, what a link leads to as well, and keeps who may read it.
+    // A successful run replaces it, also through a link, and keeps its permissions.
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(&earlier, fs::Permissions::from_mode(0o640)).unwrap();
     fs::remove_file(&link).unwrap();
@@ -201,7 +201,7 @@ fn what_is_there_stays_until_all_is_counted() {
     assert_eq!(names, ["earlier", "in", "link"]);
 }
 
-/// Each run has the one file or the other, or says that it changed; never parts of both.
+/// Each run reads one of the two files, or reports that it changed; never parts of both.
 #[test]
 fn a_file_that_is_replaced_while_it_is_read_is_noticed() {
     let stage = Stage::new("replaced");

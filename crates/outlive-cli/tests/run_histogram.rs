@@ -1,8 +1,8 @@
-//! `outlive run histogram` as people and programs meet it: hosts are killed, and the counts are those of the plain program.
+//! `outlive run histogram`: hosts are killed, and the counts are those of the plain program.
 
 mod support;
 
-use outlive_workloads::histogram::{Format, Layout, count, generate};
+use outlive_programs::histogram::{Format, Layout, count, generate};
 use std::fmt::Write;
 use std::fs;
 use support::outlive;
@@ -11,7 +11,7 @@ use support::programs::{
 };
 use support::run::Stage;
 
-/// What `--output` should say.
+/// Returns the expected `--output`.
 fn expected(file: &[u8], format: Format) -> String {
     let layout = Layout::find(file, format).unwrap();
     let bins = count(file, &layout);
@@ -30,7 +30,7 @@ fn counts_are_the_same_however_hosts_are_killed() {
     let picture = generate::bmp(601, 500, 3);
     let path = stage.write("picture.bmp", &picture);
     let expected = expected(&picture, Format::Any);
-    // Parts begin within points, and within the padding behind rows.
+    // Parts begin within pixels, and within the padding of rows.
     let count = ["histogram", &path, "--task-bytes", "7777", "--verify"];
     is_the_same_however_hosts_are_killed(&stage, &count, &expected, true, |summary| {
         assert_eq!(summary["result"]["verified"], true);
@@ -63,15 +63,18 @@ fn pictures_and_any_files_are_counted() {
         &["histogram", "random:33:20:4", "--task-bytes", "100"],
     );
     assert_eq!(found, expected(&generate::bmp(33, 20, 4), Format::Any));
-    // For people, in a directory of one's own.
+    // As text.
     let bytes = stage.write("bytes", &[7, 7, 9]);
     let shown = outlive(["run", "histogram", &bytes, "--kill", "1", "--verify"]).succeeds();
     assert!(shown.contains("3 values in 3 bytes of"), "{shown}");
     assert!(
-        shown.contains(" bytes  from 7 to 9, 7.667 in the mean, 7 most often: 2 times"),
+        shown.contains(" bytes  from 7 to 9, mean 7.667, most frequent 7: 2 times"),
         "{shown}"
     );
-    assert!(shown.contains("counted another way: the same"), "{shown}");
+    assert!(
+        shown.contains("verified: counting in another way gave the same result"),
+        "{shown}"
+    );
     let empty = stage.write("empty", b"");
     let shown = outlive(["run", "histogram", &empty]).succeeds();
     assert!(shown.contains("0 values in 0 bytes of"), "{shown}");
@@ -168,7 +171,7 @@ fn what_cannot_be_counted_is_refused() {
     count(&[&deep]).fails(1, "values up to 65535");
     count(&["random:0:5"]).fails(2, "write random:WIDTH:HEIGHT[:SEED], WIDTH from 1 to 30000");
     count(&["random:5"]).fails(2, "write random:WIDTH:HEIGHT");
-    count(&[&cut, "--task-bytes", "0"]).fails(2, "a size of nothing");
+    count(&[&cut, "--task-bytes", "0"]).fails(2, "a size cannot be 0");
     let kept = stage.write("kept", b"to be kept");
     count(&[&kept, "--output", &kept]).fails(1, "--output would replace it");
     assert_eq!(fs::read(&kept).unwrap(), b"to be kept");

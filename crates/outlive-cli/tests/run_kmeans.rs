@@ -1,9 +1,9 @@
-//! `outlive run kmeans` as people and programs meet it: hosts are killed, and the centres are those of the plain program, to
-//! the last bit.
+//! `outlive run kmeans`: hosts are killed, and the centres are those of the plain program, to the
+//! last bit.
 
 mod support;
 
-use outlive_workloads::kmeans::{Options, Points, cluster};
+use outlive_programs::kmeans::{Options, Points, cluster};
 use std::fmt::Write;
 use std::fs;
 use support::outlive;
@@ -12,7 +12,7 @@ use support::programs::{
 };
 use support::run::Stage;
 
-/// What `--output` should say, and how many iterations it takes.
+/// Returns the expected `--output`, and the number of iterations.
 fn expected(points: &Points, options: &Options) -> (String, u32) {
     let found = cluster(points, options).unwrap();
     let mut text = String::new();
@@ -50,7 +50,7 @@ fn centres_are_the_same_to_the_last_bit_however_hosts_are_killed() {
         assert_eq!(summary["result"]["iterations"], iterations);
         assert_eq!(summary["units"], iterations * 60);
     });
-    // However the points are divided.
+    // The result does not depend on the division into tasks.
     for task_points in ["1", "999", "100000"] {
         let group = ["kmeans", "random:6000:3:8:5", "--clusters", "7"];
         let (found, _) = run(
@@ -116,7 +116,7 @@ fn clusters_iterations_and_tolerance_are_what_was_asked_for() {
     assert_eq!(summary["result"]["verified"], serde_json::Value::Null);
     let (_, summary) = run(&stage, &["kmeans", "random:500", "--tolerance", "1e9"]);
     assert_eq!(summary["result"]["iterations"], 1);
-    // For people.
+    // As text.
     let shown = outlive([
         "run",
         "kmeans",
@@ -129,11 +129,11 @@ fn clusters_iterations_and_tolerance_are_what_was_asked_for() {
     ]);
     let shown = shown.succeeds();
     assert!(shown.contains("5 points of 2 coordinates in"), "{shown}");
-    assert!(shown.contains("grouped another way: the same"), "{shown}");
-    assert!(shown.trim_end().ends_with(" 5  8,4.3"), "{shown}");
+    let end = " 5  8,4.3\nverified: grouping in another way gave the same result";
+    assert!(shown.trim_end().ends_with(end), "{shown}");
 }
 
-/// A file as numpy.save writes it.
+/// Returns a file as numpy.save writes it.
 fn npy(kind: &str, order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let header = format!("{{'descr': '{kind}', 'fortran_order': {order}, 'shape': ({shape}), }}\n");
     let len = (header.len() as u16).to_le_bytes();
@@ -209,10 +209,10 @@ fn what_cannot_be_grouped_is_refused() {
     let large = stage.write("large.npy", &npy("<u8", "False", "1, 1", &[255; 8]));
     group(&[&large]).fails(
         1,
-        "element 0 is 18446744073709551615, which no floating-point",
+        "element 0 is 18446744073709551615, which a floating-point",
     );
     let two = stage.write("two", b"1 2\n3 4\n3 4\n");
-    group(&[&two]).fails(2, "8 groups of 2 different points cannot be");
+    group(&[&two]).fails(2, "8 groups of 2 distinct points are not possible");
     group(&[&two, "--clusters", "0"]).fails(2, "--clusters");
     group(&[&two, "--tolerance=-1"]).fails(2, "0 or more");
     group(&[&two, "--tolerance", "nan"]).fails(2, "0 or more");

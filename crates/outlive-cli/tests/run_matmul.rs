@@ -1,9 +1,9 @@
-//! `outlive run matmul` as people and programs meet it: hosts are killed, and the product is, to the last bit, that of three
-//! nested loops.
+//! `outlive run matmul`: hosts are killed, and the product is that of three nested loops, to the
+//! last bit.
 
 mod support;
 
-use outlive_workloads::matmul::{Matrix, verify::naive};
+use outlive_programs::matmul::{Matrix, verify::naive};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use support::programs::{an_interrupted_run_leaves_nothing, assert_killed};
 use support::run::{Stage, assert_nothing_is_left};
 use support::{Ended, outlive};
 
-/// Multiplies: what is written, and what the command says of it.
+/// Multiplies. Returns the output and the report.
 fn multiply(stage: &Stage, inputs: [&str; 2], arguments: &[&str]) -> (Vec<u8>, Value) {
     let output = stage.path("product.npy");
     let mut all = vec!["run", "matmul", inputs[0], inputs[1]];
@@ -69,7 +69,7 @@ fn products_are_those_of_three_loops_however_hosts_are_killed() {
             assert_eq!(columns % 8, 0);
             let units = 203u64.div_ceil(rows) * 117u64.div_ceil(columns);
             assert_eq!(summary["units"], units);
-            // Others of a host's threads may do all the rest before it is killed.
+            // Other threads of a host may finish the rest before it is killed.
             assert_killed(&summary, kills, at == "commit" && threads == "1");
         }
     }
@@ -93,7 +93,7 @@ fn matrices_of_odd_shapes_are_multiplied() {
             "{rows} {depth} {columns}"
         );
     }
-    // For people, as text.
+    // As text.
     let text = stage.path("product.mtx");
     let mut arguments = vec![
         "run",
@@ -175,10 +175,10 @@ fn what_cannot_be_multiplied_is_refused() {
 fn an_interrupted_multiplication_leaves_nothing() {
     let stage = Stage::new("product-interrupted");
     let output = stage.write("product.npy", b"as it was");
-    // Half a minute's work at least.
+    // At least half a minute's work.
     let large = ["matmul", "random:5000:5000", "random:5000:5000"];
     an_interrupted_run_leaves_nothing(&[&large[..], &["--output", &output]].concat());
     assert_eq!(fs::read(&output).unwrap(), b"as it was");
-    // Nor is the file beside it.
+    // The file beside it is gone too.
     assert_eq!(fs::read_dir(&stage.directory).unwrap().count(), 1);
 }

@@ -1,18 +1,18 @@
-//! Where the results of a run go, and where what is said of it goes: neither writes over the other.
+//! The destinations of a run's result and of its report: neither overwrites the other.
 
 mod support;
 
-use outlive_workloads::dedup::{pack_alone, tree::Tree};
+use outlive_programs::dedup::{pack_alone, tree::Tree};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::process::{Command, Stdio};
 use support::outlive;
 use support::run::Stage;
 
-/// What all runs here are.
+/// The arguments of all runs here.
 const RANK: [&str; 5] = ["run", "pagerank", "rmat:7", "--hosts", "2"];
 
-/// The ranks, as a file has them that was named.
+/// Returns the ranks in a file that was named by `--output`.
 fn ranks(stage: &Stage) -> String {
     let path = stage.path("ranks");
     outlive(RANK.into_iter().chain(["--output", &path])).succeeds();
@@ -23,7 +23,7 @@ fn run(more: &[&str]) -> Command {
     support::command(RANK.iter().chain(more))
 }
 
-/// Runs it to its end, which is a good one.
+/// Runs it to its end, and requires success.
 #[track_caller]
 fn succeeds(mut run: Command) -> (String, String) {
     let ended = run.output().unwrap();
@@ -50,19 +50,19 @@ fn a_redirected_output_has_the_results_and_nothing_else() {
         let (piped, errors) = succeeds(run(&["--output", output]));
         assert!(piped == ranks && said(&errors), "{output}: {errors}");
     }
-    // What is there stays, what comes behind it stands behind it.
+    // Existing contents stay, and later output comes after them.
     let mut appended = run(&["--output", "/dev/stdout"]);
     appended.stdout(OpenOptions::new().append(true).open(&at).unwrap());
     succeeds(appended);
     assert!(fs::read_to_string(&at).unwrap() == format!("{ranks}{ranks}"));
-    // For programs, too.
+    // As JSON, too.
     let mut json = run(&["--output", "/dev/stdout", "--json"]);
     json.stdout(File::create(&at).unwrap());
     let (_, errors) = succeeds(json);
     let summary: Value = serde_json::from_str(&errors).expect(&errors);
     assert_eq!(summary["result"]["vertices"], 128);
     assert!(fs::read_to_string(&at).unwrap() == ranks);
-    // What goes nowhere keeps nobody from reading what is said.
+    // A result that goes to /dev/null does not move the report.
     let (shown, _) = succeeds(run(&["--output", "/dev/null"]));
     assert!(said(&shown), "{shown}");
 }
@@ -96,7 +96,7 @@ fn the_file_that_is_written_to_is_not_replaced() {
     let ended = itself.output().unwrap();
     let errors = String::from_utf8(ended.stderr).unwrap();
     assert!(
-        errors.contains("where standard output or standard error goes"),
+        errors.contains("is the file of standard output or standard error"),
         "{errors}"
     );
     assert_eq!(

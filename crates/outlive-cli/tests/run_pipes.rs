@@ -2,7 +2,7 @@
 
 mod support;
 
-use outlive_workloads::histogram::{Format, Layout, count, generate};
+use outlive_programs::histogram::{Format, Layout, count, generate};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
@@ -17,7 +17,7 @@ use support::{Ended, Running, command, outlive, outlive_reading};
 fn piped(arguments: &[&str], input: &[u8]) -> Ended {
     let (reader, mut writer) = io::pipe().unwrap();
     thread::scope(|scope| {
-        // The command may be over before it has read all.
+        // The command may end before it has read everything.
         scope.spawn(move || writer.write_all(input));
         outlive_reading([&["run"][..], arguments].concat(), reader)
     })
@@ -174,9 +174,9 @@ fn a_pipe_that_nobody_writes_to_is_not_waited_for_after_an_interruption() {
                 run.stderr(Stdio::null());
                 run
             });
-            // Opened, it does not end as long as this may write.
+            // An open pipe does not end while this process may write.
             let _writer = opened.then(|| OpenOptions::new().write(true).open(&pipe).unwrap());
-            // Signals are caught by then.
+            // Signals are caught from then on.
             let status = format!("/proc/{}/status", running.id());
             wait_until("signals are caught", || {
                 let status = fs::read_to_string(&status).unwrap();

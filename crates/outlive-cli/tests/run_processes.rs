@@ -1,5 +1,5 @@
-//! The processes of `outlive run wordcount`: trees that die as one, a driver that a terminal does not stop, and nothing
-//! that is left, however it ends.
+//! The processes of `outlive run wordcount`: trees that die as a whole, a driver that a terminal
+//! does not stop, and no remnants, however it ends.
 
 mod support;
 
@@ -19,8 +19,9 @@ use support::{Running, outlive};
 #[test]
 fn a_tree_dies_with_its_first_process_and_starts_a_lost_child_again() {
     let stage = Stage::new("tree");
-    // Who lost its parent before it could ask to die with it does not begin.
-    outlive(["run", "host", "--parent", "1"]).fails(1, "the process that started this one is gone");
+    // A process that lost its parent before it could ask to die with it does not begin.
+    outlive(["run", "host", "--parent", "1"])
+        .fails(1, "the process that started this one has ended");
     let text = text(8_000_000, 5);
     let mut expected = plainly(&[&text]);
     expected.values_mut().for_each(|count| *count *= 20);
@@ -42,7 +43,7 @@ fn a_tree_dies_with_its_first_process_and_starts_a_lost_child_again() {
     let look = |seconds: &mut HashMap<u32, f64>| {
         let seen = processes_of(&pod);
         let all = seen.iter().copied().chain(Seen::of(driver));
-        // What has ended and was not waited for shows none.
+        // A process that has ended and was not waited for shows none.
         seconds.extend(all.map(|one| (one.pid, one.seconds)));
         seen
     };
@@ -60,14 +61,14 @@ fn a_tree_dies_with_its_first_process_and_starts_a_lost_child_again() {
         });
         found.unwrap()
     };
-    // The first process is killed, and only that.
+    // Only the first process is killed.
     let (first, child) = tree_at_work(&mut seconds, 0.4, &[]);
     first.kill();
     let (second, next) = tree_at_work(&mut seconds, 0.05, &[child.pid]);
     assert_ne!(first.pid, second.pid);
     let gone = |one: Seen| !processes_of(&pod).iter().any(|seen| seen.pid == one.pid);
-    assert!(gone(child), "the child of the dead goes on");
-    // Its child is killed, and only that.
+    assert!(gone(child), "the child of the dead process continues");
+    // Only its child is killed.
     next.kill();
     let (same, _) = tree_at_work(&mut seconds, 0.02, &[child.pid, next.pid]);
     assert_eq!(same.pid, second.pid, "the whole host was started again");
@@ -80,14 +81,14 @@ fn a_tree_dies_with_its_first_process_and_starts_a_lost_child_again() {
     let summary: Value = serde_json::from_str(&running.ends()).unwrap();
     assert!(read(&output) == expected, "{summary}");
     assert_nothing_is_left(&summary);
-    // One host has failed, which nobody had told to.
+    // One host has failed without a kill of the driver.
     let failures = summary["failures"].as_array().unwrap();
     assert_eq!(failures.len(), 1, "{summary}");
     assert!(failures[0]["killed_at"].is_null(), "{summary}");
     assert_eq!(failures[0]["processes_lost"], 2, "{summary}");
     assert_eq!(failures[0]["ended"], "signal: 9 (SIGKILL)", "{summary}");
     assert!(failures[0]["rejoined_at"].is_number(), "{summary}");
-    // The processor time of all of them counts, that of the first child, which lost its parent, too.
+    // The processor time of all of them counts, including the first child, which lost its parent.
     let at_least: f64 = seconds.values().sum();
     let counted = summary["cpu_seconds"].as_f64().unwrap();
     assert!(
@@ -125,7 +126,7 @@ fn a_reader_of_stderr_that_goes_away_ends_nothing() {
     assert!(ended.success(), "{ended}");
 }
 
-/// Starts a run that takes a while, in `pod` if it is named.
+/// Starts a run that takes a while, in `pod` if that is given.
 fn start_a_long_run(stage: &Stage, pod: Option<&str>, kills: &str) -> Running {
     let text = stage.path("long");
     if !fs::exists(&text).unwrap() {
@@ -179,7 +180,8 @@ fn what_a_killed_driver_left_is_removed_by_the_next_run() {
     let side_file = kept(&pod).unwrap();
     let path = pod.to_str().unwrap();
     wait_until("all processes are there", || processes_of(path).len() == 8);
-    // It cannot kill those any more that wait for that, and so they do not end by themselves.
+    // It can no longer kill the workers that have halted for their kill, so they do not end by
+    // themselves.
     running.signal(Signal::STOP);
     std::thread::sleep(Duration::from_millis(50));
     running.kill();
@@ -189,9 +191,9 @@ fn what_a_killed_driver_left_is_removed_by_the_next_run() {
     }
     let left = processes_of(path);
     left.iter().for_each(|one| one.kill());
-    assert!(left.is_empty(), "{left:?} live on without the driver");
+    assert!(left.is_empty(), "{left:?} still run without the driver");
     let text = stage.write("text", b"a few words");
-    wait_until("the next run has swept", || {
+    wait_until("the next run has removed what was left", || {
         // Its hosts die with it, and keep the side file until they are gone.
         outlive(["run", "wordcount", &text]).succeeds();
         !fs::exists(&pod).unwrap()
@@ -211,7 +213,7 @@ fn an_interrupted_run_leaves_nothing() {
         wait_until("the pod is there", || fs::exists(&pod).unwrap());
         std::thread::sleep(Duration::from_millis(60));
         running.signal(signal);
-        // All of it: a test that kills it earlier is what leaves something.
+        // Completely: a test that kills it earlier leaves something.
         running.ends_with(1);
         assert!(!fs::exists(&pod).unwrap());
     }

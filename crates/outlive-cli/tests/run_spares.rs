@@ -1,4 +1,5 @@
-//! `outlive run … --spares N`: hosts that stand by take the places of those that die, and what is found is the same.
+//! `outlive run … --spares N`: hosts that stand by take the places of dead ones, without an effect
+//! on the result.
 
 mod support;
 
@@ -9,14 +10,14 @@ use support::programs::{assert_killed, refused, run};
 use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
 use support::{Place, Running, outlive};
 
-/// So long that a spare comes before the end, also on a busy machine.
+/// Long enough for a spare to come before the end, also on a busy machine.
 const LONG: [&str; 4] = ["--tolerance", "0", "--iterations", "400"];
 
 fn failures(summary: &Value) -> &[Value] {
     summary["failures"].as_array().unwrap()
 }
 
-/// Whom a spare has replaced, by whom, and demands that it came at once: not after the end.
+/// Returns the failed host and its successors. Requires that they came at once: not after the end.
 fn replaced(failure: &Value) -> (u64, Vec<u64>) {
     let by = failure["taken_over_by"].as_array().unwrap();
     assert!(failure["taken_over_at"].is_number(), "{failure:#}");
@@ -33,7 +34,7 @@ fn spares_take_the_places_of_hosts_that_nobody_starts_again() {
     };
     let (expected, alone) = rank(&["--hosts", "2"]);
     assert_eq!(alone["spares"], 0);
-    // Who works in the end is a spare: without one nobody would.
+    // Only spares work in the end: without one, no host would.
     for (hosts, spares, threads) in [("1", "1", "1"), ("2", "2", "1"), ("1", "2", "2")] {
         let kills = if (hosts, spares) == ("1", "1") { 1 } else { 2 };
         let kill = kills.to_string();
@@ -51,11 +52,11 @@ fn spares_take_the_places_of_hosts_that_nobody_starts_again() {
             assert_eq!(failure["rejoined_at"], Value::Null);
         }
     }
-    // Where nobody dies, nobody is replaced.
+    // Without a death, no host is replaced.
     let (found, summary) = rank(&["--hosts", "2", "--spares", "2"]);
     assert!(found == expected && failures(&summary).is_empty());
     assert_eq!(summary["units_redone"], 0);
-    // For people.
+    // As text.
     let mut all = vec!["run", "pagerank", "rmat:12", "--task-rows", "300"];
     all.extend(LONG);
     all.extend([
@@ -97,7 +98,7 @@ fn hosts_that_are_started_again_stand_by_for_the_next() {
         let (found, summary) = run(&stage, &[&arguments[..], &more].concat());
         assert!(found == expected, "{summary:#}");
         assert_killed(&summary, 4, at == "commit");
-        // Who is started again may be quicker than who stands by, and have its own place again; not each time.
+        // A restarted host may be faster than a spare, and get its own place again; not each time.
         let by: Vec<_> = { failures(&summary).iter() }
             .flat_map(|failure| failure["taken_over_by"].as_array().unwrap())
             .map(|host| host.as_u64().unwrap())
@@ -164,7 +165,7 @@ fn every_program_takes_spares() {
     }
 }
 
-/// The host that a process of a run is; none if it is gone meanwhile, or not yet what it will be.
+/// Returns the host of a process of a run; `None` if it is gone, or not yet a host.
 fn host_of(seen: Seen) -> Option<u32> {
     let environment = fs::read(format!("/proc/{}/environ", seen.pid)).ok()?;
     let mut words = environment.split(|byte| *byte == 0);
@@ -198,7 +199,7 @@ fn whoever_is_killed_by_hand_is_replaced_and_a_spare_needs_no_replacement() {
             .collect()
     };
     wait_until("all are there", || hosts().len() == 4);
-    // All have joined, and those work that are to.
+    // All have joined, and those that are to work do.
     let works = |seen: &Seen| Seen::of(seen.pid).is_some_and(|seen| seen.seconds > 0.2);
     wait_until("two work", || {
         hosts().iter().filter(|it| works(&it.1)).count() >= 2
@@ -208,7 +209,7 @@ fn whoever_is_killed_by_hand_is_replaced_and_a_spare_needs_no_replacement() {
         seen.kill();
         wait_until("it is gone", || hosts().iter().all(|it| it.0 != host));
     };
-    // A spare that nobody has called, and a host: the other spare replaces that one.
+    // A spare that was never called, and a host: the other spare replaces the latter.
     kill(2);
     kill(0);
     let summary: Value = serde_json::from_str(&running.ends()).unwrap();
@@ -217,7 +218,7 @@ fn whoever_is_killed_by_hand_is_replaced_and_a_spare_needs_no_replacement() {
         fs::read_to_string(&output).unwrap() == expected,
         "{summary:#}"
     );
-    // Of two deaths at once either may be told first.
+    // Of two simultaneous deaths, either may be reported first.
     let of = |host: u32| {
         let mut found = failures(&summary).iter().filter(|it| it["host"] == host);
         found.next().unwrap_or_else(|| panic!("{summary:#}"))
@@ -248,7 +249,8 @@ fn spares_that_cannot_be_are_refused() {
     let ranking = ["pagerank", "rmat:4"];
     let rank = |more: &[&str]| refused(&[&ranking[..], more].concat());
     rank(&["--spares=-1"]).fails(2, "--spares");
-    rank(&["--hosts", "1000", "--spares", "100"]).fails(2, "a number of hosts and spares of 1100");
+    rank(&["--hosts", "1000", "--spares", "100"])
+        .fails(2, "the number of hosts and spares cannot be 1100");
     // All places and all spares are lost.
     let none = [
         "--hosts",

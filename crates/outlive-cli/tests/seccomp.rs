@@ -1,6 +1,5 @@
-//! Calls that a container refuses by a seccomp filter: `outlive doctor` names each and says what
-//! does not work without it, and a run or a join does without the call or fails with an error that
-//! names it.
+//! Calls that a container refuses by a seccomp filter: `outlive doctor` names each with the
+//! consequences, and a run or a join does without the call or fails with an error that names it.
 
 mod support;
 
@@ -53,7 +52,7 @@ fn outlive(call: Call, errno: i32, arguments: &[&str]) -> (Option<i32>, String, 
     (ended.status.code(), text(ended.stdout), text(ended.stderr))
 }
 
-/// Whether every pod needs `call`.
+/// Returns whether every pod needs `call`.
 fn is_needed(call: &str) -> bool {
     matches!(call, "fcntl(F_OFD_SETLK)" | "madvise" | "get_robust_list")
 }

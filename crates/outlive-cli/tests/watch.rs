@@ -44,7 +44,7 @@ fn watch(path: &str, is_controlling: bool) -> (Child, File) {
         .stdout(slave.try_clone().unwrap())
         .stderr(slave);
     let prepare = move || {
-        // SAFETY: system calls alone.
+        // SAFETY: system calls only.
         let done = unsafe {
             libc::setsid() >= 0 && (!is_controlling || libc::ioctl(0, libc::TIOCSCTTY, 0) == 0)
         };
@@ -57,7 +57,7 @@ fn watch(path: &str, is_controlling: bool) -> (Child, File) {
     // SAFETY: `prepare` makes system calls only.
     unsafe { watch.pre_exec(prepare) };
     let child = watch.spawn().unwrap();
-    // The descriptors of the slave side that `watch` has are closed with it.
+    // This closes the slave side, whose descriptors `watch` holds.
     drop(watch);
     assert!(master.read(&mut [0; 64]).unwrap() > 0);
     (child, master)

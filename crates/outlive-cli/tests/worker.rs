@@ -1,4 +1,4 @@
-//! `outlive worker`: processes that nobody told the run of come to work, go, and die.
+//! `outlive worker`: processes that the run did not start come to work, go, and die.
 
 mod support;
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use support::run::{Seen, Stage, plainly, processes_of, read, text, wait_until};
 use support::{Place, Running, command, outlive};
 
-/// A ranking that takes some seconds, and where its ranks are written.
+/// A ranking that takes some seconds, and the path of its ranks.
 struct Ranking {
     ranks: PathBuf,
     iterations: &'static str,
@@ -28,7 +28,7 @@ impl Ranking {
         }
     }
 
-    /// One of which much is left when a host of it dies, however fast the machine is.
+    /// Returns one of which much is left after a host has died, on the fastest machine.
     fn long(name: &str) -> Self {
         let mut ranking = Self::new(name);
         ranking.iterations = "5000";
@@ -66,7 +66,7 @@ impl Drop for Ranking {
     }
 }
 
-/// How many tasks a worker said at its end that it had done.
+/// Returns the number of tasks that a worker reported at its end.
 fn tasks(said: &str) -> u64 {
     let (_, end) = said.split_once("left in good order; ").expect(said);
     end.split(' ').next().unwrap().parse().unwrap()
@@ -105,12 +105,13 @@ fn workers_come_and_go_and_die_and_the_ranks_are_the_same() {
     run.ends();
     let said = stays.ends();
     assert!(tasks(&said) > 0, "{said}");
-    // The pool wanted as many as there is room for; it wants nobody now, and there is no pod any more.
+    // The pool wanted all workers that come; now it wants none, and the pod is gone.
     spare.ends();
     assert_eq!(alone.written(), together.written());
 }
 
-/// The hosts of a run with spares have all places that its pool wants; whoever comes works besides them, and is not sent away.
+/// The hosts of a run with spares have all places that its pool wants; other workers are
+/// additional, and are not sent away.
 #[test]
 fn workers_come_to_a_run_with_spares() {
     let (alone, together) = (Ranking::long("alone-spares"), Ranking::long("spares"));
@@ -134,7 +135,7 @@ fn workers_come_to_a_run_with_spares() {
     for worker in &mut workers {
         worker.wait_for(&["works in the pool pagerank"]);
     }
-    // The worker of a host, where all have come and nobody is dead who is not recovered.
+    // The worker of a host, once all have come and no dead one is unrecovered.
     let of_a_host = || {
         let status = pod(&place, &["status"])?;
         let pool = &status["pools"][0];
@@ -151,29 +152,30 @@ fn workers_come_to_a_run_with_spares() {
     });
     let host = processes_of(place.path()).into_iter().find(is_first_host);
     host.expect("a host works").kill();
-    // Though there are workers beside it, who replace nobody.
+    // Despite the workers beside it, which are not replacements.
     wait_until("the spare works, and so do both workers", || {
         let now = of_a_host();
         now.is_some() && now != before
     });
-    // Neither has left by itself.
+    // Neither has ended by itself.
     let [sent_away, stays] = &mut workers;
     sent_away.signal(Signal::TERM);
     let done = tasks(&sent_away.ends());
     let said = run.ends();
     assert!(said.contains(", replaced by host 1 after "), "{said}");
-    // How they share is the machine's affair.
+    // How they share the work depends on the machine.
     assert!(done + tasks(&stays.ends()) > 0);
     assert_eq!(alone.written(), together.written());
 }
 
-/// Whether it is the host with the number 0 of a run.
+/// Returns whether it is host 0 of a run.
 fn is_first_host(seen: &Seen) -> bool {
     let environment = fs::read(format!("/proc/{}/environ", seen.pid)).unwrap_or_default();
     { environment.split(|byte| *byte == 0) }.any(|word| word == b"OUTLIVE_HOST=0")
 }
 
-/// A worker's table is that of its place in the pool, so that nobody has to know beforehand who counts.
+/// A worker's table is that of its place in the pool, so the counting workers need not be known in
+/// advance.
 #[test]
 fn workers_come_and_die_in_the_middle_of_a_word_count() {
     let (stage, place) = (Stage::new("volunteers"), Place::new("words"));
@@ -201,7 +203,7 @@ fn workers_come_and_die_in_the_middle_of_a_word_count() {
     assert!(read(&counts) == plainly(&[&bytes]));
 }
 
-/// What `outlive pod` says of the pod, as JSON; `None` while there is none, or something is wrong in it.
+/// Returns the output of a pod command as JSON; `None` if it fails.
 fn pod(place: &Place, what: &[&str]) -> Option<Value> {
     let arguments = ["pod", what[0], place.path(), "--json"];
     let ended = command(arguments.iter().chain(&what[1..]))
@@ -211,8 +213,8 @@ fn pod(place: &Place, what: &[&str]) -> Option<Value> {
     answer.filter(|_| ended.status.success())
 }
 
-/// Who looks from outside sees the pool, its workers and what they are at; when all are dead and recovered, its structures
-/// are walked.
+/// An observer sees the pool, its workers and their tasks; when all are dead and recovered, the
+/// pool's structures are checked.
 #[test]
 fn the_pool_is_seen_from_outside() {
     let (ranking, place) = (Ranking::new("seen"), Place::new("seen"));
@@ -237,7 +239,7 @@ fn the_pool_is_seen_from_outside() {
     let check = pod(&place, &["check"]).expect("nothing is wrong");
     assert_eq!(check["pools"]["in_use"], serde_json::json!(["pagerank"]));
     run.kill();
-    // Its hosts die with it; until they have, nothing is repaired.
+    // Its hosts die with it; before that, nothing is repaired.
     let mut repaired = None;
     wait_until("all are dead, and recovered", || {
         repaired = pod(&place, &["check", "--repair"]);
@@ -270,7 +272,7 @@ fn what_has_no_pool_is_refused() {
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
-/// `mpirun` starts them, and says itself if one of them fails.
+/// `mpirun` starts them, and reports if one of them fails.
 #[test]
 fn mpirun_starts_workers() {
     if Command::new("mpirun").arg("--version").output().is_err() {
@@ -301,7 +303,7 @@ fn mpirun_starts_workers() {
     assert_eq!(alone.written(), together.written());
 }
 
-/// Keeps a process from opening anything from now on.
+/// Prevents a process from opening files from now on.
 fn let_it_open_nothing(pid: u32) {
     let pid = Pid::from_raw(pid as i32);
     let none = Rlimit {
@@ -311,7 +313,8 @@ fn let_it_open_nothing(pid: u32) {
     prlimit(pid, Resource::Nofile, none).expect("a child's limits may be lowered");
 }
 
-/// A volunteer of the run in the pod at `place`, which works and then cannot open files any more: how it ends.
+/// Starts a worker for the run in the pod at `place`, which works and then cannot open files any
+/// more. Returns how it ends.
 fn cannot_read(place: &Place, threads: &str) -> (Option<i32>, String) {
     let pod = ["worker", "--pod", place.path(), "--wait", "30"];
     let worker = command(pod.iter().chain(&["--threads", threads]))
@@ -320,14 +323,14 @@ fn cannot_read(place: &Place, threads: &str) -> (Option<i32>, String) {
         .spawn()
         .unwrap();
     let works = || Seen::of(worker.id()).is_some_and(|seen| seen.seconds > 0.05);
-    wait_until("the volunteer works", works);
+    wait_until("the started worker works", works);
     let_it_open_nothing(worker.id());
     let ended = worker.wait_with_output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
     (ended.status.code(), said)
 }
 
-/// A file of so many zeros, which takes no room.
+/// Creates a file of `bytes` zeros that takes no space.
 fn hole(stage: &Stage, name: &str, bytes: u64) -> String {
     let path = stage.write(name, b"");
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -335,7 +338,7 @@ fn hole(stage: &Stage, name: &str, bytes: u64) -> String {
     path
 }
 
-/// A file of so many zeros, which are there: an archive has them.
+/// Creates a file of `bytes` zeros that takes space: an archive has them.
 fn zeros(stage: &Stage, name: &str, bytes: u64) -> String {
     let path = stage.write(name, b"");
     let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -357,7 +360,7 @@ fn a_volunteer_that_cannot_read_an_input_steps_back_and_the_run_is_done_without_
         let (code, said) = cannot_read(&place, threads);
         assert_eq!(code, Some(1), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.contains("this worker cannot do task `"), "{said}");
+        assert!(said.contains("this worker cannot execute task `"), "{said}");
         let why = format!("{file} cannot be read: Too many open files");
         assert!(said.contains(&why), "{said}");
         let summary: Value = serde_json::from_str(&run.ends()).unwrap();
@@ -436,7 +439,7 @@ fn a_run_for_several_machines_has_their_settings_and_a_fence_command_that_worker
     let worker = ["worker", "--pod", place.path(), "--wait", "30"];
     outlive(worker).fails(
         1,
-        "the pod was created with one, which every process brings",
+        "the pod was created with one, which every process must give",
     );
     let mut brings = Running::start(worker.into_iter().chain(fence));
     brings.wait_for(&["works in the pool pagerank"]);

@@ -1,4 +1,4 @@
-//! What `Native` costs beside the bare atomics of the standard library: nothing that can be measured.
+//! Compares `Native` with the bare atomics of the standard library: no difference can be measured.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};

@@ -1,13 +1,14 @@
 //! The memory that every algorithm of Outlive is written over.
 //!
 //! An algorithm of Outlive never holds a pointer into shared memory. It holds a [`Memory`], a small
-//! `Copy` handle, and names words in it by [`Offset`]. That one indirection buys two things.
+//! `Copy` handle, and names words in it by [`Offset`]. This indirection has two benefits.
 //!
-//! * **Position independence.** A segment is mapped where each process likes; nothing in it depends on
-//!   the place (an offset names a segment by number too, so that a pod can grow).
-//! * **Proof.** The same lines of code run on [`Native`] memory, where an access is one instruction, and
-//!   on the memories of `outlive-prove`, where any access may be its thread's last, where threads
-//!   interleave at every access under a model weaker than x86's, and where caches are lost.
+//! * **Position independence.** A segment is mapped where each process likes; nothing in it depends
+//!   on the place (an offset names a segment by number too, so that a pod can grow).
+//! * **Proof.** The same lines of code run on [`Native`] memory, where an access is one
+//!   instruction, and on the memories of `outlive-prove`, where any access may be its thread's
+//!   last, where threads interleave at every access under a model weaker than x86's, and where
+//!   caches are lost.
 //!
 //! ```
 //! use outlive_memory::{Memory, Native, Offset, PersistenceDomain, Ordering};
@@ -20,10 +21,10 @@
 //! assert_eq!(next_ticket(memory, Offset::new(64)), 1);
 //! ```
 //!
-//! The rooms: [`memory`](Memory) says what can be done with shared memory, [`native`](Native) does it,
-//! [`offset`](Offset) and [`relative`](RelativePtr) name places in it, [`persist`](PersistenceDomain)
-//! says what survives a host's caches, [`crash_point`](CrashPoint) names the places where an operation
-//! may be cut short.
+//! The modules: [`memory`](Memory) declares the operations on shared memory, [`native`](Native)
+//! implements them, [`offset`](Offset) and [`relative`](RelativePtr) name places in it,
+//! [`persist`](PersistenceDomain) says which stores survive the loss of a host's caches,
+//! [`crash_point`](CrashPoint) names the places where an operation may be cut short.
 
 mod crash_point;
 mod memory;

@@ -1,60 +1,61 @@
-//! What can be done with shared memory: the trait that every algorithm is written over.
+//! The operations on shared memory: the trait that every algorithm is written over.
 
 use crate::{CrashPoint, Offset, Ordering, PersistenceDomain, Word};
 
 /// A shared, byte-addressable memory.
 ///
-/// A handle is `Copy` and names the whole memory; places in it are named by [`Offset`]. An access that
-/// falls outside the memory or is not aligned to its size **panics**: it never touches anything else.
-/// An offset that was read from the segment itself is therefore checked (or caught) before it is
-/// followed.
+/// A handle is `Copy` and names the whole memory; places in it are named by [`Offset`]. An access
+/// that falls outside the memory or is not aligned to its size **panics**: it never touches
+/// anything else. An offset that was read from the segment itself is therefore checked (or caught)
+/// before it is followed.
 ///
 /// # The rules for an algorithm
 ///
 /// * A word is accessed at one size all its life. Bulk payload is accessed by
 ///   [`copy_in`](Self::copy_in) and [`copy_out`](Self::copy_out), which use relaxed 64-bit words.
-/// * What a word publishes is written before it, and on [`PersistenceDomain::WriteBack`] memory also
-///   [written back](Self::write_back) and [drained](Self::drain) before it, for whoever sees the word
-///   may see it after the publisher's caches are lost. On [`PersistenceDomain::Flushed`] memory these
-///   two calls do nothing.
-/// * A loop that waits for another's store calls [`spin_hint`](Self::spin_hint) each time round. The
-///   memories of the proofs run one thread at a time and switch there; without it they hang.
-/// * The orderings asked for are those that the algorithm needs on the weakest machine, never those that
-///   x86 happens to give: the scheduled memory is weaker than x86.
+/// * The data that a word publishes is written before it, and on [`PersistenceDomain::WriteBack`]
+///   memory also [written back](Self::write_back) and [drained](Self::drain) before it, because a
+///   thread may see the word after the publisher's caches are lost. On
+///   [`PersistenceDomain::Flushed`] memory these two calls do nothing.
+/// * A loop that waits for another thread's store calls [`spin_hint`](Self::spin_hint) each time.
+///   The memories of the proofs run one thread at a time and switch there; without it they hang.
+/// * The orderings requested are those that the algorithm needs on the weakest machine, never those
+///   that x86 happens to give: the scheduled memory is weaker than x86.
 ///
 /// # Safety
-/// Algorithms ask once and rely on the answer: the [size](Self::size), the [domain](Self::domain) and
-/// [`has_word`](Self::has_word) of a memory never change, and an access to where `has_word` holds is made.
+/// Algorithms ask once and rely on the answer: the [size](Self::size), the [domain](Self::domain)
+/// and [`has_word`](Self::has_word) of a memory never change, and an access for which `has_word`
+/// holds is made.
 pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     /// The size of the memory in bytes.
     fn size(self) -> u64;
 
-    /// Whether there is a word at `at`: inside the memory and aligned. An access to any other place
-    /// panics. (Asked before an access, it costs nothing on native memory, which asks the same: a fast path
-    /// that asks first has no panic in it.)
+    /// Returns whether there is a word at `at`: inside the memory and aligned. An access to any
+    /// other place panics. (Called before an access, it costs nothing on native memory, which makes
+    /// the same check: a fast path that calls it first contains no panic.)
     #[inline(always)]
     fn has_word<W: Word>(self, at: Offset) -> bool {
-        // Rotated right by the logarithm of the word's size, an offset that is not aligned has its low bits
-        // at the top and is larger than any size.
+        // Rotated right by the logarithm of the word's size, an offset that is not aligned has its
+        // low bits at the top and is larger than any size.
         let shift = W::SIZE.trailing_zeros();
         at.raw().rotate_right(shift) < self.size() >> shift
     }
 
-    /// What survives the death of a host's caches here.
+    /// The persistence domain: which stores survive the loss of a host's caches.
     fn domain(self) -> PersistenceDomain;
 
     /// Reads the word at `at`.
     ///
     /// # Panics
     /// As do all accesses: if `at` is out of range or not aligned to the word, or if `order` is one
-    /// that the like method of [`core::sync::atomic::AtomicU64`] rejects.
+    /// that the corresponding method of [`core::sync::atomic::AtomicU64`] rejects.
     fn load<W: Word>(self, at: Offset, order: Ordering) -> W;
 
     /// Writes the word at `at`.
     fn store<W: Word>(self, at: Offset, value: W, order: Ordering);
 
-    /// [`load`](Self::load) without the look whether there is a word, for a fast path that has asked:
-    /// several words by one question, or where a panic would be in the way.
+    /// [`load`](Self::load) without the check that there is a word, for a fast path that has made
+    /// the check: once for several words, or where a panic would be in the way.
     ///
     /// # Safety
     /// [`has_word`](Self::has_word) holds for `at`, or for a wider word that this one is a part of.
@@ -63,7 +64,7 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
         self.load(at, order)
     }
 
-    /// [`store`](Self::store) without that look.
+    /// [`store`](Self::store) without that check.
     ///
     /// # Safety
     /// As for [`load_unchecked`](Self::load_unchecked).
@@ -72,11 +73,11 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
         self.store(at, value, order);
     }
 
-    /// Writes the word at `at` and returns what it replaced, in one atomic step.
+    /// Writes the word at `at` and returns the previous one, in one atomic step.
     fn exchange<W: Word>(self, at: Offset, value: W, order: Ordering) -> W;
 
-    /// Writes `new` at `at` if `current` stands there, in one atomic step. Returns what stood there:
-    /// `Ok` if the write was made. Never fails spuriously.
+    /// Writes `new` at `at` if the word there is `current`, in one atomic step. Returns the
+    /// previous word: `Ok` if the write was made. Never fails spuriously.
     fn compare_exchange<W: Word>(
         self,
         at: Offset,
@@ -86,7 +87,7 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
         failure: Ordering,
     ) -> Result<W, W>;
 
-    /// Adds to the word at `at`, wrapping, and returns what stood there, in one atomic step.
+    /// Adds to the word at `at`, wrapping, and returns the previous word, in one atomic step.
     fn fetch_add<W: Word>(self, at: Offset, value: W, order: Ordering) -> W;
 
     /// Clears in the word at `at` the bits that are clear in `value`, in one atomic step.
@@ -97,8 +98,8 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
 
     /// Copies `from` into the memory by relaxed 64-bit words.
     ///
-    /// `at` is aligned to 8. The last word is filled up with zeros: payload owns whole words. The copy
-    /// may be seen torn at 8 bytes by others, and be cut at any word by a death.
+    /// `at` is aligned to 8. The last word is padded with zeros: payload owns whole words. Other
+    /// threads may see the copy torn at 8 bytes, and a death may cut it at any word.
     fn copy_in(self, at: Offset, from: &[u8]);
 
     /// Copies out of the memory by relaxed 64-bit words. `at` is aligned to 8.
@@ -108,14 +109,15 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     /// [`drain`](Self::drain). Does nothing on [`PersistenceDomain::Flushed`] memory.
     fn write_back(self, at: Offset, len: u64);
 
-    /// Waits until what this thread [wrote back](Self::write_back) has reached memory, before any later
-    /// store of this thread can be seen. Does nothing on [`PersistenceDomain::Flushed`] memory.
+    /// Waits until all lines that this thread [wrote back](Self::write_back) have reached memory,
+    /// before any later store of this thread can be seen. Does nothing on
+    /// [`PersistenceDomain::Flushed`] memory.
     fn drain(self);
 
     /// An atomic fence as [`core::sync::atomic::fence`].
     fn fence(self, order: Ordering);
 
-    /// Says that the caller waits for another thread's store.
+    /// Signals that the caller waits for another thread's store.
     fn spin_hint(self);
 
     /// Marks a place where the running operation may be cut short. On native memory it is no
@@ -124,8 +126,9 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     fn crash_point<P: CrashPoint>(self, _point: P) {}
 
     /// As [`crash_point`](Self::crash_point), where the next store to shared memory is one of
-    /// [`Ordering::Release`]. The compiler does not move that store before another one anyway, so this
-    /// is not even a fence for the compiler: such fences keep guards of locks from being inlined.
+    /// [`Ordering::Release`]. The compiler does not move that store before another one anyway, so
+    /// this is not even a fence for the compiler: such fences keep guards of locks from being
+    /// inlined.
     #[inline(always)]
     fn crash_point_before_release<P: CrashPoint>(self, point: P) {
         self.crash_point(point);

@@ -1,8 +1,8 @@
 //! Native memory: an access is the instruction that it names.
 //!
-//! The handle is two words, base and bound, and both stay in registers. One comparison checks range and
-//! alignment together ([`Memory::has_word`]). `benches/native.rs` sets the result beside the bare atomics
-//! of the standard library.
+//! The handle is two words, base and bound, and both stay in registers. One comparison checks range
+//! and alignment together ([`Memory::has_word`]). `benches/native.rs` compares the result with the
+//! bare atomics of the standard library.
 
 use crate::persist::{PersistenceDomain, drain_write_backs, write_back_lines};
 use crate::{CrashPoint, Memory, Offset, Ordering, Word};
@@ -14,8 +14,8 @@ use core::sync::atomic::compiler_fence;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Native {
     base: NonNull<u8>,
-    /// Size in bytes, shifted left by one; the low bit is set for [`PersistenceDomain::WriteBack`]. Every
-    /// check shifts right by one at least, so the flag costs nothing.
+    /// Size in bytes, shifted left by one; the low bit is set for [`PersistenceDomain::WriteBack`].
+    /// Every check shifts right by one at least, so the flag costs nothing.
     bound: u64,
 }
 
@@ -27,7 +27,7 @@ unsafe impl Sync for Native {}
 
 /// This processor has no lock-free 128-bit compare-and-swap.
 ///
-/// Words of 128 bits would be emulated by a lock inside each process, which says nothing to other
+/// Words of 128 bits would be emulated by a lock inside each process, which has no effect on other
 /// processes, so memory is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoWideAtomics;
@@ -47,19 +47,20 @@ impl Native {
     /// The smallest unit in which memory is mapped; sizes are multiples of it.
     pub const GRANULE: u64 = 4096;
 
-    /// A handle on `size` bytes at `base`.
+    /// Returns a handle on `size` bytes at `base`.
     ///
     /// # Errors
-    /// If the processor lacks what [`Memory`] promises.
+    /// If the processor lacks atomics that [`Memory`] promises.
     ///
     /// # Safety
-    /// The bytes are mapped readable and writable, and stay so for the rest of the process (or until no
-    /// copy of the handle is used any more). While any copy is in use, everyone accesses them by
-    /// atomics only, each word at one size. No Rust reference to them exists other than to atomics.
+    /// The bytes are mapped readable and writable, and stay so for the rest of the process (or
+    /// until no copy of the handle is used any more). While any copy is in use, all processes
+    /// access them by atomics only, each word at one size. No Rust reference to them exists other
+    /// than to atomics.
     ///
     /// # Panics
-    /// If `base` is not aligned to a cache line pair (128 bytes), or `size` is 0, is not a multiple of
-    /// [`GRANULE`](Self::GRANULE) or exceeds what an [`Offset`] can name.
+    /// If `base` is not aligned to a cache line pair (128 bytes), or `size` is 0, is not a multiple
+    /// of [`GRANULE`](Self::GRANULE) or exceeds [`Offset::SPAN`].
     pub unsafe fn new(
         base: NonNull<u8>,
         size: u64,
@@ -71,7 +72,8 @@ impl Native {
         );
         assert!(
             size != 0 && size.is_multiple_of(Self::GRANULE) && size <= Offset::SPAN,
-            "a memory of {size} bytes is not a multiple of {} up to {} bytes",
+            "a memory cannot have {size} bytes: its size must be a multiple of {} and at most {} \
+             bytes",
             Self::GRANULE,
             Offset::SPAN
         );
@@ -85,22 +87,22 @@ impl Native {
         })
     }
 
-    /// Fresh zeroed private memory that is never freed: for tests, examples and benchmarks.
+    /// Allocates zeroed private memory that is never freed: for tests, examples and benchmarks.
     ///
     /// # Panics
     /// If memory is short, as for [`new`](Self::new), or where 128-bit atomics are missing.
     pub fn leaked(size: u64, domain: PersistenceDomain) -> Self {
         let layout = std::alloc::Layout::from_size_align(size as usize, Self::GRANULE as usize)
             .expect("a valid size");
-        assert!(size != 0, "a memory of 0 bytes");
+        assert!(size != 0, "a memory cannot have 0 bytes");
         // SAFETY: the layout's size is not zero.
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         let base = NonNull::new(base).expect("memory for a leaked test memory");
-        // SAFETY: just allocated, never freed, and known to nobody else.
+        // SAFETY: just allocated, never freed, and known to no other code.
         unsafe { Self::new(base, size, domain) }.expect("128-bit atomics")
     }
 
-    /// Where the byte at `at` is mapped in this process, for system calls that take addresses.
+    /// Returns the address of the byte at `at` in this process, for system calls.
     ///
     /// # Panics
     /// If `len` bytes at `at` are not all inside the memory.
@@ -113,8 +115,8 @@ impl Native {
         unsafe { self.base.add(offset as usize) }
     }
 
-    /// Out of line: in the flushed domain none of this is executed, and inlined into every publication it
-    /// would crowd out the code that is.
+    /// Out of line: in the flushed domain this code is never executed, and inlined into every
+    /// publication it would displace the code that is.
     #[cold]
     #[inline(never)]
     fn write_back_checked(self, at: Offset, len: u64) {
@@ -123,7 +125,7 @@ impl Native {
         unsafe { write_back_lines(start, len) }
     }
 
-    /// The address of a word, checked for range and alignment by one comparison.
+    /// Returns the address of a word, checked for range and alignment by one comparison.
     #[inline(always)]
     fn word<W: Word>(self, at: Offset) -> *mut u8 {
         if !self.has_word::<W>(at) {
@@ -153,9 +155,9 @@ impl fmt::Debug for Native {
     }
 }
 
-// SAFETY: base and bound are never changed. Of the `native_*` calls below, once for all of them: `word` has
-// checked that the word is aligned and inside memory which `new`'s caller promised to be mapped and accessed by
-// atomics only.
+// SAFETY: base and bound are never changed. Of the `native_*` calls below, once for all of them:
+// `word` has checked that the word is aligned and inside memory which `new`'s caller promised to be
+// mapped and accessed by atomics only.
 unsafe impl Memory for Native {
     #[inline(always)]
     fn size(self) -> u64 {
@@ -186,14 +188,14 @@ unsafe impl Memory for Native {
     #[inline(always)]
     unsafe fn load_unchecked<W: Word>(self, at: Offset, order: Ordering) -> W {
         debug_assert!(self.has_word::<W>(at));
-        // SAFETY: the caller has asked what `word` asks.
+        // SAFETY: the caller has made the check that `word` makes.
         unsafe { W::native_load(self.base.as_ptr().add(at.raw() as usize), order) }
     }
 
     #[inline(always)]
     unsafe fn store_unchecked<W: Word>(self, at: Offset, value: W, order: Ordering) {
         debug_assert!(self.has_word::<W>(at));
-        // SAFETY: the caller has asked what `word` asks.
+        // SAFETY: the caller has made the check that `word` makes.
         unsafe { W::native_store(self.base.as_ptr().add(at.raw() as usize), value, order) }
     }
 
@@ -279,9 +281,9 @@ unsafe impl Memory for Native {
     fn fence(self, order: Ordering) {
         #[cfg(target_arch = "x86_64")]
         if matches!(order, Ordering::SeqCst) {
-            // SAFETY: changes nothing of the word below the stack's top but its cache line's state. A locked
-            // instruction is as full a fence as `mfence` is for the memory that this is about, and unlike it
-            // lets later loads be prepared meanwhile.
+            // SAFETY: changes only the cache line state of the word at the stack pointer. For this
+            // memory a locked instruction is as full a fence as `mfence`, and unlike that it lets
+            // later loads be prepared at the same time.
             unsafe { core::arch::asm!("lock or dword ptr [rsp], 0", options(nostack)) };
             return;
         }
@@ -358,7 +360,8 @@ mod tests {
         ) {
             let memory = memory();
             let fits = |size: u64| at.is_multiple_of(size) && at <= 4096 - size;
-            // (Their messages are printed, to be seen by nobody: the hook is one for all tests that run meanwhile.)
+            // (The messages of the panics are printed and have no reader: the hook is shared by all
+            // tests that run at the same time.)
             let seen = [
                 touches::<u8>(memory, at), touches::<u16>(memory, at), touches::<u32>(memory, at),
                 touches::<u64>(memory, at), touches::<u128>(memory, at),

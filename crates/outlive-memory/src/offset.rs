@@ -7,9 +7,9 @@
 //! | tags  | segment number |  byte offset in the segment                   |
 //! ```
 //!
-//! A bare offset has no tags; a [`Link`] is an offset with them, for algorithms that mark the pointer
-//! itself (a logically deleted node, a version). Offset 0 is the superblock, which nothing points to, so
-//! an all-zero link is the null link.
+//! A bare offset has no tags; a [`Link`] is an offset with them, for algorithms that mark the
+//! pointer itself (a logically deleted node, a version). Offset 0 is the superblock, which nothing
+//! points to, so an all-zero link is the null link.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -48,7 +48,7 @@ pub struct Offset(u64);
 pub struct OffsetOutOfRange {
     /// The number.
     pub raw: u64,
-    /// How many bytes were to be accessed there.
+    /// The number of bytes to access there.
     pub len: u64,
     /// The size of the memory.
     pub size: u64,
@@ -67,7 +67,7 @@ impl fmt::Display for OffsetOutOfRange {
 impl core::error::Error for OffsetOutOfRange {}
 
 impl Offset {
-    /// How many bytes one segment can have: 256 TiB.
+    /// The maximal size of one segment in bytes: 256 TiB.
     pub const SPAN: u64 = 1 << 48;
     /// The bits that an offset may use: all but the four tag bits.
     pub const MASK: u64 = (1 << 60) - 1;
@@ -91,16 +91,17 @@ impl Offset {
         Self((segment.0 as u64) << 48 | at)
     }
 
-    /// The offset with these 64 bits, as [`raw`](Self::raw) gave them. Tag bits are cleared. Nothing is
-    /// checked: an access outside the memory panics, and [`checked`](Self::checked) asks first.
+    /// The offset with these 64 bits, as [`raw`](Self::raw) returned them. Tag bits are cleared.
+    /// Nothing is checked: an access outside the memory panics. [`checked`](Self::checked) checks
+    /// first.
     #[inline(always)]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw & Self::MASK)
     }
 
     /// The offset with these 64 bits if `len` bytes there, aligned to `align`, lie inside a first
-    /// segment of `size` bytes: for numbers that may be corrupt. Load the number once, check it, then
-    /// use what this returns.
+    /// segment of `size` bytes: for numbers that may be corrupt. Load the number once, check it,
+    /// then use what this returns.
     ///
     /// # Errors
     /// If they do not, or a tag bit is set.
@@ -133,14 +134,14 @@ impl Offset {
         self.0 & (Self::SPAN - 1)
     }
 
-    /// Whether this is offset 0, which stands for "nowhere" in links.
+    /// Returns whether this is offset 0, which stands for "nowhere" in links.
     pub const fn is_null(self) -> bool {
         self.0 == 0
     }
 }
 
-// An offset that is run over or under by an addition has tag bits set and so lies outside every memory:
-// its access panics. (A single addition of a size cannot wrap round to the start.)
+// An addition that runs over or under sets bits above those of the byte offset, so the result lies
+// outside every memory: its access panics. (A single addition of a size cannot wrap to the start.)
 impl Add<u64> for Offset {
     type Output = Self;
     #[inline(always)]
@@ -187,7 +188,7 @@ pub struct Link(u64);
 impl Link {
     /// The link to nowhere, without tags.
     pub const NULL: Self = Self(0);
-    /// How many tag bits a link has.
+    /// The number of tag bits of a link.
     pub const TAG_BITS: u32 = 4;
 
     /// A link to `offset` without tags.
@@ -202,7 +203,7 @@ impl Link {
         Self(self.0 & Offset::MASK | (tags as u64) << 60)
     }
 
-    /// Where it leads.
+    /// The target.
     #[inline(always)]
     pub const fn offset(self) -> Offset {
         Offset(self.0 & Offset::MASK)
@@ -214,7 +215,7 @@ impl Link {
         (self.0 >> 60) as u8
     }
 
-    /// Whether it leads nowhere, whatever its tags.
+    /// Returns whether the target is null, with any tags.
     #[inline(always)]
     pub const fn is_null(self) -> bool {
         self.0 & Offset::MASK == 0
@@ -239,8 +240,8 @@ impl fmt::Debug for Link {
     }
 }
 
-/// An [`Offset`] that says what stands there. It carries no right to read it: that is the business of
-/// whoever knows that the value is there and how it is shared.
+/// An [`Offset`] with the type of the value there. It gives no right to read the value: the code
+/// that uses it must know that the value is there and how it is shared.
 #[repr(transparent)]
 pub struct Ptr<T> {
     offset: Offset,
@@ -256,12 +257,12 @@ impl<T> Ptr<T> {
         }
     }
 
-    /// Where it points.
+    /// The offset that it points to.
     pub const fn offset(self) -> Offset {
         self.offset
     }
 
-    /// The same place, seen as a `U`.
+    /// The same offset, as a pointer to a `U`.
     pub const fn cast<U>(self) -> Ptr<U> {
         Ptr::new(self.offset)
     }

@@ -1,9 +1,9 @@
-//! What survives a host's caches, and how software sees to it.
+//! Persistence domains, and the instructions that write cache lines back.
 
 use core::fmt;
 use core::ptr::NonNull;
 
-/// What survives when a host dies and its caches with it.
+/// The stores that survive when a host and its caches die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PersistenceDomain {
     /// The platform flushes caches on failure (global persistent flush, eADR), or the hosts are
@@ -37,7 +37,7 @@ pub enum WriteBackInstruction {
 }
 
 impl WriteBackInstruction {
-    /// The instruction that this processor uses, or `None` where there is none that is known.
+    /// Returns the instruction that this processor uses; `None` if none is known.
     pub fn detect() -> Option<Self> {
         arch::detect()
     }
@@ -70,23 +70,21 @@ mod arch {
     use core::sync::atomic::{AtomicU8, Ordering};
 
     const LINE: usize = 64;
-    /// 0: not asked yet; 1, 2, 3: clwb, clflushopt, clflush.
+    /// 0: not detected yet; 1, 2, 3: clwb, clflushopt, clflush.
     static CHOICE: AtomicU8 = AtomicU8::new(0);
 
     #[cold]
     fn ask() -> u8 {
-        let most = __cpuid_count(0, 0).eax;
-        let features = if most >= 7 {
-            __cpuid_count(7, 0).ebx
-        } else {
-            0
-        };
+        #[allow(unused_unsafe, reason = "a safe function from Rust 1.94 on")]
+        // SAFETY: every processor of this architecture has the instruction.
+        let cpuid = |leaf| unsafe { __cpuid_count(leaf, 0) };
+        let features = if cpuid(0).eax >= 7 { cpuid(7).ebx } else { 0 };
         let choice = match features {
             f if f & (1 << 24) != 0 => 1,
             f if f & (1 << 23) != 0 => 2,
             _ => 3,
         };
-        // Relaxed: the answer is the same whoever asks, and nothing else is published by it.
+        // Relaxed: every thread gets the same answer, and nothing else is published by it.
         CHOICE.store(choice, Ordering::Relaxed);
         choice
     }

@@ -1,10 +1,10 @@
 //! Self-relative pointers, for porting ordinary structures by changing the pointer type.
 //!
-//! A [`RelativePtr`] holds the distance from itself to its target (Chen et al., MICRO '17; LUPIN §3.2),
-//! so a structure whose pointers and targets lie in one mapping works wherever that is mapped, and code
-//! that took a `*mut T` takes a `RelativePtr<T>`. Algorithms of Outlive itself use [`Offset`]s, which can
-//! be copied about freely; a self-relative pointer means something only where it lies, so it can be set
-//! and read in place but neither copied nor moved while it is not null.
+//! A [`RelativePtr`] holds the distance from itself to its target (Chen et al., MICRO '17; LUPIN
+//! §3.2), so a structure whose pointers and targets lie in one mapping works wherever that is
+//! mapped, and code that took a `*mut T` takes a `RelativePtr<T>`. Algorithms of Outlive itself use
+//! [`Offset`]s, which can be copied freely; a self-relative pointer is valid only at its own
+//! address, so it can be set and read in place but neither copied nor moved while it is not null.
 //!
 //! [`Offset`]: crate::Offset
 
@@ -14,8 +14,8 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The distance 1 stands for null: no target is one byte from its pointer's start, since a pointer has
-/// eight. (0 would be the pointer itself, a legal target: the empty ring of a list head.)
+/// The distance 1 stands for null: no target is one byte from its pointer's start, since a pointer
+/// has eight. (0 would be the pointer itself, a legal target: the empty ring of a list head.)
 const NULL: u64 = 1;
 
 fn distance<T>(from: *const (), target: Option<NonNull<T>>) -> u64 {
@@ -28,7 +28,8 @@ fn target<T>(from: *const (), distance: u64) -> Option<NonNull<T>> {
     if distance == NULL {
         return None;
     }
-    // The exposed-provenance cast is on purpose: pointer and target are places in one foreign mapping.
+    // The exposed-provenance cast is on purpose: pointer and target are places in one foreign
+    // mapping.
     let address = (from as usize as u64).wrapping_add(distance) as usize;
     NonNull::new(core::ptr::with_exposed_provenance_mut(address))
 }
@@ -67,7 +68,7 @@ impl<T> RelativePtr<T> {
         self.distance.set(distance((&raw const *self).cast(), to));
     }
 
-    /// Where it points, in this process.
+    /// The target, as an address in this process.
     pub fn get(&self) -> Option<NonNull<T>> {
         target((&raw const *self).cast(), self.distance.get())
     }
@@ -92,7 +93,7 @@ pub struct AtomicRelativePtr<T> {
     target: PhantomData<*mut T>,
 }
 
-// SAFETY: it only hands out addresses; using what stands there is the caller's unsafe code.
+// SAFETY: it only returns addresses; the use of the memory there is the caller's unsafe code.
 unsafe impl<T> Send for AtomicRelativePtr<T> {}
 // SAFETY: as for `Send`; the distance is atomic.
 unsafe impl<T> Sync for AtomicRelativePtr<T> {}
@@ -110,7 +111,7 @@ impl<T> AtomicRelativePtr<T> {
         (&raw const *self).cast()
     }
 
-    /// Where it points, in this process.
+    /// The target, as an address in this process.
     pub fn load(&self, order: Ordering) -> Option<NonNull<T>> {
         target(self.here(), self.distance.load(order))
     }
@@ -120,10 +121,10 @@ impl<T> AtomicRelativePtr<T> {
         self.distance.store(distance(self.here(), to), order);
     }
 
-    /// Points to `new` if it pointed to `current`; returns where it pointed.
+    /// Points to `new` if it pointed to `current`; returns the previous target.
     ///
     /// # Errors
-    /// With where it pointed, if that was not `current`.
+    /// Returns the previous target if that was not `current`.
     pub fn compare_exchange(
         &self,
         current: Option<NonNull<T>>,

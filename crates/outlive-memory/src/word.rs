@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// An unsigned integer that shared memory reads and writes in one access: `u8` to `u128`.
 ///
-/// A place in a segment is accessed at one size all its life (mixed sizes are a data race, and no
-/// processor orders them as one would hope).
+/// A place in a segment is accessed at one size all its life (accesses of mixed sizes are a data
+/// race, and processors do not order them reliably).
 pub trait Word:
     Copy + Eq + Ord + Debug + LowerHex + Default + Send + Sync + Sealed + 'static
 {
@@ -29,9 +29,9 @@ pub trait Word:
 mod sealed {
     use core::sync::atomic::Ordering;
 
-    /// What native memory does with a word. Every function requires `at` to be valid for reads and
-    /// writes of the word, aligned to its size, and accessed at this size only while others may
-    /// access it.
+    /// The operations of native memory on a word. Every function requires `at` to be valid for
+    /// reads and writes of the word, aligned to its size, and accessed at this size only while
+    /// other threads may access it.
     #[allow(clippy::missing_safety_doc, missing_docs)]
     pub trait Sealed: Sized {
         unsafe fn native_load(at: *mut u8, order: Ordering) -> Self;
@@ -80,8 +80,8 @@ macro_rules! word {
         impl Sealed for $word {
             #[inline(always)]
             unsafe fn native_load(at: *mut u8, order: Ordering) -> Self {
-                // SAFETY: the caller promises a valid, aligned word that is only accessed atomically
-                // at this size; the same holds for each function below.
+                // SAFETY: the caller promises a valid, aligned word that is only accessed
+                // atomically at this size; the same holds for each function below.
                 unsafe { <$atomic>::from_ptr(at.cast()) }.load(order)
             }
             #[inline(always)]

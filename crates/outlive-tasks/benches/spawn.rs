@@ -1,14 +1,15 @@
-//! The engine alone: an empty task, from its spawn until it is done, beside `rayon::scope`: a parent spawns a batch, and all is
-//! waited for. With one worker and with two. (The whole pool, as a program uses it, and what is to hold of it, is measured by
-//! `outlive-lab study spawn`.)
+//! Measures the engine alone: an empty task, from its spawn until it is done, compared to
+//! `rayon::scope`: a parent spawns a batch, and waits for all of it. With one worker and with two.
+//! (`outlive-lab study spawn` measures the whole pool, and checks the claims about it.)
 //!
-//! What was found, on two virtual cores of an EPYC: the engine alone, with one worker, 46 to 50 ns, which is less than
-//! rayon's 80, since descriptors are used again where rayon allocates a closure for each task. Of the 133 ns of processor time
-//! that a task takes through the whole pool, by samples: some 42 to
-//! spawn (the call with its arguments, the child's descriptor), 13 to push, 21 to pop (the note in the running slot, the fence, the
-//! swap of the status), 28 to run (the job's state, the context, the guard against panics), 14 for the loop around it, 7 to copy
-//! the arguments out, 8 to complete. In 16 million tasks there were less than ten thousand system calls, rayon's included: to
-//! wait for jobs and between them (`tests/no_system_calls.rs` holds that there is none for a task).
+//! Results on two virtual cores of an EPYC: the engine alone, with one worker, takes 46 to 50 ns.
+//! rayon takes 80, since it allocates a closure for each task, and the engine reuses descriptors.
+//! Of the 133 ns of processor time that a task takes through the whole pool, by samples: some 42 to
+//! spawn (the call with its arguments, the child's descriptor), 13 to push, 21 to pop (the note in
+//! the running slot, the fence, the swap of the status), 28 to run (the job's state, the context,
+//! the guard against panics), 14 for the loop around it, 7 to copy the arguments out, 8 to
+//! complete. In 16 million tasks there were less than ten thousand system calls, including rayon's:
+//! to wait for jobs and between them (`tests/no_system_calls.rs` checks that a task makes none).
 
 use criterion::{Criterion, Throughput, criterion_group};
 use outlive::heap::{self, Heap, LocalHeap};
@@ -22,11 +23,11 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How many tasks a parent spawns.
+/// The number of tasks that a parent spawns.
 const BATCH: u64 = 1000;
 const IDS: u32 = 4;
 
-/// The functions, by number, as a worker has them.
+/// The functions of tasks, by number.
 static FUNCTIONS: [fn(&Running); 1] = [|run| {
     black_box(run);
 }];
@@ -70,10 +71,10 @@ impl Pod {
             level: Some(Level::Thread),
             status: Status::Live,
         };
-        // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+        // SAFETY: no thread acts as the old incarnation, and one acts as the new one.
         assert!(unsafe { self.generations.assume_state(id, State::FREE, live) });
         let instance = Instance::new(id, 1);
-        // SAFETY: one thread acts as each id, and nobody raises its generation.
+        // SAFETY: one thread acts as each id, and no thread raises its generation.
         let member = unsafe {
             Member::assume(
                 self.memory,
@@ -83,17 +84,19 @@ impl Pod {
                 None,
             )
         };
-        OwnLog::open(&member).expect("a log that nobody had");
+        OwnLog::open(&member).expect("an unused log");
         member
     }
 }
 
-/// Runs what there is; says how many tasks.
+/// Runs all tasks that it finds. Returns their number.
 fn run_all(engine: &mut Engine<'_>) -> u64 {
     let mut done = 0;
     while let Some(mut run) = engine.next(&mut ()).expect("no word is damaged") {
         FUNCTIONS[run.function() as usize](&run);
-        engine.complete(&mut run, &mut ()).expect("there is room");
+        engine
+            .complete(&mut run, &mut ())
+            .expect("enough free space");
         done += 1;
     }
     done
@@ -105,17 +108,17 @@ fn spawn_all(engine: &mut Engine<'_>, root: Task) {
         &Spec::new(0, &[]),
         outlive_tasks::State::Ready,
     )
-    .expect("its last life is over");
+    .expect("its last execution has ended");
     let parent = engine.start(root).expect("no word is damaged");
-    let mut parent = parent.expect("nobody else knows it");
+    let mut parent = parent.expect("no other worker knows it");
     for _ in 0..BATCH {
         engine
             .spawn(&mut parent, &Spec::new(0, &[]))
-            .expect("there is room");
+            .expect("enough free space");
     }
     engine
         .complete(&mut parent, &mut ())
-        .expect("there is room");
+        .expect("enough free space");
 }
 
 fn compare(c: &mut Criterion) {

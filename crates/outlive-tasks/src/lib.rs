@@ -1,164 +1,104 @@
 //! Tasks that outlive the workers running them (MODC: Memory-Oriented Distributed Computing).
 //!
-//! A program's work is *tasks*: Rust functions with plain arguments, that may be run twice. They spawn tasks, write data under
-//! names and read what others wrote, and create *jobs*, collections of tasks that follow one another. *Workers*, threads of
-//! any processes of a pod, run them; they come, go and are killed at any time. Everything that there is to know stands in
-//! the pod's memory: there is no server, no scheduler, nobody who must not die.
+//! A program's work is *tasks*: Rust functions with plain arguments, which may run twice. A task
+//! spawns tasks, writes data under names, reads data that other tasks wrote, and creates *jobs*:
+//! collections of tasks that follow one another. *Workers*, which are threads of any processes of a
+//! pod, run the tasks. They come, leave and are killed at any time. All state is in the pod's
+//! memory: there is no server, no scheduler, and no process that must survive.
 //!
-//! * A task [takes effect](Context) wholly or not at all: what it spawned and wrote is seen when it is completed. A
-//!   worker that dies in the middle leaves nothing visible, and another runs the task again.
-//! * A task that [reads](Call::reads) what nobody has written yet waits for it, and holds no worker.
-//! * A job is complete when its workers agree that it is; then the jobs begin that depend on it.
-//! * A task that fails is tried again, then its job fails, and says why. So does a job that can never end. The pool goes
-//!   on.
+//! * A task [takes effect](Context) completely or not at all: the tasks that it spawned and the
+//!   data that it wrote become visible when it is completed. If a worker dies in a task, nothing of
+//!   the attempt is visible, and another worker re-executes the task.
+//! * A task that [reads](Call::reads) data that has not been written yet waits for it, and occupies
+//!   no worker.
+//! * A job is complete when its workers agree that it is. Then the jobs that depend on it begin.
+//! * A task that fails is retried. After its last attempt its job fails, with the reason. A job
+//!   that can never end fails, too. The pool continues.
 //!
 //! ```
-//! use outlive::membership::ProcessOptions;
-//! use outlive::pod::{Pod, PodOptions};
-//! use outlive::supervise::Stop;
-//! use outlive_tasks::{Options, WorkerPool, task};
-//!
-//! task! {
-//!     /// The sum of the numbers from `from` to before `to`, under a name, by halves.
-//!     fn sum(context, from: u64, to: u64) {
-//!         if to - from <= 1000 {
-//!             return context.output_of(&format!("{from}..{to}"), &(from..to).sum::<u64>());
-//!         }
-//!         let middle = from.midpoint(to);
-//!         let (one, two) = (format!("{from}..{middle}"), format!("{middle}..{to}"));
-//!         context.spawn(sum(from, middle).writes(&one))?;
-//!         context.spawn(sum(middle, to).writes(&two))?;
-//!         // Runs when both are there. What this task was to write, that one does.
-//!         context.spawn(add(from, to).reads(one).reads(two).writes(format!("{from}..{to}")))
-//!     }
-//!
-//!     fn add(context, from: u64, to: u64) {
-//!         let middle = from.midpoint(to);
-//!         let one: u64 = context.input_of(&format!("{from}..{middle}"))?;
-//!         let two: u64 = context.input_of(&format!("{middle}..{to}"))?;
-//!         context.output_of(&format!("{from}..{to}"), &(one + two))
-//!     }
-//!
-//!     fn total(context, to: u64) {
-//!         context.spawn(sum(0, to).writes(format!("0..{to}")))?;
-//!         context.spawn(tell(to).reads(format!("0..{to}")))
-//!     }
-//!
-//!     fn tell(context, to: u64) {
-//!         let total: u64 = context.input_of(&format!("0..{to}"))?;
-//!         context.result_of(&total)
-//!     }
-//! }
-//!
-//! # let path = format!("/dev/shm/outlive-tasks-doc-{}", std::process::id());
-//! # struct Gone(String);
-//! # impl Drop for Gone {
-//! #     fn drop(&mut self) {
-//! #         let _ = Pod::destroy(&self.0);
-//! #     }
-//! # }
-//! # let _gone = Gone(path.clone());
-//! let pod = Pod::create(&path, PodOptions::new().size(32 << 20))?;
-//! let process = pod.join(ProcessOptions::on_host(0))?;
-//! let member = process.enter(None, "caller")?;
-//! let heap = member.heap(&pod)?;
-//! let pool = WorkerPool::create(&pod, &heap, "sums", Options::new())?;
-//!
-//! let stop = Stop::default();
-//! std::thread::scope(|scope| {
-//!     for _ in 0..3 {
-//!         // So do threads of other processes, which open the pod and the pool.
-//!         scope.spawn(|| {
-//!             let member = process.enter(None, "worker").unwrap();
-//!             let heap = member.heap(&pod).unwrap();
-//!             pool.work(&heap, &stop).unwrap()
-//!         });
-//!     }
-//!     let job = pool.submit(&heap, "the sum", total(100_000));
-//!     let sum = job.map(|job| job.wait_for::<u64>(None));
-//!     stop.stop();
-//!     assert_eq!(sum??, Some(4_999_950_000));
-//!     Ok::<(), Box<dyn std::error::Error>>(())
-//! })?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+#![doc = include_str!("../examples/sum.rs")]
 //! ```
 //!
-//! # The rooms
+//! # Layers
 //!
-//! For programs: [`registry`] makes tasks of functions, [`Context`] is what they run in, [`mod@array`] is large data that they fill,
-//! [`pool`] is the front door, [`Volunteer`] a process that comes to work, [`frontier`] suspects who is not heard of.
+//! From the bottom up. Each layer uses only those before it (`lab/outlive-tidy/tests/layers.rs`
+//! checks this):
 //!
-//! The engine, from the ground up; each uses only those before it:
+//! * [`engine`]: descriptors of tasks, slots and deques of workers, and the operations of a worker
+//!   on them: spawn, find, re-execute, commit.
+//! * `store`: the other contents of the segment: names and their data, jobs, staging slots, deaths.
+//! * [`registry`] makes tasks of functions, [`Context`] is the environment of a running task, and
+//!   [`mod@array`] is large data that tasks fill.
+//! * `pool`: a worker's role in a pool: the loop that runs functions, the decision that a job is
+//!   complete, the detection of workers without a heartbeat ([`frontier`]), and the number of
+//!   workers.
+//! * the interface: [`WorkerPool`], [`Job`], [`Volunteer`].
 //!
-//! * [`status`]: the word of a task that alone decides who runs it.
-//! * [`descriptor`]: what a task is: function, arguments, job, children.
-//! * [`slot`]: the vector of workers.
-//! * [`deque`]: a worker's queue, from which others steal.
-//! * [`supply`]: where descriptors come from.
-//! * [`engine`]: what a worker does with them: spawn, find, run again, commit.
+//! Proofs: lab/outlive-proofs/src/tasks. They kill workers after each instruction, explore the
+//! deque and other algorithms on a memory model weaker than x86's, and kill workers of whole pools.
+//! They execute the same code that runs on native memory.
 //!
-//! And what makes jobs of tasks:
-//!
-//! * `layout`: where all of a pool stands.
-//! * [`names`]: cells, which are bound once; who waits for them. `desk`: how those bring data who are no workers.
-//! * `jobs`: records by name, from submission to their end; roots of open jobs.
-//! * `judge`: the consensus of the workers that a job is complete, or stuck. `lookout`: who is idle looks for tasks that wait for nothing.
-//! * `crew`: a worker's part in all that; `worker`: the loop around it, which runs functions.
-//!
-//! [`sweeps`] and [`scenarios`] prove the engine, [`proofs`] the rest; [`chaos`] kills workers of whole pools. The deque is explored by the scenarios, over a
-//! memory that is weaker than x86's and in which threads die, on the very code that runs on native memory.
-//!
-//! A word is not written back before it is published: all this is for
-//! [flushed](outlive::memory::PersistenceDomain::Flushed) memory, which is all that a pod can be created on today.
+//! Words are not written back before they are published: the crate requires
+//! [flushed](outlive::memory::PersistenceDomain::Flushed) memory, the only kind on which a pod can
+//! be created today.
 
 #[doc(hidden)]
 pub use inventory;
 
-pub mod array;
-pub mod chaos;
-mod context;
-mod crashes;
-mod crew;
-pub mod deque;
-pub mod descriptor;
-mod desk;
 pub mod engine;
-mod error;
-mod failure;
-mod fixtures;
-pub mod frontier;
-mod jobs;
-mod judge;
-mod layout;
-mod lookout;
-pub mod names;
-pub mod pool;
-pub mod proofs;
-pub mod registry;
-pub mod scenarios;
-mod setback;
-pub mod slot;
-pub mod status;
-pub mod supply;
-pub mod sweeps;
-mod volunteer;
-mod worker;
+mod functions;
+mod interface;
+#[allow(
+    missing_docs,
+    reason = "reached only through `internals`, except for the items that are named below"
+)]
+mod pool;
+#[allow(
+    missing_docs,
+    reason = "reached only through `internals`, except for the items that are named below"
+)]
+mod store;
 
-pub use array::{Array, Element};
-pub use context::Context;
-pub use descriptor::{Spec, Task};
-pub use desk::PutPoint;
+/// Items for the proofs. Programs must not use them: they change without notice.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::pool::crew::*;
+    pub use crate::pool::header::*;
+    pub use crate::pool::judge::*;
+    pub use crate::pool::load::*;
+    pub use crate::pool::lookout::*;
+    pub use crate::pool::turn::*;
+    pub use crate::store::band::*;
+    pub use crate::store::crashes::*;
+    pub use crate::store::jobs::*;
+    pub use crate::store::layout::*;
+    pub use crate::store::names::*;
+    pub use crate::store::staging::*;
+    pub use crate::store::task_ports::*;
+    pub use crate::store::trigger::*;
+}
+
+pub use engine::descriptor::{Spec, Task};
+pub use engine::error::EngineError;
+pub use engine::slot::{Settings, Slots};
+pub use engine::status::{State, Status};
 pub use engine::{Batch, Engine, Hooks, Running, StartWaitingPoint};
-pub use error::EngineError;
-pub use failure::PoolError;
-pub use jobs::{EndPoint, JobState, OpenPoint, RemoveJobPoint, SubmitError, SubmitPoint};
-pub use judge::JudgePoint;
-pub use names::Data;
-pub use pool::{
-    Advice, Band, Deadlines, Job, JobError, Options, Overdue, PoolStatus, Trigger, Turn, WorkerPool,
+pub use functions::array::{Array, Element};
+pub use functions::context::Context;
+pub use functions::registry::{Call, Registry, TaskError, TaskResult};
+pub use functions::{array, registry};
+pub use interface::{
+    Deadlines, Job, JobError, Options, Overdue, PoolStatus, Volunteer, VolunteerError, WorkerPool,
+    WorkerStatus,
 };
-pub use registry::{Call, Registry, TaskError, TaskResult};
-pub use slot::{Settings, Slots};
-pub use status::{State, Status};
-pub use volunteer::{Volunteer, VolunteerError};
-pub use worker::{Ended, Served};
+pub use pool::frontier;
+pub use pool::judge::JudgePoint;
+pub use pool::load::Advice;
+pub use pool::turn::Turn;
+pub use pool::worker::{Ended, Served};
+pub use store::band::Band;
+pub use store::failure::PoolError;
+pub use store::jobs::{EndPoint, JobState, OpenPoint, RemoveJobPoint, SubmitError, SubmitPoint};
+pub use store::names::Data;
+pub use store::staging::PutPoint;
+pub use store::trigger::Trigger;

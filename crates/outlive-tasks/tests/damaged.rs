@@ -1,4 +1,4 @@
-//! Whatever words a pool of workers consists of: who looks at it from outside gets an answer.
+//! Inspecting a worker pool from outside ends with a result, even if any of its words are damaged.
 
 mod support;
 
@@ -21,7 +21,7 @@ task! {
     }
 }
 
-/// A word, and what is to stand in it: anything, something small, or what stands in another.
+/// A word and its new value: any, a small one, or that of another word.
 fn change() -> impl Strategy<Value = (prop::sample::Index, u64, prop::sample::Index, bool)> {
     let value = prop_oneof![any::<u64>(), 0..64u64];
     (
@@ -34,11 +34,11 @@ fn change() -> impl Strategy<Value = (prop::sample::Index, u64, prop::sample::In
 
 #[test]
 fn every_damaged_pool_is_looked_at_to_the_end() {
-    // A look that does not end ends the test.
+    // An inspection that does not end aborts the test.
     let (done, ended) = channel::<()>();
     std::thread::spawn(move || {
         if ended.recv_timeout(Duration::from_secs(300)) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("a look at a damaged pool does not end");
+            eprintln!("an inspection of a damaged pool does not end");
             std::process::abort();
         }
     });
@@ -51,7 +51,7 @@ fn every_damaged_pool_is_looked_at_to_the_end() {
             .unwrap();
         assert_eq!(WorkerPool::verify(pod, "pool").unwrap(), Some(Vec::new()));
         let memory = heap.memory();
-        // Of each block its beginning, where what matters stands.
+        // The beginning of each block, where the important words are.
         let blocks = pool.blocks(heap).unwrap();
         let words = blocks
             .iter()
@@ -77,7 +77,7 @@ fn every_damaged_pool_is_looked_at_to_the_end() {
             memory.store(*at, *word, Ordering::Relaxed);
         }
         outcome.unwrap();
-        // A word in the middle of the map of jobs, say: each alone.
+        // Each word alone, for example one in the middle of the map of jobs.
         for (at, word) in &sound {
             memory.store(*at, !*word, Ordering::Relaxed);
             found += u32::from(

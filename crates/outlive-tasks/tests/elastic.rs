@@ -57,7 +57,7 @@ fn a_pool_follows_what_there_is_to_do() {
             job.unwrap().wait(LONG).unwrap();
             let until = Instant::now() + LONG.unwrap();
             for number in 0.. {
-                // One task at a time: whoever else is there is one too many.
+                // One task at a time: every other worker is surplus.
                 let name = format!("narrow {round}, {number}");
                 let job = pool.submit(heap, &name, long(300)).unwrap();
                 job.wait(LONG).unwrap();

@@ -1,4 +1,5 @@
-//! In a heap that is full to the last block a job fails, and says how many bytes were wanted: also where there is no room to say why.
+//! In a completely full heap a job fails and reports the number of bytes that it needed, even where
+//! the heap has no space for the reason.
 
 mod support;
 
@@ -6,7 +7,7 @@ use outlive::memory::{Memory, Ordering};
 use outlive_tasks::{Context, Options, task};
 use support::{LONG, with_workers};
 
-/// Takes every block that this worker can have; each leads to the one before. Any number of times.
+/// Takes every block that is available to this worker. Can be repeated.
 fn fill(context: &Context<'_>) {
     let (heap, memory) = (context.heap(), context.memory());
     let hand = heap.hand(7);
@@ -16,20 +17,20 @@ fn fill(context: &Context<'_>) {
         .chain(small.map(|many| many * 16))
     {
         while heap.allocate_into(bytes, hand).is_ok() {
-            // Nobody asks for it again: the pod ends with the test.
+            // The block is leaked: the pod ends with the test.
             memory.store(hand, 0u64, Ordering::Relaxed);
         }
     }
 }
 
 task! {
-    /// Wants a cell for its job's result.
+    /// Needs a cell for its job's result.
     fn wants_a_cell(context) {
         fill(context);
         context.result(b"x")
     }
 
-    /// Has a cell, and spawns one that wants ports.
+    /// Has a cell, and spawns a task that needs ports.
     fn has_a_cell(context) {
         context.result(b"mine")?;
         context.spawn(wants_ports())
@@ -50,11 +51,11 @@ task! {
     }
 }
 
-/// What the job said, which failed for want of room.
+/// Returns the error of the job, which failed for lack of memory.
 fn said(job: &outlive_tasks::Job<'_>) -> String {
     let why = job.wait(LONG).unwrap_err().to_string();
     assert!(
-        why.contains("a task asked for a block of ") || why.contains("has no room for "),
+        why.contains("a task requested a block of ") || why.contains("has no free block of "),
         "{why}"
     );
     why
@@ -79,10 +80,10 @@ fn a_result_without_ports_says_how_much_was_wanted() {
 fn a_root_without_room_says_how_much_was_wanted() {
     with_workers("full-root", 1, Options::new(), |_, heap, pool| {
         let wait = |name: &str, call| pool.submit(heap, name, call).unwrap().wait(LONG);
-        // Whoever submits has room for records of his own.
+        // The submitter has free memory for its own records.
         wait("first", quiet().writes("named")).unwrap();
         wait("fills", fills()).unwrap();
-        // It has ports with a name, larger than those that are free again.
+        // Its ports have a name, and are larger than those that are free again.
         let third = pool.submit(heap, "third", quiet().writes("other"));
         said(&third.unwrap());
     });

@@ -1,4 +1,4 @@
-//! An idle pool costs nothing. Alone in its process, whose processor time it looks at.
+//! An idle pool uses no processor time. Alone in its process, because it measures that.
 
 mod support;
 
@@ -32,7 +32,7 @@ fn an_idle_pool_sleeps() {
         let spent = used() - before;
         println!("three idle workers use {spent:?} of processor time in two seconds");
         assert!(spent < Duration::from_millis(100), "{spent:?}");
-        // And are there at once.
+        // The workers respond at once.
         let job = pool.submit(heap, "second", halves(5000)).unwrap();
         job.wait(LONG).unwrap();
     });

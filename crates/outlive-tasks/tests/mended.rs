@@ -1,4 +1,4 @@
-//! What a hostile reader of the pool found, each as it was found.
+//! Defects that a hostile review of the pool found, each as it was found.
 
 mod support;
 
@@ -33,10 +33,10 @@ task! {
 fn arguments_that_are_too_long_end_no_worker() {
     let body = || {
         with_workers("long", 2, Options::new(), |_, heap, pool| {
-            // Refused, or a job that fails; anything but workers that end.
+            // It is refused, or its job fails; but no worker ends.
             if let Ok(job) = pool.submit(heap, "long", takes([[7; 1024]; 128])) {
                 let error = job.wait(LONG).unwrap_err().to_string();
-                assert!(error.contains("the most are"), "{error}");
+                assert!(error.contains("the maximum is"), "{error}");
             }
             pool.submit(heap, "good", quiet())
                 .unwrap()
@@ -44,7 +44,7 @@ fn arguments_that_are_too_long_end_no_worker() {
                 .unwrap();
         })
     };
-    // A mebibyte goes by the stack, some times over.
+    // A mebibyte is passed on the stack, several times.
     let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(body);
     thread.unwrap().join().unwrap();
 }
@@ -65,12 +65,12 @@ fn who_fills_a_block_may_put_another() {
             pool.data(heap, "outer").unwrap().block(),
             pool.data(heap, "inner").unwrap().block()
         );
-        // Neither has a block that is free.
+        // Neither has a free block.
         for more in 0..50 {
             pool.put(heap, &format!("more {more}"), &[9; 8000]).unwrap();
         }
         assert!((0..1000).all(|index| outer.get(index) == index as u64));
-        // Who panics leaves his desk: more often than there are desks.
+        // A caller that panics releases its staging slot. The rounds are more than the slots.
         for round in 0..20 {
             let fill = std::panic::AssertUnwindSafe(|| {
                 let _ = pool.put_array::<u64>(heap, &format!("never {round}"), 10, |_| {
@@ -92,7 +92,7 @@ fn jobs_that_are_stuck_hold_no_root() {
             let error = stuck.wait(LONG).unwrap_err().to_string();
             assert!(error.contains("which nothing writes"), "{error}");
         }
-        // Whoever writes such a name meets those who waited for it.
+        // A task that writes such a name finds the tasks that waited for it.
         for round in 0..10 {
             let call = writes_one(round).writes(format!("missing {round}"));
             let job = pool.submit(heap, &format!("late {round}"), call).unwrap();
@@ -112,7 +112,7 @@ fn a_job_gets_the_root_of_one_that_waited() {
             let name = format!("missing {round}");
             let call = quiet().reads(&name);
             let job = pool.submit(heap, &format!("waits {round}"), call).unwrap();
-            // It may be found stuck before, or have its data by then: then it has waited, or not.
+            // It may be found stuck before, or have its data by then: it has waited or not.
             for _ in 0..round * 50 {
                 std::hint::spin_loop();
             }

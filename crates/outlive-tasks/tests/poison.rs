@@ -1,6 +1,6 @@
-//! A task that kills its workers: it is poisoned after a few of them, and all else goes on.
+//! A task that kills its workers is poisoned after a few deaths, and all other tasks continue.
 //!
-//! A child is this test program again, told by its environment what to be.
+//! A child is this test program again, with its role in its environment.
 
 mod support;
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use support::LONG;
 
 task! {
-    /// Ends its process: by abort, by exit with a code, by a signal, by endless recursion.
+    /// Ends its process: by abort, by exit with a code, by a signal, or by endless recursion.
     fn deadly(context, how: u64) {
         match how {
             0 => std::process::abort(),
@@ -44,7 +44,7 @@ task! {
         Ok(())
     }
 
-    /// Kills its worker while the key exists, and succeeds then.
+    /// Kills its worker in the first `times` attempts, and then succeeds.
     fn sometimes(context, times: u64) {
         let tried = u64::from(context.attempt());
         if tried < times {
@@ -72,7 +72,7 @@ fn recurse(depth: u64) -> u64 {
     recurse(depth + 1) + large[depth as usize % 512]
 }
 
-/// Not a test: the children's way in. Without a pod it does nothing.
+/// Not a test: the entry point of the children. Does nothing without a pod.
 #[test]
 fn work() {
     let Ok(place) = Place::from_env() else {
@@ -107,7 +107,8 @@ impl Drop for Gone {
     }
 }
 
-/// A pod with a pool whose two workers are processes, each on a host of its own, that a supervisor restarts.
+/// A pod with a pool whose two workers are processes, each on a host of its own, that a supervisor
+/// restarts.
 fn with_processes(
     name: &str,
     options: Options,
@@ -151,7 +152,7 @@ fn with_processes(
     process.leave().unwrap();
 }
 
-/// Why the job of `call` failed.
+/// Returns why the job of `call` failed.
 fn failure(heap: &LocalHeap<'_>, pool: WorkerPool, name: &str, call: Call) -> String {
     let job = pool.submit(heap, name, call).unwrap();
     match job.wait(LONG) {
@@ -194,7 +195,7 @@ fn a_task_that_kills_fewer_workers_completes() {
         let job = pool.submit(heap, "almost", sometimes(4)).unwrap();
         job.wait(LONG).unwrap();
     });
-    // However few places for notes the pool's workers need.
+    // The ring has enough entries for the limit, however few the pool's workers need.
     let small = Options::new().capacity(2).crash_limit(12);
     with_processes("small", small, |_, heap, pool| {
         let why = failure(heap, pool, "limited", sometimes(100));
@@ -206,10 +207,11 @@ fn a_task_that_kills_fewer_workers_completes() {
     });
 }
 
-/// How long a task of [`fenced_until_over`] may take.
+/// The time that a task of [`fenced_until_over`] may take.
 const LIMIT: Duration = Duration::from_millis(400);
 
-/// Looks at the deadlines until `job` is over, and has the hosts fenced of those that are overdue. Returns for which attempts.
+/// Checks the deadlines until `job` is over, and fences the hosts of overdue workers. Returns their
+/// attempts.
 fn fenced_until_over(process: &Process, pool: &WorkerPool, job: &Job<'_>) -> Vec<u8> {
     let (mut deadlines, mut fenced) = (Deadlines::new(LIMIT), Vec::new());
     let generations = process.tables().generations();
@@ -222,7 +224,7 @@ fn fenced_until_over(process: &Process, pool: &WorkerPool, job: &Job<'_>) -> Vec
             assert!(overdue.since >= LIMIT);
             fenced.push(overdue.attempt);
             let again = deadlines.look(pool, generations).unwrap();
-            assert_eq!(again, [], "it is told once");
+            assert_eq!(again, [], "it is reported once");
             process.fence(overdue.worker).unwrap();
         }
     }
@@ -248,13 +250,17 @@ fn time_in_which_the_observer_does_not_look_makes_no_worker_overdue() {
         let limit = Duration::from_secs(1);
         let (mut deadlines, generations) = (Deadlines::new(limit), pod.tables().generations());
         let mut look = || deadlines.look(&pool, generations).unwrap();
-        // The worker holds the task after a few looks. Of the pause half the limit counts.
+        // The worker holds the task after a few checks. The pause counts as half the limit.
         for _ in 0..5 {
             assert_eq!(look(), []);
             std::thread::sleep(limit / 100);
         }
         std::thread::sleep(limit * 3 / 2);
-        assert_eq!(look(), [], "as long as nobody looked");
+        assert_eq!(
+            look(),
+            [],
+            "the time without a check counts only as half the limit"
+        );
         let since = Instant::now();
         while look().is_empty() {
             assert!(since.elapsed() < LONG.unwrap());
@@ -279,7 +285,7 @@ fn a_worker_in_an_endless_task_is_overdue_and_others_go_on_once_it_is_fenced() {
         let why = job.wait(LONG).unwrap_err().to_string();
         // A third may die with its host when it is about to poison the task.
         assert!(why.contains(" workers died in it"), "{why}");
-        // The end of a worker may come to be known only after its task is over.
+        // The end of a worker may become known only after its task is over.
         assert!(why.contains("SIGKILL"), "{why}");
     });
 }

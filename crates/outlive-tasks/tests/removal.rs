@@ -1,4 +1,4 @@
-//! Data and jobs are removed when nobody uses them any more, and no sooner.
+//! Data and jobs are removed when they have no users any more, and no sooner.
 
 mod support;
 
@@ -52,7 +52,7 @@ fn wait_for(step: u32) {
     }
 }
 
-/// Removes it as soon as nobody looks at it any more, which takes workers a moment.
+/// Removes data or a job as soon as it is unused, which takes workers a moment.
 fn removed(mut remove: impl FnMut() -> Result<bool, PoolError>) -> bool {
     let since = Instant::now();
     loop {
@@ -90,7 +90,7 @@ fn a_pool_goes_on_for_ever_in_the_same_room() {
             }
         }
         assert!(pool.jobs(heap).is_empty());
-        // What workers keep of their last tasks comes and goes.
+        // The ports that workers keep of their last tasks vary.
         assert!(blocks[2] <= blocks[0] + 8, "{blocks:?}");
         assert!(pool.check(heap).is_empty(), "{:?}", pool.check(heap));
     });
@@ -104,7 +104,7 @@ fn a_job_whose_record_stands_where_another_stood_runs() {
             let job = pool.submit(heap, "copy", copies()).unwrap();
             assert_eq!(job.wait_for::<u64>(LONG).unwrap(), Some(7), "round {round}");
             assert!(removed(|| pool.remove_job(heap, "copy")));
-            // So that its room is the next one's.
+            // Makes its memory available to the next job.
             heap.reclaim();
         }
     });
@@ -136,7 +136,7 @@ fn what_is_in_use_is_refused_and_who_uses_it_named() {
         assert!(removed(|| pool.remove_data(heap, "number")));
         assert!(!pool.remove_data(heap, "number").unwrap());
         assert!(removed(|| pool.remove_job(heap, "first")));
-        // Nobody depends on it any more who has begun; but who would, is told.
+        // No job that has yet to begin depends on it. A new one that would is refused.
         let error = pool.submit_after(heap, "late", nothing(), &[&first]);
         assert!(error.unwrap_err().to_string().contains("was removed"));
         assert!(removed(|| pool.remove_job(heap, "copy")));
@@ -156,7 +156,7 @@ fn jobs_that_failed_are_removed_with_their_reasons() {
                     .contains("not want to")
             );
             assert!(removed(|| pool.remove_job(heap, "job")));
-            // Stuck: it waits for what nobody writes.
+            // Stuck: it waits for data that no task writes.
             let job = pool
                 .submit(heap, "job", nothing().reads("missing"))
                 .unwrap();
@@ -176,11 +176,11 @@ fn jobs_that_failed_are_removed_with_their_reasons() {
 fn a_task_has_what_it_reads_until_it_ends() {
     with_workers("held", 1, Options::new(), |_, heap, pool| {
         pool.put(heap, "held", &[7; 5000]).unwrap();
-        // It does not say that it reads it.
+        // The task does not declare that it reads the data.
         let job = pool.submit(heap, "holds", holds_on()).unwrap();
         wait_for(1);
         assert!(pool.remove_data(heap, "held").unwrap());
-        // Whoever could have its room takes it.
+        // Any block that could reuse its memory is allocated.
         for other in 0..200 {
             pool.put(heap, &format!("other {other}"), &[9; 5000])
                 .unwrap();
@@ -218,17 +218,17 @@ fn a_full_heap_fails_the_job_and_says_how_much_was_wanted() {
             let call = call.writes("small").writes("large");
             let job = pool.submit(heap, name, call).unwrap();
             let why = job.wait(LONG).unwrap_err().to_string();
-            // The block has a header besides.
+            // The block also has a header.
             assert!(
                 why.contains(&(wanted + 32).to_string())
                     && why.contains(name.split(' ').next().unwrap()),
                 "{why}"
             );
-            // Nothing of it is seen, not what had room either.
+            // No output is visible, not even the one that was allocated.
             assert!(pool.data(heap, "small").is_none() && pool.data(heap, "large").is_none());
             assert!(removed(|| pool.remove_job(heap, name)));
         }
-        // As good as new.
+        // The pool is as good as new.
         pool.put(heap, "number", &1u64.to_ne_bytes()).unwrap();
         let job = pool.submit(heap, "copy", copies().reads("number")).unwrap();
         assert_eq!(job.wait_for::<u64>(LONG).unwrap(), Some(1));

@@ -1,7 +1,9 @@
-//! A pool that is asked from outside to have another number of workers, and who is told what becomes of that.
+//! A pool is asked from outside for another number of workers, and standby workers are notified of
+//! the change.
 
 mod support;
 
+use outlive::supervise::Stop;
 use outlive_tasks::{Options, PoolError, Trigger, Turn, WorkerPool};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -16,9 +18,18 @@ fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// To a place where nobody has died.
+/// A turn to a slot in which no worker has died.
 fn comes(why: Trigger) -> Turn {
     Turn::Comes { why, after: None }
+}
+
+/// Stops the spare workers, also if the test fails: the scope waits for them.
+struct AtTheEnd<'s>(&'s Stop);
+
+impl Drop for AtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 #[test]
@@ -29,10 +40,11 @@ fn who_stands_by_comes_and_goes_as_is_asked_for_and_says_why() {
             .join(outlive::membership::ProcessOptions::on_host(9))
             .unwrap();
         let turns = Mutex::new(Vec::new());
-        let stop = outlive::supervise::Stop::default();
+        let stop = Stop::default();
         let status = || WorkerPool::inspect(pod, "pool").unwrap();
         let ask = |workers| WorkerPool::request(pod, heap, "pool", workers);
         std::thread::scope(|scope| {
+            let _end = AtTheEnd(&stop);
             for _ in 0..2 {
                 scope.spawn(|| {
                     let member = process.enter(None, "spare").unwrap();
@@ -61,18 +73,17 @@ fn who_stands_by_comes_and_goes_as_is_asked_for_and_says_why() {
                 let refused = ask(asked).unwrap_err();
                 let said = refused.to_string();
                 assert!(matches!(refused, PoolError::NoRoom { .. }), "{said}");
-                assert!(said.ends_with("it can have 1 to 8"), "{said}");
+                assert!(said.ends_with("the range is 1 to 8"), "{said}");
             }
             let unknown = WorkerPool::request(pod, heap, "another", 1);
             assert!(matches!(unknown, Err(PoolError::Unknown { .. })));
-            // Whoever runs the pool has said that it is over: nobody contradicts.
+            // The program that runs the pool has ended it: requests are refused.
             pool.resize(heap, 0).unwrap();
             assert!(matches!(ask(2), Err(PoolError::Over { .. })));
-            await_that("nobody works", || status().living() == 0);
+            await_that("no worker works", || status().living() == 0);
             assert_eq!(pool.wanted(), 0);
-            stop.stop();
         });
-        // The end is no turn.
+        // The end is not reported as a turn.
         assert_eq!(turns.lock().unwrap().len(), 3);
         process.leave().unwrap();
     });

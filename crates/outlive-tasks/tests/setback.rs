@@ -1,4 +1,4 @@
-//! A worker whose tasks all fail does not ruin the jobs of a pool in which others work well.
+//! A worker that fails all its tasks does not ruin the jobs of a pool in which others work well.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::{LONG, with_workers};
 static UNLUCKY: AtomicU32 = AtomicU32::new(0);
 
 task! {
-    /// Takes a moment, or fails at once with the unlucky worker, whose disk is full, say.
+    /// Takes a moment, or fails at once on the unlucky worker, which may have a full disk.
     fn luck(context, _number: u64) {
         let me = context.worker() + 1;
         let first = UNLUCKY.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst);
@@ -38,7 +38,8 @@ fn a_worker_that_fails_everything_steps_back() {
             .filter(|ended| matches!(ended, Err(JobError::Failed { .. })))
             .count();
         println!("{failed} of {JOBS} jobs failed");
-        // Two others need 400 ms for all of them; a worker that fails in no time would have taken nearly all.
+        // The two other workers need 400 ms for all jobs. A worker that fails at once would have
+        // taken nearly all of them.
         assert!(
             (3..JOBS / 4).contains(&failed),
             "{failed} of {JOBS} jobs failed"

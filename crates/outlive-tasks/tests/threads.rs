@@ -9,7 +9,7 @@ use std::time::Duration;
 use support::{LONG, with_workers};
 
 task! {
-    /// The sum of the numbers from `from` to before `to`, under the name `sum FROM`, by halves.
+    /// Sums the numbers from `from` to before `to` under the name `sum FROM`, by halves.
     fn sum(context, from: u64, to: u64) {
         let name = format!("sum {from} {to}");
         if to - from <= 10 {
@@ -28,7 +28,7 @@ task! {
         context.output_of(&format!("sum {from} {to}"), &(one + two))
     }
 
-    /// Submits the sum, and says what came of it.
+    /// Submits the sum, and returns its result.
     fn total(context, to: u64) {
         let name = format!("sum 0 {to}");
         context.spawn(sum(0, to).writes(&name))?;
@@ -40,7 +40,7 @@ task! {
         context.result_of(&sum)
     }
 
-    /// Fills an array by halves, and creates a job that adds it up; again and again.
+    /// Fills an array by halves, and creates a job that adds it up, repeatedly.
     fn rounds(context, len: u64, left: u64) {
         let (name, next) = (format!("round {left}"), format!("rounds {}", left - 1));
         let array = context.output_array::<f64>(&name, len as usize)?;
@@ -113,7 +113,7 @@ fn a_recursive_sum_is_exact() {
             let sum = job.wait_for::<u64>(LONG).unwrap();
             assert_eq!(sum, Some(to * (to - 1) / 2));
         }
-        // What has been submitted is found, and its result is there still.
+        // The submitted job is found again, and its result still exists.
         let again = pool.submit(heap, "sum to 1000", total(1000)).unwrap();
         assert_eq!(again.wait_for::<u64>(LONG).unwrap(), Some(499_500));
         assert!(pool.submit(heap, "sum to 1000", total(1001)).is_err());
@@ -178,7 +178,7 @@ fn failures_are_named_and_the_pool_goes_on() {
             .unwrap();
         let error = after.wait(LONG).unwrap_err().to_string();
         assert!(error.contains("`refused`"), "{error}");
-        // It is as good as new.
+        // The pool is as good as new.
         let job = pool.submit(heap, "good", total(500)).unwrap();
         assert_eq!(job.wait_for::<u64>(LONG).unwrap(), Some(124_750));
     });
@@ -221,14 +221,14 @@ fn data_from_outside_is_read_by_jobs() {
     with_workers("put", 2, Options::new(), |_, heap, pool| {
         pool.put(heap, "text", b"seven b").unwrap();
         let error = pool.put(heap, "text", b"again").unwrap_err().to_string();
-        assert!(error.contains("`text` has its data"), "{error}");
+        assert!(error.contains("`text` has data already"), "{error}");
         pool.put_array::<u32>(heap, "numbers", 1001, |array| {
             (0..1001).for_each(|index| array.set(index, index as u32));
         })
         .unwrap();
         let job = pool.submit(heap, "sums", sums_an_array()).unwrap();
         assert_eq!(job.wait_for::<u64>(LONG).unwrap(), Some(500_507));
-        // Names that a task does not say it writes are refused; of two that write one, one has it.
+        // Undeclared names are refused. Of two tasks that write one name, one has it.
         let job = pool.submit(heap, "unsaid", writes_unsaid()).unwrap();
         let why = job.wait(LONG).unwrap_err().to_string();
         assert!(

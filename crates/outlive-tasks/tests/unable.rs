@@ -1,4 +1,5 @@
-//! Workers that cannot do what others can: they leave, and others do it; only where nobody can, the job fails.
+//! Workers that cannot do a task leave, and other workers do it. Only if no worker can, the job
+//! fails.
 
 mod support;
 
@@ -16,7 +17,7 @@ thread_local! {
     static ABLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Of tests that run at once, each has its own numbers.
+/// The numbers that were done. Concurrent tests use different numbers.
 static DONE: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
 fn needs_ability() -> TaskResult {
@@ -27,13 +28,13 @@ fn needs_ability() -> TaskResult {
 }
 
 task! {
-    /// Does the numbers from `from` to before `to`, by halves.
+    /// Does the numbers from `from` up to, but not including, `to`, by halves.
     fn part(context, from: u64, to: u64) {
         if to - from > 1 {
             let middle = from.midpoint(to);
             context.spawn(part(from, middle))?;
             context.spawn(part(middle, to))?;
-            // What was spawned is not to be seen.
+            // The spawned tasks must not become visible.
             return needs_ability();
         }
         std::thread::sleep(Duration::from_micros(100));
@@ -42,14 +43,14 @@ task! {
         Ok(())
     }
 
-    /// Writes a name, and can or cannot.
+    /// Writes a name, and then succeeds or is unable.
     fn named(context, value: u64) {
         context.output_of("value", &value)?;
         needs_ability()
     }
 }
 
-/// A worker: what it says when it ends.
+/// Starts a worker, which returns its result when it ends.
 fn work<'s>(
     scope: &'s std::thread::Scope<'s, '_>,
     (pod, stop): (&'s Pod, &'s Stop),
@@ -97,7 +98,7 @@ fn others_do_what_a_worker_cannot() {
             std::thread::scope(|scope| {
                 let _stopping = Stopping(&stop);
                 let from = round as u64 * 1000;
-                // Submitted first, so that all of them find something.
+                // Submitted first, so that all workers find tasks.
                 let job = pool.submit(heap, &format!("round {round}"), part(from, from + 300));
                 let job = job.unwrap();
                 let unable: Vec<_> = (0..unable)
@@ -106,7 +107,7 @@ fn others_do_what_a_worker_cannot() {
                 let able = work(scope, (pod, &stop), (true, false));
                 job.wait(LONG).unwrap();
                 for unable in unable {
-                    // One may have come when all was done, and is told to stop.
+                    // A worker that came when all was done is stopped.
                     stop.stop();
                     match unable.join().unwrap() {
                         Ok(tasks) => assert_eq!(tasks, 0),
@@ -133,7 +134,7 @@ fn what_a_worker_cannot_do_and_has_written_is_written_by_another() {
             let call = named(17).writes("value");
             let job = pool.submit(heap, "names", call).unwrap();
             let unable = work(scope, (pod, &stop), (false, false));
-            // It is about to give up, and looks for others.
+            // The worker is about to give up, and waits for others.
             std::thread::sleep(Duration::from_millis(50));
             let able = work(scope, (pod, &stop), (true, false));
             job.wait(LONG).unwrap();

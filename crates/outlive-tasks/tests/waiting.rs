@@ -1,5 +1,6 @@
-//! Tasks that wait though they have all that they wait for, for want of room in a deque or because nobody with a deque brought it: they
-//! are run though another worker is busy all the time, all of them after a walk or two, and not kept when their job has failed.
+//! Tasks that wait although their inputs exist, because a deque is full or a process without a
+//! deque brought the data. They are run while another worker is busy all the time, all of them
+//! after one or two walks, and are not kept when their job has failed.
 
 mod support;
 
@@ -9,29 +10,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use support::{LONG, with_workers};
 
-/// How many tasks a sprout has: fewer than a new deque has room for, so that none grows.
+/// The number of tasks of a sprout: fewer than a new deque has space for, so that none grows.
 const EACH: u64 = 200;
 
-/// By test: how many have looked, and whether somebody is busy.
+/// Per test: the number of tasks that have looked, and whether a worker is busy.
 static LOOKED: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 static BUSY: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
-/// Takes every block that this worker can have, but for one that hangs on a hand of its own.
+/// Takes every block that is available to this worker, and keeps one in a pending-allocation cell.
 fn fill(context: &Context<'_>) {
     let (heap, memory) = (context.heap(), context.memory());
     let (kept, hand) = (heap.hand(6), heap.hand(7));
     heap.allocate_into(1 << 16, kept).unwrap();
     for bytes in { (10..26).rev().map(|log2| 1 << log2) }.chain((1..64).rev().map(|it| it * 16)) {
         while heap.allocate_into(bytes, hand).is_ok() {
-            // Nobody asks for it again: the pod ends with the test.
+            // The block is leaked: the pod ends with the test.
             memory.store(hand, 0u64, Order::Relaxed);
         }
     }
 }
 
 task! {
-    /// Spawns `sprouts`, whose tasks all look at one name, and one that writes that when all of them wait, in a full heap: so
-    /// the deque has no room for most of them.
+    /// Spawns `sprouts`, whose tasks all read one name, and a task that writes it in a full heap
+    /// once all of them wait, so that the deque has no space for most of them.
     fn fan(context, test: u64, sprouts: u64) {
         let mut last = fills(test).writes("seen");
         for number in 0..sprouts {
@@ -55,7 +56,7 @@ task! {
         Ok(())
     }
 
-    /// The first one of the last test has its job fail, and makes room again.
+    /// In the last test the first one fails its job, and frees memory again.
     fn looks(context, test: u64) {
         if LOOKED[test as usize].fetch_add(1, Ordering::AcqRel) == 0 && test == FAILS {
             context.heap().free_from(context.heap().hand(6), 0).unwrap();
@@ -64,7 +65,7 @@ task! {
         Ok(())
     }
 
-    /// Does nothing else until so many have looked.
+    /// Does nothing else until `until` tasks have looked.
     fn busy(_context, test: u64, until: u64) {
         BUSY[test as usize].store(1, Ordering::Release);
         let since = Instant::now();
@@ -141,7 +142,8 @@ fn a_walk_finds_all_of_them() {
         "{looked} descriptors were looked at for {} tasks",
         100 * EACH
     );
-    // Each walk goes through twice as many as there are, at most; one has found all, and one that there are no more.
+    // Each walk reads at most twice as many descriptors as there are tasks. One walk finds all
+    // tasks, and another finds no more.
     assert!((100 * EACH..8 * 100 * EACH).contains(&looked), "{looked}");
 }
 
@@ -152,7 +154,7 @@ fn those_of_a_job_that_failed_are_not_kept() {
         let fan = pool.submit(heap, "fan", fan(FAILS, 10)).unwrap();
         let why = fan.wait(LONG).unwrap_err().to_string();
         assert!(why.contains("it is not what it was"), "{why}");
-        // It is complete when nobody has anything to do.
+        // The job is complete when no worker has work.
         let next = pool.submit(heap, "quiet", quiet()).unwrap();
         next.wait(LONG).unwrap();
     });

@@ -1,4 +1,4 @@
-//! Which process this is, in a chain of forks.
+//! The identity of this process in a chain of forks.
 //!
 //! A forked child inherits the memory of its parent, but not the mappings that this library
 //! excludes from a fork, nor the threads, locks and obituaries of its parent. Process ids do not
@@ -34,6 +34,12 @@ pub(crate) fn generation() -> u64 {
     }
 }
 
+/// Returns whether [`generation`] distinguishes a process from each process that it was forked
+/// from, also across PID namespaces.
+pub(crate) fn is_certain() -> bool {
+    own().is_some()
+}
+
 fn own() -> Option<&'static AtomicU64> {
     let mapped = OWN.load(Ordering::Acquire);
     if !mapped.is_null() {
@@ -50,7 +56,7 @@ fn own() -> Option<&'static AtomicU64> {
     }
     // SAFETY: the page is ours.
     let is_wiped = unsafe { libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) } == 0;
-    // Release: who sees the address may use the page.
+    // Release: a thread that sees the address may use the page.
     let (success, failure) = (Ordering::Release, Ordering::Acquire);
     let published = is_wiped
         .then(|| OWN.compare_exchange(core::ptr::null_mut(), page.cast(), success, failure));

@@ -1,13 +1,14 @@
 //! **Outlive**: shared memory that outlives the hosts using it.
 //!
-//! The rooms, from the ground up; each uses only those before it:
-//! [`segment`], [`host`], [`membership`], [`recovery`], [`sync`], [`heap`], [`structures`], [`supervise`],
+//! The modules, from the bottom up; each uses only those before it: [`segment`], [`host`],
+//! [`membership`], [`recovery`], [`sync`], [`heap`], [`structures`], [`objects`], [`supervise`],
 //! [`pod`].
 
 mod fork;
 pub mod heap;
 pub mod host;
 pub mod membership;
+pub mod objects;
 pub mod pod;
 pub mod recovery;
 pub mod segment;

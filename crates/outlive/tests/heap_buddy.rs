@@ -52,7 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..120)
 }
 
-/// The blocks in use by their start: what the allocator must agree with.
+/// The blocks in use by their start, with which the allocator must agree.
 struct Model {
     units: u64,
     region: u64,
@@ -198,7 +198,7 @@ fn follows_the_model(units: u64, steps: &[Step], domain: PersistenceDomain) {
     let counted: u64 = report.statistics.allocated.iter().sum();
     assert_eq!(counted, model.blocks.len() as u64);
 
-    // Everything joins to what there was at first: a block for each bit of the number of units.
+    // Everything joins to the initial blocks: one for each bit of the number of units.
     for at in model.blocks.keys() {
         heap.free(&member, by, Offset::new(region + at)).unwrap();
     }
@@ -221,7 +221,7 @@ proptest! {
         follows_the_model(units, &steps, PersistenceDomain::Flushed);
     }
 
-    /// Whatever word of the metadata is damaged, nothing panics, and nothing is followed outside.
+    /// Damage to any word of the metadata causes no panic, and nothing outside is followed.
     #[test]
     fn damage_is_reported_or_harmless(
         place in 0u64..60, value in prop_oneof![Just(0u64), Just(u64::MAX), any::<u64>(), (0u32..64).prop_map(|bit| 1 << bit)],
@@ -229,7 +229,8 @@ proptest! {
         let (pod, heap) = pod_with(150, PersistenceDomain::Flushed);
         let (member, by) = (pod.join(0), &pod.recoverers);
         let blocks: Vec<Offset> = (1..6).map(|n| heap.allocate(&member, by, n * UNIT).unwrap()).collect();
-        // The counters, the words of the tree, the sizes; the lock and the header are others' business.
+        // The counters, the words of the tree, the sizes; other tests cover the lock and the
+        // header.
         let at = METADATA + 0x80 + place / 10 * 64 + place % 8 * 8;
         let sizes = METADATA + (0x80 + 64 + 256);
         for byte in 0..8 {
@@ -354,7 +355,7 @@ fn an_operation_that_would_displace_another_or_nest_is_refused() {
     assert_eq!(refused, Err(AllocateError::OperationRuns { sequence: 1 }));
     let refused = heap.free(&member, by, heap.region());
     assert_eq!(refused, Err(FreeError::OperationRuns { sequence: 1 }));
-    // In its own transaction it may.
+    // In its own transaction it is allowed.
     {
         let locked = heap.lock(&member, by).unwrap();
         let mut redo = locked.redo().unwrap();
@@ -372,7 +373,7 @@ fn an_operation_that_would_displace_another_or_nest_is_refused() {
         heap.allocate(&member, by, 64),
         Err(AllocateError::Lock(_))
     ));
-    // What cannot be done leaves the transaction as it was; one that is dropped changes nothing.
+    // A failed operation leaves the transaction as it was; a dropped transaction changes nothing.
     let mut redo = locked.redo().unwrap();
     let first = locked.allocate(&mut redo, 64).unwrap();
     locked.allocate(&mut redo, 4096).unwrap();
@@ -402,7 +403,7 @@ fn an_operation_that_would_displace_another_or_nest_is_refused() {
     ));
 }
 
-/// A transaction takes as many operations as its log holds, and what does not fit changes nothing.
+/// A transaction takes as many operations as its log holds; one that does not fit changes nothing.
 #[test]
 fn a_transaction_that_is_full_is_as_it_was_before() {
     let (pod, heap) = pod_with(1000, PersistenceDomain::Flushed);

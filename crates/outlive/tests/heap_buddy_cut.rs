@@ -1,5 +1,5 @@
-//! Operations of the buddy allocator are cut at every access, their recovery is cut at every access too,
-//! and what a third finds must be all or nothing; and ways to get it wrong, each of which must be found.
+//! Operations of the buddy allocator are cut at every access, and so is their recovery; a third
+//! member must then find all or nothing. Broken variants must each be detected.
 
 mod buddy;
 mod pod;
@@ -13,7 +13,7 @@ use outlive::sync::TatasUnlockPoint;
 use pod::{Countdown, Pod, cut, declared, points_of, sweep};
 use std::collections::BTreeSet;
 
-/// Lets the victim die after `accesses`; whether it returned before.
+/// Lets the victim die after `accesses` accesses; returns whether the operation returned before.
 fn killed(pod: &Pod<Countdown>, case: Case, accesses: u64) -> bool {
     pod.memory.reset();
     case.prepare(pod.memory);
@@ -26,8 +26,8 @@ fn killed(pod: &Pod<Countdown>, case: Case, accesses: u64) -> bool {
 /// Crash points: operation and name.
 type Points = BTreeSet<(&'static str, &'static str)>;
 
-/// Cuts `case` at every access, and its recovery at each of its accesses, every `stride`-th time; how
-/// often, and the first thing that is wrong.
+/// Cuts `case` at every access, and its recovery at each of its accesses, every `stride`-th time.
+/// Returns how often, or the first error.
 fn swept(case: Case, stride: u64) -> Result<(u64, Points), String> {
     let pod = buddy::pod(Countdown::of_size(BYTES));
     let (mut images, mut passed, mut wrong) = (0, BTreeSet::new(), None);
@@ -62,20 +62,20 @@ fn swept(case: Case, stride: u64) -> Result<(u64, Points), String> {
     wrong.map_or(Ok((images, passed)), Err)
 }
 
-/// The next incarnation frees everything there is, and the region is whole again.
+/// The next incarnation frees every block, and the region is whole again.
 fn goes_on(pod: &Pod<Countdown>, case: Case) {
     if pod.status(0) != Status::Recovered || !Case::SOUND.contains(&case) {
         return;
     }
     let (heir, heap) = (pod.join(0), heap(pod));
     let last = pod.logs.of(0).inherited().unwrap().expect("an operation");
-    let outcome = outlive::heap::buddy::Outcome::of(&last).expect("of this room");
+    let outcome = outlive::heap::buddy::Outcome::of(&last).expect("of this module");
     for at in 0..8 {
         if held(pod, at).is_some() {
             heap.free_from(&heir, &pod.recoverers, cell(at)).unwrap();
         }
     }
-    // What is left is the caller's own: it knows of it from what it inherited, or by itself.
+    // A remaining block is the caller's: it knows it from the inherited result, or by itself.
     if let outlive::heap::buddy::Outcome::Done { block, .. } = outcome
         && heap.free_bytes() < heap.bytes()
     {
@@ -119,7 +119,7 @@ fn cells_that_are_written_apart_from_the_transaction_are_found() {
 const COMMIT: u64 = 0x308;
 const RECORDS: u64 = 0x400;
 
-/// The first cut after which a committed transaction stands in the log of the dead.
+/// Returns the first cut after which a committed transaction is in the dead member's log.
 fn committed(pod: &Pod<Countdown>, case: Case) -> u64 {
     let found = (0..5000).find(|&n| {
         killed(pod, case, n);
@@ -137,14 +137,14 @@ fn set(pod: &Pod<Countdown>, at: u64, value: u64) {
         .store(pod.logs.at(0) + at, value, Ordering::Relaxed);
 }
 
-/// The host's caches are lost with the victim: of the log, all but one word had been written back.
-/// Without a checksum (here: with one made to match) half a transaction would be carried out.
+/// The host's caches are lost with the victim: all but one word of the log had been written back.
+/// Without a checksum (here: with a matching one), half a transaction would be applied.
 #[test]
 fn a_commit_of_which_a_word_was_lost_is_none_and_without_the_checksum_would_be_found() {
     let pod = buddy::pod(Countdown::of_size(BYTES));
     for case in [Case::AllocateInto, Case::FreeFrom, Case::Allocate] {
         let n = committed(&pod, case);
-        // Every record that the transaction changed: what stood there before is what is left.
+        // Every record that the transaction changed keeps its old value.
         killed(&pod, case, 0);
         let count = {
             killed(&pod, case, n);
@@ -183,7 +183,7 @@ fn a_commit_of_which_a_word_was_lost_is_none_and_without_the_checksum_would_be_f
     }
 }
 
-/// Makes the commit word match whatever the records are.
+/// Makes the commit word match the present records.
 fn forge(pod: &Pod<Countdown>) {
     let count = word(pod, COMMIT) & 0xFFFF_FFFF;
     let mut hasher = crc32fast::Hasher::new();
@@ -197,8 +197,8 @@ fn forge(pod: &Pod<Countdown>) {
     set(pod, COMMIT, u64::from(hasher.finalize()) << 32 | count);
 }
 
-/// A second recoverer without the claim carries out what it has read, when the first is done and others
-/// have gone on: what they allocated is given away again.
+/// A second recoverer without the claim applies records that it read before the first one finished
+/// and other members continued: their blocks are allocated twice.
 #[test]
 fn a_recovery_without_the_claim_is_found() {
     let pod = buddy::pod(Countdown::of_size(BYTES));
@@ -236,7 +236,7 @@ fn a_recovery_without_the_claim_is_found() {
     }
 }
 
-/// A region that was never touched.
+/// The region stays as it was marked.
 #[test]
 fn the_blocks_are_never_touched() {
     let pod = buddy::pod(Countdown::of_size(BYTES));

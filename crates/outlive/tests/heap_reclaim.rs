@@ -1,4 +1,5 @@
-//! Blocks are freed when nobody can be reading them, and not before; a reader that sleeps costs little.
+//! Blocks are freed when no thread can be reading them, and not before; a sleeping reader costs
+//! little.
 
 mod pod;
 mod reclaim;
@@ -10,7 +11,7 @@ use outlive::recovery::Recovered;
 use pod::{IDS, Pod};
 use reclaim::{bytes_for, create, heap, local, put, read, retired, take};
 
-/// A pod in which everybody has joined, and a heap of so many bytes.
+/// A pod in which all ids have joined, and a heap of `region` bytes.
 fn pod_with(region: u64) -> Pod<Native> {
     let bytes = bytes_for::<Native>(region);
     let pod = create(Native::leaked(bytes, PersistenceDomain::Flushed), region);
@@ -41,7 +42,8 @@ fn a_block_stays_while_somebody_reads_it_and_goes_afterwards() {
     let late = thirds.pin();
     assert_eq!((read(&late, pod.memory, 0), mine.reclaim()), (None, 1));
     drop(pin);
-    // The one that came later began when the block was not dated yet: it does not hold it back for ever.
+    // The later pin began when the block was not dated yet: it does not hold the block back for
+    // ever.
     drop(late);
     assert_eq!((mine.reclaim(), retired(&pod, 0)), (0, 0));
 }
@@ -65,7 +67,7 @@ fn a_second_way_is_refused_and_takes_nothing_from_the_first() {
         assert_eq!(again, Err(SecondWay { member }));
     }
     mine.retire(take(pod.memory, 0).expect("a block"));
-    assert_eq!(mine.reclaim(), 1, "what is read was freed");
+    assert_eq!(mine.reclaim(), 1, "a block that is read was freed");
     drop(pin);
     assert_eq!(mine.reclaim(), 0);
     drop(others);
@@ -112,7 +114,7 @@ fn a_damaged_list_stops_nobody() {
                 pod.memory.store(at, damage, Ordering::Relaxed);
             }
             assert_eq!(mine.reclaim(), 1, "{damage:#x}");
-            // The same at the end of a way, in a recovery, and when somebody looks after the gone.
+            // The same in a handle's drop, a recovery, and a scan of departed members' lists.
             drop(gones);
             pod.declare_dead(1);
             pod.recoverers.recover(&me, 1).unwrap();
@@ -123,8 +125,8 @@ fn a_damaged_list_stops_nobody() {
     }
 }
 
-/// The bound that is promised: what existed when the reader fell asleep, 128 births of the other, and
-/// what the other has not looked at yet.
+/// The documented bound: the blocks that existed when the reader fell asleep, 128 births of the
+/// other member, and blocks that the other has not checked yet.
 #[test]
 fn a_reader_that_sleeps_holds_back_a_bounded_number_of_blocks() {
     const LINKED: u64 = 100;
@@ -155,9 +157,9 @@ fn a_reader_that_sleeps_holds_back_a_bounded_number_of_blocks() {
         "100000 retired; at most {most} were not freed, {} held back",
         retired(&pod, 0)
     );
-    // What it reads is still what it was.
+    // The block that it reads is unchanged.
     assert_eq!(pod.memory.load::<u64>(asleep_at + 24, Ordering::Relaxed), 3);
-    // It wakes up, and what it reads from now on is protected.
+    // It wakes up, and its later reads are protected.
     assert!(read(&pin, pod.memory, 3).is_some());
     drop(pin);
     assert_eq!(mine.reclaim(), 0);
@@ -182,7 +184,7 @@ fn a_dead_reader_counts_until_it_is_recovered() {
     assert_eq!(mine.reclaim(), 0);
 }
 
-/// Somebody leaves, or dies, while a block that it has retired is being read.
+/// A member leaves, or dies, while a block that it has retired is being read.
 fn leaves_a_block(dies: bool) -> Pod<Native> {
     let pod = pod_with(1 << 20);
     let (reader, goes) = (pod.act_as(1), pod.act_as(0));
@@ -204,7 +206,7 @@ fn leaves_a_block(dies: bool) -> Pod<Native> {
         pod.leave(goes);
     }
     assert_eq!(retired(&pod, 0), 3);
-    // Somebody who reclaims, but cannot free them yet.
+    // Another member reclaims, but cannot free the blocks yet.
     let other = pod.act_as(2);
     let others = local(&pod, &other);
     assert_eq!((others.reclaim(), retired(&pod, 0)), (0, 3));
@@ -235,7 +237,7 @@ fn the_next_incarnation_has_what_the_last_one_left() {
     drop(gone);
     pod.leave(goes);
     let next = pod.join(0);
-    // It has no heap yet: the list is nobody's to look after, and is not forgotten.
+    // It has no heap yet: no member may scan its list, and the list is not forgotten.
     let other = pod.act_as(2);
     let others = local(&pod, &other);
     others.reclaim();
@@ -279,7 +281,7 @@ fn threads_read_and_retire_at_once() {
             });
         }
     });
-    // Who went first may have had to leave something for when it has a heap again.
+    // Members that finished first may have left blocks for their next heap handle.
     for id in 0..IDS {
         let me = pod.act_as(id);
         let mine = local(&pod, &me);

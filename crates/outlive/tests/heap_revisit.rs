@@ -1,9 +1,9 @@
-//! What those left who are gone, and whoever looks after it dies at that, wherever.
+//! Blocks left by departed members, when the member that frees them dies at any access.
 
 mod pod;
 mod reclaim;
 #[allow(dead_code)] // one weakness is enough here
-#[path = "../../../lab/outlive-prove/src/fixtures/weakened.rs"]
+#[path = "../../../lab/outlive-prove/src/weakened.rs"]
 mod weakened;
 
 use outlive::heap::{HeapFinding, LocalHeap};
@@ -19,8 +19,8 @@ use weakened::{Weakened, Weakness};
 
 const REGION: u64 = 256 << 10;
 
-/// Number 0 retires a block of number 3's slab while number 1 reads it, and leaves it there. Everybody else
-/// lives.
+/// Number 0 retires a block of number 3's slab while number 1 reads it, and leaves it there. All
+/// others live.
 fn leaves_a_block() -> (Pod<Countdown>, Offset) {
     let memory = Countdown::of_size(bytes_for::<Countdown>(REGION));
     let pod = create(memory, REGION);
@@ -41,10 +41,10 @@ fn leaves_a_block() -> (Pod<Countdown>, Offset) {
     (pod, block)
 }
 
-/// Number 2 looks after what number 0 has left, and dies at its access `n`; whether it died.
+/// Number 2 scans the list that number 0 left, and dies at its access `n`. Returns whether it died.
 fn revisitor_dies(pod: &Pod<Countdown>, n: u64) -> bool {
     let (memory, revisitor) = (pod.memory, pod.act_as(2));
-    // A recovery that fails does not take its caller along, so that a death in there does not come out.
+    // A failed recovery does not propagate to its caller, so a death inside it is not reported.
     let survived = link(100);
     cut(n, || {
         let revisitors = LocalHeap::of(heap(memory), &revisitor, &pod.recoverers);
@@ -58,7 +58,7 @@ fn revisitor_dies(pod: &Pod<Countdown>, n: u64) -> bool {
     died
 }
 
-/// Takes blocks until there is none; the one that is had twice.
+/// Takes blocks until none is left; returns the first block that was allocated twice.
 fn take_all<M: Memory>(local: &LocalHeap<'_, M>, had: &mut BTreeSet<Offset>) -> Option<Offset> {
     let (memory, hand) = (local.memory(), local.hand(3));
     while let Ok(block) = local.allocate_into(BLOCK, hand) {
@@ -70,8 +70,8 @@ fn take_all<M: Memory>(local: &LocalHeap<'_, M>, had: &mut BTreeSet<Offset>) -> 
     None
 }
 
-/// The one whose slab it is takes all there is, the next incarnation of who left comes, and again all
-/// is taken. In which of the revisitor's deaths a block was given to two.
+/// The slab's owner takes all blocks, the next incarnation of the leaver joins, and all are taken
+/// again. Returns the deaths of the revisitor after which a block was allocated twice.
 fn given_to_two<M: Memory>(of_the_owner: impl Fn(Countdown) -> M) -> Vec<u64> {
     let mut twice = Vec::new();
     let accesses = sweep(|n| {
@@ -102,11 +102,11 @@ fn given_to_two<M: Memory>(of_the_owner: impl Fn(Countdown) -> M) -> Vec<u64> {
 #[test]
 fn a_block_that_a_dead_revisitor_was_freeing_is_given_to_nobody_else() {
     assert_eq!(given_to_two(|memory| memory), []);
-    // A collector that does not look at the step of an id that is gone, as it once did not.
+    // A collector that ignores the step of a departed id, an earlier bug.
     let blind = |memory| Weakened::new(memory, Weakness::Blind(Offset::new(4096 + 0x1800), 8));
     let found = given_to_two(blind);
     assert!(!found.is_empty());
-    println!("a collector that is blind to the steps of those who left: {found:?}");
+    println!("a collector that ignores the steps of departed members: {found:?}");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn somebody_is_led_to_the_log_that_a_dead_revisitor_held() {
         if n.is_multiple_of(2) {
             pod.recoverers.recover_all(&owner).unwrap();
         }
-        // This one was told of no death, or has lost what it was told.
+        // This member was notified of no death, or has lost the notification.
         LocalHeap::of(heap(pod.memory), &owner, &pod.recoverers).reclaim();
         assert_eq!(pod.logs.of(0).claimant(), None, "access {n}");
         assert_eq!(retired(&pod, 0), 0, "access {n}");
@@ -126,7 +126,7 @@ fn somebody_is_led_to_the_log_that_a_dead_revisitor_held() {
     });
 }
 
-/// A room that fails as long as it is told to.
+/// A module that fails as long as the flag is set.
 struct Fails(Arc<AtomicBool>);
 
 impl<M: Memory> RecoverRoom<M> for Fails {
@@ -160,7 +160,7 @@ fn a_visit_that_fails_leaves_the_log_to_another() {
     assert!(OwnLog::open(&heir).is_ok());
 }
 
-/// A room in which the next incarnation comes meanwhile, and dies before it can open the log.
+/// A module during which the next incarnation joins, and dies before it can open the log.
 struct SomebodyJoins;
 
 impl<M: Memory> RecoverRoom<M> for SomebodyJoins {
@@ -177,9 +177,9 @@ impl<M: Memory> RecoverRoom<M> for SomebodyJoins {
             ..before
         };
         let (joining, died) = (state(1, Status::Joining), state(2, Status::Dead));
-        // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+        // SAFETY: no thread acts as the incarnation that this ends; one acts as the one it begins.
         assert!(unsafe { generations.assume_state(id, before, joining) });
-        // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+        // SAFETY: no thread acts as the incarnation that this ends; one acts as the one it begins.
         assert!(unsafe { generations.assume_state(id, joining, died) });
         Ok(())
     }
@@ -192,7 +192,7 @@ fn who_dies_while_the_log_is_visited_does_not_stay_dead() {
     let visitor = pod.act_as(2);
     pod.recoverers.revisit(&visitor, 0).unwrap();
     assert_eq!(pod.status(0), Status::Recovered);
-    // The same while it is recovered.
+    // The same during its recovery.
     drop(pod.join(0));
     pod.declare_dead(0);
     pod.recoverers.recover(&visitor, 0).unwrap();

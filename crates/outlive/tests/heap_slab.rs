@@ -1,4 +1,5 @@
-//! The heap of small objects: against a model with deaths, its errors, its check, and many threads at once.
+//! The heap of small objects: against a model with deaths, its errors, its check, and many threads
+//! at once.
 
 mod pod;
 
@@ -131,7 +132,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     }
     set(&pod, cell(1), 0);
     assert_sound(&pod, heap);
-    // A stranger's free, twice, before anybody has collected it.
+    // Another member's free, twice, before any collection.
     let other = LocalHeap::of(heap, &stranger, &pod.recoverers);
     other.free_from(cell(0), 0).unwrap();
     for way in [&local, &other] {
@@ -158,7 +159,7 @@ fn a_full_heap_says_how_large_one_to_ask_for() {
         };
         assert!(asked == bytes && enough > 2 * SLAB);
     }
-    // What becomes empty is cut anew, or given back for a large block.
+    // A slab that becomes empty is recut, or given back for a large block.
     for index in 0..4 {
         local.free_from(cell(index), 0).unwrap();
     }
@@ -181,7 +182,7 @@ fn slabs_go_back_but_for_one_of_a_class() {
     for index in 0..40 {
         local.free_from(cell(index), 0).unwrap();
     }
-    // The current one, and one that is kept.
+    // The current slab, and one that is kept.
     assert_eq!(heap.buddy().free_bytes(), 62 * SLAB);
     assert_sound(&pod, heap);
 }
@@ -204,7 +205,7 @@ fn the_next_way_of_a_member_and_its_next_incarnation_find_its_slabs() {
     assert_sound(&pod, heap);
 }
 
-/// A way to the heap, with small and large blocks in the member's hands.
+/// A heap handle, with small and large blocks in the member's pending-allocation cells.
 fn with_full_hands<'m>(pod: &'m Pod<Native>, heap: Heap, member: &'m Member) -> LocalHeap<'m> {
     let way = LocalHeap::of(heap, member, &pod.recoverers);
     for (hand, bytes) in [(0, 100), (3, 8000), (7, SLAB)] {
@@ -224,11 +225,11 @@ fn who_leaves_or_panics_with_full_hands_leaves_nothing_in_them() {
     drop(pod.join(0));
     assert!(std::panic::catch_unwind(panics).is_err());
     assert_sound(&pod, heap);
-    // It lives on.
+    // The member lives on.
     let member = pod.act_as(0);
     drop(with_full_hands(&pod, heap, &member));
     assert_sound(&pod, heap);
-    // What an operation is about is its handler's, or the program's.
+    // A block of an operation is left to its handler, or to the program.
     let way = with_full_hands(&pod, heap, &member);
     let log = OwnLog::of(&member);
     let operation = log.begin(OperationKind::new(99), &[]);
@@ -252,7 +253,7 @@ fn slabs_of_who_left_are_found_before_new_ones_are_cut() {
     };
     let (leaver, other) = (pod.join(0), pod.join(1));
     let others = LocalHeap::of(heap, &other, &pod.recoverers);
-    // Twice: that a round has found none does not hide what comes after it.
+    // Twice: a scan that found no slab does not hide later ones.
     for times in 0..2 {
         let member = if times == 0 {
             pod.act_as(0)
@@ -275,7 +276,7 @@ fn slabs_of_who_left_are_found_before_new_ones_are_cut() {
         for index in 0..4 * SLABS {
             others.free_from(cell(index), 0).unwrap();
         }
-        // All that is there now is in use by one who lives, for many rounds.
+        // All slabs that remain are in use by one live member, for many rounds.
         for index in 0..cells_of(there) {
             others.allocate_into(8000, cell(index)).unwrap();
         }
@@ -286,12 +287,12 @@ fn slabs_of_who_left_are_found_before_new_ones_are_cut() {
     drop(leaver);
 }
 
-/// How many cells so many slabs fill.
+/// Returns the number of cells that `slabs` slabs fill.
 fn cells_of(slabs: u64) -> u64 {
     (4 * slabs + 40).min(CELLS)
 }
 
-/// What is in the first hand of an id.
+/// Returns the content of the first pending-allocation cell of an id.
 fn in_hand(pod: &Pod<Native>, id: u32) -> u64 {
     let hand = pod.logs.of(id).room() + 0xC0;
     pod.memory.load(hand, Ordering::Relaxed)
@@ -408,7 +409,7 @@ fn follows_the_model(steps: &[Step]) {
     (0..IDS).for_each(|id| drop(pod.join(id)));
     let way = |member: &'static Member<Native>| LocalHeap::of(heap, member, &pod.recoverers);
     let mut ways: Vec<LocalHeap<'_>> = (0..IDS).map(|id| way(member(id))).collect();
-    // Where blocks start, and where they end.
+    // The start and the end of each block.
     let mut model: BTreeMap<u64, u64> = BTreeMap::new();
     let enter = |model: &mut BTreeMap<u64, u64>, block: Offset, bytes: u64| {
         let end = block.raw() + bytes.max(1);
@@ -456,7 +457,7 @@ fn follows_the_model(steps: &[Step]) {
             Step::NewWay { who } => {
                 let before = ways.remove(who as usize);
                 let member = before.member();
-                // What is in its hand ends with it.
+                // The block in its pending-allocation cell ends with it.
                 model.remove(&pod.memory.load(before.hand(0), Ordering::Relaxed));
                 drop(before);
                 ways.insert(who as usize, way(member));
@@ -495,7 +496,8 @@ fn follows_the_model(steps: &[Step]) {
     let report = heap.check_reachable(model.keys().copied().map(Offset::from_raw));
     assert!(report.is_clean(), "{report}");
     assert_eq!(heap.check_members(pod.logs, pod.generations), []);
-    // Everything comes back: when all slabs are orphans or empty, a block of half the region can be had.
+    // Everything is reusable: when all slabs are orphans or empty, a block of half the region can
+    // be allocated.
     for index in 0..40 {
         if held(pod, index) != 0 {
             ways[3].free_from(cell(index), 0).unwrap();
@@ -524,7 +526,7 @@ fn threads_free_what_others_allocated_and_nothing_is_given_twice() {
     let (pod, heap) = pod_with(256 * SLAB, PersistenceDomain::Flushed);
     let (memory, logs, generations) = (pod.memory, pod.logs, pod.generations);
     (0..IDS).for_each(|id| drop(pod.join(id)));
-    // Each cell is one thread's at a time: taken by exchange.
+    // Each cell belongs to one thread at a time: taken by exchange.
     let slots = 64u64;
     std::thread::scope(|scope| {
         for id in 0..IDS {
@@ -543,7 +545,7 @@ fn threads_free_what_others_allocated_and_nothing_is_given_twice() {
                     let hand = local.hand(0);
                     let block = local.allocate_into(bytes, hand).unwrap();
                     let words = bytes / 8;
-                    // The whole block is this thread's: what is written stays.
+                    // The whole block is this thread's: its stores stay.
                     memory.store(block, block.raw() ^ words, Ordering::Relaxed);
                     for word in 1..words {
                         memory.store(block + word * 8, block.raw(), Ordering::Relaxed);
@@ -559,7 +561,7 @@ fn threads_free_what_others_allocated_and_nothing_is_given_twice() {
                     assert!((2..65).contains(&words), "{words}");
                     for word in 1..words {
                         let found: u64 = memory.load(old + word * 8, Ordering::Relaxed);
-                        assert_eq!(found, old.raw(), "given to two");
+                        assert_eq!(found, old.raw(), "handed out twice");
                     }
                     memory.store(hand, old.raw(), Ordering::Relaxed);
                     local.free_from(hand, 0).unwrap();

@@ -1,5 +1,5 @@
-//! What Linux tells about a death, and what it does not: every fact that the code relies on, with real
-//! processes.
+//! The reports that Linux gives of a death, and their limits: every fact that the code relies on,
+//! with real processes.
 
 mod host_support;
 
@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(100);
 
 fn main() -> ExitCode {
     run(&[
-        // First, because what a process has learnt about futex_waitv its children inherit.
+        // First, because children inherit what a process has learnt about futex_waitv.
         (
             "works_where_calls_are_filtered",
             works_where_calls_are_filtered,
@@ -197,7 +197,7 @@ fn marked_when_a_thread_ends() {
         let os = pod.attach();
         std::thread::spawn(move || hold(os, 1)).join().unwrap();
         let argument = core::ptr::from_ref(&pod).cast_mut().cast();
-        // pthread_exit is what a start routine's return does, too; the other thread ends without it.
+        // A start routine's return calls pthread_exit, too; the other thread ends without it.
         for start in [hold_and_pthread_exit, hold_and_return] {
             let mut thread = core::mem::MaybeUninit::uninit();
             // SAFETY: valid arguments; the pod lives as long as the child.
@@ -322,7 +322,7 @@ fn a_forked_child_inherits_nothing() {
     let status = toucher.reap();
     assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV);
     assert_eq!(os.obituary(1), Obituary::Held { tid: me });
-    // It may attach anew, sees what stands there, and its own death marks only its own.
+    // It may attach anew and sees the word, and its own death marks only its own obituary.
     let child = Child::run(|| {
         let os = pod.attach();
         assert_eq!(os.obituary(1), Obituary::Held { tid: me });
@@ -380,7 +380,7 @@ fn an_exec_by_another_thread_is_not() {
     assert_eq!(os.thread_liveness(thread), Liveness::Gone);
     assert!(os.clear_obituary(1, held));
     assert_eq!(os.obituary(1), Obituary::Vacant);
-    // The process, though, is the same to its pidfd.
+    // To its pidfd, the process is the same, though.
     assert!(os.open_process(child.identity()).unwrap().is_some());
 }
 
@@ -554,7 +554,7 @@ fn a_bell_rings_across_processes() {
                 if turn.at(0).load(SeqCst) == 2 * round + mine {
                     break;
                 }
-                // A lost ring would cost all this time, and the harness's patience.
+                // A lost wake-up would cost all this time, and exceed the harness's limit.
                 if mine == 0 {
                     os.bells().wait(9, seen, LONG);
                 } else {

@@ -1,5 +1,5 @@
-//! Presence and cords, with real processes: what the kernel frees, when, and whom it kills. The facts that membership
-//! rests on.
+//! Presence and cords, with real processes: which resources the kernel frees, when, and which
+//! processes it kills. Membership relies on these facts.
 
 mod host_support;
 
@@ -77,7 +77,7 @@ fn signal(child: &Child, signal: i32) {
     unsafe { libc::kill(child.pid as i32, signal) };
 }
 
-/// A program that closes what it has not opened, and then opens files of its own.
+/// A program that closes descriptors that it has not opened, and then opens files of its own.
 fn a_descriptor_that_is_another_files_proves_no_death() {
     let pod = TestPod::new();
     let os = pod.attach();
@@ -85,7 +85,7 @@ fn a_descriptor_that_is_another_files_proves_no_death() {
     Child::run(|| {
         let os = pod.attach();
         assert!(os.is_present(3) && !os.is_present(4));
-        // SAFETY: the numbers are used by what is tested, which must bear it.
+        // SAFETY: the descriptors are used by the tested code, which must tolerate this.
         unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
         let others: Vec<_> = (0..64).map(|_| tempfile::tempfile().unwrap()).collect();
         assert!(os.is_present(3), "a living process was taken for dead");
@@ -113,7 +113,7 @@ fn one_process_has_an_id() {
     .succeed();
     drop(first);
     assert!(!os.is_present(3));
-    // The largest id there is.
+    // The largest possible id.
     let last = os.claim_presence(65_535).unwrap();
     assert!(last.is_some() && os.is_present(65_535));
 }
@@ -156,14 +156,15 @@ fn freed_by_exec_though_the_process_lives() {
     shared.at(1).store(1, SeqCst);
     becomes("the byte is free", || !os.is_present(1));
     let mut status = 0;
-    // SAFETY: our own child; it is only looked at.
+    // SAFETY: our own child; it is only observed.
     let ended = unsafe { libc::waitpid(child.pid as i32, &mut status, libc::WNOHANG) };
     assert_eq!(ended, 0, "the process has ended");
     child.kill();
     child.reap();
 }
 
-/// A child that was made with CLONE_VM (as by vfork) goes on writing after its parent was killed and reaped.
+/// A child that was made with CLONE_VM (as by vfork) goes on writing after its parent was killed
+/// and reaped.
 fn kept_by_who_shares_the_address_space() {
     extern "C" fn write_on(word: *mut libc::c_void) -> libc::c_int {
         // SAFETY: a word of a shared page that is never unmapped.
@@ -213,8 +214,8 @@ fn kept_by_who_shares_the_address_space() {
     );
 }
 
-/// Runs `body` as the process `pid` of a new PID namespace, as a child of its first process. `false` if this machine does
-/// not let us.
+/// Runs `body` as the process `pid` of a new PID namespace, as a child of its first process.
+/// `false` if this machine does not let us.
 fn in_a_namespace(shared: &Shared, body: impl FnOnce()) -> Option<Child> {
     let middle = Child::run(|| {
         // SAFETY: a call without memory.
@@ -314,7 +315,7 @@ fn a_cord_is_of_one_incarnation_and_ends_with_exec() {
     std::thread::sleep(Duration::from_millis(20));
     let mut status = 0;
     for process in [&child, &idle] {
-        // SAFETY: our own child; it is only looked at.
+        // SAFETY: our own child; it is only observed.
         let ended = unsafe { libc::waitpid(process.pid as i32, &mut status, libc::WNOHANG) };
         assert_eq!(
             ended, 0,
@@ -323,7 +324,7 @@ fn a_cord_is_of_one_incarnation_and_ends_with_exec() {
     }
     assert!(os.pull_cord(7, 3));
     idle.wait_zombie();
-    // A cord that was removed is no more.
+    // A removed cord does not exist any more.
     os.remove_cord(7, 3);
     assert!(!os.pull_cord(7, 3));
     signal(&child, libc::SIGKILL);
@@ -350,7 +351,7 @@ fn a_cord_that_a_stranger_made_is_not_used() {
     std::fs::write(&path, "").unwrap();
     mode(0o600);
     let second = format!("{path}.second");
-    // Another user's, one that all may pull, and one that has another name somewhere.
+    // A file of another user, one that all may pull, and one that has another name somewhere.
     let unfit: [&dyn Fn(); 3] = [&|| chown(1234), &|| mode(0o666), &|| {
         std::fs::hard_link(&path, &second).unwrap();
     }];

@@ -1,4 +1,5 @@
-//! Joining the C library's robust list: beside its own mutexes, in any order, and killed at any instruction.
+//! Joining the C library's robust list: beside its own mutexes, in any order, and killed at any
+//! instruction.
 
 mod host_support;
 
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
 /// A robust mutex of the C library in memory that is shared with children.
 fn robust_mutex(shared: &Shared, index: usize) -> *mut libc::pthread_mutex_t {
     let mutex = shared.at(index).as_ptr().cast();
-    // SAFETY: zeroed shared memory with room for a mutex, initialised once.
+    // SAFETY: zeroed shared memory with space for a mutex, initialised once.
     unsafe {
         let mut attributes = core::mem::MaybeUninit::uninit();
         libc::pthread_mutexattr_init(attributes.as_mut_ptr());
@@ -40,8 +41,8 @@ fn robust_mutex(shared: &Shared, index: usize) -> *mut libc::pthread_mutex_t {
 }
 
 fn robust_mutexes_of_the_thread_still_work() {
-    // L(ock), U(nlock) a mutex; H(old), R(elease) an obituary: interleaved in all the ways that put one
-    // kind next to the other in the list.
+    // L(ock), U(nlock) a mutex; H(old), R(elease) an obituary: interleaved in all the ways that put
+    // one kind next to the other in the list.
     for script in [
         "L1 H1 L2",
         "H1 L1 H2 L2 R1 U1",
@@ -137,11 +138,12 @@ fn ptrace(request: libc::c_uint, pid: u32, address: usize) -> libc::c_long {
     unsafe { libc::ptrace(request, pid as libc::pid_t, address, 0usize) }
 }
 
-/// All that the kernel goes by when a thread dies: the head of its list, its entries' links, and the words.
+/// Everything that the kernel uses when a thread dies: the head of its list, its entries' links,
+/// and the words.
 #[derive(PartialEq, Eq)]
 struct State {
     head: [usize; 3],
-    /// The back link and the link of each entry that the kernel would come by.
+    /// The back link and the link of each entry that the kernel would visit.
     links: Vec<[usize; 2]>,
     words: Vec<u8>,
 }
@@ -163,7 +165,7 @@ fn words_of<const N: usize>(pid: u32, at: usize) -> Option<[usize; N]> {
 }
 
 impl State {
-    /// Of the stopped child `pid`.
+    /// The state of the stopped child `pid`.
     fn of(pid: u32, side_file: &File, words_at: u64) -> Self {
         let mut at: *const usize = core::ptr::null();
         let mut length = 0usize;
@@ -186,8 +188,8 @@ impl State {
     }
 }
 
-/// Runs `prepare`, then `body` traced, instruction by instruction, until the state of the list has changed `changes`
-/// times, and kills it there. `false` if it ended before.
+/// Runs `prepare`, then `body` traced, instruction by instruction, until the state of the list has
+/// changed `changes` times, and kills it there. `false` if it ended before.
 fn killed_after<T>(
     changes: u32,
     state: impl Fn(u32) -> State,
@@ -225,8 +227,9 @@ fn killed_after<T>(
     (true, child.pid)
 }
 
-/// Another process writes all over the side file while this one holds obituaries and robust mutexes of the C library: giving
-/// them back in any order follows nothing that was written, and where only the words were spared the kernel marks all.
+/// Another process writes all over the side file while this one holds obituaries and robust mutexes
+/// of the C library. Releasing them in any order follows no written value, and where only the words
+/// were spared the kernel marks all.
 fn what_others_write_is_not_followed() {
     let pod = TestPod::of(16);
     let path = |pod: &TestPod| {
@@ -255,7 +258,7 @@ fn what_others_write_is_not_followed() {
         }
         file.write_all_at(&bytes[4096..], 4096).unwrap();
     };
-    // Whatever order they are given back in, with mutexes taken before, between and after.
+    // For any order of releasing them, with mutexes taken before, between and after.
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
         Child::run(|| {
             let os = pod.attach();
@@ -279,7 +282,7 @@ fn what_others_write_is_not_followed() {
             }
             hold(os, 9);
             scribble(false);
-            // The word says nothing that makes sense: it is refused, and nothing is followed.
+            // The word is invalid: it is refused, and nothing is followed.
             os.release_obituary(9);
         })
         .succeed();
@@ -305,8 +308,9 @@ fn what_others_write_is_not_followed() {
     }
 }
 
-/// A kill between two instructions that change nothing of what the kernel goes by is the kill before them. So there is one
-/// for each state that a thread passes through: every instruction is swept, at the cost of those that matter.
+/// A kill between two instructions that do not change the state that the kernel uses equals the
+/// kill before them. So there is one kill for each state that a thread passes through: this sweeps
+/// every instruction at the cost of the relevant ones.
 fn killed_at_every_instruction() {
     if Child::run(|| assert_eq!(ptrace(libc::PTRACE_TRACEME, 0, 0), 0)).reap() != 0 {
         println!("skipped: ptrace is forbidden here");
@@ -348,6 +352,7 @@ fn killed_at_every_instruction() {
         }
     }
     println!("killed in each state: vacant after {vacant}, marked after {marked}");
-    // Pending, the word, a neighbour's link, the head's; and back again. (An entry's own links are read once it is linked.)
+    // Pending, the word, a neighbour's link, the head's; and back again. (An entry's own links are
+    // read once it is linked.)
     assert!(vacant >= 4 && marked >= 7);
 }

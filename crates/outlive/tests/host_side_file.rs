@@ -1,10 +1,11 @@
-//! The side file: it appears complete or not at all, is refused when it is not what it should be, and is
-//! never removed while in use.
+//! The side file: it appears complete or not at all, is refused when it is invalid, and is never
+//! removed while in use.
 
 mod host_support;
 
 use host_support::{Child, Shared, TestPod, hold, run, sleep_for_ever};
 use outlive::host::{Access, Linux, Obituary, Os, OsError};
+use outlive::segment::Segment;
 use std::fs::{self, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -29,6 +30,14 @@ fn main() -> ExitCode {
         (
             "what_a_file_without_users_says_is_forgotten",
             what_a_file_without_users_says_is_forgotten,
+        ),
+        (
+            "without_descriptors_nothing_is_concluded",
+            without_descriptors_nothing_is_concluded,
+        ),
+        (
+            "memory_of_two_kinds_is_refused",
+            memory_of_two_kinds_is_refused,
         ),
         ("a_copy_is_not_used", a_copy_is_not_used),
         (
@@ -86,7 +95,8 @@ fn many_create_one_file() {
     }
 }
 
-/// Kills a child that does `body` at its `stops`-th stop at a system call. Returns whether it ended before.
+/// Kills a child that does `body` at its `stops`-th stop at a system call. Returns whether it ended
+/// before.
 fn killed_at(stops: u32, body: impl FnOnce()) -> bool {
     let mut child = Child::run(|| {
         // SAFETY: asks to be traced by the parent and stops.
@@ -197,7 +207,7 @@ fn a_wrong_file_is_refused() {
         assert!(message.contains(why), "{message}");
         assert!(message.contains(path.to_str().unwrap()), "{message}");
     };
-    refused_for(17, "it has 16 obituaries and the pod 17 ids");
+    refused_for(17, "it has 16 obituaries, but the pod has 17 ids");
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -231,7 +241,54 @@ fn a_wrong_file_is_refused() {
     refused_for(16, "its header cannot be read");
 }
 
-/// A copy that takes the name of the file would show no members, though they have the original's number.
+/// What cannot be determined is not a "no": an operator's word would be taken against a live host,
+/// and an opening would share the lock of the sender's.
+fn without_descriptors_nothing_is_concluded() {
+    let pod = TestPod::new();
+    let _os = pod.attach();
+    let passed = |file: &std::sync::Arc<fs::File>| file.try_clone().unwrap();
+    let file = pod.file_of_segment();
+    let passed = [(); 4].map(|()| passed(&file));
+    Child::run(|| {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let few = rustix::process::Rlimit {
+            current: Some(4096),
+            maximum: limit.maximum,
+        };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+        assert!(Linux::has_side_file(pod.id).unwrap());
+        let mut all = Vec::new();
+        let mut use_up = || all.extend(std::iter::from_fn(|| fs::File::open("/dev/null").ok()));
+        use_up();
+        Linux::has_side_file(pod.id).unwrap_err();
+        // The first may use a descriptor that the library has kept for this case.
+        let opened = passed.map(|file| {
+            use_up();
+            Segment::from_file(file)
+        });
+        let error = opened.last().unwrap().as_ref().unwrap_err().to_string();
+        assert!(error.contains("open once more"), "{error}");
+    })
+    .succeed();
+}
+
+/// Presence is locked in one of the two files, and others conclude from the kind of memory in
+/// which.
+fn memory_of_two_kinds_is_refused() {
+    let pod = TestPod::new();
+    let os = pod.attach();
+    assert!(os.identity().one_kernel);
+    let attach = |one| Linux::attach(pod.id, pod.slots, Access::default(), pod.file(), one);
+    let refused = attach(false).unwrap_err().to_string();
+    assert!(refused.contains("of another kind"), "{refused}");
+    os.detach().unwrap();
+    let shared = attach(false).unwrap();
+    assert!(!shared.identity().one_kernel);
+    attach(true).unwrap_err();
+}
+
+/// A copy that takes the name of the file would show no members, although it has the original's
+/// number.
 fn a_copy_is_not_used() {
     let pod = TestPod::new();
     let os = pod.attach();
@@ -257,7 +314,7 @@ fn open(path: &PathBuf) -> fs::File {
         .unwrap()
 }
 
-/// A mark of a clearing that never ends, and a word that only says that somebody waits.
+/// A mark of a clearing that never ends, and a word that only says that a waiter exists.
 fn what_another_user_writes_holds_nobody_up() {
     let pod = TestPod::new();
     let os = pod.attach();
@@ -277,8 +334,8 @@ fn what_another_user_writes_holds_nobody_up() {
     Child::run(|| _ = pod.attach()).succeed();
 }
 
-/// A thread holds an obituary, whose word another user sets to vacant, and a second thread takes it: the
-/// list of the first still leads into its window.
+/// A thread holds an obituary, another user sets its word to vacant, and a second thread takes it:
+/// the list of the first still leads into its window.
 fn a_word_that_was_made_vacant_unmaps_no_window() {
     let pod = TestPod::new();
     pod.attach();
@@ -297,7 +354,7 @@ fn a_word_that_was_made_vacant_unmaps_no_window() {
         file.write_all_at(&0u32.to_ne_bytes(), word_at(1)).unwrap();
         std::thread::spawn(move || hold(os, 1)).join().unwrap();
         assert_eq!(windows(), before + 2, "a window was unmapped");
-        // The word is the other's: there is nothing to give back.
+        // The word belongs to the other thread: there is nothing to release.
         os.release_obituary(1);
     })
     .succeed();
@@ -363,7 +420,8 @@ fn what_a_file_without_users_says_is_forgotten() {
     let pod = TestPod::new();
     Child::run(|| hold(pod.attach(), 1)).succeed();
     let path = files(&pod).remove(0);
-    // As a thread of a PID namespace that is gone would have left it, and this namespace had its number.
+    // The state that a thread of a former PID namespace would have left if this namespace had its
+    // number.
     let file = open_to_write(&path);
     file.write_all_at(&std::process::id().to_ne_bytes(), word_at(2))
         .unwrap();
@@ -387,7 +445,7 @@ fn what_a_file_without_users_says_is_forgotten() {
         std::io::Read::read_exact(&mut read, &mut number).unwrap();
         u128::from_ne_bytes(number)
     };
-    // What is damaged and used by no process is made anew.
+    // A damaged file that no process uses is created anew.
     file.write_all_at(b"damaged", 0).unwrap();
     let os = pod.attach();
     assert_eq!(os.obituary(2), Obituary::Vacant);
@@ -415,7 +473,7 @@ fn a_file_of_a_stranger_is_passed_over() {
     fs::set_permissions(other(3), fs::Permissions::from_mode(0o666)).unwrap();
     let mut next = 4;
     if rustix::process::geteuid().is_root() {
-        // Of a user who is neither this one nor the pod's owner.
+        // Of a user that is neither this one nor the pod's owner.
         fs::write(other(4), "").unwrap();
         fs::set_permissions(other(4), fs::Permissions::from_mode(0o600)).unwrap();
         std::os::unix::fs::chown(other(4), Some(1234), Some(1234)).unwrap();

@@ -1,4 +1,4 @@
-//! The event log of a control group: told once, in one order, by however many at a time.
+//! The event log of a control group: any number of tellers report each event once, in one order.
 
 use outlive::membership::{
     Credentials, Event, EventKind, Extent, GroupError, GroupId, GroupLog, Guard, Instance, Level,
@@ -35,7 +35,7 @@ fn say(log: GroupLog, what: Say) -> Option<u64> {
     }
 }
 
-/// What a group should make of it, in plain words.
+/// The expected state of a group, in plain words.
 #[derive(Default)]
 struct Model {
     known: HashMap<u32, (Instance, Standing)>,
@@ -109,7 +109,7 @@ proptest! {
             prop_assert_eq!(told.is_some(), model.told.len() > before);
             if let Some(sequence) = told {
                 prop_assert_eq!(sequence, model.told.len() as u64);
-                let event = log.event(sequence).expect("just told");
+                let event = log.event(sequence).expect("just reported");
                 prop_assert_eq!((event.kind, event.instance), model.told[before]);
             }
         }
@@ -122,7 +122,7 @@ proptest! {
     }
 }
 
-/// Four threads tell the same joins and deaths: each event comes once.
+/// Four threads report the same joins and deaths: each event comes once.
 #[test]
 fn many_tellers_tell_each_event_once() {
     const ROUNDS: u32 = 300;
@@ -148,24 +148,24 @@ fn many_tellers_tell_each_event_once() {
         for event in events.iter().filter(|event| event.instance.id == id) {
             match event.kind {
                 EventKind::Joined | EventKind::Rejoined => {
-                    assert!(event.instance.generation > last, "told twice: {event}");
+                    assert!(event.instance.generation > last, "reported twice: {event}");
                     last = event.instance.generation;
                     open = true;
                 }
                 EventKind::ThreadDied => {
                     let fits = open && event.instance.generation == last;
-                    assert!(fits, "told twice: {event}");
+                    assert!(fits, "reported twice: {event}");
                     open = false;
                 }
-                other => panic!("{other:?} was never told"),
+                other => panic!("{other:?} was never reported"),
             }
         }
         assert_eq!((last, open), (ROUNDS, false));
     }
 }
 
-/// A ring of eight events, a slow reader and a fast teller: the reader is told that it lagged, and what
-/// it learns then is the truth.
+/// A ring of eight events, a slow reader and a fast teller: the reader is notified that it lagged,
+/// and then learns the true state.
 #[test]
 fn a_reader_that_lags_learns_the_true_state() {
     let log = log(8);
@@ -218,7 +218,7 @@ fn a_group_admits_only_whom_its_guard_does() {
     };
     let group = groups
         .create(generations, creator, "index", &guard)
-        .expect("room for it");
+        .expect("enough free space");
     assert_eq!(groups.name(group), "index");
     assert_eq!(groups.all().collect::<Vec<_>>(), [GroupId::POD, group]);
     let shown = |uid, secret: Option<&[u8]>| Credentials {
@@ -230,7 +230,7 @@ fn a_group_admits_only_whom_its_guard_does() {
     assert_eq!(groups.admit("index", &shown(1000, sesame)), Ok(group));
     for (credentials, why) in [
         (shown(1001, sesame), "another user"),
-        (shown(1000, Some(b"Sesame")), "not the right one"),
+        (shown(1000, Some(b"Sesame")), "the secret is wrong"),
         (shown(1000, None), "none was given"),
     ] {
         let error = groups.admit("index", &credentials).unwrap_err();

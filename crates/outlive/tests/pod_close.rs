@@ -54,7 +54,7 @@ fn use_one(path: &Path) -> Result<(), PodError> {
     drop(heap);
     drop(thread);
     process.leave()?;
-    // A second opening has a mapping of its own, and keeps what the process shares.
+    // A second opening has a mapping of its own, and keeps the resources that the process shares.
     let second = Pod::open(path)?;
     second.os()?;
     pod.close()?;

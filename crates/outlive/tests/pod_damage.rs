@@ -1,4 +1,5 @@
-//! Whatever stands in the words of a pod, but for its payload: the pod is refused, or looked at to the end.
+//! Any damage to the words of a pod outside its payload: the pod is refused, or the check
+//! completes.
 
 use outlive::membership::ProcessOptions;
 use outlive::memory::{Memory, Native, Offset, Ordering};
@@ -11,14 +12,14 @@ use std::cell::Cell;
 /// The superblock was read when the segment was opened; `segment_refusals` damages that.
 const FIRST: u64 = 4096;
 
-/// A pod in which somebody has been, and every word before its payload.
+/// A pod that has had members, and every word before its payload.
 fn used(path: &str) -> (Pod, Vec<(Offset, u64)>) {
     let options = PodOptions::new().size(512 << 10).ids(8).groups(2).events(4);
     let pod = Pod::create(path, options).expect("a pod");
     let process = pod.join(ProcessOptions::on_host(0)).expect("joining");
     let thread = process.enter(None, "t").expect("a thread joins");
     drop(thread);
-    process.leave().expect("nobody is left");
+    process.leave().expect("no thread is a member");
     let memory: Native = pod.segment().memory();
     let payload = pod.segment().area(AreaKind::Payload).expect("a payload");
     let places = (FIRST..payload.offset.byte()).step_by(8).map(Offset::new);
@@ -32,7 +33,7 @@ fn any_words_are_refused_or_checked() {
     let path = format!("/dev/shm/outlive-damage-{}", std::process::id());
     let (pod, words) = used(&path);
     let (memory, size) = (pod.segment().memory(), pod.segment().size());
-    // Half of the changes hit words that mean something.
+    // Half of the changes hit words with meaning.
     let telling: Vec<(Offset, u64)> = words
         .iter()
         .copied()
@@ -72,7 +73,7 @@ fn any_words_are_refused_or_checked() {
         prop_assert!(check.is_clean(), "{:?}", check.violations);
         Ok(())
     });
-    Pod::destroy(&path).expect("nobody is there");
+    Pod::destroy(&path).expect("no process uses it");
     ran.unwrap();
     println!("{} of 128 were found out", found.get());
     assert!(found.get() > 20, "a check that finds nothing");

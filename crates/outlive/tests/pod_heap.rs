@@ -1,4 +1,5 @@
-//! The heap of a pod: laid out with it, reached by its threads, refused or reported when it is damaged.
+//! The heap of a pod: laid out with it, reached by its threads, refused or reported when it is
+//! damaged.
 
 use outlive::membership::ProcessOptions;
 use outlive::memory::{Memory, Native, Offset, Ordering};
@@ -84,10 +85,12 @@ fn threads_allocate_retire_and_leave_nothing() {
                 let heap = thread.heap(&pod).expect("a heap");
                 let memory = thread.memory();
                 for _ in 0..1000 {
-                    let block = heap.allocate_into(64, heap.hand(0)).expect("there is room");
+                    let block = heap
+                        .allocate_into(64, heap.hand(0))
+                        .expect("enough free space");
                     memory.store(block, heap.era(), Ordering::Relaxed);
                     let pin = heap.pin();
-                    // As one who took it out of a structure.
+                    // As a member that took it out of a structure.
                     memory.store(heap.hand(0), 0u64, Ordering::Relaxed);
                     heap.retire(block);
                     drop(pin);
@@ -95,11 +98,11 @@ fn threads_allocate_retire_and_leave_nothing() {
             });
         }
     });
-    // What one of them had to leave because another was reading goes with whoever comes next.
+    // The next member frees a block that one had to leave because another was reading.
     let thread = process.enter(None, "last").expect("a thread joins");
     thread.heap(&pod).expect("a heap").reclaim();
     drop(thread);
-    process.leave().expect("nobody is left");
+    process.leave().expect("no thread is a member");
     let check = pod.check();
     assert!(check.is_clean(), "{:#?}", check.violations);
     let heap = check.heap.expect("a heap");
@@ -149,7 +152,7 @@ fn a_damaged_header_is_refused_by_name() {
     assert!(Pod::of(pod.segment()).is_ok());
 }
 
-/// A pod with something in its heap, and the words that describe it.
+/// A pod with blocks in its heap, and the words that describe it.
 fn used() -> (Scene, Vec<(Offset, u64)>) {
     let pod = pod_of(1 << 20);
     let process = pod.join(ProcessOptions::on_host(0)).expect("joining");
@@ -160,11 +163,11 @@ fn used() -> (Scene, Vec<(Offset, u64)>) {
     }
     drop(heap);
     drop(thread);
-    process.leave().expect("nobody is left");
+    process.leave().expect("no thread is a member");
     let memory: Native = pod.segment().memory();
     let state = area(&pod, AreaKind::HeapState);
     let state = (0..state.size / 8).map(|word| state.offset + word * 8);
-    // What the heap keeps in the rooms of the logs.
+    // The heap's data in the scratch areas of the logs.
     let rooms = (0..8).flat_map(|id| {
         let room = pod.logs().of(id).room();
         (0..64).map(move |word| room + word * 8)
@@ -175,7 +178,7 @@ fn used() -> (Scene, Vec<(Offset, u64)>) {
     (pod, words)
 }
 
-/// Whatever stands in the words that describe the heap: it is refused, or looked at to the end.
+/// Any values in the words that describe the heap: it is refused, or the check completes.
 #[test]
 fn any_words_are_refused_or_checked() {
     let (pod, words) = used();

@@ -18,8 +18,8 @@ impl Scratch {
     }
 }
 
-/// An opening of the file at `path` that has locked the byte of those who use it.
-fn locked(path: &Path) -> File {
+/// Returns an opening of the file at `path` that has locked the byte of its users, if it could.
+fn locks(path: &Path) -> Option<File> {
     let file = File::options().read(true).write(true).open(path).unwrap();
     // SAFETY: a flock is plain numbers, for which zeros are valid.
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
@@ -28,8 +28,11 @@ fn locked(path: &Path) -> File {
     lock.l_len = 1;
     // SAFETY: the descriptor is open and `lock` a valid flock.
     let locked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
-    assert_eq!(locked, 0);
-    file
+    (locked == 0).then_some(file)
+}
+
+fn locked(path: &Path) -> File {
+    locks(path).expect("no other opening")
 }
 
 impl Drop for Scratch {
@@ -51,8 +54,8 @@ fn a_refused_repair_keeps_the_lock_of_its_own_opening() {
             matches!(refused, Err(PodError::InUse { .. })),
             "{refused:?}"
         );
-        // The member keeps its lock whatever others try, and so does the repairer: both keep a
-        // creator out.
+        // The member keeps its lock for any attempt of others, and so does the repairer: both keep
+        // a creator out.
         let replaced = Segment::builder().replace(true).create(path).map(|_| ());
         assert!(
             matches!(replaced, Err(CreateError::Busy { .. })),
@@ -75,23 +78,46 @@ fn a_refused_repair_keeps_the_lock_of_its_own_opening() {
     busy.close().unwrap();
 }
 
+/// On a filesystem without unnamed files the file can be found while it is being created.
 #[test]
-fn a_creator_that_cannot_have_its_lock_creates_nothing() {
+fn a_file_that_is_being_created_is_its_creators() {
     let scratch = Scratch::new("creator");
     let path = &scratch.0;
-    // On a filesystem without unnamed files the file can be found while it is being created.
-    let other = std::cell::RefCell::new(None);
+    let mut taken = None;
     let created = Segment::builder()
         .named_from_the_start()
         .size(1 << 20)
-        .initialise(|_, _| *other.borrow_mut() = Some(locked(path)))
-        .create(path)
-        .map(|_| ());
-    assert!(
-        matches!(created, Err(CreateError::Busy { .. })),
-        "{created:?}"
-    );
-    assert!(!path.exists(), "a file stays that nobody has created");
+        .initialise(|_, _| {
+            let other = Segment::builder().replace(true).create(path);
+            taken = Some((locks(path).is_some(), other.map(|_| ())));
+        })
+        .create(path);
+    created.unwrap().close().unwrap();
+    let (is_locked, other) = taken.unwrap();
+    assert!(!is_locked, "another process locks it");
+    assert!(matches!(other, Err(CreateError::Busy { .. })), "{other:?}");
+}
+
+#[test]
+fn a_creation_that_fails_removes_its_own_file_only() {
+    let scratch = Scratch::new("failing");
+    let path = &scratch.0;
+    for is_replaced in [false, true] {
+        let failing = std::panic::AssertUnwindSafe(|| {
+            let builder = Segment::builder().named_from_the_start().size(1 << 20);
+            let fails = builder.initialise(|_, _| {
+                if is_replaced {
+                    std::fs::remove_file(path).unwrap();
+                    std::fs::write(path, "another").unwrap();
+                }
+                panic!("as the test wants it");
+            });
+            fails.create(path).map(|_| ())
+        });
+        std::panic::catch_unwind(failing).unwrap_err();
+        assert_eq!(path.exists(), is_replaced);
+    }
+    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
@@ -126,7 +152,7 @@ fn each_opening_has_a_lock_of_its_own_which_ends_with_it() {
     second.close().unwrap();
 }
 
-/// As of one that another thread is just starting, before it executes its program.
+/// The copies of a child that another thread is just starting, before it executes its program.
 #[test]
 fn a_child_with_copies_of_the_descriptors_keeps_no_lock() {
     let scratch = Scratch::new("copies");

@@ -14,26 +14,27 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(60);
 const HOSTS: u32 = 3;
 
-mod counter {
-    include!("readme/counter.rs");
-
-    pub fn run() -> Result<(), Box<dyn std::error::Error>> {
-        main()
-    }
-}
+#[path = "../examples/counter.rs"]
+mod counter;
 
 fn main() -> Result<(), Box<dyn Error>> {
     if std::env::args()
         .nth(1)
         .is_some_and(|path| path.starts_with("/dev/shm/"))
     {
-        return counter::run();
+        return counter::main();
     }
     let readme = include_str!("../../../README.md");
-    assert!(
-        readme.contains(include_str!("readme/counter.rs")),
-        "the README has another program"
+    let transfer = include_str!("../examples/transfer.rs");
+    let counter = include_str!("../examples/counter.rs").replace(
+        "/// Creates the pod, or counts in it for ever.\npub fn main",
+        "fn main",
     );
+    let words = include_str!("../examples/words.rs");
+    for program in [transfer, words, &counter] {
+        let (_, program) = program.split_once("\n\n").expect("a head");
+        assert!(readme.contains(program), "the README has another program");
+    }
     let (done, ended) = channel();
     let tester = std::thread::spawn(move || {
         hosts_that_are_killed_or_stopped_hold_nobody_up();
@@ -109,7 +110,7 @@ fn hosts_that_are_killed_or_stopped_hold_nobody_up() {
         let goes_on = || {
             let (before, until) = (count(), Instant::now() + LIMIT);
             while count() < before + 1000 {
-                assert!(Instant::now() < until, "nobody counts");
+                assert!(Instant::now() < until, "no process counts");
                 std::thread::sleep(Duration::from_millis(1));
             }
         };

@@ -1,5 +1,5 @@
-//! Operations of the log are cut at every access, their recovery is cut at every access too, and what a
-//! third finds must be all or nothing.
+//! Operations of the log are cut at every access, and so is their recovery; a third member must
+//! then find all or nothing.
 
 mod pod;
 
@@ -14,7 +14,7 @@ use pod::{Countdown, DATA, IDS, LOCK, Pod, cut, declared, sweep};
 
 const TRANSFER: OperationKind = OperationKind::new(7);
 
-/// Undoes what is not done: the redo log has had its say before.
+/// Undoes an unfinished operation: the redo log has been applied before.
 struct Undo;
 
 impl<M: Memory> RecoverOperation<M> for Undo {
@@ -31,7 +31,7 @@ fn with_handler(memory: Countdown) -> Pod<Countdown> {
     pod
 }
 
-/// Adds 5 to four words of four sizes, under a lock, and says so.
+/// Adds 5 to four words of four sizes, under a lock, and records the result.
 fn transfer(pod: &Pod<Countdown>, member: &outlive::membership::Member<Countdown>) {
     let log = OwnLog::of(member);
     let operation = log.begin(TRANSFER, &[5]);
@@ -50,7 +50,7 @@ fn transfer(pod: &Pod<Countdown>, member: &outlive::membership::Member<Countdown
     drop(held);
 }
 
-/// What every survivor must find: all four words alike, and the last result telling the truth.
+/// Checks the state that every survivor must find: four equal words, and a true last result.
 fn check(pod: &Pod<Countdown>, last_sum: u64) {
     let words = [
         pod.memory.load::<u64>(DATA, Ordering::Relaxed),
@@ -113,7 +113,7 @@ fn a_logged_update_is_all_or_nothing_wherever_its_owner_and_its_recoverer_die() 
             });
             passed = &points | &passed;
             check(&pod, 10);
-            // The next incarnation goes on from there.
+            // The next incarnation continues from there.
             let heir = pod.join(0);
             let before = pod.get(0);
             transfer(&pod, &heir);
@@ -228,14 +228,14 @@ fn an_incarnation_recovers_its_predecessor_itself() {
             .unwrap(),
     );
     pod.declare_dead(3);
-    // Nobody else is there: the id goes from dead to its next incarnation, which may not open yet.
+    // No other member exists: the dead id's next incarnation begins, and may not open yet.
     let state = pod.generations.state(3).unwrap();
     let next = outlive::membership::State {
         generation: state.generation + 1,
         status: Status::Joining,
         ..state
     };
-    // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+    // SAFETY: no thread acts as the incarnation that this ends; one acts as the one it begins.
     assert!(unsafe { pod.generations.assume_state(3, state, next) });
     let instance = outlive::membership::Instance::new(3, next.generation);
     // SAFETY: this thread alone acts as this instance.
@@ -285,8 +285,8 @@ fn an_old_commit_validates_no_new_records() {
         })
         .expect("a commit word");
     assert!(pod.logs.of(0).redo_committed());
-    // It is retired, and other records are appended. If lost caches bring the old word back, it must not
-    // make the new records count.
+    // It is retired, and other records are appended. If lost caches bring the old word back, it
+    // must not make the new records count.
     memory.store(commit_word, 0u64, Ordering::Relaxed);
     std::mem::forget(one_store(2));
     std::mem::forget(held);

@@ -1,4 +1,4 @@
-//! A process whose mapping loses its memory names the file before it dies, and dies as it would
+//! A process that loses the memory of a mapping names the file before it dies, and dies as it would
 //! without the handler.
 //!
 //! Each case needs a process of its own: this program runs itself again for it.

@@ -1,7 +1,7 @@
 //! One suite for every backend.
 //!
-//! A DAX device and a PCI BAR are played by plain files in a tree that stands in for `/dev` and `/sys`: what is
-//! tested of those two is all but the hardware.
+//! Plain files in a tree that stands in for `/dev` and `/sys` play a DAX device and a PCI BAR:
+//! everything about these two is tested except the hardware.
 
 use outlive::memory::{Memory, Offset, Ordering, PersistenceDomain};
 use outlive::segment::{
@@ -21,7 +21,7 @@ struct Medium {
     kind: BackendKind,
     path: PathBuf,
     stand_in: bool,
-    /// The segment fills memory that is there already.
+    /// Whether the segment fills existing memory.
     in_place: bool,
     early_name: bool,
     directory: TempDir,
@@ -84,7 +84,7 @@ impl Medium {
         fs::write(attributes.join("align"), "65536\n").unwrap();
         fs::create_dir(root.join("dev")).unwrap();
         let path = root.join("dev/dax0.0");
-        // A device comes with whatever was in it.
+        // A device comes with arbitrary old content.
         fs::write(&path, vec![0xA5; SIZE as usize]).unwrap();
         Self {
             path,
@@ -136,7 +136,8 @@ impl Medium {
         }
     }
 
-    /// Creates the segment for the first time: what a device holds by then must be given up by name.
+    /// Creates the segment for the first time: the old content of a device must be given up
+    /// explicitly.
     fn create(&self) -> Segment {
         self.builder()
             .replace(self.in_place)
@@ -156,7 +157,7 @@ impl Medium {
         self.options().open(segment.path())
     }
 
-    /// Writes to the first page behind everybody's back.
+    /// Writes to the first page, bypassing the library.
     fn scribble(&self, segment: Segment, at: u64, bytes: &[u8]) {
         let file = File::options().write(true).open(segment.path()).unwrap();
         file.write_all_at(bytes, at).unwrap();
@@ -191,7 +192,7 @@ fn what_is_created_is_opened_and_shared() {
         assert_eq!((mine.name.as_str(), mine.size), ("mine", 8192));
         assert!(
             mine.offset < payload.offset,
-            "what synchronises comes first"
+            "the areas of synchronisation come first"
         );
         assert_eq!(opened.area(AreaKind::Logs), None);
         // Two mappings, one memory, up to the last word.
@@ -274,7 +275,7 @@ fn a_device_s_foreign_contents_are_given_up_only_by_name() {
         let error = medium.builder().create(&medium.path).unwrap_err();
         assert!(matches!(error, CreateError::Exists { .. }), "{error}");
         assert_eq!(fs::read(&medium.path).unwrap(), vec![0xA5; SIZE as usize]);
-        // One that holds zeros is free.
+        // A device that holds zeros is free.
         fs::write(&medium.path, vec![0; SIZE as usize]).unwrap();
         medium.builder().create(&medium.path).unwrap();
     }
@@ -429,7 +430,7 @@ fn what_is_destroyed_is_gone() {
             medium.open(segment),
             Err(OpenError::NotFound { .. })
         ));
-        // Who has it open goes on.
+        // A process that has it open continues.
         segment
             .memory()
             .store(Offset::new(SIZE - 8), 7u64, Ordering::Relaxed);

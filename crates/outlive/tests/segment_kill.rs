@@ -1,9 +1,9 @@
-//! Creators and publishers of roots are killed by SIGKILL or disturbed by signals, and what they leave is
-//! looked at.
+//! Creators and publishers of roots are killed by SIGKILL or disturbed by signals, and the remains
+//! are checked.
 //!
-//! A creation is killed at every entry into and return from a system call (under ptrace, where that is allowed), and at
-//! random moments. Between two system calls it changes nothing but memory; deaths at every access to that
-//! are swept in the crate's own tests.
+//! A creation is killed at every entry into and return from a system call (under ptrace, where that
+//! is allowed), and at random moments. Between two system calls it changes nothing but memory;
+//! deaths at every access to that are swept in the crate's own tests.
 
 use outlive::memory::{Memory, Offset, Ordering};
 use outlive::segment::{
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 const SIZE: u64 = 1 << 20;
 
-/// One test at a time: a child forked by another would inherit the descriptor, and with it the lock, of a
-/// segment that this one is about to replace.
+/// One test at a time: a child forked by another would inherit the descriptor, and with it the
+/// lock, of a segment that this one is about to replace.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -25,8 +25,8 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// Runs `work` in a forked child; the child ends with it.
 ///
-/// A test program has several threads. The child uses what the C library makes safe after a fork, memory
-/// allocation among it, and nothing that locks in Rust's library.
+/// A test program has several threads. The child uses only operations that the C library makes safe
+/// after a fork, including memory allocation, and nothing that locks in Rust's library.
 fn fork(work: impl FnOnce()) -> libc::pid_t {
     // SAFETY: see above; the child never returns from here.
     match unsafe { libc::fork() } {
@@ -62,8 +62,8 @@ fn kill(child: libc::pid_t) {
 /// Exit code of a child that cannot be traced.
 const UNTRACEABLE: i32 = 77;
 
-/// Kills `work` at its `n`-th stop at a system call. `Some(true)` if it had ended before; `None` if nothing can be
-/// traced here.
+/// Kills `work` at its `n`-th stop at a system call. `Some(true)` if it had ended before; `None` if
+/// nothing can be traced here.
 fn killed_at_stop(n: usize, work: &dyn Fn()) -> Option<bool> {
     let child = fork(|| {
         // SAFETY: plain system calls.
@@ -109,7 +109,7 @@ fn builder<'a>() -> SegmentBuilder<'a> {
         .area(AreaKind::Payload, AreaSize::Rest)
 }
 
-/// How the segment of a killed creator is found.
+/// The state in which a killed creator leaves its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Nothing,
@@ -117,7 +117,7 @@ enum Left {
     Segment(uuid::Uuid),
 }
 
-/// Looks at what is left in `directory`, whose only entry may be `path`.
+/// Returns the remains in `directory`, which may have only the entry `path`.
 fn left(directory: &Path, path: &Path) -> Left {
     let names: Vec<_> = fs::read_dir(directory)
         .unwrap()
@@ -158,10 +158,10 @@ fn left(directory: &Path, path: &Path) -> Left {
 const OLD: uuid::Uuid = uuid::Uuid::from_u128(1);
 const NEW: uuid::Uuid = uuid::Uuid::from_u128(2);
 
-/// One way to create a segment, with what may be left of it.
+/// One way to create a segment, with the possible remains.
 struct Way {
     name: &'static str,
-    /// What stands there before.
+    /// Prepares the content that is there before.
     prepare: fn(&Path),
     create: fn(&Path) -> Result<Segment, CreateError>,
     may_be: &'static [Left],
@@ -206,8 +206,8 @@ const WAYS: [Way; 4] = [
 ];
 
 impl Way {
-    /// Prepares, lets `run` do the creation and kill it, and looks at what is left. What `run` returns
-    /// comes back with that.
+    /// Prepares, lets `run` do the creation and kill it, and checks the remains. Returns them with
+    /// the result of `run`.
     fn try_once<T>(&self, run: impl FnOnce(&dyn Fn()) -> T) -> (T, Left) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("segment");
@@ -220,16 +220,16 @@ impl Way {
         let left = left(directory.path(), &path);
         assert!(self.may_be.contains(&left), "{}: {left:?}", self.name);
         if left == Left::Incomplete && self.may_be.contains(&Left::Segment(OLD)) {
-            // What has all its bytes can be replaced,
+            // A file that has all its bytes can be replaced,
             builder().uuid(NEW).replace(true).create(&path).unwrap();
         }
         if fs::metadata(&path).is_ok_and(|file| file.len() == 0) {
-            // What is empty may be anybody's,
+            // an empty file may belong to any program,
             let refused = Segment::destroy(&path).unwrap_err();
             assert!(matches!(refused, DestroyError::NotASegment { .. }));
             fs::remove_file(&path).unwrap();
         } else if left != Left::Nothing {
-            // and all else can be removed.
+            // and every other file can be removed.
             Segment::destroy(&path).unwrap();
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
@@ -269,7 +269,7 @@ fn a_creation_killed_at_any_system_call_leaves_nothing_unclear() {
 fn a_creation_killed_at_random_moments_leaves_nothing_unclear() {
     let _alone = alone();
     for way in &WAYS {
-        // How long it takes when nobody kills it.
+        // The duration without a kill.
         let ((), left) = way.try_once(|work| {
             wait(fork(work));
         });
@@ -292,8 +292,8 @@ fn a_creation_killed_at_random_moments_leaves_nothing_unclear() {
     }
 }
 
-/// Publishers in several processes, some of which are killed at random, publish every name exactly once, and
-/// nobody waits for the dead.
+/// Publishers in several processes, some of them killed at random, publish every name exactly once,
+/// and no process waits for dead ones.
 #[test]
 fn killed_publishers_leave_a_sound_table() {
     let _alone = alone();
@@ -349,7 +349,8 @@ fn killed_publishers_leave_a_sound_table() {
     }
 }
 
-/// A signal makes tmpfs undo what the interrupted call had reserved; a profiler sends one every millisecond.
+/// A signal makes tmpfs undo the reservation of the interrupted call; a profiler sends one every
+/// millisecond.
 #[test]
 fn a_creation_goes_forward_under_a_timer_s_signals() {
     let _alone = alone();
@@ -368,7 +369,8 @@ fn a_creation_goes_forward_under_a_timer_s_signals() {
                 it_interval: interval,
                 it_value: interval,
             };
-            // Of the time that the process uses: a slow machine gets as much done between two signals.
+            // Of the time that the process uses: a slow machine gets as much done between two
+            // signals.
             libc::setitimer(libc::ITIMER_VIRTUAL, &timer, std::ptr::null_mut());
             libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut());
             libc::setitimer(libc::ITIMER_PROF, &timer, std::ptr::null_mut());

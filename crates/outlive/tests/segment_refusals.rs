@@ -1,4 +1,4 @@
-//! What is not a sound segment is refused, by its name and with its place.
+//! Everything that is not a sound segment is refused, by its name and with its place.
 
 use outlive::segment::{
     AreaKind, AreaSize, BackendKind, CreateError, DestroyError, LayoutError, OpenError, Refusal,
@@ -26,7 +26,7 @@ fn segment() -> (TempDir, PathBuf) {
     (directory, path)
 }
 
-/// Why what is at `path` is refused.
+/// Returns why the file at `path` is refused.
 fn refusal(path: &Path) -> Refusal {
     match Segment::open(path) {
         Err(OpenError::Refused { refusal, .. }) => refusal,
@@ -169,12 +169,20 @@ fn only_segments_are_destroyed() {
     // Nor are they replaced, except that a file of zeros may have been prepared for it.
     let error = Segment::builder().create(&text).unwrap_err();
     assert!(matches!(error, CreateError::Exists { .. }), "{error}");
+    // The images of some filesystems begin with zeros.
+    let image = directory.path().join("image");
+    let mut contents = vec![0; 1 << 20];
+    contents[1 << 16] = 1;
+    std::fs::write(&image, &contents).unwrap();
+    let error = Segment::builder().replace(true).create(&image).unwrap_err();
+    assert!(error.to_string().contains("another program"), "{error}");
+    assert_eq!(std::fs::read(&image).unwrap(), contents);
     let error = Segment::builder().replace(true).create(&text).unwrap_err();
     assert!(matches!(error, CreateError::Unsuitable(_)), "{error}");
     assert_eq!(fs::read(&text).unwrap(), b"the only copy of my thesis");
     let error = Segment::builder().create(&zeros).unwrap_err();
     assert!(matches!(error, CreateError::Exists { .. }), "{error}");
-    // What bears the mark is one, however damaged.
+    // A file that bears the mark is a segment, even if it is damaged.
     change(&path, |file| file.write_all_at(&[0xFF; 64], 200).unwrap());
     Segment::destroy(&path).unwrap();
     for left in [b"OUTLxxxx", b"OUTLIVE\x01"] {
@@ -251,7 +259,7 @@ fn reserved_huge_pages_are_refused_where_there_are_too_few_with_the_command_that
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever a file holds, it is opened as what it says or refused.
+    /// A file with any content is opened as the segment that it declares, or refused.
     #[test]
     fn any_file_is_a_segment_or_refused(
         bytes in prop::collection::vec(any::<u8>(), 0..9000),
@@ -267,8 +275,8 @@ proptest! {
         prop_assert!(Segment::open(&path).unwrap_err().refusal().is_some());
     }
 
-    /// A segment that was scribbled over anywhere and cut is opened whole or refused, and its roots are read or
-    /// refused.
+    /// A segment that was scribbled over anywhere and cut is opened whole or refused, and its roots
+    /// are read or refused.
     #[test]
     fn a_mutated_segment_is_sound_or_refused(
         changes in prop::collection::vec((0u64..SIZE, prop::collection::vec(any::<u8>(), 1..40)), 0..5),

@@ -1,5 +1,5 @@
-//! A full filesystem, a small control group and a limit on file sizes are errors when a segment is created,
-//! never signals later, and leave nothing behind.
+//! A full filesystem, a small control group and a limit on file sizes are errors when a segment is
+//! created, never signals later, and leave nothing behind.
 //!
 //! Each case needs a process of its own: this program runs itself again for it.
 
@@ -45,7 +45,7 @@ fn no_room(path: impl AsRef<Path>, size: u64) -> outlive::segment::NoRoom {
     }
 }
 
-/// A small memory filesystem that goes away again.
+/// A small memory filesystem that is removed at the end.
 struct Mount(std::ffi::CString);
 
 impl Mount {
@@ -88,7 +88,7 @@ fn full_filesystem(mount: &Path) {
     assert_eq!(found.fits, 1 << 20);
     assert_eq!(found.limit, Limit::Filesystem);
     assert_eq!(count(), 0);
-    // Nothing is left of the attempt but room for this, which fits exactly.
+    // The attempt leaves nothing; the space for this segment fits exactly.
     let fits = Segment::builder().size(1 << 20).create(at("fits")).unwrap();
     assert_eq!(no_room(at("more"), 64 << 10).free, 0);
     let early = Segment::builder()
@@ -96,13 +96,14 @@ fn full_filesystem(mount: &Path) {
         .named_from_the_start()
         .create(at("early"));
     let error = early.unwrap_err();
-    // Even its name takes a page here, so the failure may come before the look at the room.
+    // Even its name takes a page here, so the failure may come before the check of the space.
     assert!(
         matches!(error, CreateError::NoRoom(_) | CreateError::Call(_)),
         "{error}"
     );
     assert_eq!(count(), 1);
-    // A sparse copy that has no room for its pages is refused when it is opened, not when it is touched.
+    // A sparse copy without space for its pages is refused when it is opened, not when it is
+    // touched.
     let first = fs::read(at("fits")).unwrap()[..4096].to_vec();
     Segment::destroy(at("fits")).unwrap();
     // SAFETY: not used again.
@@ -128,7 +129,7 @@ fn a_full_filesystem_is_an_error_and_leaves_nothing() {
     }
 }
 
-/// Goes into a mount namespace of its own; who is not root needs a user namespace for that.
+/// Enters a new mount namespace; a process that is not root needs a user namespace for that.
 fn enter_namespace() -> std::io::Result<()> {
     // SAFETY: plain system calls; the strings are constants and null is where it may be.
     unsafe {
@@ -141,7 +142,7 @@ fn enter_namespace() -> std::io::Result<()> {
             fs::write("/proc/self/setgroups", "deny")?;
             fs::write("/proc/self/gid_map", format!("0 {group} 1"))?;
         }
-        // What is mounted here is to be seen nowhere else.
+        // Mounts made here must not be visible elsewhere.
         let none = std::ptr::null();
         let private = libc::MS_REC | libc::MS_PRIVATE;
         match libc::mount(none, c"/".as_ptr(), none, private, none.cast()) {
@@ -172,7 +173,7 @@ fn small_group_case() {
     }
 }
 
-/// A control group that goes away again.
+/// A control group that is removed at the end.
 struct Group(PathBuf);
 
 impl Group {

@@ -32,14 +32,16 @@ fn a_damaged_link_is_reported_and_ends_the_iteration() {
         let process = pod.join(ProcessOptions::on_host(0)).expect("joining");
         let thread = process.enter(None, "t").expect("a thread joins");
         let (heap, memory) = (thread.heap(&pod).expect("a heap"), thread.memory());
-        let cell = heap.allocate_into(8, heap.hand(0)).expect("there is room");
+        let cell = heap
+            .allocate_into(8, heap.hand(0))
+            .expect("enough free space");
         // Clears both words, as a program that publishes both does.
         for word in [heap.hand(0), cell] {
             memory.store(word, 0u64, Ordering::Relaxed);
         }
-        let map = Map::<u64, u64>::create(&heap, cell).expect("there is room");
+        let map = Map::<u64, u64>::create(&heap, cell).expect("enough free space");
         for key in 0..ENTRIES {
-            map.insert(&heap, &key, &key).expect("there is room");
+            map.insert(&heap, &key, &key).expect("enough free space");
         }
         assert_eq!(map.iter(&heap).count() as u64, ENTRIES);
         assert!(pod.check().is_clean());
@@ -92,7 +94,7 @@ fn a_damaged_link_is_reported_and_ends_the_iteration() {
         }
         drop(heap);
         drop(thread);
-        process.leave().expect("nobody is left");
-        Pod::destroy(&path).expect("nobody is there");
+        process.leave().expect("no thread is a member");
+        Pod::destroy(&path).expect("no process uses it");
     });
 }

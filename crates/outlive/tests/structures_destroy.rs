@@ -1,4 +1,4 @@
-//! What is left of a map or a list that is destroyed: nothing. And when it is not destroyed: all.
+//! A destroyed map or list leaves nothing; one that is not destroyed keeps everything.
 
 mod pod;
 mod structures;
@@ -9,7 +9,7 @@ use outlive::recovery::{OperationKind, OwnLog};
 use outlive::structures::{Action, DestroyError, List, Map, OpenError, Outcome};
 use structures::{LIST, MAP, World, local, world};
 
-/// Nothing is allocated but for these.
+/// Asserts that nothing is allocated except `blocks`.
 #[track_caller]
 fn assert_only(pod: &World<Native>, blocks: impl IntoIterator<Item = Offset>) {
     let report = pod.heap.check_reachable(blocks);
@@ -102,7 +102,7 @@ fn what_is_not_to_be_destroyed_is_left_as_it_is() {
         refused(LIST),
         DestroyError::Elsewhere { holds: 0, .. }
     ));
-    // An operation on it that somebody died in, until that is settled.
+    // An operation on it in which a member died, until that is settled.
     let insert = OperationKind::new(0x201);
     let arguments = [map.offset().raw(), all[1].raw()];
     let running = OwnLog::of(&other).begin(insert, &arguments);

@@ -1,6 +1,6 @@
-//! A walk meets a node that is removed and not marked, when the era has moved on and what stands behind the node
-//! is younger than the walk's pin: nothing of it is read once it is freed. And a list is claimed to be destroyed
-//! right when somebody begins an operation on it.
+//! A walk meets a node that is removed and not marked, when the era has moved on and the node
+//! behind it is younger than the walk's pin: no freed byte is read. And a list is claimed for
+//! destruction right when another member begins an operation on it.
 
 mod pod;
 mod structures;
@@ -16,11 +16,11 @@ use structures::{LIST, bytes_for, create, local};
 type Hook = Box<dyn FnOnce()>;
 
 thread_local! {
-    /// What others do right before the next marks are set.
+    /// The actions of others right before the next marks are set.
     static BEFORE_MARK: RefCell<VecDeque<Hook>> = RefCell::default();
-    /// What another does right after the next compare-and-swap.
+    /// The action of another right after the next compare-and-swap.
     static AFTER_SWAP: RefCell<Option<Hook>> = RefCell::default();
-    /// A block that nobody is to read any more.
+    /// A block that must not be read any more.
     static FREED: Cell<u64> = const { Cell::new(0) };
     static READS: Cell<u32> = const { Cell::new(0) };
 }
@@ -34,7 +34,8 @@ const NEXT: u64 = 24;
 #[derive(Clone, Copy, Debug)]
 struct Hooked(Native);
 
-// SAFETY: size and domain are those of the memory beneath, which never change; accesses are handed on to it.
+// SAFETY: size and domain are those of the memory beneath, which never change; accesses are handed
+// on to it.
 unsafe impl Memory for Hooked {
     fn size(self) -> u64 {
         self.0.size()
@@ -122,15 +123,15 @@ fn what_follows_a_frozen_link_is_not_read_after_it_is_freed() {
         hooks.push_back(Box::new(move || {
             assert_eq!(list.get(walker, &10), None);
         }));
-        // The walker has read where 10 leads to, and is about to mark it. The era moves on, and 20 is inserted
-        // behind 10.
+        // The walker has read the link of 10, and is about to mark it. The era moves on, and 20 is
+        // inserted behind 10.
         hooks.push_back(Box::new(move || {
             for _ in 0..1000 {
                 other.era();
             }
             list.insert(other, &20, &2).unwrap();
-            // As soon as the walker has taken 10 out, 20 is removed and reclaimed, unless the walker's pin covers
-            // it.
+            // As soon as the walker has taken 10 out, 20 is removed and reclaimed, unless the
+            // walker's pin covers it.
             let removes = move || {
                 assert_eq!(list.remove(other, &20), Some(2));
                 other.reclaim();
@@ -153,7 +154,7 @@ fn a_destruction_that_meets_a_late_user_is_taken_back() {
     let heap = local(pod, members[0]);
     let list = List::<u64, u64, Hooked>::create(&heap, LIST).unwrap();
     list.insert(&heap, &10, &1).unwrap();
-    // The descriptor of an insertion, as whoever has just begun one leaves it.
+    // The descriptor of an insertion, as a member that has just begun one leaves it.
     let insertion = OperationKind::new(0x201);
     AFTER_SWAP.with_borrow_mut(|hook| {
         *hook = Some(Box::new(move || {

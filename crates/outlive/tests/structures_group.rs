@@ -1,5 +1,5 @@
-//! A group of buckets as large as a map for use has it, whose claimant stands still at any access in the middle of
-//! opening it, or dies there: nobody waits for it, and what is left is a whole group or none.
+//! A group of buckets as large as in a real map. Its claimant stalls at any access in the middle of
+//! opening it, or dies there: no member waits for it, and a whole group or none is left.
 
 mod pod;
 mod structures;
@@ -9,13 +9,13 @@ use outlive::structures::{InsertError, Map, OpenBucketsPoint};
 use pod::{Countdown, cut, declared, points_of};
 use structures::{MAP, World, bytes_for, create, local, map};
 
-/// How many buckets are opened together in a map for use.
+/// The number of buckets that are opened together in a real map.
 const GROUP: u64 = 32;
 const REGION: u64 = 16 * (32 << 10);
-/// Where the keys begin that nobody has when the claimant begins.
+/// The first key that does not exist when the claimant begins.
 const OTHERS: u64 = 1 << 32;
 
-/// An empty map for use.
+/// An empty map of real size.
 fn world(memory: Countdown) -> World<Countdown> {
     memory.reset();
     let world = create(memory, REGION);
@@ -35,7 +35,7 @@ fn fill(world: &World<Countdown>, keys: u64) {
     (0..keys).for_each(|key| insert(world, &heap, key));
 }
 
-/// The first key after which a whole group more is open, and how many buckets were before.
+/// Returns the first key that opens another whole group, and the number of buckets before.
 fn opener(world: &World<Countdown>) -> (u64, u64) {
     let member = world.act_as(3);
     let heap = local(world, &member);
@@ -56,7 +56,8 @@ fn opener(world: &World<Countdown>) -> (u64, u64) {
     panic!("no group was opened");
 }
 
-/// Demands that the map is sound, and has exactly these keys of those below [`OTHERS`] and of the others.
+/// Asserts that the map is sound, and has exactly the keys `mine` below [`OTHERS`] and `others`
+/// keys from there on.
 fn demand(world: &World<Countdown>, mine: &[u64], others: u64) {
     let map = map(world.memory);
     let report = map.check();
@@ -73,7 +74,7 @@ fn demand(world: &World<Countdown>, mine: &[u64], others: u64) {
     }
 }
 
-/// What the claimant was about to insert, if it is there.
+/// Returns the claimant's keys, including the one that it was about to insert if that exists.
 fn mine(world: &World<Countdown>, keys: u64) -> Vec<u64> {
     let member = world.act_as(3);
     let heap = local(world, &member);
@@ -81,8 +82,8 @@ fn mine(world: &World<Countdown>, keys: u64) -> Vec<u64> {
     (0..keys + u64::from(last)).collect()
 }
 
-/// Cuts the insertion that opens a group at every `stride`-th access, perhaps only while it opens the group, and lets
-/// `then` see what is left; how often.
+/// Cuts the insertion that opens a group at every `stride`-th access, perhaps only while it opens
+/// the group, and lets `then` check the result. Returns the number of cuts.
 fn at_every_access(
     stride: usize,
     only_in_the_group: bool,
@@ -101,7 +102,8 @@ fn at_every_access(
         });
         let passed = |point| points.contains(&point);
         if only_in_the_group {
-            // The claim is made, and nothing else is held: what is waited for otherwise is a lock, further on.
+            // The claim is made, and nothing else is held: otherwise others would wait for a lock,
+            // further on.
             match (
                 passed(("map.open_buckets", "Claimed")),
                 passed(("log.operation", "Finished")),
@@ -137,7 +139,7 @@ fn a_group_whose_claimant_dies_is_opened_whole_or_not_at_all() {
 fn nobody_waits_for_a_claimant_that_stands_still() {
     const OTHERS_KEYS: u64 = 300;
     let cuts = at_every_access(7, true, |world, keys, _| {
-        // It may go on at any time, as far as anybody knows.
+        // It may continue at any time, as far as others know.
         {
             let other = world.act_as(1);
             let (map, heap) = (map(world.memory), local(world, &other));
@@ -153,7 +155,7 @@ fn nobody_waits_for_a_claimant_that_stands_still() {
             }
         }
         demand(world, &mine(world, keys), OTHERS_KEYS);
-        // It never does, and its group is opened for it.
+        // It never continues, and its group is opened for it.
         world.declare_dead(0);
         world.recoverers.recover_all(&world.act_as(2)).unwrap();
         let now = map(world.memory).check().buckets;

@@ -1,4 +1,4 @@
-//! What goes into a map or a list comes out of it; what they refuse; what they leave in logs.
+//! Values come out of a map or a list as they went in; refusals; results in logs.
 
 mod pod;
 mod structures;
@@ -54,7 +54,7 @@ fn damage_that_no_checksum_covers_overflows_nothing() {
     map.insert(&heap, &1, b"one").unwrap();
     map.replace(&heap, &1, b"another one").unwrap();
     let (memory, at) = (pod.heap.memory(), Offset::from_raw(word(&pod, MAP)));
-    // The number of buckets stands behind the header's checksum.
+    // The number of buckets is after the header's checksum.
     let buckets = at + 64;
     let sound: u64 = memory.load(buckets, Ordering::Relaxed);
     for damaged in [40, 63, 64, 1000, u64::MAX] {
@@ -64,7 +64,7 @@ fn damage_that_no_checksum_covers_overflows_nothing() {
     }
     memory.store(buckets, sound, Ordering::Relaxed);
     assert!(map.check().is_clean(), "{}", map.check());
-    // The length of the value stands behind the four first words of its block.
+    // The length of the value is after the first four words of its block.
     let blocks = map.check().blocks;
     let mut lengths = blocks.iter().map(|block| *block + 32);
     let length = lengths
@@ -232,7 +232,7 @@ fn a_log_says_what_was_done() {
     );
 }
 
-/// A value whose bytes are asked for so often, and no more.
+/// A value that allows `left` requests for its bytes, and no more.
 #[derive(Debug, PartialEq)]
 struct Moody {
     left: Cell<u32>,
@@ -250,6 +250,10 @@ impl Datum for Moody {
     type Owned = Self;
     const BYTES: Option<u64> = Some(8);
     const FINGERPRINT: u64 = 77;
+
+    fn describe() -> String {
+        "moody".into()
+    }
 
     fn bytes(&self) -> &[u8] {
         let left = self.left.get();
@@ -290,7 +294,7 @@ fn a_thread_goes_on_whose_own_code_panicked_in_an_operation() {
         panicked += u32::from(panics(&|| {
             values.replace(&heap, &0, &moody()).unwrap();
         }));
-        // Whatever became of that, the thread goes on.
+        // For any outcome of that, the thread continues.
         values.insert(&heap, &(key + 100), &Moody::new(9)).unwrap();
         assert!(values.replace(&heap, &0, &Moody::new(9)).unwrap().is_some());
     }

@@ -1,4 +1,5 @@
-//! The map and the list against the standard library's, with deaths; and what a check makes of any damage.
+//! The map and the list against the standard library's, with deaths; and the check's reports of any
+//! damage.
 
 mod pod;
 mod structures;
@@ -42,7 +43,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, Option<u64>)>> {
 
 type Model = BTreeMap<u64, u64>;
 
-/// What both structures can do.
+/// The operations of both structures.
 trait Both<M: Memory> {
     fn step(&self, heap: &LocalHeap<'_, M>, step: &Step, model: &Model);
     fn entries(&self, heap: &LocalHeap<'_, M>) -> Model;
@@ -125,7 +126,8 @@ fn applied(step: &Step, model: &Model) -> Model {
     after
 }
 
-/// The steps by a member who dies when a step says so: what it did is all or nothing, and its heir knows which.
+/// Runs the steps on a member that dies when a step says so: each of its steps happens entirely or
+/// not at all, and its successor knows which.
 fn follows_the_model<S: Both<Countdown>>(
     steps: &[(Step, Option<u64>)],
     make: impl FnOnce(&LocalHeap<'_, Countdown>) -> S,
@@ -221,8 +223,8 @@ proptest! {
     }
 }
 
-/// Units of work, each of which has one result, are done again by whoever comes after a death: the results are
-/// those of a run in which nobody died.
+/// Units of work with one result each are re-executed by a survivor after a death: the results are
+/// those of a run without deaths.
 #[test]
 fn results_of_units_that_are_done_again_are_there_once() {
     const UNITS: u64 = 60;

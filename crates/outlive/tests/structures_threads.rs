@@ -6,7 +6,7 @@ mod structures;
 use outlive::structures::Map;
 use structures::{MAP, local, world};
 
-/// Every thread inserts, changes, removes and looks at the same few keys; every key's history adds up.
+/// Every thread inserts, changes, removes and reads the same few keys; every key's history adds up.
 #[test]
 fn threads_that_want_the_same_keys_lose_nothing() {
     const THREADS: u32 = 3;
@@ -91,7 +91,7 @@ fn a_map_grows_under_threads() {
                 for key in (id..THREADS * EACH).step_by(THREADS as usize) {
                     map.insert(&heap, &key, &!key).unwrap();
                     assert_eq!(map.get(&heap, &key), Some(!key));
-                    // Everybody also wants what the others insert.
+                    // All threads also look up the others' keys.
                     let others = key / 2;
                     assert!(map.get(&heap, &others).is_none_or(|value| value == !others));
                 }

@@ -1,5 +1,5 @@
-//! Threads meet at a barrier, again and again, and some of them die, leave and come back meanwhile; and what a
-//! damaged barrier says.
+//! Threads meet at a barrier repeatedly, while some of them die, leave and come back; and errors of
+//! a damaged barrier.
 
 mod pod;
 
@@ -21,7 +21,7 @@ const SOON: Waiting = Waiting {
     nap: Duration::from_micros(200),
 };
 
-/// All write, all meet, all read what all wrote; and meet again before anybody writes.
+/// All write, all meet, all read what all wrote; and meet again before any writes.
 #[test]
 fn who_has_met_sees_what_all_did() {
     const ROUNDS: u64 = 2000;
@@ -44,7 +44,7 @@ fn who_has_met_sees_what_all_did() {
                     }
                     lasts.fetch_add(seat.enter(SOON).unwrap().into(), SeqCst);
                 }
-                // Together, so that nobody waits for one that has left.
+                // Together, so that no thread waits for one that has left.
                 seated.wait();
                 seat.leave().unwrap();
                 pod.leave(member);
@@ -60,8 +60,8 @@ fn who_has_met_sees_what_all_did() {
     assert_eq!((view.members, view.waiting), (0, 0));
 }
 
-/// Three meet for ever while the fourth dies at the barrier, before it or after it, comes back and dies again: the
-/// rounds go on, and every coming and going is one change.
+/// Three meet for ever while the fourth dies at the barrier, before it or after it, comes back and
+/// dies again: the rounds go on, and every coming and going is one change.
 #[test]
 fn rounds_go_on_while_a_member_dies_and_comes_back() {
     const LIVES: u64 = 300;
@@ -98,11 +98,14 @@ fn rounds_go_on_while_a_member_dies_and_comes_back() {
             }
             core::mem::forget(seat);
             pod.declare_dead(3);
-            // Its seat is found and vacated by those who wait.
+            // Waiters find and vacate its seat.
             let dead = member.instance();
             let until = Instant::now() + Duration::from_secs(20);
             while barrier(memory).occupants().any(|(_, who)| who == dead) {
-                assert!(Instant::now() < until, "{dead} is not buried");
+                assert!(
+                    Instant::now() < until,
+                    "the death of {dead} is not finalised"
+                );
                 std::thread::yield_now();
             }
             pod.recoverers.recover(&pod.act_as(0), 3).unwrap();
@@ -117,7 +120,8 @@ fn rounds_go_on_while_a_member_dies_and_comes_back() {
     println!("{} rounds, {LIVES} deaths", rounds.into_inner());
 }
 
-/// Workers find what is submitted, each once, and sleep in between; the last one to arrive finds nothing left.
+/// Workers find submitted units, each once, and sleep in between; the last one to arrive finds
+/// nothing left.
 #[test]
 fn what_is_submitted_is_done_before_the_last_one_says_so() {
     const UNITS: u64 = 2000;
@@ -150,13 +154,13 @@ fn what_is_submitted_is_done_before_the_last_one_says_so() {
                             let seen: [u64; 3] =
                                 [taken, done, made].map(|at| memory.load(at, Ordering::Relaxed));
                             if seat.still(&ticket) {
-                                assert_eq!(seen[0], seen[1], "somebody works");
+                                assert_eq!(seen[0], seen[1], "a member still works");
                                 judged.fetch_add(1, SeqCst);
                                 if seen[2] == UNITS && seen[1] == UNITS {
                                     assert!(seat.release(&ticket));
                                     break;
                                 }
-                                // Nothing to do: all sleep until there is.
+                                // Nothing to do: all sleep until a unit is submitted.
                                 let outcome = seat.wait(&ticket, SOON, None).unwrap();
                                 assert_eq!(outcome, Outcome::Changed);
                             }
@@ -220,7 +224,7 @@ fn a_seat_is_had_once_and_the_seats_of_the_gone_are_had_again() {
     pod.declare_dead(1);
     let third = two.join(&members[2]).unwrap();
     assert_eq!((third.number(), two.view().unwrap().members), (1, 2));
-    // A panic leaves in good order.
+    // A panic leaves the barrier in good order.
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _third = third;
         std::panic::resume_unwind(Box::new(()));
@@ -271,7 +275,7 @@ fn an_arrival_counts_once_and_only_the_last_can_go_away_when_all_wait() {
     assert_eq!((view.releases, view.waiting), (1, 0));
 }
 
-/// Nothing that stands in a barrier's place makes it hang or reach elsewhere: it is refused by name.
+/// No content of a barrier's place makes it hang or reach elsewhere: it is refused by name.
 #[test]
 fn a_damaged_barrier_is_reported() {
     let memory = native();
@@ -287,9 +291,9 @@ fn a_damaged_barrier_is_reported() {
     for (bad, what) in [
         (word & !(0x1FFF << 13), "but 2 seats are taken"),
         (word | 0x1FFF << 13, "more members than it has seats"),
-        (word | 3, "more that wait than members"),
-        (word | 0xFFF << 26, "a seat that it does not have"),
-        (word | 3 << 38, "the last change of members is none"),
+        (word | 3, "more waiting members than members"),
+        (word | 0xFFF << 26, "a seat that does not exist"),
+        (word | 3 << 38, "its last change of members is invalid"),
     ] {
         memory.store(LOCK, bad, Ordering::Relaxed);
         let report = sound.check(pod.generations);
@@ -305,7 +309,7 @@ fn a_damaged_barrier_is_reported() {
             assert_eq!(sound.occupants().count(), 2, "the claim is taken back");
         }
     }
-    // All wait, but one that is a member has not arrived.
+    // All wait, but one member has not arrived.
     memory.store(LOCK, word | 2, Ordering::Relaxed);
     let [mut seat, _other] = <[_; 2]>::try_from(seats).unwrap();
     let error = seat.arrive().unwrap_err();
@@ -353,7 +357,7 @@ fn a_damaged_barrier_is_reported() {
 }
 
 proptest! {
-    /// Whatever stands there, nobody hangs, and nothing outside is written.
+    /// With any words in that place, no thread hangs, and nothing outside is written.
     #[test]
     fn any_words_are_refused_or_used(
         word in prop_oneof![any::<u128>(), (0u128..1 << 41, 0u128..1 << 20).prop_map(|(low, high)| high << 81 | low)],

@@ -1,5 +1,5 @@
-//! Locks and the mutex are cut at every access, and so is their recovery; the next owner must get the lock
-//! and find a whole value.
+//! Locks and the mutex are cut at every access, and so is their recovery; the next owner must get
+//! the lock and find a whole value.
 
 mod pod;
 
@@ -16,8 +16,8 @@ use pod::{Countdown, DATA, IDS, LOCK, OTHER_LOCK, Pod, cut, declared, losing, na
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Cuts `live` (by 0) at every access, the recovery of 0 (by 1) at every access of that, and lets 2 recover
-/// the rest and run `check`. Returns the points passed.
+/// Cuts `live` (by 0) at every access, the recovery of 0 (by 1) at every access of that, and lets 2
+/// recover the rest and run `check`. Returns the points passed.
 fn cut_twice(
     pod: &Pod<Countdown>,
     live: impl Fn(&outlive::membership::Member<Countdown>),
@@ -101,7 +101,7 @@ fn a_bare_tatas_says_who_died_to_one() {
         let guard = lock
             .try_lock(&survivor)
             .unwrap()
-            .expect("nobody alive has it");
+            .expect("no live member holds it");
         assert_eq!(guard.abandoned_by(), held.then_some(victim.instance()));
         drop(guard);
         assert_eq!(lock.lock(&survivor).unwrap().abandoned_by(), None);
@@ -111,8 +111,8 @@ fn a_bare_tatas_says_who_died_to_one() {
 
 #[test]
 fn a_forgotten_entry_is_noticed() {
-    // The broken variant: a lock that is taken without its entry. Recovery cannot know of it, and says
-    // that it is done; that is why the check above looks at the words.
+    // The broken variant: a lock that is taken without its entry. Recovery cannot know of it, and
+    // reports success; that is why the check above reads the words.
     let pod = Pod::new(Countdown::new());
     let victim = pod.join(0);
     pod.memory
@@ -155,7 +155,7 @@ fn the_queue_is_mended_after_every_death() {
                 if cut(m, || pod.recoverers.recover(&survivor, 0).unwrap()).is_none() {
                     pod.declare_dead(1);
                 }
-                // Whoever waits behind recovers whom it waits for; the holder still holds.
+                // A waiter recovers the member before it in the queue; the holder still holds.
                 assert!(!wait(&last, 5));
                 assert!(lock.is_held(pod.logs));
                 drop(held);
@@ -195,7 +195,7 @@ impl Stock {
 
 impl Repair for Stock {
     fn repair(&mut self, _: Abandoned) {
-        // (What a dead thread reads while it unwinds in these tests is nothing.)
+        // (Reads of a dead thread while it unwinds in these tests are irrelevant.)
         let whole = *self == Self::new(self.on_shelf, self.moving);
         assert!(whole || std::thread::panicking(), "half-done: {self:?}");
         *self = Self::new(self.on_shelf + self.moving, 0);
@@ -222,7 +222,7 @@ fn a_mutex_shows_no_half_done_update_after_a_death() {
                 })
                 .is_none();
                 pod.declare_dead(0);
-                // The one who repairs dies as well.
+                // The repairing member dies as well.
                 if cut(m, || drop(mutex.lock(&second).unwrap())).is_none() {
                     pod.declare_dead(1);
                 }
@@ -283,7 +283,7 @@ fn panic_now() -> Never {
     std::panic::resume_unwind(Box::new(()))
 }
 
-/// A macro, for the guards have no trait in common.
+/// A macro, as the guards have no trait in common.
 macro_rules! is_poisoned_until_it_is_cleared {
     ($lock:expr, $by:expr) => {{
         let (lock, [one, two]) = ($lock, $by);
@@ -303,7 +303,7 @@ macro_rules! is_poisoned_until_it_is_cleared {
             });
         };
         panic_by(one);
-        // Whoever looks takes nothing away.
+        // Reading the state does not clear it.
         drop(lock(one));
         assert_eq!(lock(two).poison().set_by(), Some(one.instance().id));
         let held = lock(two);
@@ -339,7 +339,7 @@ fn an_owner_that_panics_in_a_change_poisons_the_lock_until_that_is_cleared() {
     }
 }
 
-/// A value that is dropped while a panic is under way, and changes something in its drop.
+/// A value that is dropped during a panic, and changes data in its drop.
 struct ChangesInItsDrop<'a>(&'a BareTatas, &'a outlive::membership::Member);
 
 impl Drop for ChangesInItsDrop<'_> {
@@ -403,7 +403,7 @@ fn misuse_and_damage_are_errors() {
     );
     drop(held);
     assert!(queue.try_lock(&other, &pod.recoverers).unwrap().is_some());
-    // What failed left no entry behind.
+    // The failed attempts left no entry behind.
     assert_eq!(
         pod.logs.of(0).locks().count() + pod.logs.of(1).locks().count(),
         0
@@ -433,7 +433,7 @@ fn misuse_and_damage_are_errors() {
     assert!(tatas.lock(&member, &pod.recoverers).is_ok());
 }
 
-/// A handler that panics as often as it is told to, and then says that the operation is done.
+/// A handler that panics a given number of times, and then reports the operation as done.
 struct Panics(std::sync::atomic::AtomicU32);
 
 impl<M: Memory> RecoverOperation<M> for Panics {
@@ -448,8 +448,8 @@ impl<M: Memory> RecoverOperation<M> for Panics {
     }
 }
 
-/// A waiter recovers the dead one before it with a handler of the program's, which panics: the waiter gets
-/// an error and stands in nobody's way.
+/// A waiter recovers the dead member before it with a handler of the program, which panics: the
+/// waiter gets an error and blocks no other waiter.
 #[test]
 fn a_handler_that_panics_leaves_no_ghost_in_the_queue() {
     const KIND: OperationKind = OperationKind::new(77);
@@ -469,7 +469,7 @@ fn a_handler_that_panics_leaves_no_ghost_in_the_queue() {
     let failed = tatas.lock(&waiter, &recoverers).unwrap_err();
     assert!(failed.to_string().contains("not today"), "{failed}");
     assert_eq!(pod.logs.of(1).locks().count(), 0);
-    // The next one recovers, and waits for nobody.
+    // The next one recovers, and does not wait.
     drop(queue.lock(&other, &recoverers).unwrap());
     drop(tatas.lock(&other, &recoverers).unwrap());
     drop(queue.lock(&waiter, &recoverers).unwrap());
@@ -483,8 +483,8 @@ fn a_word_that_fell_back_to_its_former_owner_is_released_by_the_audit() {
     let (member, other) = (pod.join(0), pod.join(1));
     let lock = Tatas::new(memory, LOCK);
     drop(lock.lock(&member, &pod.recoverers).unwrap());
-    // The other host took the lock and died before its line was written back: the memory has the word
-    // as it was when `member` held the lock.
+    // The other host took the lock and died before its line was written back: the memory has the
+    // word as it was when `member` held the lock.
     memory.store(LOCK, member.instance().to_word(), Ordering::Relaxed);
     assert!(lock.try_lock(&other, &pod.recoverers).unwrap().is_none());
     let held = Tatas::new(memory, OTHER_LOCK)
@@ -520,7 +520,7 @@ fn bare_locks_and_mutexes_that_fell_back_are_released_by_the_audit_too() {
     assert!(!mutex.audit(&member), "it is held");
     drop(held);
     assert!(mutex.try_lock(&other).unwrap().is_some());
-    // Where words do not fall back, the one who holds it is not asked to have it in its log.
+    // Where words do not fall back, a holder need not have the lock in its log.
     let pod = Pod::new(native());
     let member = pod.join(0);
     let bare = BareTatas::new(pod.memory, LOCK);
@@ -529,7 +529,7 @@ fn bare_locks_and_mutexes_that_fell_back_are_released_by_the_audit_too() {
     drop(held);
 }
 
-/// Where others take and release a lock all the time, a try ends, and so does a wait with a
+/// While others take and release a lock all the time, a try ends, and so does a wait with a
 /// time-out; nothing is held then.
 #[test]
 fn tries_and_time_outs_end_although_another_is_always_faster() {

@@ -1,5 +1,5 @@
-//! Threads contend for each lock, and some of them die with it, again and again; what the lock protects
-//! must be counted exactly.
+//! Threads contend for each lock, and some of them repeatedly die with it; the protected value must
+//! be counted exactly.
 
 mod pod;
 
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 const ROUNDS: u64 = 400;
 
-/// Each of four threads runs `round` this many times, and dies after every 20th in the middle: it stops,
-/// is declared dead, waits until it has been recovered and goes on as the next incarnation.
+/// Each of four threads runs `round` this many times, and dies after every 20th in the middle: it
+/// stops, is declared dead, waits for its recovery and continues as the next incarnation.
 fn contend(round: impl Fn(&Pod<Native>, &Member<Native>, bool) + Sync) -> Pod<Native> {
     let memory = native();
     std::thread::scope(|scope| {
@@ -28,7 +28,8 @@ fn contend(round: impl Fn(&Pod<Native>, &Member<Native>, bool) + Sync) -> Pod<Na
                     if dies {
                         pod.declare_dead(id);
                         while pod.status(id) == Status::Dead {
-                            // With nobody left who wants what it held, its recovery falls to an onlooker.
+                            // If no other thread wants its lock any more, its recovery falls to an
+                            // onlooker.
                             std::thread::sleep(Duration::from_micros(200));
                             recover_as_onlooker(&pod, id);
                         }
@@ -42,7 +43,7 @@ fn contend(round: impl Fn(&Pod<Native>, &Member<Native>, bool) + Sync) -> Pod<Na
     Pod::new(memory)
 }
 
-/// The next incarnation recovers its predecessor itself, if nobody else is about to, and leaves.
+/// The next incarnation recovers its predecessor, if no other member is about to, and leaves.
 fn recover_as_onlooker(pod: &Pod<Native>, dead: u32) {
     let state = pod.generations.state(dead).unwrap();
     let next = State {
@@ -50,7 +51,7 @@ fn recover_as_onlooker(pod: &Pod<Native>, dead: u32) {
         status: Status::Joining,
         ..state
     };
-    // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+    // SAFETY: no thread acts as the incarnation that this ends; one acts as the one it begins.
     if state.status == Status::Dead && unsafe { pod.generations.assume_state(dead, state, next) } {
         let (instance, log) = (Instance::new(dead, next.generation), pod.logs.at(dead));
         // SAFETY: this thread alone acts as this instance, until it leaves below.
@@ -158,7 +159,7 @@ fn a_mutex_counts_exactly_under_deaths() {
     );
 }
 
-/// What its drop writes without asking again must be in the lock's memory, whoever the member is.
+/// A guard's drop writes unchecked, so the write must be in the lock's memory for any member.
 #[test]
 #[should_panic(expected = "the lock is another pod's")]
 fn a_member_of_a_larger_pod_writes_nothing_outside_the_lock_s() {
@@ -177,9 +178,9 @@ fn a_member_of_a_larger_pod_writes_nothing_outside_the_lock_s() {
         level,
         status,
     };
-    // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
+    // SAFETY: no thread acts as the incarnation that this ends; one acts as the one it begins.
     assert!(unsafe { generations.assume_state(0, State::FREE, live) });
-    // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+    // SAFETY: this thread alone acts as 0.1, and no thread raises its generation.
     let member =
         unsafe { Member::assume(large, generations, Instance::new(0, 1), logs.at(0), None) };
     OwnLog::open(&member).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! It reads arguments, prints and fails as `outlive` does (`outlive_cli`).
 
-// What arguments are documented with is help text, where `[:SEED]` is what may be left out.
+// The doc comments of arguments are help texts, in which `[:SEED]` is optional.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod commands;

@@ -1,5 +1,5 @@
-//! Chaos for a few seconds: nothing is lost, nothing happens twice, nothing leaks; and a worker that does not
-//! ask what became of its last operation is noticed.
+//! Chaos for a few seconds: nothing is lost, nothing happens twice, nothing leaks; and a worker
+//! that does not ask about its last operation is noticed.
 
 #[path = "../../../crates/outlive-cli/tests/support/mod.rs"]
 mod support;
@@ -11,7 +11,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("no JSON ({error}): {text}"))
 }
 
-/// A run; whether it ends well is said by its exit code, which `support` looks at.
+/// A run; its exit code tells whether it ends well, which `support` checks.
 const RUN: [&str; 5] = ["prove", "chaos", "--json", "--seed", "7"];
 
 #[test]
@@ -43,7 +43,7 @@ fn every_operation_is_accounted_for() {
 #[test]
 fn a_full_heap_is_no_failure() {
     for more in [
-        // Half of what the workers would hold.
+        // Half of the memory that the workers would hold.
         &["--mebibytes", "8"][..],
         &["--processes", "32", "--hosts", "8"],
     ] {
@@ -56,7 +56,7 @@ fn a_full_heap_is_no_failure() {
     }
 }
 
-/// What is said of workers that are broken like this.
+/// Returns the messages about workers that are broken in this way.
 fn accusations(broken: &str) -> Vec<String> {
     let mut arguments = RUN.to_vec();
     arguments.extend(["--seconds", "4", "--broken", broken]);
@@ -68,7 +68,7 @@ fn accusations(broken: &str) -> Vec<String> {
     messages.map(|m| m.as_str().unwrap().to_owned()).collect()
 }
 
-/// Whether one of them says it.
+/// Returns whether one of them contains `what`.
 fn says(messages: &[String], what: &str) -> bool {
     messages.iter().any(|message| message.contains(what))
 }
@@ -99,13 +99,16 @@ fn a_worker_that_cannot_join_is_noticed() {
 #[test]
 fn what_becomes_of_a_workers_own_keys_is_known_beforehand() {
     for (broken, noticed) in [
-        ("loses", ["the map replaced None", "a look found None"]),
-        ("invents", ["an insertion met Some(", "a look found Some("]),
+        ("loses", ["the map replaced None", "a look-up found None"]),
+        (
+            "invents",
+            ["an insertion found Some(", "a look-up found Some("],
+        ),
         (
             "changes",
             [
                 "the map replaced Some(18446744073709551615)",
-                "a look found Some(18446744073709551615)",
+                "a look-up found Some(18446744073709551615)",
             ],
         ),
     ] {
@@ -120,7 +123,7 @@ fn what_becomes_of_a_workers_own_keys_is_known_beforehand() {
 #[test]
 fn a_worker_that_forgets_to_ask_is_noticed() {
     let messages = accusations("forgetful");
-    // By the reckoning, not by anything that stopped working.
+    // By the audit, not because the work stopped.
     assert!(
         ["were confirmed", "was confirmed", "was inserted"]
             .iter()

@@ -10,7 +10,7 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use support::command;
 
-/// A study of its own directory. Dropped, it is killed, and its virtual machines with it.
+/// A study in a directory of its own. When dropped, it is killed, and its virtual machines with it.
 struct Studying {
     child: Child,
     output: PathBuf,
@@ -54,7 +54,7 @@ impl Studying {
         }
     }
 
-    /// Whether it was skipped, and says so.
+    /// Returns whether it was skipped, and prints the reason.
     fn is_skipped(&self) -> bool {
         let errors = self.said("errors");
         let why = errors.strip_prefix("the study guests is skipped: it needs ");

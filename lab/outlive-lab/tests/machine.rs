@@ -1,4 +1,4 @@
-//! The simulated machine from the command line: runs, and what is said about traces.
+//! The simulated machine from the command line: runs, and descriptions of traces.
 
 #[path = "../../../crates/outlive-cli/tests/support/mod.rs"]
 mod support;
@@ -92,7 +92,7 @@ fn what_is_wrong_with_a_trace_is_its_cause() {
     reserved[12] = 1;
     std::fs::write(&file, &reserved).unwrap();
     info(path).fails(1, "at byte 12: reserved bytes are not zero");
-    // Nobody writes to it, so whoever opened it would wait.
+    // Without a writer, opening the pipe would block.
     let pipe = directory.path().join("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
@@ -182,7 +182,7 @@ fn a_workload_runs_is_checked_and_repeats() {
         "17.00%",
         "SPLASH-2 ocean",
         "loads found in the L1",
-        "the most used link",
+        "the busiest link",
         "5.8 (the paper)",
         "Repl ",
         "CN",
@@ -249,9 +249,9 @@ fn too_many_deaths_and_those_after_the_end_are_told() {
     };
     let four = ["0@20us", "1@20us", "2@20us", "3@20us"];
     let said = with("proactive", &four).says(1);
-    assert!(said.contains("More died than this machine promises to outlive: 4 nodes"));
+    assert!(said.contains("More nodes died than this machine promises to survive: 4 nodes"));
     let said = with("wb", &["3@1s"]).succeeds();
-    assert!(said.contains("was checked, and is right") && said.contains("had ended at "));
+    assert!(said.contains("was checked and is right") && said.contains("had already ended at "));
     with("wb", &["3@20us", "CN3@30us"]).fails(2, "CN3 is to die twice");
     let said = with("proactive", &["3@0us"]).succeeds();
     assert!(said.contains("CN3 died at 0 ns"), "{said}");
@@ -334,10 +334,10 @@ fn what_cannot_be_run_is_said() {
     run(&["ycsb", "--seed", "-1"]).fails(2, "give a whole number from 0");
     run(&["ycsb", "--crash", "-1@1us"]).fails(2, "such as 3@50us");
     run(&["ycsb", "--size", "test", "--trace", "line"]).fails(2, "divided by 64");
-    run(&["ycsb", "--size", "test", "--trace", "99999999"]).fails(2, "is none of them");
+    run(&["ycsb", "--size", "test", "--trace", "99999999"]).fails(2, "does not exist");
     run(&["ycsb", "--recorded-order"]).fails(2, "is for traces");
     run(&["ycsb", "--machine", "/nowhere.toml"]).fails(1, "cannot be read");
-    // The line of what is wrong, and what would be right.
+    // The line of the fault, and the correction.
     let directory = tempfile::tempdir().unwrap();
     let wrong = small(&directory, "[l3]\nwayz = 8\n");
     outlive(["machine", "run", "ycsb", "--machine", wrong.as_str()])
@@ -373,7 +373,7 @@ fn what_is_no_compiler_is_told_so() {
 fn machines_and_workloads_are_shown() {
     let shown = outlive(["machine", "show"]).succeeds();
     assert!(shown.contains("link_bandwidth = \"160 GB/s\"") && shown.contains("[ours.core]"));
-    // What is shown is read back as the same.
+    // The output is read back as the same.
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("shown.toml");
     std::fs::write(&file, &shown).unwrap();

@@ -43,7 +43,7 @@ fn proofs_are_listed_run_and_counted() {
 #[test]
 fn interleavings_are_listed_tried_and_counted() {
     let list = outlive(["prove", "schedule", "--list"]).succeeds();
-    // Each is there once, and the line says how far it is explored.
+    // Each is listed once, and the line tells how far it is explored.
     let lines: Vec<&str> = list.lines().collect();
     let named = |name: &str| {
         let is_it = |line: &&&str| line.split("  ").next() == Some(name);
@@ -103,7 +103,7 @@ fn nodes_of_the_simulated_machine_are_crashed_and_what_wb_loses_is_seen() {
             .any(|line| line.starts_with("recxl-proactive ycsb ")),
         "{list}"
     );
-    // A configuration is not another whose name begins so.
+    // A configuration does not match another whose name begins with it.
     let of = |name| outlive(["prove", "machine-crash", "--list", name]).succeeds();
     let proactive = of("recxl-proactive");
     assert!(proactive.lines().count() > 5 && !proactive.contains("uncoalesced"));
@@ -120,13 +120,13 @@ fn nodes_of_the_simulated_machine_are_crashed_and_what_wb_loses_is_seen() {
         );
         assert_eq!(proof["protects"], !loses, "{proof:#}");
         assert_eq!(proof["lost"].as_u64() > Some(0), loses, "{proof:#}");
-        // What loses at each of the points has no recovery that counts.
+        // A configuration that loses at each of the points has no recovery that counts.
         assert!(loses || proof["recoveries"].as_u64() > Some(0), "{proof:#}");
     }
     let text = outlive(["prove", "machine-crash", "wb drawn", "--points", "40"]);
     let ended = text.succeeds();
     assert!(
-        ended.contains("as it must be") && ended.contains(": 0 failures"),
+        ended.contains("as expected") && ended.contains(": 0 failures"),
         "{ended}"
     );
 }
@@ -160,7 +160,7 @@ fn every_proof_is_found_in_any_case_and_explained() {
 fn a_proof_that_is_not_there_is_bad_usage() {
     outlive(["prove", "machine-crash", "perpetual.motion"]).fails(2, "--list");
     outlive(["prove", "machine-crash"]).fails(2, "--all");
-    outlive(["prove", "machine-crash", "ycsb", "--points", "0"]).fails(2, "give 20 at least");
+    outlive(["prove", "machine-crash", "ycsb", "--points", "0"]).fails(2, "give at least 20");
     outlive(["prove", "kill", "perpetual.motion"]).fails(2, "--list");
     outlive(["prove", "kill"]).fails(2, "--all");
     outlive(["prove", "schedule"]).fails(2, "--all");

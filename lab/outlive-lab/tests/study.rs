@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use support::outlive;
 
-/// A directory that goes when the test ends.
+/// A directory that is removed when the test ends.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -97,12 +97,12 @@ fn a_study_prints_rows_writes_files_and_judges_its_goals() {
             assert!(row["goal"]["value"].is_number() && row["low"].is_number());
         }
     }
-    // No time is judged here; but what the command says of it must be what it exits with.
+    // No time is judged here; but the exit code must agree with the output.
     let missed = rows.iter().any(|row| row["holds"] == false);
     assert_eq!(ended.code, Some(i32::from(missed)), "{}", ended.errors);
     let csv = std::fs::read_to_string(directory.0.join("buddy.csv")).unwrap();
     assert_eq!(csv.lines().count(), rows.len() + 1);
-    // Nobody sees a bar here: a line for each row but the last, which is about the whole study.
+    // No bar is visible here: a line for each row but the last, which is about the whole study.
     let lines: Vec<_> = ended.errors.lines().collect();
     assert_eq!(lines.len(), rows.len() - 1, "{}", ended.errors);
     for (line, row) in lines.iter().zip(rows) {
@@ -135,15 +135,15 @@ fn a_first_look_at_a_simulated_figure_alarms_nobody() {
 fn a_scale_is_for_those_that_have_one() {
     outlive(["study", "recxl-fig13", "--quick", "--scale", "20"]).fails(
         2,
-        "--scale means nothing to recxl-fig13: it is for modc-fig3 and modc-fig4",
+        "--scale does not apply to recxl-fig13: it is for modc-fig3 and modc-fig4",
     );
-    outlive(["study", "modc-fig3", "locks", "--scale", "20"]).fails(2, "nothing to locks");
+    outlive(["study", "modc-fig3", "locks", "--scale", "20"]).fails(2, "does not apply to locks");
 }
 
 #[test]
 fn rows_of_a_study_that_fails_are_printed_nevertheless() {
     let directory = Directory::new("unwritten");
-    // It fails when all is measured, for its file cannot be written.
+    // It fails after all measurements, since its file cannot be written.
     std::fs::create_dir_all(directory.0.join("buddy.csv")).unwrap();
     let arguments = ["study", "buddy", "--quick", "--json", "--output"];
     let ended = outlive(arguments.into_iter().chain([directory.path()]));

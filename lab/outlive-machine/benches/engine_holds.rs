@@ -1,8 +1,10 @@
-//! Holds (take the next event, schedule another) per second of CPU time: the timing wheel beside a binary heap.
+//! Holds (take the next event, schedule another) per second of CPU time: the timing wheel next to a
+//! binary heap.
 //!
-//! The two take turns within one run, and the medians of the rounds are printed. Delays are drawn beforehand, in two ways:
-//! as a machine has them (60% up to 20 ns for caches, 30% from 100 to 200 for the fabric, 10% about 500 for persistent
-//! memory), and evenly up to 200 ns. An optional argument sets the number of rounds.
+//! The two take turns within one run, and the medians of the rounds are printed. Delays are drawn
+//! beforehand, in two ways: as a machine has them (60% up to 20 ns for caches, 30% from 100 to 200
+//! for the fabric, 10% about 500 for persistent memory), and evenly up to 200 ns. An optional
+//! argument sets the number of rounds.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -120,7 +122,7 @@ fn rate(work: impl FnOnce()) -> f64 {
     HOLDS as f64 * 1e3 / (processor_nanos() - before).max(1) as f64
 }
 
-/// What this thread has used of a processor, as Linux counts it; others' work does not disturb it much.
+/// Returns this thread's processor time, as Linux counts it; other threads hardly disturb it.
 fn processor_nanos() -> u64 {
     let counts = std::fs::read_to_string("/proc/thread-self/schedstat")
         .expect("Linux counts processor time");

@@ -1,7 +1,7 @@
-//! Nanoseconds for an operation of a thread that is Rust code: 64 threads take turns, as on a machine.
+//! Nanoseconds per operation of a thread that is Rust code: 64 threads take turns, as on a machine.
 //!
-//! Four mixes: stores only; loads in groups of 32 that overlap; loads each waited for (a switch each); and the second with
-//! recorded values.
+//! Four mixes: stores only; loads in groups of 32 that overlap; loads each waited for (a switch
+//! each); and the second with recorded values.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use outlive_machine::program::{Coroutine, Cpu, Next, Op, Recording, Thread, Word};
 
 const THREADS: usize = 64;
-/// Operations of a thread in a run.
+/// The operations of a thread in a run.
 const OPERATIONS: u64 = 1 << 15;
 
 fn main() {
@@ -39,7 +39,7 @@ fn main() {
     measure("loads, 32, recorded", rounds, Recording::On, overlapping);
 }
 
-/// The median of the rounds.
+/// Prints the median of the rounds.
 fn measure(
     name: &str,
     rounds: usize,
@@ -59,7 +59,8 @@ fn measure(
     println!("{name:24}  {:>12.1}", times[rounds / 2]);
 }
 
-/// Lets each thread go as far as it can, answers its loads, and goes on to the next, until all have ended.
+/// Runs each thread as far as possible, answers its loads, and continues with the next, until all
+/// have ended.
 fn run(threads: &mut Vec<Coroutine>) -> u64 {
     let mut operations = 0;
     while !threads.is_empty() {

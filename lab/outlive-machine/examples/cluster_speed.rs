@@ -1,4 +1,5 @@
-//! How fast clusters are simulated: the paper's machine of 16 nodes with 64 threads, on this host's clock.
+//! Measures the speed of simulated clusters: the paper's machine of 16 nodes with 64 threads, on
+//! this host's clock.
 //!
 //! `cargo run --release -p outlive-machine --example cluster_speed [million instructions] [name]`
 
@@ -11,14 +12,15 @@ use outlive_machine::program::{Image, Next, Op, Synchronisation, Thread, Word};
 
 const THREADS: u64 = 64;
 
-/// What a thread does, without end.
+/// The endless operations of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mix {
     /// Nearly all in the L1: sums over 16 KiB of its own part, some private data.
     Hits,
     /// Reads random words of 512 MiB.
     Misses,
-    /// Records of 1 KiB, at random: 80% read, 20% written, word by word, with some computation for each word.
+    /// Records of 1 KiB, at random: 80% read, 20% written, word by word, with some computation for
+    /// each word.
     Ycsb,
     /// Rows of a grid: five loads and a store for each point, with computation.
     Stencil,
@@ -31,7 +33,7 @@ struct Source {
     random: Random,
     thread: u64,
     left: u64,
-    /// Of the record or point: where it is, how far, and whether it is written.
+    /// The position, the progress, and whether it is written, of the record or point.
     at: u64,
     step: u64,
     writes: bool,
@@ -123,7 +125,7 @@ fn main() {
         if only.as_ref().is_some_and(|only| only != name) {
             continue;
         }
-        // One that always misses takes an event for a few instructions.
+        // A mix that always misses takes one event for a few instructions.
         let share = if mix == Mix::Misses { 16 } else { 1 };
         let source = |thread| Source {
             mix,

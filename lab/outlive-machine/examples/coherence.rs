@@ -1,5 +1,5 @@
-//! Searches small machines for a way to break the protocol between compute nodes, and walks at random through larger
-//! ones.
+//! Searches small machines for a way to break the protocol between compute nodes, and walks at
+//! random through larger ones.
 //!
 //! `cargo run --release -p outlive-machine --example coherence [--full]`
 
@@ -12,7 +12,7 @@ use outlive_machine::search::{Claims, Rules, Search, Shape, Walk};
 fn main() -> ExitCode {
     let full = std::env::args().any(|argument| argument == "--full");
     let rules = Rules::strict(Tables::mesi());
-    // Nodes, lines, room for lines, what each node asks for.
+    // Nodes, lines, space for lines, requests of each node.
     let mut machines = vec![
         (2, 1, 1, None),
         (3, 1, 1, None),

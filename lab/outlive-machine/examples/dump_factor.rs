@@ -1,9 +1,10 @@
-//! How far dumps of logs shrink, and what that costs the host, for values as programs have them.
+//! Measures the compression of dumps of logs, and its cost for the host, for typical values.
 //!
 //! `cargo run --release -p outlive-machine --example dump_factor [entries]`
 //!
-//! Each row is one unit's share of a round: `entries` stores (by default a third of a full log of 18 MiB) by the four cores
-//! of eight nodes, each core with a part of the data of its own, in the order in which they would come.
+//! Each row is one unit's share of a round: `entries` stores (by default a third of a full log of
+//! 18 MiB) by the four cores of eight nodes, each core with a part of the data of its own, in the
+//! order in which they would come.
 
 use std::hint::black_box;
 
@@ -119,7 +120,7 @@ fn row(
     );
 }
 
-/// What this thread has used of a processor, as Linux counts it.
+/// Returns this thread's processor time, as Linux counts it.
 fn processor_nanos() -> u64 {
     let counts = std::fs::read_to_string("/proc/thread-self/schedstat")
         .expect("Linux counts processor time");

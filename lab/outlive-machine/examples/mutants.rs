@@ -1,9 +1,11 @@
-//! How many ways to break the protocol between compute nodes its judges notice, and which ones they do not.
+//! Counts the ways to break the protocol between compute nodes that its judges notice, and lists
+//! those that they miss.
 //!
 //! `cargo run --release -p outlive-machine --example mutants [--each] [--replication]`
 //!
-//! With `--replication` only the tables of stores and of burials are mutated. Mutants are tried on all processors; how many are done
-//! is told on standard error, with `--each` what has become of each.
+//! With `--replication`, only the tables of stores and of burials are mutated. Mutants are tried on
+//! all processors, with their number on standard error. With `--each`, each mutant's result is
+//! printed.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What becomes of each mutant, in their order.
+/// Returns the result of each mutant, in their order.
 fn on_all_processors<M: Sync, K: Send>(mutants: &[M], kill: impl Fn(&M) -> K + Sync) -> Vec<K> {
     const BETWEEN: Duration = Duration::from_secs(10);
     let next = AtomicUsize::new(0);
@@ -69,7 +71,7 @@ fn on_all_processors<M: Sync, K: Send>(mutants: &[M], kill: impl Fn(&M) -> K + S
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             let (tell, next, kill) = (tell.clone(), &next, &kill);
             scope.spawn(move || {
-                // It hands out numbers and orders nothing.
+                // Relaxed: it hands out numbers and orders nothing.
                 let take = || next.fetch_add(1, Ordering::Relaxed);
                 let taken = std::iter::repeat_with(take).map_while(|n| Some((n, mutants.get(n)?)));
                 for (n, mutant) in taken {
@@ -92,7 +94,7 @@ fn on_all_processors<M: Sync, K: Send>(mutants: &[M], kill: impl Fn(&M) -> K + S
     kills.into_iter().flatten().collect()
 }
 
-/// The tables of stores and of burials; whether the survivors are those that are explained.
+/// Mutates stores and burials. Returns whether exactly the explained mutants survive.
 fn replication(each: bool) -> bool {
     let suite = ReplicatedSuite::small(300);
     let mutants = replicated_mutants(ReplicatedTables::recxl());
@@ -124,7 +126,7 @@ fn replication(each: bool) -> bool {
     report(&survivors, mutants.len(), REPLICATED_SURVIVORS)
 }
 
-/// Tells who survives, and whether they are those that are explained.
+/// Prints the survivors. Returns whether exactly the explained mutants survive.
 fn report(survivors: &[&str], all: usize, explained: &[(&str, &str)]) -> bool {
     for name in survivors {
         let why = explained
@@ -141,7 +143,7 @@ fn report(survivors: &[&str], all: usize, explained: &[(&str, &str)]) -> bool {
     survivors.iter().eq(explained.iter().map(|(name, _)| name))
 }
 
-/// The tables of agents and directories; whether the survivors are those that are explained.
+/// Mutates agents and directories. Returns whether exactly the explained mutants survive.
 fn coherence(each: bool) -> bool {
     let (all_claims, visible) = (suite(Claims::All), suite(Claims::Visible));
     let mutants = mutants(Tables::mesi());
@@ -182,8 +184,8 @@ fn coherence(each: bool) -> bool {
     }
     for (mutation, [all, dead, search, walk, search_seen, walk_seen]) in scores {
         println!(
-            "{mutation:?}: {all} mutants, {dead} killed: by search {search}, by walk {walk}; \
-             by what programs see alone: by search {search_seen}, by walk {walk_seen}"
+            "{mutation:?}: {all} mutants, {dead} killed: by search {search}, by walk {walk}; by \
+             effects that programs see: by search {search_seen}, by walk {walk_seen}"
         );
     }
     for name in &inconspicuous {

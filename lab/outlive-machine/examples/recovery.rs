@@ -1,5 +1,5 @@
-//! Searches small machines that replicate their stores for a way to lose one when nodes die, and walks at random through
-//! larger ones.
+//! Searches small machines that replicate their stores for a loss of a store when nodes die, and
+//! walks at random through larger ones.
 //!
 //! `cargo run --release -p outlive-machine --example recovery [--full]`
 
@@ -11,7 +11,7 @@ use outlive_machine::search::{
     Budget, ReplicatedRules, ReplicatedSearch, ReplicatedWalk, ReplicatedWalked, Setup, Shape, When,
 };
 
-/// One line and one death; stores and other accesses of each core and node.
+/// One line and one death; the stores and other accesses of each core and node.
 fn one_dies(
     nodes: usize,
     replicas: usize,
@@ -76,7 +76,7 @@ fn quick() -> Vec<Setup> {
     ]
 }
 
-/// What takes longer.
+/// Setups that take longer.
 fn more() -> Vec<Setup> {
     vec![
         one_dies(3, 2, &[1, 1, 1], &[]),

@@ -18,7 +18,7 @@
 #pragma weak call_once
 
 /* `TAKES` and the like take 0 for success. */
-_Static_assert(thrd_success == 0, "the number that says that all is well");
+_Static_assert(thrd_success == 0, "thrd_success must be 0");
 
 TAKES(mtx_lock, mtx_t)
 TAKES(mtx_trylock, mtx_t)

@@ -59,7 +59,7 @@ HIDDEN void put_about(void) {
     uint32_t locks = R.ids[A_LOCK], conditions = R.ids[A_CONDITION], barriers = R.ids[A_BARRIER];
     unsigned char *about = reserve(8192 + 16 * ((size_t)locks + conditions + barriers) + R.orders), *at = about;
     if (!about) {
-        fail("outlive: there is no memory to end the trace");
+        fail("outlive: not enough memory to finish the trace");
         return;
     }
     uint64_t first = ((R.globals_end - R.globals + heaps[0].used + LINE - 1) / LINE) * (LINE / 8);
@@ -102,7 +102,7 @@ HIDDEN void put_about(void) {
     put_text(&at, "gaps");
     put_text(&at, gaps);
     put_text(&at, "shared");
-    put_text(&at, R.heap_of_main ? "globals, and what the first thread allocates" : "globals, and what is allocated");
+    put_text(&at, R.heap_of_main ? "globals, and allocations of the first thread" : "globals and allocations");
     for (unsigned char *part = about; part < at; part += BLOCK)
         put_block(ABOUT_BLOCK, 0, 1, part, (size_t)(at - part) < BLOCK ? (size_t)(at - part) : BLOCK);
 }
@@ -110,7 +110,7 @@ HIDDEN void put_about(void) {
 HIDDEN void put_index(void) {
     unsigned char *index = reserve(16 * (size_t)R.place_count + 32);
     if (!index) {
-        fail("outlive: there is no memory to end the trace");
+        fail("outlive: not enough memory to finish the trace");
         return;
     }
     unsigned char *at = index;
@@ -131,7 +131,7 @@ HIDDEN void put_index(void) {
 }
 
 HIDDEN void handler_left(void) {
-    fail("outlive: a signal's handler ended the program within the recorder, or left it by longjmp, so the trace %s is of no use", R.path);
+    fail("outlive: a signal's handler ended the program within the recorder, or left it by longjmp, so the trace %s is unusable", R.path);
 }
 
 /* Takes all threads, for good. A handler that has left the recorder by `longjmp` has left its thread in there. */
@@ -168,7 +168,7 @@ HIDDEN void put_rest(uint32_t threads) {
     if (!R.failed)
         put_index();
     if (!R.failed && __close(R.fd) != 0)
-        fail("outlive: the trace %s cannot be written: %s; it is of no use", R.path, strerror(errno));
+        fail("outlive: the trace %s cannot be written: %s; it is unusable", R.path, strerror(errno));
     __atomic_store_n(&R.fd, -1, __ATOMIC_RELEASE);
 }
 
@@ -278,7 +278,7 @@ HIDDEN bool set_to(const char *name, const char *usual, const char *other) {
         return false;
     if (strcmp(found, other) == 0)
         return true;
-    fprintf(stderr, "outlive: %s is `%s`; `%s` or `%s` is wanted\n", name, found, usual, other);
+    fprintf(stderr, "outlive: %s is `%s`; use `%s` or `%s`\n", name, found, usual, other);
     _exit(2);
 }
 
@@ -319,7 +319,7 @@ __attribute__((constructor(101))) static void start(void) {
         char *end;
         gap = strtod(instructions, &end);
         if (*end || end == instructions || !(gap >= 0 && gap <= 1000)) {
-            fprintf(stderr, "outlive: OUTLIVE_GAP is `%s`; a number of instructions from 0 to 1000 is wanted\n", instructions);
+            fprintf(stderr, "outlive: OUTLIVE_GAP is `%s`; give a number of instructions from 0 to 1000\n", instructions);
             _exit(2);
         }
     }
@@ -352,7 +352,7 @@ __attribute__((constructor(101))) static void start(void) {
     free(malloc(1)); /* there is a heap from now on */
     struct thread *t = R.objects ? claim_slot() : NULL;
     if (!t || !R.places || !R.order_needed || !R.lock_order || !R.barrier_threads || !heaps[0].base) {
-        fprintf(stderr, "outlive: there is no memory to record with\n");
+        fprintf(stderr, "outlive: not enough memory to record\n");
         _exit(2);
     }
     /* What it starts is not recorded, and must not write to the same file. */
@@ -367,7 +367,7 @@ __attribute__((constructor(101))) static void start(void) {
 __attribute__((destructor(101))) static void stop(void) {
     if (R.fd >= 0) {
         if (R.region_only && !R.failed && !R.finished && !recording())
-            fprintf(stderr, "outlive: no region of interest began (outlive_roi_begin); so nothing was recorded\n");
+            fprintf(stderr, "outlive: no region of interest began (outlive_roi_begin), so nothing was recorded\n");
         finish_recording();
     }
     /* Whoever waits for the trace is to see it. That comes after all else that the program has left to do. */

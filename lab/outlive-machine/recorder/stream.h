@@ -35,7 +35,7 @@ HIDDEN void put_file(const void *bytes, size_t length) {
     const char *at = bytes;
     struct stat there;
     if (fstat(R.fd, &there) != 0 || there.st_dev != R.device || there.st_ino != R.inode) {
-        fail("outlive: the program has closed the trace %s, which is of no use then", R.path);
+        fail("outlive: the program has closed the trace %s, which is unusable now", R.path);
         return;
     }
     while (length > 0 && !R.failed) {
@@ -43,7 +43,7 @@ HIDDEN void put_file(const void *bytes, size_t length) {
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0) {
-            fail("outlive: the trace %s cannot be written: %s; it is of no use", R.path, strerror(errno));
+            fail("outlive: the trace %s cannot be written: %s; it is unusable", R.path, strerror(errno));
             return;
         }
         at += written;

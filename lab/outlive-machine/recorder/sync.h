@@ -7,7 +7,7 @@ HIDDEN void *real(const char *name) {
     if (!found)
         found = dlsym(RTLD_NEXT, name);
     if (!found) {
-        fprintf(stderr, "outlive: the recorder does not find the function %s of the system's library\n", name);
+        fprintf(stderr, "outlive: the recorder cannot find the function %s of the system's library\n", name);
         abort();
     }
     return found;

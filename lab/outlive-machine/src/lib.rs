@@ -1,11 +1,11 @@
-//! Shared-memory machines, simulated: their caches hold real values, so that a node can be crashed at any cycle and what
-//! is left can be checked.
+//! Simulated shared-memory machines. Their caches hold real values, so that a node can be crashed
+//! at any cycle and the remaining state can be checked.
 //!
-//! A machine is put together from parts as a [`description`] says; the [`engine`] gives them time; what its cache
-//! controllers do stands in [`protocol`], as pure functions that the timed machine, [`cluster`], shares with its judges in
-//! [`search`].
-//! What runs on it, and must come out, stands in [`program`]; [traces](trace) are of real programs; a [`run`] is all of that
-//! from its beginning to its end.
+//! A machine is built of [`parts`] according to a [`description`]; the [`engine`] gives them time.
+//! The behaviour of its cache controllers is in [`protocol`], as pure functions that the timed
+//! machine, [`cluster`], shares with the judges in [`search`]. The programs that it runs, and their
+//! expected results, are in [`program`]; [traces](trace) are of real programs; a [`run`] combines
+//! all of these from beginning to end.
 
 pub mod cluster;
 pub mod crash;
@@ -13,7 +13,7 @@ pub mod description;
 pub mod engine;
 pub mod line;
 pub mod logging;
-mod near;
+pub mod near;
 pub mod parts;
 pub mod program;
 pub mod protocol;

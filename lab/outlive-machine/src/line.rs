@@ -1,4 +1,4 @@
-//! Cache lines, and where they are.
+//! Cache lines and their addresses.
 
 use std::fmt;
 
@@ -17,12 +17,12 @@ pub type Line = [u64; 8];
 pub struct LineAddress(pub u64);
 
 impl LineAddress {
-    /// The line that holds the byte at `address`.
+    /// Returns the line that holds the byte at `address`.
     pub const fn of_byte(address: u64) -> Self {
         Self(address / size_of::<Line>() as u64)
     }
 
-    /// Which word of its line holds the byte at `address`, from 0 to 7.
+    /// Returns the word of its line that holds the byte at `address`, from 0 to 7.
     pub const fn word_of_byte(address: u64) -> usize {
         (address as usize % size_of::<Line>()) / size_of::<u64>()
     }

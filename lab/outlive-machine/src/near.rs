@@ -1,7 +1,7 @@
-//! Names that are meant.
+//! Suggestions for misspelt names.
 
-/// The name that is meant, if one is close.
-pub(crate) fn near<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
+/// Returns the name of `names` that `name` probably stands for, if one is close.
+pub fn near<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
     let near = names
         .iter()
         .map(|known| (distance(name, known), *known))
@@ -10,7 +10,8 @@ pub(crate) fn near<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
         .map(|(_, known)| known)
 }
 
-/// How many characters must be inserted, deleted or replaced to get from one name to the other; long ones are cut.
+/// Returns the number of characters to insert, delete or replace to get from one name to the other;
+/// names are cut to 40 characters.
 fn distance(from: &str, to: &str) -> usize {
     let from: Vec<char> = from.chars().take(40).collect();
     let to: Vec<char> = to.chars().take(40).collect();

@@ -1,4 +1,4 @@
-//! Nodes that die at any event of small machines, and what their recoveries leave.
+//! Nodes die at any event of small machines, and the results of their recoveries are checked.
 
 mod support;
 
@@ -9,7 +9,7 @@ use outlive_machine::program::{Image, Neighbour, Op, Script, Synchronisation, Wo
 use outlive_machine::protocol::NodeId;
 use support::tiny::Tiny;
 
-/// A machine of a few lines of cache that replicates so often, and dumps so often.
+/// A machine with caches of a few lines, and with this replication factor and dump period.
 fn machine(
     protocol: Protocol,
     nodes: u32,
@@ -32,7 +32,7 @@ fn replicating() -> impl Iterator<Item = Protocol> + Clone {
     all.filter(|protocol| protocol.replicates())
 }
 
-/// Threads that share so many lines, two locks and a barrier.
+/// Threads that share `lines` lines, two locks and a barrier.
 fn neighbours(seed: u64, threads: u32, lines: u64, ops: u32) -> Workload<Neighbour> {
     let (threads, image, synchronisation) = Neighbour::all(seed, threads, lines, ops);
     Workload {
@@ -108,7 +108,8 @@ fn two_may_die_at_once_or_in_a_recovery_if_each_store_has_three_replicas() {
     }
 }
 
-/// Here now and then the second dies in the last dump of a recovery, and the next one finds that dump under way.
+/// Here, the second node sometimes dies in the last dump of a recovery, and the next recovery finds
+/// that dump in progress.
 #[test]
 fn a_recovery_does_not_wait_for_a_dump_that_nobody_begins() {
     let description = machine(Protocol::Proactive, 6, 1, 3, "2 us");
@@ -121,8 +122,8 @@ fn a_recovery_does_not_wait_for_a_dump_that_nobody_begins() {
     sound(&report, "six nodes");
 }
 
-/// A machine whose logs are full all the time, so that one dump follows another, and whose fabric may hold a message back for longer
-/// than that takes.
+/// A machine whose logs are always full, so that one dump follows another. Its fabric may hold a
+/// message back for longer than a dump.
 fn always_dumping() -> Description {
     let tiny = Tiny {
         nodes: 3,
@@ -165,7 +166,8 @@ fn a_dump_while_directories_are_repaired_is_noticed() {
 fn after_a_recovery_stores_have_as_many_replicas_as_before() {
     for (seed, protocol) in (0..8).zip(replicating().cycle()) {
         let mut description = machine(protocol, 4, 1, 2, "4 us");
-        // Until one is left; with the own unit skipped, it has not logged what the last but one has not.
+        // Until one node is left. With the own unit skipped, that node has not logged the stores
+        // that the last but one has not logged.
         let deaths = 3;
         if seed >= 4 {
             description.ours.replication.own_unit = OwnUnit::Skipped;
@@ -182,7 +184,7 @@ fn after_a_recovery_stores_have_as_many_replicas_as_before() {
     }
 }
 
-/// Where all or all others log a store, who is left has logged it, or has stored it.
+/// If all nodes, or all other nodes, log a store, the survivor has logged it or has stored it.
 #[test]
 fn all_but_one_of_few_nodes_may_die_at_once_if_all_of_them_log_a_store() {
     let cases = [(OwnUnit::Skipped, 1), (OwnUnit::Counts, 0)];
@@ -272,7 +274,8 @@ fn write_back_loses_committed_stores() {
     );
 }
 
-/// Four threads that write a few lines each, which nobody touches afterwards, and go on reading others.
+/// Four threads that each write a few lines, which no thread touches afterwards, and go on reading
+/// others.
 fn once_written() -> Workload<Script> {
     let ops = |thread: u64| {
         let own = (0..2).map(move |line| Op::Store(Word((thread * 16 + line) * 8), line + 1));
@@ -289,7 +292,7 @@ fn once_written() -> Workload<Script> {
     }
 }
 
-/// Where a program is not to come to its end, what it does not touch any more is looked at as well.
+/// If a program need not end, lines that it does not touch any more are checked as well.
 #[test]
 fn what_a_living_node_has_is_known_after_a_recovery() {
     let description = machine(Protocol::Proactive, 4, 1, 3, "2 us");
@@ -302,7 +305,7 @@ fn what_a_living_node_has_is_known_after_a_recovery() {
         };
         sweep.run(&once_written, &|_| {}).unwrap()
     };
-    sound(&swept(None), "what nobody has broken");
+    sound(&swept(None), "the machine without a fault");
     let report = swept(Some(Breakage::ForgetsTheLiving));
     let seen =
         |what: &str| what.contains("and its directory says") || what.contains("was stored last");
@@ -312,7 +315,7 @@ fn what_a_living_node_has_is_known_after_a_recovery() {
     );
 }
 
-/// Nor may it stand still as if its end did not matter.
+/// Nor may a core stand still as if its end did not matter.
 #[test]
 fn a_core_that_sleeps_on_after_a_recovery_is_noticed() {
     let description = machine(Protocol::Proactive, 4, 1, 3, "2 us");
@@ -325,9 +328,9 @@ fn a_core_that_sleeps_on_after_a_recovery_is_noticed() {
         };
         sweep.run(&|| neighbours(3, 4, 4, 60), &|_| {}).unwrap()
     };
-    sound(&swept(None), "what nobody has broken");
+    sound(&swept(None), "the machine without a fault");
     let report = swept(Some(Breakage::LeavesCoresAsleep));
-    let seen = |what: &str| what.contains("which waits for nobody");
+    let seen = |what: &str| what.contains("which waits for no other thread");
     assert!(
         report.failed > 20 && report.failures.iter().all(|failed| seen(&failed.what)),
         "{report:?}"
@@ -359,12 +362,12 @@ fn a_run_in_which_a_node_dies_repeats_to_the_byte() {
     }
 }
 
-/// Whether a broken machine is noticed, in how many crashes, and how first.
+/// Returns whether a broken machine is noticed; prints the number of such crashes and the first.
 fn noticed(broken: Breakage, apart: bool) -> bool {
     let (mut failed, mut first) = (0, None);
     for seed in 0..4 {
         let protocol = [Protocol::Proactive, Protocol::Adaptive][seed as usize % 2];
-        // Two at once need three replicas, two one after the other two.
+        // Two deaths at once need three replicas, two consecutive ones need two.
         let description = machine(protocol, 4, 1, 3 - u32::from(apart), "2 us");
         let sweep = Sweep {
             points: Points::Drawn(150),

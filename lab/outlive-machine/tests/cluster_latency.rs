@@ -1,4 +1,4 @@
-//! Unloaded paths take the sums of their parts; loaded ones what the narrowest part allows.
+//! Unloaded paths take the sums of their parts; loaded ones are limited by the narrowest part.
 
 mod support;
 
@@ -26,7 +26,7 @@ fn a_read_takes_the_sum_of_its_way() {
         mean <= miss && miss < mean + parts.cycles(1),
         "{mean}, {miss}"
     );
-    // Then it is in the L1.
+    // Then the line is in the L1.
     let hit = end(&description, &[Op::Load(WORD), Op::Load(WORD)], vec![]);
     about(hit, &parts, miss + parts.cycles(5));
 }
@@ -37,7 +37,7 @@ fn each_level_of_the_caches_takes_its_cycles() {
     let parts = Parts::new(&description);
     let lines =
         |count: u64, stride: u64| (0..count).map(move |n| Op::Load(WORD.offset(n * stride * 8)));
-    // Lines 64 apart share a set of the L1 (12 ways): the thirteenth drives the first out, to the L2.
+    // Lines 64 apart share a set of the L1 (12 ways): the thirteenth evicts the first to the L2.
     for (count, stride, cycles) in [(13, 64, 13), (9, 1024, 36)] {
         let mut ops: Vec<Op> = lines(count, stride).collect();
         let before = end(&description, &ops, vec![]);
@@ -45,7 +45,7 @@ fn each_level_of_the_caches_takes_its_cycles() {
         let after = end(&description, &ops, vec![]);
         about(after, &parts, before + parts.cycles(cycles));
     }
-    // Another core of the node has written it.
+    // Another core of the node has written the line.
     let pause = Op::Compute(100_000);
     let other = vec![Op::Store(WORD, 1)];
     let idle = end(&description, &[pause], vec![]);
@@ -72,7 +72,7 @@ fn a_line_that_another_node_has_written_is_recalled() {
     let owner = vec![Op::Store(WORD, 7)];
     let read = after_pause(&description, &[], Op::Load(WORD), vec![owner.clone()]);
     about(read, &parts, parts.l3 + parts.dirty());
-    // A store is committed as soon as its line is there; it asks for it when it begins.
+    // A store is committed as soon as its line is there; it requests the line when it begins.
     let write = after_pause(&description, &[], Op::Store(WORD.offset(1), 1), vec![owner]);
     about(write, &parts, parts.l3 + parts.dirty());
 }
@@ -121,7 +121,7 @@ fn a_store_is_written_through_to_persistent_memory() {
     let through = parts.l3 + parts.word + parts.directory + parts.pmem + parts.small;
     let store = after_pause(&description, &[], Op::Store(WORD, 1), vec![]);
     about(store, &parts, parts.l3 + parts.remote() + through);
-    // The next waits for it, though the line is there; words of one line go together.
+    // The next store waits for it, though the line is there; words of one line go together.
     let again = after_pause(
         &description,
         &[Op::Store(WORD, 1)],
@@ -176,8 +176,8 @@ fn a_link_carries_what_it_can() {
 
 #[test]
 fn littles_law_holds_in_the_store_buffer() {
-    // Stores to lines that are far away, in a machine without prefetches to speak of: the buffer is full, and an
-    // entry stays for as long as all before it take.
+    // Stores to lines that are far away, in a machine almost without prefetches: the buffer is
+    // full, and an entry stays for as long as all before it take.
     let description = machine("[system]\nstore_queue = 1\n[ours.core]\nl1_misses = 1");
     let parts = Parts::new(&description);
     let stores: Vec<Op> = (0..2_000).map(|n| Op::Store(Word(n * 8), n)).collect();
@@ -186,7 +186,7 @@ fn littles_law_holds_in_the_store_buffer() {
     assert_eq!((total.commits, total.coalesced), (2_000, 0));
     let service = statistics.finished.unwrap() / 2_000;
     about(service, &parts, parts.l3 + parts.remote());
-    // L = lambda W, with L all 72 entries but for the filling and the emptying.
+    // L = lambda W, where L is all 72 entries except while the buffer fills and drains.
     let stay = parts.ticks.edge(total.buffer_ticks) / 2_000;
     let full = service * 72;
     assert!(
@@ -204,7 +204,7 @@ fn stores_next_to_each_other_are_committed_together() {
     let total = statistics.total();
     assert_eq!(total.commits + total.coalesced, 64);
     assert_eq!(total.commits, 8, "one for each line");
-    // Not if another line is between, nor for the same word again.
+    // Stores are not coalesced if another line is between, nor for the same word again.
     let stores: Vec<Op> = [0, 8, 1, 9, 2, 2]
         .map(|word| Op::Store(Word(word), 1))
         .to_vec();

@@ -1,4 +1,5 @@
-//! Litmus tests of x86-TSO: small programs at many timings, whose outcomes are exactly those that TSO allows.
+//! Litmus tests of x86-TSO: small programs at many timings, with exactly the outcomes that TSO
+//! allows.
 
 mod support;
 
@@ -15,15 +16,15 @@ use outlive_machine::program::{
 /// Different lines on different memory nodes.
 const X: Word = Word(0);
 const Y: Word = Word(1 << 10);
-/// Somewhere else, to be slow at.
+/// Another line, for slow accesses.
 const Z: Word = Word(2 << 10);
 
-/// Runs of a program in a row.
+/// The number of runs of a program in a row.
 const RUNS: u64 = 400;
 const MOST_ROUNDS: u64 = 20;
 
-/// A program: its threads, and which of its outcomes (what the loads got, thread by thread, then what X and Y hold) TSO allows, as
-/// textbooks have it.
+/// A program: its threads, and the outcomes (the values of the loads, thread by thread, then the
+/// final values of X and Y) that TSO allows, according to textbooks.
 struct Litmus {
     name: &'static str,
     threads: Vec<Vec<Op>>,
@@ -31,7 +32,7 @@ struct Litmus {
 }
 
 impl Litmus {
-    /// All that the machine without time can come to through store buffers.
+    /// Returns all outcomes that the machine without time can reach through store buffers.
     fn possible(&self) -> BTreeSet<Vec<u64>> {
         let threads = self.threads.iter().cloned().map(Script::new).collect();
         let (image, synchronisation) = memory();
@@ -139,7 +140,7 @@ fn litmus() -> Vec<Litmus> {
             threads: vec![vec![st(X, 2), st(Y, 1)], vec![ld(Y), st(X, 1)]],
             allowed: |o| o != [1, 2, 1],
         },
-        // Giving a lock back is a store like others: later loads pass it.
+        // The release of a lock is a store like others: later loads pass it.
         Litmus {
             name: "SB with unlocks",
             threads: vec![
@@ -227,8 +228,8 @@ fn description(protocol: Protocol, seed: u64) -> Description {
     .expect("a machine that can be")
 }
 
-/// Runs the program once: some lines are fetched before, each thread begins when it likes, and between two operations may be
-/// a pause or a slow access to something else.
+/// Runs the program once: some lines are fetched before, each thread begins at a random time, and
+/// between two operations there may be a pause or a slow access to another line.
 fn run_once(litmus: &Litmus, protocol: Protocol, seed: u64, broken: Option<Breakage>) -> Vec<u64> {
     let mut random = Random::new(seed);
     let mut extra = Vec::new();
@@ -245,7 +246,7 @@ fn run_once(litmus: &Litmus, protocol: Protocol, seed: u64, broken: Option<Break
                     script.push(ld(word));
                     others.push(true);
                 }
-                // Written, with what it holds already.
+                // A store that writes the value that the word already has.
                 _ => script.push(st(word.offset(1), 9)),
             }
         }
@@ -306,14 +307,14 @@ fn outcomes(
         .collect()
 }
 
-/// Each configuration comes to nothing else, and together they come to all of them.
+/// Each configuration has no other outcomes, and together they have all of them.
 #[test]
 fn outcomes_are_those_that_tso_allows() {
     for litmus in litmus() {
         let possible = litmus.possible();
         assert!(possible.iter().all(|outcome| (litmus.allowed)(outcome)));
         let mut seen = BTreeSet::new();
-        // What happens seldom is tried for longer.
+        // Programs with rare outcomes run for longer.
         let rounds =
             (0..MOST_ROUNDS).flat_map(|round| Protocol::ALL.iter().map(move |p| (round, p)));
         for (round, protocol) in rounds {
@@ -340,7 +341,7 @@ fn outcomes_are_those_that_tso_allows() {
     }
 }
 
-/// Which programs notice a broken machine.
+/// Returns the names of the programs that notice a broken machine.
 fn noticed_by(broken: Breakage, protocol: Protocol) -> Vec<&'static str> {
     let forbidden = |litmus: &Litmus| {
         let outcomes = outcomes(litmus, protocol, 0..RUNS, Some(broken));

@@ -1,4 +1,4 @@
-//! What shared memory holds and who owns it: what the directories say, and what only a node has.
+//! The contents and owners of shared memory: the directories' view, and data that one node has.
 
 use outlive_machine::cluster::{self, Cluster, OwnedLines, Workload};
 use outlive_machine::description::{Description, Protocol};
@@ -49,14 +49,14 @@ fn what_a_node_wrote_or_alone_has_read_is_its_own() {
     for protocol in [Protocol::WriteBack, Protocol::Proactive] {
         let alone = owned(protocol, vec![first(&[])]);
         assert_eq!(alone, [lines(5, 3), lines(0, 0), lines(0, 0), lines(0, 0)]);
-        // Later, another reads one of each kind and writes one.
+        // Later, another node reads one of each kind and writes one.
         let later = [Op::Compute(100_000)];
         let others = [Op::Load(word(0)), Op::Load(word(10)), Op::Store(word(1), 2)];
         let second = later.into_iter().chain(others).collect();
         let shared = owned(protocol, vec![first(&[]), second]);
         assert_eq!(shared, [lines(2, 1), lines(1, 1), lines(0, 0), lines(0, 0)]);
     }
-    // What is written through is in memory.
+    // Lines that are written through are in memory.
     let through = owned(Protocol::WriteThrough, vec![first(&[])]);
     assert_eq!(through[0].dirty, 0);
     assert_eq!(through[0].recorded, 5);

@@ -16,7 +16,7 @@ fn tiny(protocol: Protocol, quantum: &'static str, reorder: &'static str) -> Des
     with_logs(protocol, quantum, reorder, "2.5 ms", "18 MiB", 3)
 }
 
-/// One that dumps so often, with logs of this size and so many replicas.
+/// A machine with this dump period, log size and replication factor.
 fn with_logs(
     protocol: Protocol,
     quantum: &'static str,
@@ -36,7 +36,7 @@ fn with_logs(
     tiny.description()
 }
 
-/// A machine that is judged, with random threads.
+/// A machine with judges and random threads.
 fn walkers(
     description: &Description,
     seed: u64,
@@ -62,7 +62,8 @@ fn walkers(
     simulation
 }
 
-/// Runs random threads and checks the machine's state every so many events; returns the accesses and a digest.
+/// Runs random threads and checks the machine's state every `every` events; returns the accesses
+/// and a digest.
 fn walk(description: &Description, seed: u64, lines: u64, ops: u32, every: u64) -> (u64, String) {
     let words = lines * 8;
     let mut simulation = walkers(description, seed, lines, ops);
@@ -109,7 +110,7 @@ fn logs_hold_what_was_committed_however_often_they_are_dumped() {
     for protocol in Protocol::ALL.iter().filter(|one| one.replicates()) {
         for seed in 0..12 {
             let (quantum, reorder) = TIMINGS[seed as usize % 3];
-            // By the clock, and because the logs are full.
+            // Dumps begin by the clock, or because the logs are full.
             let (period, log) =
                 [("7 us", "18 MiB"), ("2.5 ms", "2 KiB"), ("1 us", "480 B")][seed as usize / 3 % 3];
             // Each factor with each reordering.
@@ -133,7 +134,7 @@ fn logs_hold_what_was_committed_however_often_they_are_dumped() {
     }
 }
 
-/// Whether a broken machine is noticed by the judges, and how.
+/// Returns the judges' complaint about a broken machine, if they notice it.
 fn noticed(broken: Breakage, seed: u64) -> Option<String> {
     let description = tiny(Protocol::Proactive, "20 ns", "500 ns");
     let mut simulation = walkers(&description, seed, 20, 200);
@@ -163,7 +164,7 @@ fn contents_that_leave_a_node_before_the_vals_of_its_commits_are_noticed() {
     for seed in 0..4 {
         let how = noticed(Breakage::ValsLeaveLate, seed).expect("it is noticed");
         assert!(
-            how.contains("before VALs of what it has committed"),
+            how.contains("before the VALs of its committed stores"),
             "{how}"
         );
     }
@@ -173,7 +174,7 @@ fn contents_that_leave_a_node_before_the_vals_of_its_commits_are_noticed() {
 fn loads_that_do_not_see_their_own_core_s_stores_are_noticed() {
     for seed in 0..4 {
         let how = noticed(Breakage::ForwardsNothing, seed).expect("it is noticed");
-        assert!(how.contains("not what core"), "{how}");
+        assert!(how.contains("not the value that core"), "{how}");
     }
 }
 

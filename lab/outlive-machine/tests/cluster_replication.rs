@@ -1,4 +1,4 @@
-//! Replicated stores: what they take, what they send, and how fast they fill a log.
+//! Replicated stores: their latency, their messages, and the rate at which they fill a log.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn replicating() -> impl Iterator<Item = Protocol> {
     all.filter(|protocol| protocol.replicates())
 }
 
-/// With so many replicas. The units' clocks have edges everywhere, so that nobody waits for one.
+/// A machine with `factor` replicas. The units' clocks tick everywhere: no message waits for one.
 fn with(protocol: Protocol, factor: u32) -> Description {
     let protocol = protocol.name();
     machine(&format!(
@@ -25,7 +25,7 @@ fn with(protocol: Protocol, factor: u32) -> Description {
     ))
 }
 
-/// Words in lines that the first node's unit logs, or not.
+/// Returns words in lines that the first node's unit logs, or does not log.
 fn words(description: &Description, own: bool) -> impl Iterator<Item = Word> {
     let groups = ReplicaGroups::new(description);
     let lines = (10..).map(LineAddress);
@@ -33,8 +33,8 @@ fn words(description: &Description, own: bool) -> impl Iterator<Item = Word> {
     lines.filter(here).map(|line| Word(line.0 * Word::PER_LINE))
 }
 
-/// From a store's replication to the last acknowledgement: the REPLs pass the caches as a miss does and leave one after
-/// another, and the acknowledgements come as far apart.
+/// The time from a store's replication to the last acknowledgement: the REPLs pass the caches as a
+/// miss does and leave one after another, and the acknowledgements come as far apart.
 fn trip(description: &Description) -> Time {
     let sizes = WireSizes::new(&description.ours.wire);
     let fabric = Fabric::new(description, 0);
@@ -57,7 +57,7 @@ fn an_unloaded_store_takes_the_sum_of_its_parts() {
             let parts = Parts::new(&description);
             let word = words(&description, false).next().unwrap();
             let line = parts.l3 + parts.remote();
-            // It retires a cycle after it begins, and is the oldest at once.
+            // The store retires a cycle after it begins, and is the oldest at once.
             let copies = parts.cycles(1) + trip(&description);
             let sum = match protocol {
                 Protocol::Baseline => line + trip(&description),
@@ -65,7 +65,7 @@ fn an_unloaded_store_takes_the_sum_of_its_parts() {
             };
             let store = after_pause(&description, &[], Op::Store(word, 1), vec![]);
             about(store, &parts, sum);
-            // With its line there it takes the replication, whatever the order of the two.
+            // With its line there, the store takes the replication's time, in either order.
             let before = [Op::Store(word, 1)];
             let again = after_pause(&description, &before, Op::Store(word, 2), vec![]);
             about(again, &parts, copies);
@@ -138,7 +138,7 @@ fn a_store_is_three_messages_for_each_replica() {
                     .map(|word| Op::Store(word, 5))
                     .collect();
                 let (statistics, _) = run(&description, vec![stores]);
-                // What a node's own unit is told passes no link.
+                // Messages to a node's own unit pass no link.
                 let told = own && unit == OwnUnit::Counts;
                 let sent = 30 * u64::from(factor - u32::from(told));
                 for kind in [MessageKind::Repl, MessageKind::ReplAck, MessageKind::Val] {
@@ -150,7 +150,8 @@ fn a_store_is_three_messages_for_each_replica() {
                 }
                 let replication = statistics.messages.for_purpose(Purpose::Replication);
                 assert_eq!(replication.messages, 3 * sent);
-                // Header 16, mask 1, word 8; header; header, timestamp 4, commit 4, epoch 4: in slots of 16.
+                // Header 16, mask 1, word 8; header; header, timestamp 4, commit 4, epoch 4: in
+                // slots of 16.
                 assert_eq!(replication.bytes, (32 + 16 + 32) * sent);
                 let logged: u64 = statistics.logging.iter().map(|unit| unit.logged).sum();
                 assert_eq!(logged, 30 * u64::from(factor));
@@ -164,13 +165,13 @@ fn stores_that_were_coalesced_are_one_message() {
     for protocol in replicating() {
         let mut description = with(protocol, 3);
         let first = words(&description, false).next().unwrap();
-        // Something else is the oldest, and waits for its line.
+        // Another store is the oldest, and waits for its line.
         let mut stores = vec![Op::Store(words(&description, false).nth(9).unwrap(), 1)];
         stores.extend((0..8).map(|n| Op::Store(first.offset(n), n)));
         let (statistics, _) = run(&description, vec![stores.clone()]);
         let total = statistics.total();
         let (entries, joined) = match protocol {
-            // Nine wait at a time at most: that is few.
+            // At most nine stores wait at a time: that is few.
             Protocol::Uncoalesced | Protocol::Adaptive => (9, 0),
             _ => (2, 7),
         };
@@ -204,7 +205,7 @@ fn proactive_without_coalescing_is_the_uncoalesced_protocol() {
 
 #[test]
 fn adaptive_coalesces_once_more_stores_wait_than_are_eager() {
-    // Without locks, that is all.
+    // Without locks, this is the only rule.
     let mut description = with(Protocol::Adaptive, 3);
     let entries = description.ours.core.store_buffer;
     description.ours.core.eager_part = entries / 2;
@@ -212,7 +213,7 @@ fn adaptive_coalesces_once_more_stores_wait_than_are_eager() {
     let mut stores = vec![Op::Store(words(&description, false).nth(9).unwrap(), 1)];
     stores.extend((0..8).map(|n| Op::Store(first.offset(n), n)));
     let total = run(&description, vec![stores.clone()]).0.total();
-    // The oldest, the next, and then all others in one.
+    // The oldest store, the next, and then all others in one.
     assert_eq!((total.replicated, total.shared_coalesced), (3, 6));
     // The oldest is always replicated, so a limit of one makes no difference.
     description.ours.core.eager_part = entries;
@@ -221,7 +222,7 @@ fn adaptive_coalesces_once_more_stores_wait_than_are_eager() {
     assert_eq!(run(&description, vec![stores; 8]).0, adaptive);
 }
 
-/// A lock that a thread takes and gives back, with a store in between, so often.
+/// A lock that a thread takes and releases `count` times, with a store in between.
 fn locking(count: usize) -> Workload<Script> {
     let turn = [
         Op::Lock(LockId(0)),
@@ -264,7 +265,7 @@ fn locks_are_replicated_unless_they_are_left_out() {
 fn adaptive_replicates_a_lock_while_its_line_is_on_the_way() {
     let end = |protocol| {
         let mut description = with(protocol, 3);
-        // Neither the line nor the store before it is there.
+        // Neither the lock's line nor that of the store before it is there.
         let workload = Workload {
             threads: vec![Script::new([Op::Store(Word(8), 1), Op::Lock(LockId(0))])],
             ..locking(0)
@@ -278,7 +279,8 @@ fn adaptive_replicates_a_lock_while_its_line_is_on_the_way() {
     let (adaptive, trip) = end(Protocol::Adaptive);
     let (proactive, _) = end(Protocol::Proactive);
     let (baseline, _) = end(Protocol::Baseline);
-    // Proactive's lock is replicated when its line is here, which is a trip more; baseline's store before it, too.
+    // Proactive replicates the lock when its line is here, which is a trip more; baseline also the
+    // store before it.
     assert!(adaptive + trip / 2 < proactive, "{adaptive} {proactive}");
     assert!(proactive + trip / 2 < baseline, "{proactive} {baseline}");
 }
@@ -299,7 +301,7 @@ fn stores_to_parts_of_a_word_are_coalesced_unless_they_write_the_same_bytes() {
     let other = words(&description, false).nth(9).unwrap();
     let part = |value: u64, bytes| Op::StorePart(first, value, bytes);
     let cases = [
-        // Two halves; four quarters; a half twice; a byte of what was written whole.
+        // Two halves; four quarters; a half twice; a byte of a word that was written whole.
         (vec![part(1, 0x0f), part(2 << 32 | 1, 0xf0)], 1, 2 << 32 | 1),
         (
             vec![part(1, 0x03), part(2, 0x0c), part(3, 0x30), part(4, 0xc0)],
@@ -320,7 +322,7 @@ fn stores_to_parts_of_a_word_are_coalesced_unless_they_write_the_same_bytes() {
         ),
     ];
     for (stores, entries, last) in cases {
-        // Something else is the oldest, and waits for its line; and a load finds the youngest.
+        // Another store is the oldest, and waits for its line; a load finds the youngest.
         let mut ops = vec![Op::Store(other, 1)];
         ops.extend(&stores);
         ops.push(Op::Load(first));
@@ -338,7 +340,7 @@ fn stores_to_parts_of_a_word_are_coalesced_unless_they_write_the_same_bytes() {
     }
 }
 
-/// A machine whose logs have room for so many entries, with a core that stores so often to one word.
+/// A machine with space for `room` log entries, with a core that stores `stores` times to one word.
 fn filling(room: u64, stores: u64) -> (outlive_machine::engine::Simulation<Cluster<Script>>, Time) {
     let mut description = with(Protocol::Baseline, 3);
     description.logging_unit.log_size.0 = room * description.ours.replication.log_entry.0;
@@ -366,7 +368,7 @@ fn a_log_is_full_after_as_many_stores_as_it_has_room_for() {
     }
     let entries = simulation.machine().statistics().logging;
     assert_eq!(entries.iter().map(|unit| unit.peak_log).max(), Some(200));
-    // The first store gets its line meanwhile, and the last VAL goes half of a trip.
+    // The first store gets its line at the same time, and the last VAL goes half of a trip.
     let (least, most) = (one * 200, one * 200 + one * 3);
     let now = simulation.now();
     assert!(now >= least && now <= most, "{now}, one takes {one}");
@@ -378,7 +380,7 @@ fn a_log_is_full_after_as_many_stores_as_it_has_room_for() {
         "one round"
     );
     let sum = |count: fn(&LoggingCounts) -> u64| statistics.logging.iter().map(count).sum::<u64>();
-    // One of the three saves; what came after is left in all three logs.
+    // One of the three saves; later entries are left in all three logs.
     assert!(sum(|unit| unit.saved) >= 200);
     assert_eq!(sum(|unit| unit.moved), 3 * 250);
     let truncated = statistics.truncated.iter().map(|gone| gone.bytes);

@@ -1,4 +1,5 @@
-//! Locks, barriers, conditions and event counts: nobody is in a critical section with another, and nobody waits for ever.
+//! Locks, barriers, conditions and event counts: no two threads are in a critical section together,
+//! and none waits forever.
 
 mod support;
 
@@ -66,7 +67,7 @@ impl Thread for Program {
     }
 }
 
-/// A protocol, and what locks and barriers are to the memory.
+/// A protocol, and the treatment of locks and barriers in memory.
 type Machine = (&'static str, &'static str);
 
 const WRITE_BACK: Machine = ("wb", "replicated");
@@ -126,7 +127,7 @@ fn finish<T: Thread>(mut simulation: Simulation<Cluster<T>>) -> Simulation<Clust
 #[test]
 fn a_lock_admits_one_at_a_time() {
     for which in machines() {
-        // Read, wait, write back one more: without a lock most of it would be lost.
+        // Read, wait, write back one more: without a lock most of the increments would be lost.
         let simulation = finish(simulation(which, |number, step, last| {
             let within = [
                 Op::Lock(LOCK),
@@ -142,7 +143,7 @@ fn a_lock_admits_one_at_a_time() {
         assert_eq!(machine.word(COUNTER), 100 * THREADS as u64, "{which:?}");
         assert_eq!(machine.word(Word(0)), 0, "the lock is free");
         let total = machine.statistics().total();
-        // While one is within, for 50 cycles at least, the others mostly wait.
+        // While one thread is inside, for 50 cycles at least, the others mostly wait.
         assert!(total.lock_ticks > 800 * 50 * 3, "{which:?}: {total:?}");
         assert_eq!(total.meeting_ticks, 0);
     }
@@ -164,7 +165,7 @@ fn without_the_lock_it_would_be_noticed() {
 #[test]
 fn a_barrier_is_passed_when_all_have_arrived() {
     for which in machines() {
-        // In each round everybody writes his own word, and after the barrier reads his neighbour's.
+        // In each round, a thread writes its own word; after the barrier, it reads its neighbour's.
         let simulation = finish(simulation(which, |number, step, last| {
             let (round, own) = (step / 5, COUNTER.offset(number));
             let neighbour = COUNTER.offset((number + 1) % THREADS as u64);
@@ -181,7 +182,7 @@ fn a_barrier_is_passed_when_all_have_arrived() {
             (round < 60).then_some(op)
         }));
         let machine = simulation.machine();
-        assert_eq!(machine.word(Word(16)), 0, "nobody is counted any more");
+        assert_eq!(machine.word(Word(16)), 0, "no thread is counted any more");
         let opened = if which.1 == "events" { 0 } else { 120 };
         assert_eq!(
             machine.word(Word(24)),
@@ -207,7 +208,7 @@ fn who_waits_for_a_condition_is_woken() {
                 (1, _) => Op::Lock(LOCK),
                 (2, _) => Op::Load(COUNTER),
                 (3, true) => Op::Store(COUNTER, last + 1),
-                // With nothing there it waits, once: each wait is answered by one signal at least.
+                // Without a token it waits, once: each wait is answered by at least one signal.
                 (3, false) if last == 0 => Op::Wait(CONDITION, LOCK),
                 (3, false) => Op::Compute(1),
                 (4, true) => Op::Broadcast(CONDITION),
@@ -223,10 +224,11 @@ fn who_waits_for_a_condition_is_woken() {
     }
 }
 
-/// One reads a word before it advances the count and another writes that word after it has awaited it: what both read.
+/// One thread reads a word before it advances the count, and another writes that word after it has
+/// awaited the count. Returns the values that both read.
 fn read_around_a_count(machine: Machine, wanted: u64) -> (Vec<u64>, Vec<u64>) {
     const LATER: Word = Word(96);
-    // Nobody waits for values, so only the count can hold anything back.
+    // No thread waits for values, so only the count can hold a thread back.
     let threads = vec![
         Script::new([
             Op::Compute(100_000),
@@ -246,7 +248,7 @@ fn read_around_a_count(machine: Machine, wanted: u64) -> (Vec<u64>, Vec<u64>) {
             Op::Load(OTHER),
             Op::Store(LATER, 9),
         ]),
-        // What is awaited twice is there the second time.
+        // A count that is awaited twice is there the second time.
         Script::new([
             Op::Await(COUNT, wanted),
             Op::Await(COUNT, wanted),

@@ -1,4 +1,5 @@
-//! Logs in memory nodes that are truncated: how large they get, what is asked for that, and that a clone goes on alike.
+//! Logs in memory nodes that are truncated: their sizes, the messages for that, and that a clone
+//! continues identically.
 
 mod support;
 
@@ -18,7 +19,7 @@ fn machine(memory_nodes: u32) -> Description {
     description
 }
 
-/// Threads that each do so much with the same lines.
+/// Threads that each do `ops` operations with the same lines.
 fn walkers(ops: u32) -> Workload<Walker> {
     let words = 24 * 8;
     Workload {
@@ -42,7 +43,7 @@ fn asked(statistics: &Statistics) -> u64 {
     asked
 }
 
-/// Runs it to its end; the most that its archives had between two dumps, and what it did.
+/// Runs to the end. Returns the largest size of its archives between two dumps, and the statistics.
 fn run<T: Thread>(description: &Description, workload: Workload<T>) -> (u64, Statistics) {
     let mut simulation = support::judged(description, workload, 1);
     let mut most = 0;
@@ -87,7 +88,7 @@ fn a_run_that_is_ten_times_as_long_has_no_larger_archives() {
         let entries: u64 = statistics.truncated.iter().map(|gone| gone.entries).sum();
         let saved: u64 = statistics.logging.iter().map(|unit| unit.saved).sum();
         assert!(entries * 10 > saved * 9, "{entries} of {saved}");
-        // Directories that stand beside the archive are asked without a message.
+        // Directories next to the archive are asked without a message.
         assert_eq!(asked(&statistics) == 0, memory_nodes == 1);
         let truncation = statistics.messages.for_purpose(Purpose::Truncation);
         assert_eq!(truncation.messages, 2 * asked(&statistics));
@@ -118,7 +119,7 @@ fn a_clone_goes_on_alike_while_answers_are_under_way() {
             > messages.of(MessageKind::StandingsTold).messages
     };
     while !under_way(&simulation) {
-        assert!(simulation.step(), "somebody is asked");
+        assert!(simulation.step(), "a directory is asked");
     }
     let mut fork = simulation.clone();
     support::finish(&mut simulation);

@@ -1,6 +1,6 @@
-//! The protocol between compute nodes keeps its promises, and its judges notice when it does not.
+//! The protocol between compute nodes keeps its promises, and its judges notice if it does not.
 //!
-//! What takes minutes is in the examples `coherence` and `mutants`.
+//! Checks that take minutes are in the examples `coherence` and `mutants`.
 
 use outlive_machine::protocol::{
     Cell, DirectoryEvent, DirectoryOperation, DirectoryState, NodeEvent, NodeState, ProtocolError,
@@ -64,7 +64,8 @@ fn two_nodes_and_a_line() {
         explored.states > 3000 && explored.depth > 20,
         "{explored:?}"
     );
-    // Nobody has it; one reads, has it alone, or has written it and not dropped it or dropped it in silence; both read.
+    // No node has the line; one reads it, has it alone, or has written it and not dropped it or
+    // dropped it silently; both read it.
     assert!(explored.quiet >= 7, "{explored:?}");
 }
 
@@ -167,7 +168,8 @@ fn a_pair_without_a_row_is_named() {
     assert_eq!(violation, Violation::Protocol(expected));
 }
 
-/// A directory that asks again and again for a line that is gone: every state has a next one, and none is at rest.
+/// A directory that asks again and again for a line that is gone: every state has a next one, and
+/// none is at rest.
 #[test]
 fn messages_that_go_round_are_found() {
     let mut rules = mesi();

@@ -1,4 +1,5 @@
-//! Descriptions as texts: what they say of the paper's machine, that they read back, and that no text panics the reader.
+//! Descriptions as texts: the paper's machine, reading back, and that no text makes the reader
+//! panic.
 
 use outlive_machine::description::{
     Bytes, Cache, Cycles, Description, Protocol, Rate, ReplicaHash,
@@ -10,8 +11,8 @@ use proptest::prelude::*;
 fn the_default_is_table_two() {
     let text = Description::default().to_string();
     let (paper, ours) = text
-        .split_once("\n# Parameters of ours")
-        .expect("ours have a part of their own");
+        .split_once("\n# Parameters that the paper does not give")
+        .expect("parameters that the paper does not give have their own part");
     let expected = [
         ("system", "compute_nodes = 16"),
         ("system", "memory_nodes = 16"),
@@ -50,7 +51,7 @@ fn the_default_is_table_two() {
     assert!(parameters(ours).count() > 10);
 }
 
-/// The lines that set something, with their sections.
+/// Returns the lines that set a parameter, with their sections.
 fn parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut section = "";
     text.lines().filter_map(move |line| {
@@ -109,7 +110,7 @@ fn what_a_program_made_impossible_is_told_too() {
     let mut description = Description::default();
     assert_eq!(description.check(), Ok(()));
     description.logging_unit.replication_factor = 40;
-    // Nobody needs replicas where nothing is replicated.
+    // Where nothing is replicated, no replicas are needed.
     assert_eq!(description.check(), Ok(()));
     description.ours.coherence.protocol = Protocol::Baseline;
     let impossible = description.check().unwrap_err();
@@ -128,10 +129,10 @@ fn what_a_program_made_impossible_is_told_too() {
     );
 }
 
-/// No latency is longer, in ps.
+/// The longest latency, in ps.
 const SLOWEST: u64 = 1_000_000_000;
 
-/// A machine that can be, with nearly every parameter drawn.
+/// Draws a possible machine; nearly every parameter is drawn.
 fn drawn(seed: u64) -> Description {
     let mut random = Random::new(seed);
     let mut between = |least: u64, most: u64| least + random.below(most - least + 1);
@@ -229,7 +230,8 @@ proptest! {
     }
 }
 
-/// Whatever is said of a text is about a place in it; what is accepted is possible and can be printed.
+/// Every error refers to a position in the text; every accepted description is possible and can be
+/// printed.
 fn judge(text: &str) -> Result<(), TestCaseError> {
     match text.parse::<Description>() {
         Ok(description) => {

@@ -1,4 +1,5 @@
-//! The timing wheel against the plainest queue there is, under any mix of near and far events, equal times and limits.
+//! The timing wheel against the plainest possible queue, under any mix of near and far events,
+//! equal times and limits.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,16 +35,17 @@ impl Reference {
 #[derive(Clone, Debug)]
 enum Step {
     Schedule(u64),
-    /// As many at one instant.
+    /// Several events at one instant.
     Burst(u64, u8),
     Pop(u8),
     PopUntil(u64),
-    /// Take what is due in this span, and let it pass.
+    /// Takes the events that are due in this span, and advances the time by it.
     Advance(u64),
     Fork,
 }
 
-/// Delays of every order of magnitude: all but the last few bits of a word are cut off at a random place.
+/// Delays of every order of magnitude: a word from which all but the last few bits are cut off at a
+/// random position.
 fn delays() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..600u64,
@@ -75,7 +77,7 @@ struct Pair {
 
 impl Pair {
     fn schedule(&mut self, delay: u64) {
-        // The end of time is in reach of such delays; it is not what is tested here.
+        // Such delays can reach the end of time, which is not tested here.
         let Some(time) = self.reference.now.checked_add(delay) else {
             return;
         };
@@ -141,7 +143,7 @@ proptest! {
         let mut pair = Pair { wheel: EventQueue::new(), reference: Reference::default(), event: 0 };
         for (at, step) in steps.iter().enumerate() {
             if matches!(step, Step::Fork) {
-                // The clone does all that is still to come, and the original does not notice.
+                // The clone executes all remaining steps, and the original is not affected.
                 let mut fork = pair.clone();
                 for step in &steps[at + 1..] {
                     fork.step(step)?;
@@ -166,7 +168,7 @@ proptest! {
     }
 }
 
-/// A machine that schedules by what it draws, and remembers all that it saw.
+/// A machine that schedules what it draws, and remembers all that it handled.
 #[derive(Clone)]
 struct Wanderer {
     random: Random,
@@ -198,7 +200,7 @@ fn wanderer(seed: u64) -> Simulation<Wanderer> {
     simulation
 }
 
-/// Runs until so many events were handled, in total.
+/// Runs until `events` events were handled, in total.
 fn run_to(simulation: &mut Simulation<Wanderer>, events: u64) {
     while simulation.handled() < events {
         assert!(simulation.step());

@@ -1,4 +1,4 @@
-//! Dumps: their form, their way, and where they are kept.
+//! Dumps: their format, their path, and their storage.
 
 use std::io::Write;
 
@@ -86,8 +86,8 @@ proptest! {
             damaged[at] ^= 1 << random.below(8);
             match unpack(&damaged) {
                 Err(_) => noticed += 1,
-                // Nothing is read from gzip's time, system and such, from bits that fill up its last byte, nor from
-                // the lengths of codes that are not used.
+                // Reading ignores gzip's time, system and such, the bits that fill up its last
+                // byte, and the lengths of unused codes.
                 Ok(found) => prop_assert_eq!(&found.entries, &entries),
             }
         }
@@ -97,13 +97,13 @@ proptest! {
         prop_assert_eq!(unpack(&longer), Err(FormError::Trailing(3)));
     }
 
-    /// Whatever is obsolete may go; whatever is not, stays, and in order.
+    /// Only obsolete entries may be removed; the others stay, in order.
     #[test]
     fn truncation_keeps_what_is_needed(
         dumps in prop::collection::vec(prop::collection::vec((1..5u32, 0..4u64, 0..2u64), 1..12), 1..8),
         said in prop::collection::vec((0..5u32, any::<bool>()), 4),
     ) {
-        // An epoch is one owner's.
+        // An epoch has one owner.
         let owner = |line: LineAddress, epoch: Epoch| NodeId::new((line.0 as usize + epoch.0 as usize * 2) % 3);
         let mut commit = 0;
         let mut packed = Vec::new();
@@ -146,7 +146,7 @@ proptest! {
         prop_assert!(after.len() <= 2 * needed(&before).len());
         prop_assert_eq!(archive.len() as u64 + done.dropped_dumps, count);
         prop_assert!(archive.bytes() <= bytes);
-        // Nothing is obsolete that was not before.
+        // No entry becomes obsolete by truncation.
         prop_assert_eq!(archive.truncate(standing).unwrap().0.entries, 0);
         let lines: Vec<_> = (0..4).map(LineAddress).collect();
         for versions in archive.fetch(&lines).unwrap() {
@@ -255,7 +255,7 @@ fn pieces_come_in_any_order_once_and_are_nothing_until_all_are_there() {
     }
     assert_eq!(archive.entries().unwrap(), entries);
     assert_eq!(archive.bytes(), dump.len() as u64);
-    // What its unit's death has cut short is forgotten; what was whole is kept.
+    // A dump that the unit's death has cut short is discarded; complete dumps are kept.
     for piece in &pieces[1..] {
         archive.receive(&Piece { round: 8, ..*piece }).unwrap();
     }

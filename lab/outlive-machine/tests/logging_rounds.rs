@@ -1,4 +1,4 @@
-//! Rounds of dumps: who saves which entry, and how all logs are emptied.
+//! Rounds of dumps: the saver of each entry, and the emptying of all logs.
 
 use outlive_machine::description::{Description, OwnUnit, ReplicaHash};
 use outlive_machine::engine::{Random, Time};
@@ -10,7 +10,7 @@ use outlive_machine::logging::{
 use outlive_machine::parts::{Content, Link, WireSizes};
 use outlive_machine::protocol::{NodeId, NodeSet};
 
-/// Who stores, where it does not matter.
+/// A requester, where it does not matter which.
 const REQUESTER: NodeId = NodeId::new(9);
 
 #[test]
@@ -45,7 +45,7 @@ fn a_member_of_the_group_that_stores_is_skipped_if_that_is_said() {
             }
         }
     }
-    // As many as live: with the own unit, or without; and who lives alone logs for itself.
+    // As many as live: with the own unit, or without; a single survivor logs for itself.
     for own_unit in [OwnUnit::Counts, OwnUnit::Skipped] {
         description.ours.replication.own_unit = own_unit;
         let groups = ReplicaGroups::new(&description);
@@ -82,7 +82,7 @@ fn each_line_has_one_saver_and_all_have_equal_shares() {
         while living.len() > 1 {
             let before = living;
             let (mut logs, mut saves) = ([0u32; 32], [0u32; 32]);
-            // Two of the group may be dead since the groups were formed.
+            // Up to two members of the group may have died since the groups were formed.
             let dying: Vec<_> = living.iter().take(2.min(living.len() - 1)).collect();
             let lines = 64 * 3 * 400;
             for line in (0..lines).map(LineAddress) {
@@ -92,7 +92,7 @@ fn each_line_has_one_saver_and_all_have_equal_shares() {
                 let saver = groups.saver(line, REQUESTER, living).unwrap();
                 assert!(members.contains(saver));
                 saves[saver.index()] += 1;
-                // All members know the same saver, also among fewer.
+                // All members agree on the saver, also among fewer members.
                 let fewer: NodeSet = living.iter().filter(|node| !dying.contains(node)).collect();
                 let saver = groups.saver(line, REQUESTER, fewer);
                 assert_eq!(
@@ -128,7 +128,8 @@ fn each_line_has_one_saver_and_all_have_equal_shares() {
     }
 }
 
-/// Two units that both log everything, with a log of `stores` single words of as many lines, values drawn.
+/// Two units that both log everything, with a log of `stores` single words of as many lines; values
+/// are drawn.
 fn pair(stores: u32) -> (Description, Vec<LoggingUnit>) {
     let mut description = Description::default();
     description.system.compute_nodes = 3;
@@ -178,9 +179,9 @@ fn a_dump_takes_the_reading_of_the_log_and_its_last_message() {
     let mut barrier = DumpBarrier::new([0, 1].map(NodeId::new).into_iter().collect());
     let begin = barrier.begin().unwrap();
     let Begun::Save(share) = units[0].begin(&begin).unwrap() else {
-        panic!("it has what to save")
+        panic!("the unit has entries to save")
     };
-    // Half of the lines are its own; the whole log is read, an entry in each cycle of 2 ns.
+    // Half of the lines are its own; the whole log is read, one entry in each cycle of 2 ns.
     let groups = ReplicaGroups::new(&description).regrouped(begin.members);
     let own =
         |line: &LineAddress| groups.saver(*line, REQUESTER, begin.members) == Some(NodeId::new(0));
@@ -191,7 +192,7 @@ fn a_dump_takes_the_reading_of_the_log_and_its_last_message() {
     let sent: Vec<_> = share.pieces().collect();
     let count = share.bytes().div_ceil(64) as u64;
     assert_eq!(sent.len() as u64, count);
-    // Drawn values do not shrink, all else nearly vanishes.
+    // Drawn values do not shrink; all else nearly vanishes.
     let own = own as usize;
     assert!((own * 8..own * 10).contains(&share.bytes()));
     let wire = WireSizes::new(&description.ours.wire).bytes(Content::Line);
@@ -203,8 +204,8 @@ fn a_dump_takes_the_reading_of_the_log_and_its_last_message() {
         assert_eq!(u128::from(ready.picos()), even.div_ceil(u128::from(count)));
         arrives = link.send(*ready, wire).arrives;
     }
-    // The link is faster than the reading: only the last message counts. So the dump takes 12.8 us and a message, at
-    // 64 bytes of each 80 on the wire.
+    // The link is faster than the reading: only the last message counts. So the dump takes 12.8 us
+    // and a message, at 64 bytes of each 80 on the wire.
     assert_eq!(arrives, share.read + link.unloaded(wire));
     assert_eq!(link.counts().bytes, count * 80);
     assert_eq!(link.counts().waited, Time::ZERO);
@@ -224,7 +225,7 @@ fn a_round_saves_each_entry_once_and_empties_all_logs() {
     for unit in &mut units {
         assert_eq!(clear, None, "only when all have saved");
         let Begun::Save(share) = unit.begin(&begin).unwrap() else {
-            panic!("it has what to save")
+            panic!("the unit has entries to save")
         };
         assert!(unit.begin(&begin).is_err());
         assert!(
@@ -244,7 +245,7 @@ fn a_round_saves_each_entry_once_and_empties_all_logs() {
     let Some(Advance::Clear(clear)) = clear else {
         panic!("all have saved")
     };
-    // A log is full meanwhile: when all have cleared, the next round begins by itself.
+    // A log has become full: when all have cleared, the next round begins by itself.
     assert_eq!(barrier.ask(), None);
     let mut next = None;
     for unit in &mut units {
@@ -255,13 +256,13 @@ fn a_round_saves_each_entry_once_and_empties_all_logs() {
         next = barrier.cleared(&cleared).unwrap();
     }
     let Some(Advance::Begin(next)) = next else {
-        panic!("one was asked for")
+        panic!("a round was requested")
     };
     assert_eq!((next.round, next.members), (begin.round + 1, members));
     let mut saved = archive.entries().unwrap();
     saved.sort_by_key(|entry| entry.commit);
     assert_eq!(saved, all);
-    // Nothing to save: no dump, but part of the round.
+    // Nothing to save: no dump, but the unit takes part in the round.
     let mut advance = None;
     for unit in &mut units {
         let Begun::Nothing { saved, read } = unit.begin(&next).unwrap() else {
@@ -293,18 +294,18 @@ fn a_round_that_is_wanted_anew_follows_one_that_is_under_way() {
     };
     assert_eq!(barrier.saved(&saved).unwrap(), None, "the other one saves");
     let Some(Advance::Clear(clear)) = barrier.lose(NodeId::new(1)) else {
-        panic!("the dead are not awaited")
+        panic!("dead units are not awaited")
     };
     assert_eq!(barrier.begin_anew(), None);
     let cleared = unit.clear(&clear).unwrap();
     let Some(Advance::Begin(next)) = barrier.cleared(&cleared).unwrap() else {
-        panic!("another one is wanted")
+        panic!("another round is requested")
     };
     assert_eq!(next.round, begin.round + 1);
     assert_eq!(next.members, NodeSet::only(alone));
 }
 
-/// Directories are repaired then: a round beside that could take an entry away from before them.
+/// Directories are being repaired: a concurrent round could remove an entry that the repair needs.
 #[test]
 fn no_round_begins_for_the_dead() {
     let [a, b] = [0, 1].map(NodeId::new);
@@ -324,7 +325,7 @@ fn no_round_begins_for_the_dead() {
     barrier.cleared(&Cleared { node: a, round }).unwrap();
     assert_eq!(barrier.lose(b), None);
     assert!(barrier.is_idle());
-    // Asked for before another death, in the same recovery or in the next.
+    // Requested before another death, in the same recovery or in the next.
     let again = barrier.begin_anew().expect("none is under way").round;
     assert_eq!(again, round + 1);
 }
@@ -338,7 +339,8 @@ fn what_was_sent_to_old_groups_is_saved_by_whoever_has_it() {
         node: NodeId::new(9),
         core: 0,
     };
-    // When node 0 has died, this line's group is another one, with this node, and another member saves the line.
+    // After node 0 has died, this line has another group, which includes this node, and another
+    // member saves the line.
     let living = groups.living().without(NodeId::new(0));
     let new = groups.regrouped(living);
     let pair = |node| NodeSet::only(here).with(node);
@@ -376,13 +378,13 @@ fn what_was_sent_to_old_groups_is_saved_by_whoever_has_it() {
             unit.validate(Time::ZERO, &val).unwrap();
             unit.regroup(new.clone()).unwrap();
         }
-        // The other has never had it, but has had later commits of the same node.
+        // The other member has never had the entry, but has had later commits of the same node.
         let mut through = Through::default();
         through.set(requester.node, Commit(5));
         let mut barrier = DumpBarrier::new(pair(other));
         let begin = barrier.begin().unwrap();
         let Begun::Save(share) = unit.begin(&begin).unwrap() else {
-            panic!("nobody else can save it")
+            panic!("no other unit can save it")
         };
         assert_eq!(share.entries, 1);
         let round = begin.round;
@@ -398,7 +400,7 @@ fn what_was_sent_to_old_groups_is_saved_by_whoever_has_it() {
         };
         unit.clear(&clear).unwrap();
         assert_eq!(unit.log_len(), 0);
-        // What comes under the new groups is the other's to save.
+        // Entries that are logged under the new groups are the other member's to save.
         unit.log(
             Time::ZERO,
             &Repl {

@@ -1,4 +1,5 @@
-//! Logging units: times against closed forms, order whatever the fabric does, and fetching against a naive model.
+//! Logging units: times against closed forms, order under any reordering of the fabric, and
+//! fetching against a naive model.
 
 use outlive_machine::description::{Bytes, Description};
 use outlive_machine::engine::{Random, Time};
@@ -20,7 +21,7 @@ fn unit(description: &Description) -> LoggingUnit {
     LoggingUnit::new(description, ReplicaGroups::new(description), HERE)
 }
 
-/// Of units that write so many entries in a cycle.
+/// A description with units that write `width` entries in a cycle.
 fn wide(width: u32) -> Description {
     let mut description = Description::default();
     description.ours.replication.entries_per_cycle = width;
@@ -59,7 +60,8 @@ fn val(repl: &Repl, numbering: &mut Numbering) -> Val {
 fn a_unit_writes_a_whole_repl_in_a_cycle_unless_it_is_said_to_be_narrower() {
     let default = Description::default().ours.replication.entries_per_cycle;
     assert_eq!(default, 8);
-    // At 500 MHz: eight entries in as many cycles as it takes at this width, and then the next REPL.
+    // At 500 MHz: eight entries take the cycles that this width needs, and then the next REPL
+    // comes.
     for (width, cycles) in [(1, 8), (2, 4), (3, 3), (4, 2), (7, 2), (8, 1), (100, 1)] {
         let mut unit = unit(&wide(width));
         for sequence in 0..4 {
@@ -154,7 +156,7 @@ fn what_the_sram_has_no_room_for_goes_to_dram_and_is_not_refused() {
         (2, 2, room)
     );
 
-    // Two entries leave the SRAM: there is room for two of the next three.
+    // Two entries leave the SRAM, which makes space for two of the next three.
     let mut numbering = Numbering::default();
     let mut now = Time::from_nanos(1_000);
     for sequence in 0..2 {
@@ -166,7 +168,7 @@ fn what_the_sram_has_no_room_for_goes_to_dram_and_is_not_refused() {
     let logged = unit.log(late, &repl(requester(1, 1), 0, 5, 0b111)).unwrap();
     assert_eq!(logged.spilled, 1);
     assert_eq!(logged.ack, late + CYCLE * 2 + DRAM);
-    // A VAL of what is in DRAM takes an access there.
+    // A VAL of an entry in DRAM takes an access there.
     let spilled = val(&repl(requester(1, 0), room, 3, 0b11), &mut numbering);
     let later = Time::from_nanos(3_000);
     assert_eq!(unit.validate(later, &spilled).unwrap().done, later + DRAM);
@@ -176,8 +178,9 @@ fn what_the_sram_has_no_room_for_goes_to_dram_and_is_not_refused() {
 
 #[test]
 fn a_log_fills_in_the_time_that_its_entries_take() {
-    // The paper's 18 MiB at 500 MHz, as fast as a unit can: with whole lines it takes 0.39 ms. With single words it is 3.15 ms,
-    // longer than from dump to dump. One entry in a cycle makes whole lines take 1.77 ms.
+    // The paper's 18 MiB at 500 MHz, as fast as a unit can: with whole lines it takes 0.39 ms. With
+    // single words it is 3.15 ms, longer than from dump to dump. One entry in a cycle makes whole
+    // lines take 1.77 ms.
     for (words, width, nanos) in [(8u64, 8, 393_216), (1, 8, 3_145_728), (8, 1, 1_769_472)] {
         let mut unit = unit(&wide(width));
         assert_eq!(unit.log_capacity(), 786_432);
@@ -204,7 +207,7 @@ fn a_log_fills_in_the_time_that_its_entries_take() {
         assert_eq!(now, CYCLE * (unit.log_capacity() / words * (cycles + 1)));
         assert_eq!(now, Time::from_nanos(nanos));
         assert_eq!(unit.log_len() as u64, unit.log_capacity());
-        // It goes on, and says it once.
+        // The unit continues, and reports the full log once.
         let more = repl(requester(1, 0), sequence, 1, 0xff);
         unit.log(now, &more).unwrap();
         let validated = unit.validate(now, &val(&more, &mut numbering)).unwrap();
@@ -218,7 +221,7 @@ fn a_log_fills_in_the_time_that_its_entries_take() {
     }
 }
 
-/// What one core stores: line and mask, its VALs late by this much.
+/// The stores of one core: line and mask, and the delay of the VAL.
 fn stores() -> impl Strategy<Value = Vec<(usize, u8, u64, u8, u64)>> {
     prop::collection::vec((1..5usize, 0..3u8, 0..6u64, 1..=255u8, 0..30u64), 1..120)
 }
@@ -241,7 +244,7 @@ proptest! {
             for place in (0..8).filter(|place| mask & 1 << place != 0) {
                 expected[node].push((val.commit, Word(line * 8 + place), repl.values[place as usize]));
             }
-            // A REPL comes before its VAL; both are late as it may be.
+            // A REPL comes before its VAL; both may be late.
             let sent = sequence as u64;
             let arrives = sent + random.below(10);
             all.push((arrives, 0, repl, val));
@@ -270,7 +273,8 @@ proptest! {
         prop_assert_eq!(unit.sram_len(Time::from_micros(9)), 0);
     }
 
-    /// Also in the middle of things, when validated entries wait in the SRAM and others are not validated.
+    /// Also in the middle of a run, when validated entries wait in the SRAM and others are not
+    /// validated.
     #[test]
     fn fetching_finds_what_a_naive_model_has(
         stores in stores(), seed: u64, asked in prop::collection::vec(0..8u64, 0..8), stop in 0..240usize,
@@ -287,7 +291,7 @@ proptest! {
             all.push((arrives + 1 + late, 1, repl, val));
         }
         all.sort_by_key(|(time, kind, ..)| (*time, *kind));
-        // Every validated entry, naively.
+        // Every validated entry, in a naive model.
         let mut model: Vec<LogEntry> = Vec::new();
         for (time, kind, repl, val) in all.into_iter().take(stop) {
             let now = Time::from_nanos(time);
@@ -379,7 +383,8 @@ fn what_cannot_be_is_an_error_and_changes_nothing() {
     );
     assert_eq!(format!("{unit:?}"), before);
 
-    // A later VAL has come, the one before has not: whoever forgets its node has not waited for what it sent.
+    // A later VAL has come, the one before it has not: a caller that forgets the node now has not
+    // waited for all that it sent.
     unit.validate(Time::ZERO, &of(5, 2)).unwrap();
     unit.log(Time::ZERO, &repl(at(1), 0, 2, 1)).unwrap();
     let before = format!("{unit:?}");
@@ -422,7 +427,7 @@ fn what_a_dead_node_has_not_validated_is_dropped_whole() {
     unit.forget(late, NodeId::new(1)).unwrap();
     assert_eq!(unit.counts().forgotten, 180);
     assert_eq!(unit.log_len(), 20);
-    // Of the 170 in SRAM each had half.
+    // Of the 170 entries in SRAM, each node had half.
     assert_eq!(unit.sram_len(late), 85);
     let mut numbering = Numbering::default();
     for sequence in 0..200 {

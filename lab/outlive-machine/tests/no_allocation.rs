@@ -1,4 +1,5 @@
-//! Once they are made, the queue and the parts allocate nothing; nor does logging, once a log has been as full as it gets.
+//! Once they are created, the queue and the parts allocate nothing; neither does logging, once a
+//! log has reached its greatest length.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -15,15 +16,15 @@ use outlive_machine::protocol::{NodeId, NodeSet};
 struct Counting;
 
 thread_local! {
-    // Without a destructor and with a constant beginning, so that using it allocates nothing.
+    // Without a destructor and with a constant initial value, so that its use allocates nothing.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: all is done by the system's allocator.
+// SAFETY: the system's allocator does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller promises what the system's allocator asks for.
+        // SAFETY: the caller keeps the contract of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
@@ -36,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// How often this thread allocates while it works.
+/// Returns the number of this thread's allocations during `work`.
 fn allocations(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     work();
@@ -115,7 +116,8 @@ fn logging_allocates_nothing_in_the_steady_state() {
         node: NodeId::new(1),
         core: 0,
     };
-    // Some 400 REPLs wait for their VALs, more than the SRAM has room for, and the VALs come in pairs, the later one first.
+    // About 400 REPLs wait for their VALs, more than fit into the SRAM, and the VALs come in pairs,
+    // the later one first.
     let (mut sequence, mut now) = (0, Time::ZERO);
     let mut log = |unit: &mut LoggingUnit, stores: u32| {
         for _ in 0..stores {
@@ -146,11 +148,11 @@ fn logging_allocates_nothing_in_the_steady_state() {
         }
     };
     log(&mut unit, 20_000);
-    // A round among this unit alone clears what it saves, which is everything.
+    // A round of this unit alone clears the entries that it saves, which are all.
     let members = NodeSet::only(here);
     let begin = Begin { round: 1, members };
     let Begun::Save(share) = unit.begin(&begin).unwrap() else {
-        panic!("it has what to save")
+        panic!("the unit has entries to save")
     };
     assert!(share.entries > 30_000);
     let stored = Stored {

@@ -1,11 +1,11 @@
-//! The cache array against the plainest cache there is: a list for each set, in the order of use.
+//! The cache array against the plainest possible cache: a list for each set, in the order of use.
 
 use outlive_machine::description::Description;
 use outlive_machine::line::{Line, LineAddress};
 use outlive_machine::parts::{CacheArray, Slot, Victim};
 use proptest::prelude::*;
 
-/// For each set its lines, the one that was used longest ago first.
+/// The lines of each set, least recently used first.
 #[derive(Clone)]
 struct Reference {
     ways: usize,
@@ -14,7 +14,8 @@ struct Reference {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Use a line as a cache does: touch it and store into it if it is here, else let one go and fetch it.
+    /// Uses a line as a cache does: touches it and stores into it if it is here, else evicts one
+    /// and fetches it.
     Use(u64, u64),
     /// The same, but a line whose state is odd must stay.
     UseAmongEven(u64, u8),
@@ -75,7 +76,7 @@ fn step(cache: &mut Cache, reference: &mut Reference, step: &Step) {
     assert_eq!(found.is_some(), held.is_some());
     match (step, found.zip(held)) {
         (Step::Use(_, value), Some((slot, held))) => {
-            // In one step or in two: it is the same.
+            // In one step or in two, with the same result.
             match value % 3 {
                 0 => cache.touch(slot),
                 _ => assert_eq!(cache.find_to_use(LineAddress(line)), Some(slot)),
@@ -88,7 +89,7 @@ fn step(cache: &mut Cache, reference: &mut Reference, step: &Step) {
         (Step::Use(_, value), None) => {
             assert_eq!(cache.find_to_use(LineAddress(line)), None);
             let place = cache.victim(LineAddress(line));
-            // The victim is the line that was used longest ago, and only if there is no room.
+            // The victim is the least recently used line, and only if the set is full.
             let full = reference.sets[set].len() == reference.ways;
             let expected = full.then(|| LineAddress(reference.sets[set][0].0));
             let taken = if let Victim::Taken(slot) = place {
@@ -133,7 +134,7 @@ fn step(cache: &mut Cache, reference: &mut Reference, step: &Step) {
     check(cache, reference);
 }
 
-/// All that is here is here with its state and values, and nothing else.
+/// Checks that exactly the expected lines are here, with their states and values.
 fn check(cache: &Cache, reference: &Reference) {
     let mut here: Vec<(u64, u8, Line)> = cache
         .iter()
@@ -164,7 +165,7 @@ proptest! {
         let sets = 1 << sets;
         let (mut cache, mut reference) = (Cache::new(sets, ways), Reference { ways, sets: vec![Vec::new(); sets] });
         first.iter().for_each(|one| step(&mut cache, &mut reference, one));
-        // A clone goes its own way from here.
+        // The clone takes steps of its own from here.
         let (mut clone, mut clone_reference) = (cache.clone(), reference.clone());
         second.iter().for_each(|one| step(&mut clone, &mut clone_reference, one));
         check(&cache, &reference);
@@ -180,8 +181,8 @@ fn the_papers_caches_have_the_papers_sizes() {
         lines.map(|lines| lines * 64),
         [48 << 10, 512 << 10, 8 << 20]
     );
-    // "The maximum total number of different lines in the caches of a CN is 163K": with all caches exclusive of each other,
-    // 131,072 + 4 (8,192 + 768) = 166,912; counted in units of 1,024, 163.
+    // "The maximum total number of different lines in the caches of a CN is 163K": with all caches
+    // exclusive of each other, 131,072 + 4 (8,192 + 768) = 166,912; counted in units of 1,024, 163.
     assert_eq!((lines[2] + 4 * (lines[1] + lines[0])) / 1024, 163);
 }
 

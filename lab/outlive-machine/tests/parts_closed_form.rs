@@ -1,5 +1,6 @@
-//! Links, fabric and memories against closed forms: what an unloaded path takes is the sum of its parts, what is saturated
-//! delivers its rate exactly, and what comes at one time is served in the order of its events.
+//! Links, fabric and memories against closed forms: an unloaded path takes the sum of its parts, a
+//! saturated one delivers exactly its rate, and messages that come at one time are served in the
+//! order of their events.
 
 use outlive_machine::cluster::MessageKind;
 use outlive_machine::description::{Description, Rate};
@@ -8,7 +9,7 @@ use outlive_machine::line::LineAddress;
 use outlive_machine::parts::{Content, Fabric, HEADER_FIELDS, Link, Memory, Port, WireSizes};
 use proptest::prelude::*;
 
-/// What so many bytes take at a rate, rounded up once.
+/// Returns the time for `bytes` at a rate, rounded up once.
 fn serialisation(bytes: u64, rate: u64) -> Time {
     let picos = (u128::from(bytes) * 1_000_000_000_000).div_ceil(u128::from(rate));
     Time::from_picos(picos.try_into().unwrap())
@@ -50,7 +51,7 @@ proptest! {
         prop_assert_eq!(link.idle_from(), last);
         prop_assert_eq!(link.counts().bytes, sent);
         prop_assert_eq!(link.counts().waited, waited);
-        // After a pause it begins anew.
+        // After a pause, a new burst begins.
         let later = last + Time::from_picos(1);
         prop_assert_eq!(link.send(later, 80).arrives - later, link.unloaded(80));
         prop_assert_eq!(link.unloaded(80), serialisation(80, bytes_per_second) + flight);
@@ -67,7 +68,7 @@ proptest! {
             now += Time::from_picos(gap);
             let passage = link.send(now, bytes);
             prop_assert_eq!(passage.starts, now.max(idle_from));
-            // A message that comes when the last has not left joins its burst.
+            // A message that comes before the last one has left joins its burst.
             if now >= idle_from {
                 (burst, burst_began) = (0, now);
             }
@@ -93,7 +94,7 @@ proptest! {
             let fork = again.clone().forward(now, Port(4), 80);
             prop_assert_eq!((again.forward(now, Port(4), 80), fork), (held, held));
         }
-        // Holding a message back keeps the link from nobody.
+        // Holding a message back keeps the link from no other message.
         prop_assert_eq!(strict.downlink(Port(4)), loose.downlink(Port(4)));
     }
 
@@ -112,7 +113,7 @@ proptest! {
     }
 }
 
-/// Messages on a fabric: the least machine that uses it as it is meant to be used.
+/// Messages on a fabric: the smallest machine that uses it as intended.
 #[derive(Clone)]
 struct Network {
     fabric: Fabric,
@@ -151,7 +152,7 @@ impl Machine for Network {
     }
 }
 
-/// Sends `messages` at their times; returns what arrived, in order.
+/// Sends `messages` at their times; returns the messages that arrived, in order.
 fn carry(
     description: &Description,
     seed: u64,
@@ -221,7 +222,8 @@ fn an_unloaded_remote_read_is_the_sum_of_its_parts() {
     let at_switch = fabric.leave(read, memory, answer);
     let done = fabric.forward(at_switch, node, answer);
 
-    // 200 ns on the way, 10 in the directory, 45 in the DRAM; 16 and 80 bytes over two links each at 160 GB/s.
+    // 200 ns on the way, 10 in the directory, 45 in the DRAM; 16 and 80 bytes over two links each
+    // at 160 GB/s.
     assert_eq!(
         done,
         Time::from_nanos(255) + Time::from_picos(2 * 100 + 2 * 500)
@@ -249,7 +251,7 @@ fn a_saturated_port_delivers_its_rate_whoever_sends() {
     let network = carry(&description, 0, &all);
     let first = Time::from_nanos(100) + serialisation(80, 22_000_000_000) * 2;
     let (last, _) = *network.machine().arrived.last().unwrap();
-    // From when the first is at the switch, the port is never idle.
+    // From the time when the first is at the switch, the port is never idle.
     let head = first - serialisation(80, 22_000_000_000);
     assert_eq!(last, head + serialisation(80 * 1600, 22_000_000_000));
     assert_eq!(network.machine().arrived.len(), 1600);
@@ -326,7 +328,8 @@ fn the_fabric_reorders_what_comes_within_its_bound_and_nothing_else() {
     assert_eq!(overtakings(499), [], "closer messages there are not");
     let within_two = overtakings(2_000);
     assert!(within_two.len() > 100);
-    // At most 2 ns: a message may pass three before it, and the fourth only at a tie, which its event decides.
+    // At most 2 ns: a message may pass three before it, and the fourth only at a tie, which the
+    // order of their events decides.
     assert_eq!(within_two.iter().max(), Some(&3));
     assert!(overtakings(50_000).into_iter().max() > Some(50));
     assert_eq!(
@@ -379,7 +382,8 @@ fn what_every_message_says_fits_into_its_header() {
         found.expect("a field of that name").1
     };
     assert!(MessageKind::ALL.len() <= 1 << width("kind"));
-    // Compute nodes and memory nodes, 64 of each; 64 cores; lines of 64 bytes in an address of 64 bits.
+    // Compute nodes and memory nodes, 64 of each; 64 cores; lines of 64 bytes in an address of 64
+    // bits.
     assert_eq!([width("sender"), width("receiver")], [7, 7]);
     assert_eq!(1 << width("core"), 64);
     assert_eq!(width("line") + 64u32.ilog2(), 64);

@@ -1,4 +1,5 @@
-//! Threads that are Rust code: what the machine gets from them, clones, panics, and what is left of one that is dropped.
+//! Threads that are Rust code: the operations that the machine gets from them, clones, panics, and
+//! the cleanup of dropped ones.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -91,7 +92,7 @@ fn a_value_can_come_before_it_is_asked_for_and_need_not_be_asked_for() {
     );
 }
 
-/// A program that goes where its loads send it.
+/// A program whose path depends on its loads.
 fn wanderer(cpu: &mut Cpu<'_>) {
     let mut state = cpu.thread() as u64;
     for round in 0..200 {
@@ -107,7 +108,8 @@ fn wanderer(cpu: &mut Cpu<'_>) {
     }
 }
 
-/// Takes up to `steps` steps: an operation, or a value for the oldest load that has none, as `random` says.
+/// Takes up to `steps` steps: an operation, or a value for the oldest load that has none, decided
+/// by `random`.
 fn wander(thread: &mut Coroutine, open: &mut u64, random: &mut Random, steps: u64) -> Vec<Next> {
     let mut all = Vec::new();
     for _ in 0..steps {
@@ -131,7 +133,7 @@ fn a_clone_at_any_point_does_the_same_from_there_on() {
         let mut open = 0;
         let steps = random.below(1_200);
         wander(&mut original, &mut open, &mut random, steps);
-        // A clone of one that has not caught up, given values before it has.
+        // A clone of a clone that has not caught up; it gets values before it has.
         let mut clone = original.clone().clone();
         let mut open_of_clone = open;
         let mut random_of_clone = random.clone();
@@ -177,7 +179,7 @@ fn code_that_is_no_function_of_its_loads_is_found_when_it_is_cloned() {
             clone.next();
         });
         assert!(
-            said.contains("must be a function of what its loads got"),
+            said.contains("must be a function of the values of its loads"),
             "{said}"
         );
     }
@@ -226,7 +228,7 @@ fn what_a_dropped_thread_had_is_dropped_also_while_the_machine_panics() {
     });
     assert_eq!(said, "the machine fails");
     assert_eq!(dropped.load(Ordering::Relaxed), 2);
-    // Neither one that never began nor one that has ended leaves anything.
+    // A thread that never began leaves nothing behind, and neither does one that has ended.
     drop(one(|_| {}));
 }
 

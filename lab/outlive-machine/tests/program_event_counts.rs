@@ -1,4 +1,5 @@
-//! Event counts carry an order into a machine: who awaits goes on when others have advanced so often, and sees what they wrote.
+//! Event counts carry an order into a machine: a thread that awaits one continues when other
+//! threads have advanced it N times, and sees their stores.
 
 use outlive_machine::cluster::{self, Cluster, Workload};
 use outlive_machine::description::Description;
@@ -44,7 +45,7 @@ fn who_awaits_sees_what_was_stored_before_the_advance() {
     assert_eq!(loads(false).len(), 4);
 }
 
-/// The machine says how long they waited.
+/// The machine reports the time that threads waited.
 #[test]
 fn time_awaited_is_told() {
     let (image, synchronisation) = memory();
@@ -64,11 +65,11 @@ fn time_awaited_is_told() {
     };
     let (short, long) = (waited(1_000), waited(41_000));
     assert!(short > 0);
-    // An instruction in a tick, but for some at the ends of the reorder buffer.
+    // One instruction in a tick, except for some at the ends of the reorder buffer.
     assert!((long - short).abs_diff(40_000) < 1_000, "{short}, {long}");
 }
 
-/// It is kept unless a thread dies that had not ended: who waits for that one is let go.
+/// The order is kept unless a thread dies that had not ended: then its waiters are released.
 #[test]
 fn an_order_outlives_nodes_without_threads() {
     let (image, synchronisation) = memory();

@@ -1,4 +1,5 @@
-//! The machine without time: orders, locks, barriers, conditions, deadlocks, and what it says of programs that are wrong.
+//! The machine without time: orders, locks, barriers, conditions, deadlocks, and errors of wrong
+//! programs.
 
 use std::collections::BTreeSet;
 
@@ -40,8 +41,8 @@ fn loads(outcomes: &BTreeSet<Outcome>) -> BTreeSet<Vec<u64>> {
     outcomes.iter().map(flat).collect()
 }
 
-/// The litmus tests of x86: their threads, and the loads (in order of threads) that TSO allows and sequential consistency does
-/// not; and those that TSO forbids too.
+/// The litmus tests of x86: their threads, and the loads (in order of threads) that TSO allows and
+/// sequential consistency does not; and those that TSO forbids too.
 #[test]
 fn litmus_tests_come_to_what_total_store_order_allows() {
     struct Litmus {
@@ -177,7 +178,7 @@ fn litmus_tests_come_to_what_total_store_order_allows() {
     }
 }
 
-/// What can be left by two threads that both write both words, each in its order.
+/// The results of two threads that both write both words, each in its order.
 #[test]
 fn two_writers_of_two_words() {
     let codes: &[Code] = &[
@@ -200,7 +201,8 @@ fn two_writers_of_two_words() {
     }
 }
 
-/// What a random run comes to is among all outcomes; and with enough seeds, each outcome is come to.
+/// The result of a random run is one of the possible outcomes; and with enough seeds, each outcome
+/// occurs.
 #[test]
 fn random_runs_come_to_all_outcomes_and_no_other() {
     let codes: &[Code] = &[
@@ -277,7 +279,7 @@ fn a_lock_excludes_and_a_race_without_it_is_seen() {
     }
 }
 
-/// Threads that hand numbers through one place, by a lock and two conditions, behind a barrier.
+/// Threads that pass numbers through one word, with a lock and two conditions, before a barrier.
 #[test]
 fn conditions_and_barriers() {
     let items = 50;
@@ -292,7 +294,7 @@ fn conditions_and_barriers() {
                 for item in 1..=items {
                     cpu.lock(lock);
                     let gives = me < 2;
-                    // The place is free (0) or holds a number.
+                    // The word is free (0) or holds a number.
                     while (cpu.load(X) == 0) != gives {
                         cpu.wait(if gives { empty } else { full }, lock);
                     }
@@ -308,7 +310,7 @@ fn conditions_and_barriers() {
                     cpu.unlock(lock);
                 }
                 cpu.barrier(barrier);
-                // Behind the barrier everybody sees what everybody did.
+                // After the barrier, each thread sees the stores of all.
                 let total = sums.get(cpu, 2) + sums.get(cpu, 3);
                 assert_eq!(total, items * (items + 1));
                 cpu.barrier(barrier);
@@ -358,7 +360,7 @@ fn a_deadlock_says_who_waits_for_what() {
             |cpu| cpu.barrier(BarrierId(0)),
             |cpu| cpu.lock(LockId(2)),
             |cpu| {
-                // Whichever of the two comes first to it keeps it for ever.
+                // Whichever of the two takes it first keeps it forever.
                 cpu.lock(LockId(2));
             },
         ],
@@ -369,11 +371,11 @@ fn a_deadlock_says_who_waits_for_what() {
         "thread 1 waits for a signal of condition 0; ",
         "thread 2 waits at barrier 0, where 1 of 3 have arrived; ",
         "waits for lock 2, which thread ",
-        "has, which has ended",
+        "has, but that thread has ended",
     ] {
         assert!(said.contains(part), "{part:?} is not in {said:?}");
     }
-    // The exhaustive search finds the one order of many that locks up.
+    // The exhaustive search finds the one order among many that deadlocks.
     let threads = threads(&[
         |cpu| {
             cpu.lock(LockId(0));
@@ -416,7 +418,7 @@ fn programs_that_do_what_they_must_not() {
     );
     let error = run(&memory, &[|cpu| cpu.unlock(LockId(0))]).unwrap_err();
     assert!(matches!(error, ReferenceError::NotOwner { .. }), "{error}");
-    // What was recorded may do so.
+    // Recorded threads may unlock locks of others.
     let unlocks: &[Code] = &[|cpu| cpu.unlock(LockId(0))];
     let mut machine = machine(&memory, unlocks).with_locks_of_others();
     assert_eq!(machine.run().map(|counts| counts.instructions()), Ok(1));

@@ -1,4 +1,4 @@
-//! More deaths than one: one after the other, at once, and during the recovery from another.
+//! Several deaths: one after the other, at once, and during the recovery from another.
 
 #[path = "support/replicated.rs"]
 mod replicated;

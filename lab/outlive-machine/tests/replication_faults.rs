@@ -1,4 +1,4 @@
-//! What is done wrong in replication or recovery is found, as what it is.
+//! Faults in replication or recovery are found, with the right violation.
 
 use outlive_machine::protocol::{Cell, ReplicatedTables, StoreEvent, StoreOperation, StoreState};
 use outlive_machine::search::{
@@ -23,7 +23,7 @@ fn found(setup: Setup, rules: &ReplicatedRules) -> Box<Counterexample> {
     found
 }
 
-/// Without this row's action.
+/// The rules without this action of a row.
 fn without(state: StoreState, event: StoreEvent, action: StoreOperation) -> ReplicatedRules {
     let mut tables = ReplicatedTables::recxl().clone();
     let cell = *tables.store.get(state, event).expect("a row");
@@ -85,7 +85,8 @@ fn one_replica_less_is_found() {
 
 #[test]
 fn entries_of_earlier_epochs_are_no_good() {
-    // A node stores, another one does, and the first owns the line again and dies before it has stored.
+    // A node stores, another one does, and the first owns the line again and dies before it has
+    // stored.
     let rules = ReplicatedRules::with(Fault::EpochsIgnored);
     assert!(is_lost(found(setup(&[1, 1], &[1]), &rules).violation));
 }
@@ -98,7 +99,8 @@ fn a_recovery_that_does_not_wait_meets_what_it_has_ended() {
         matches!(violation, Violation::StrayAck { .. }),
         "{violation}"
     );
-    // Acknowledgements could be told apart; but what the dead have sent still comes after their burial.
+    // Acknowledgements could be distinguished; but messages of dead nodes still come after their
+    // burial.
     let tolerant = ReplicatedRules {
         swallows_acks: true,
         ..hasty
@@ -159,7 +161,7 @@ fn what_a_recovery_leaves_out_is_missed() {
     );
 }
 
-/// A round or a death more, with as many replicas as that takes.
+/// One more round or death, with as many replicas as that needs.
 fn three_replicas(nodes: usize, stores: &'static [u32], deaths: u32) -> Setup {
     let budget = Budget {
         stores,
@@ -204,7 +206,7 @@ fn all_know_the_new_groups_before_a_core_goes_on() {
         matches!(violation, Violation::TooFewLogs { .. }),
         "{violation}"
     );
-    // Without a round of its own, by another recovery while some know the new ones.
+    // Without a round of its own, by another recovery while only some nodes know the new groups.
     let rules = ReplicatedRules::with(Fault::RegroupsNotAwaited);
     let violation = found(three_replicas(4, &[0, 1], 2), &rules).violation;
     assert!(
@@ -260,7 +262,8 @@ fn an_atomic_that_starts_over_reads_again() {
 
 #[test]
 fn units_clear_only_what_is_saved() {
-    // The saver has not got the VAL when the round begins, and dies with the requester, or is the requester.
+    // The saver has not received the VAL when the round begins, and dies with the requester, or is
+    // the requester.
     let rules = ReplicatedRules::with(Fault::ClearsAll);
     let dumped = Setup {
         replicas: 3,

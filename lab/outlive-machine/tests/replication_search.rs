@@ -1,6 +1,6 @@
-//! Every state of small machines that replicate and whose nodes die: what committed is never lost.
+//! Every state of small machines that replicate and whose nodes die: no committed store is lost.
 //!
-//! What takes minutes is in the example `recovery`.
+//! Searches that take minutes are in the example `recovery`.
 
 #[path = "support/replicated.rs"]
 mod replicated;
@@ -8,7 +8,7 @@ mod replicated;
 use outlive_machine::search::{Budget, ReplicatedSearch, Setup, Shape, Violation, When};
 use replicated::{recxl, sound};
 
-/// Two replicas; `stores` and `others` are what each node's core asks for.
+/// Two replicas; `stores` and `others` are the requests of each node's core.
 fn setup(nodes: usize, stores: &'static [u32], others: &'static [u32]) -> Setup {
     Setup::proactive(nodes, 2, Budget { stores, others })
 }

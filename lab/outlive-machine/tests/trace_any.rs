@@ -1,5 +1,5 @@
-//! A machine does again whatever can stand in a trace, or says why not: threads that wait for ever, locks that were given back by
-//! who had them not, events that nothing came before.
+//! A machine replays every possible trace, or reports why it cannot: threads that wait forever,
+//! locks that a thread without them releases, events that nothing precedes.
 
 mod traces;
 
@@ -32,7 +32,7 @@ fn machine(protocol: Protocol, synchronising: &str) -> Description {
     text.parse().expect("a machine that can be")
 }
 
-/// Of a thread; not so that nearly all wait for ever for what never comes.
+/// Events of a thread, limited so that not nearly all threads wait forever.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = traces::event().prop_map(|event| match event {
         Event::Await(count, turn) => Event::Await(count, turn % 2),
@@ -45,7 +45,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..60)
 }
 
-/// Runs it, to its end or until all wait for ever; which of the two, this test does not know.
+/// Runs to the end or until all threads wait forever, whichever happens.
 fn runs(run: &Run<'_>, subject: &Subject) {
     match run.of(subject, &mut unwatched) {
         Ok(_) | Err(RunError::Stuck(_) | RunError::Untimed(ReferenceError::Deadlock(_))) => {}

@@ -1,4 +1,5 @@
-//! Traces: what is written is read, a position can be copied, and what is damaged or cut is an error and nothing worse.
+//! Traces: reading returns the written events, a position can be copied, and damaged or cut traces
+//! cause errors and no worse.
 
 mod traces;
 
@@ -18,7 +19,7 @@ fn encoding() -> impl Strategy<Value = Encoding> {
     prop_oneof![Just(Encoding::Plain), Just(Encoding::Deflate)]
 }
 
-/// Reads all that there is, in every way; whatever it is, it ends.
+/// Reads all of a trace, in every way; it ends for any contents.
 fn read_all(bytes: Vec<u8>) -> Result<usize, TraceError> {
     let trace = Trace::from_bytes(bytes)?;
     let image = trace.image()?;
@@ -75,7 +76,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] ^= change;
         let error = read_all(bytes).expect_err("every byte counts");
-        // It says where, if it begins as a trace does; nobody takes it for a cut one.
+        // The error has the location, if the file begins as a trace; no error says that it was cut.
         let right = match error {
             TraceError::Foreign => at < 8,
             TraceError::Version { .. } => (8..12).contains(&at),
@@ -118,7 +119,7 @@ proptest! {
     }
 }
 
-/// A trace with one block of these contents, whose checksums fit.
+/// A trace with one block of these contents, with matching checksums.
 fn forged(contents: &[u8], kind: u8, deflated: bool, items: u32, plain: u32) -> Vec<u8> {
     let mut bytes = b"OutTrace\x01\0\0\0\0\0\0\0".to_vec();
     let mut places = Vec::new();
@@ -126,7 +127,7 @@ fn forged(contents: &[u8], kind: u8, deflated: bool, items: u32, plain: u32) -> 
         .unwrap()
         .finish(&about())
         .unwrap();
-    // The block that says what is in the trace is the only one there.
+    // The about block is the only one there.
     let about_block = &whole[16..whole.len() - 48];
     for block in [about_block.to_vec(), {
         let mut block = b"TBLK".to_vec();
@@ -163,7 +164,7 @@ fn forged(contents: &[u8], kind: u8, deflated: bool, items: u32, plain: u32) -> 
 
 #[test]
 fn forged_traces_can_be_whole() {
-    // A fence and a store: else the property above would show nothing.
+    // A fence and a store: otherwise the property above would show nothing.
     assert_eq!(read_all(forged(&[6, 3, 4, 9], 3, false, 2, 0)).unwrap(), 2);
     let error = read_all(forged(&[6, 3, 4, 9], 3, false, 1, 0)).unwrap_err();
     let surplus = Flaw::Surplus { items: 1 };
@@ -179,7 +180,7 @@ fn forged_traces_can_be_whole() {
     );
 }
 
-/// What a trace of a block with such contents is refused for.
+/// Returns the flaw for which a trace with such a block is refused.
 fn refused(contents: &[u8], kind: u8, items: u32) -> Flaw {
     match read_all(forged(contents, kind, false, items, 0)) {
         Err(TraceError::Damaged { what, .. }) => what,
@@ -190,7 +191,7 @@ fn refused(contents: &[u8], kind: u8, items: u32) -> Flaw {
 #[test]
 fn there_is_one_way_to_write_it() {
     let item = |field| Flaw::Item { item: 0, field };
-    // Three instructions, as the high bits say, and as a number.
+    // Three instructions, in the high bits, and as a number.
     assert_eq!(read_all(forged(&[1 | 3 << 5], 3, false, 1, 0)).unwrap(), 1);
     assert_eq!(refused(&[1, 3], 3, 1), item("instructions"));
     // A store of 9 in one byte, and in two.
@@ -301,7 +302,7 @@ fn what_cannot_stand_in_a_trace_is_not_written() {
     ));
 }
 
-/// The operations of the first thread.
+/// Returns the operations of the first thread.
 fn ops(threads: &[Vec<Event>], replay: Replay) -> Vec<Op> {
     let trace = Trace::from_bytes(written(threads, Encoding::Deflate)).unwrap();
     let mut thread = trace.threads(replay).unwrap().swap_remove(0);
@@ -341,11 +342,11 @@ fn a_replay_keeps_to_the_order_that_it_is_asked_for() {
         Op::Advance(free),
     ];
     assert_eq!(ops(&events, recorded), all);
-    // What one thread alone comes to is in order.
+    // The event counts of one thread alone are in order anyway.
     assert_eq!(ops(&events[..1], recorded), needed[..2]);
 }
 
-/// What memory ends with after these threads, over some interleavings.
+/// Returns the final values of memory after these threads, over some interleavings.
 fn ends(threads: &[Vec<Event>], replay: Replay, word: Word) -> BTreeSet<u64> {
     let trace = Trace::from_bytes(written(threads, Encoding::Plain)).unwrap();
     let (image, synchronisation) = (trace.image().unwrap(), trace.about().synchronisation());
@@ -382,7 +383,7 @@ fn only_the_recorded_order_of_locks_leaves_what_the_program_left() {
 fn only_exact_parts_keep_what_others_write_to_the_same_word() {
     let word = Word(9);
     let part = |mask, value| vec![Event::StorePart { word, mask, value }];
-    // The second had seen the first's.
+    // The second had seen the first's store.
     let threads = [part(0x0f, 1), part(0xf0, 1 | 1 << 32)];
     let exact = Replay {
         parts: Parts::Exact,
@@ -407,7 +408,7 @@ fn atomics_come_to_the_same_in_any_order() {
             written,
         }]
     };
-    // A byte that goes below zero beside another one; and one that is swapped.
+    // A byte that goes below zero next to another one; and a byte that is swapped.
     let threads = [
         atomic(AtomicKind::Add, 1, 0, 0xff),
         atomic(AtomicKind::Swapped, 2, 0x700, 0x300),

@@ -1,13 +1,14 @@
-//! Panics that are a proof's outcome are kept, not printed: one hook for all proofs of a process.
+//! One panic hook for all proofs of a process. It keeps panics that are outcomes, unprinted.
 //!
-//! It is installed once, here. Of two installers, each of which takes the hook that is there and sets its own around it, both may take
-//! the same one, and what one of them listens for is printed from then on.
+//! It is installed once, here. With two installers, each of which wraps the current hook in its
+//! own, both may wrap the same one; the panics that the lost hook waits for would be printed from
+//! then on.
 
 use crate::{kill, schedule};
 use std::panic;
 use std::sync::Once;
 
-/// Installs the hook, if it is not yet.
+/// Installs the hook if it is not installed.
 pub(crate) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -26,7 +27,7 @@ mod tests {
     use crate::schedule::{Bounds, scenario};
     use std::panic::catch_unwind;
 
-    /// Both kinds of proofs are begun at once, and each hears its own panics afterwards.
+    /// Both kinds of proofs begin at once, and each hears its own panics afterwards.
     #[test]
     fn who_begins_at_the_same_time_hears_as_well() {
         std::thread::scope(|scope| {
@@ -41,7 +42,7 @@ mod tests {
         let report = failing.explore(&Bounds::default());
         let said = report.failures.iter().map(ToString::to_string);
         assert!(said.into_iter().any(|said| said.contains("on purpose")));
-        // Outside it is as ever.
+        // Outside a proof, panics are printed as before.
         assert!(catch_unwind(|| panic!("printed")).is_err());
     }
 }

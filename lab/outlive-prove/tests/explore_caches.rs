@@ -1,4 +1,4 @@
-//! Memory whose hosts' caches die with them: what is lost, what is not, and broken variants.
+//! Memory whose hosts' caches die with them: lost stores, kept stores, and broken variants.
 
 use outlive_memory::{Memory, Offset, Ordering::*};
 use outlive_prove::explore::{self, CacheRules, Exploring, Tearing, Transfers, WriteBacks};
@@ -12,7 +12,7 @@ const FAR: Offset = Offset::new(128);
 const HEAD: Offset = Offset::new(256);
 const LOCK: Offset = Offset::new(512);
 
-/// What the words at `words` can hold after the scenario, over all executions.
+/// Returns the values that `words` can have after the scenario, over all executions.
 fn images<const N: usize>(
     scenario: Scenario<Exploring>,
     words: [Offset; N],
@@ -82,7 +82,7 @@ fn what_was_written_back_and_drained_stays() {
         m.store(FAR, 1u64, Relaxed);
     });
     let (seen, report) = images(scenario, [DATA, FAR]);
-    // Once FAR may be 1 the drain was made, and DATA is at least what it was at the write-back.
+    // Once FAR may be 1 the drain was made, and DATA is at least its value at the write-back.
     assert_eq!(
         seen,
         BTreeSet::from([[0, 0], [1, 0], [2, 0], [1, 1], [2, 1]])
@@ -104,7 +104,7 @@ fn the_living_lose_nothing() {
     assert!(report.deaths > 0);
 }
 
-/// A lives and stores; B takes the line over and dies. Returns what A's word can be.
+/// A lives and stores; B takes the line over and dies. Returns the possible values of A's word.
 fn taken_over(rules: CacheRules, b_writes: bool) -> BTreeSet<[u64; 1]> {
     let scenario = explore::scenario("taken over")
         .caches(rules)
@@ -130,7 +130,8 @@ fn a_line_that_moved_is_lost_with_its_last_host() {
         assert_eq!(lost, BTreeSet::from([[0], [1]]), "writes: {b_writes}");
         assert_eq!(taken_over(through_memory, b_writes), BTreeSet::from([[1]]));
     }
-    // The writer that dies takes the line's earlier owner's stores with it, not the other way round.
+    // The writer that dies takes the line's earlier owner's stores with it, not the other way
+    // round.
     let scenario = explore::scenario("gone to another")
         .mortal("a", |m| {
             m.store(DATA, 1u64, Relaxed);
@@ -145,7 +146,8 @@ fn a_line_that_moved_is_lost_with_its_last_host() {
     assert!(seen.contains(&[0, 1]) && seen.contains(&[1, 1]), "{seen:?}");
 }
 
-/// A reader persists what it read before it builds on it. Returns what DATA and the reader's word can be.
+/// A reader persists the value that it read before it builds on it. Returns the possible values of
+/// DATA and of the reader's word.
 fn helped(write_backs: WriteBacks, looks_again: bool) -> BTreeSet<[u64; 2]> {
     let rules = CacheRules {
         write_backs,
@@ -177,7 +179,7 @@ fn a_reader_can_make_sure_of_what_it_read_if_it_looks_again() {
     assert!(helped(WriteBacks::OwnCache, true).contains(&[0, 1]));
 }
 
-/// How a node of two words on two lines is published; each variant leaves something out.
+/// The ways to publish a node of two words on two lines; each broken variant omits one step.
 #[derive(Clone, Copy, PartialEq)]
 enum Publish {
     Right,
@@ -248,8 +250,8 @@ fn publication_needs_write_backs_of_all_and_a_drain_before() {
     }
 }
 
-/// The dead hold a lock that falls back to an earlier owner who lives: the owner has to let go of what
-/// names it and is not in its log (which here is the result of its thread).
+/// A lock held by a dead owner falls back to an earlier owner that lives. That owner has to release
+/// a lock that names it and is not in its log (which here is the result of its thread).
 fn fallen_lock(owner_lets_go: bool) -> ScheduleReport {
     let lock = |m: Exploring, me: u64| m.compare_exchange(LOCK, 0u64, me, Acquire, Relaxed).is_ok();
     explore::scenario("fallen lock")

@@ -1,11 +1,11 @@
-//! The engine itself: does it really stop after each instruction, and really kill there?
+//! Tests that the engine really stops after each instruction, and really kills there.
 
 use outlive_memory::{Memory, Offset, Ordering::Relaxed};
 use outlive_prove::kill::{
     At, Crash, KillError, Marked, Plan, Sample, Sweep, SweepReport, sweep, unless_forbidden,
 };
 
-/// `Ok` with the report, or `None` where this cannot be run.
+/// Returns the report, or `None` if this cannot be run.
 fn swept<S: Sweep>(operation: &S, plan: &Plan) -> Option<SweepReport> {
     unless_forbidden(sweep(operation, plan))
 }
@@ -38,7 +38,7 @@ impl Sweep for Known {
     #[cfg(target_arch = "x86_64")]
     fn operate(&self, memory: Marked) {
         let word = memory.native().address(WORD, EFFECTS).as_ptr();
-        // SAFETY: each writes the bytes given, in the memory, which nobody else uses meanwhile.
+        // SAFETY: each writes the bytes given, in the memory, which no other thread uses.
         unsafe {
             match self {
                 Self::Straight => core::arch::asm!(
@@ -68,7 +68,7 @@ impl Sweep for Known {
     #[cfg(target_arch = "aarch64")]
     fn operate(&self, memory: Marked) {
         let word = memory.native().address(WORD, EFFECTS).as_ptr();
-        // SAFETY: each increments one word of the memory, which nobody else uses meanwhile.
+        // SAFETY: each increments one word of the memory, which no other thread uses.
         unsafe {
             match self {
                 Self::Straight => core::arch::asm!(
@@ -110,8 +110,8 @@ impl Sweep for Known {
     }
 }
 
-/// A hundred effects are a hundred states, and a victim really killed at each instruction leaves the
-/// memory that the image has: a kill one instruction early or late would not.
+/// A hundred effects are a hundred states, and a victim really killed at each instruction leaves
+/// the memory of the image: a kill one instruction early or late would not.
 fn each_effect_is_a_state_and_real_kills_agree(operation: Known) -> Option<SweepReport> {
     let mut plan = Plan::full();
     plan.recoveries = Sample::UpTo(3);
@@ -120,7 +120,8 @@ fn each_effect_is_a_state_and_real_kills_agree(operation: Known) -> Option<Sweep
     // The memory before, after each effect, and after the return.
     assert_eq!(report.images, 1 + EFFECTS + 1);
     assert_eq!(report.kills, report.instructions + 1 + report.killed_again);
-    // A breakpoint that the machine missed would show here; seldom, if ever. One that is counted wrongly does in each loop.
+    // A breakpoint that the machine missed would show here; seldom, if ever. One that is counted
+    // wrongly does in each loop.
     assert!(report.strayed * 20 <= report.kills, "{report}");
     assert!(report.killed_again * 20 <= report.kills, "{report}");
     assert_eq!(report.recoveries_swept, 3);
@@ -190,7 +191,7 @@ fn real_kills_in_loops_fall_on_the_instruction_meant() {
     assert!(report.addresses < report.instructions / 5, "{report}");
 }
 
-/// Writes what differs from run to run, and claims not to.
+/// Writes a value that differs from run to run, and claims to be deterministic.
 struct Undetermined;
 
 impl Sweep for Undetermined {
@@ -211,18 +212,19 @@ impl Sweep for Undetermined {
     }
 }
 
-/// Real kills are compared with the images: this is what they are for.
+/// Real kills are compared with the images in order to find this.
 #[test]
 fn a_real_kill_that_leaves_other_memory_than_its_image_is_reported() {
     let Some(report) = swept(&Undetermined, &Plan::quick()) else {
         return;
     };
     assert!(!report.failures.is_empty());
-    let other = |failure: &outlive_prove::kill::Failure| failure.message.contains("other memory");
+    let other =
+        |failure: &outlive_prove::kill::Failure| failure.message.contains("differs from the image");
     assert!(report.failures.iter().all(other), "{report}");
 }
 
-/// Not fit to be swept.
+/// Operations that cannot be swept.
 #[derive(Debug)]
 enum Unfit {
     PanicsInPrepare,
@@ -261,7 +263,7 @@ impl Sweep for Unfit {
     }
 }
 
-/// An operation that does not even run unharmed is an error that says why, and the sweep ends.
+/// An operation that fails without a kill is an error with the reason, and the sweep ends.
 #[test]
 fn an_operation_that_cannot_be_swept_is_an_error() {
     let mut plan = Plan::quick();
@@ -288,12 +290,12 @@ fn an_operation_that_cannot_be_swept_is_an_error() {
         }
     }
     if let Some(report) = swept(&Unfit::TouchesNothing, &plan) {
-        // Before, and after the return: the same memory, but what a return promises must hold.
+        // Before, and after the return: the same memory, but the guarantees on return must hold.
         assert_eq!(report.images, 2);
     }
 }
 
-/// A sweep leaves no process behind, and the caller's thread where it may run as before.
+/// A sweep leaves no process behind, and the affinity of the caller's thread as before.
 #[test]
 fn nothing_is_left_behind() {
     // SAFETY: reads the affinity of this thread into a set of the size given.

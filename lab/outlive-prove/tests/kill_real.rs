@@ -13,13 +13,13 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 outlive_memory::crash_points! {
-    /// Where replacing a file may be cut short.
+    /// The points at which replacing a file may be cut short.
     enum ReplacePoint for "file.replace" {
         /// The new file is being written beside the old one.
         Writing,
         /// The new file is whole.
         Written,
-        /// The name means the new file.
+        /// The name refers to the new file.
         Renamed,
     }
 }
@@ -229,7 +229,7 @@ impl RealSweep for TwoThreads {
         thread::sleep(Duration::from_millis(2));
         match fs::read(&path).ok() == before {
             true => Ok(()),
-            false => Err("a thread of the victim goes on".to_owned()),
+            false => Err("a thread of the victim continues".to_owned()),
         }
     }
 }

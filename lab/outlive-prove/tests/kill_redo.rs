@@ -1,4 +1,5 @@
-//! A redo-logged update of several words, swept; and ways to get it wrong, each of which must be found.
+//! A redo-logged update of several words, swept; and ways to get it wrong, each of which must be
+//! found.
 
 use outlive_memory::{CrashPoint, Memory, Offset, Ordering::Relaxed, Ordering::Release};
 use outlive_prove::kill::{
@@ -6,7 +7,7 @@ use outlive_prove::kill::{
 };
 
 outlive_memory::crash_points! {
-    /// Where an update may be cut short.
+    /// The points at which an update may be cut short.
     enum UpdatePoint for "redo.update" {
         /// The log is being written; nothing has happened.
         Logging,
@@ -20,7 +21,7 @@ outlive_memory::crash_points! {
 }
 
 outlive_memory::crash_points! {
-    /// Where a recovery may be cut short.
+    /// The points at which a recovery may be cut short.
     enum RecoveryPoint for "redo.recover" {
         /// A committed log was found.
         Found,
@@ -158,7 +159,7 @@ impl Sweep for Update {
         if self.0 == Flaw::AddsInReplay && [12, 22].contains(&words[0]) {
             words[0] -= 1;
         }
-        // Where the effect is lost, that the operation returned must be enough to tell.
+        // Where the effect is lost, the test must fail because the operation returned.
         let passed = self.0 != Flaw::LosesWhatReturned && crash.passed(UpdatePoint::Committed);
         let must_be_new = crash.returned || passed;
         match words {
@@ -246,7 +247,7 @@ fn an_effect_lost_after_return_is_found() {
 
 #[test]
 fn waiting_for_the_dead_is_found() {
-    finds(Flaw::WaitsForTheDead, "waits for the dead");
+    finds(Flaw::WaitsForTheDead, "waits for a dead member");
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! A checkpoint of two timestamped slots, swept as a suite, and what a suite does when something is
-//! missing or forbidden.
+//! A checkpoint of two timestamped slots, swept as a suite; missing points; forbidden ptrace.
 
 use core::ops::ControlFlow;
 use outlive_memory::{Memory, Offset, Ordering::Relaxed, Ordering::Release};
@@ -9,7 +8,7 @@ use outlive_prove::kill::{
 };
 
 outlive_memory::crash_points! {
-    /// Where taking a checkpoint may be cut short.
+    /// The points at which taking a checkpoint may be cut short.
     enum CheckpointPoint for "checkpoint.take" {
         /// The first slot is about to be overwritten.
         First,
@@ -44,7 +43,7 @@ fn value(time: u64) -> [u64; VALUE] {
     [time * 3, time * 5, time * 7]
 }
 
-/// Never 0, which is what stands in a slot that was never sealed.
+/// Returns a checksum. It is never 0, the value in a slot that was never sealed.
 fn checksum(time: u64, value: &[u64]) -> u64 {
     let words = [time].into_iter().chain(value.iter().copied());
     words.fold(1, |sum: u64, word| {
@@ -111,7 +110,7 @@ impl Sweep for Checkpoint {
     }
 
     fn recover(&self, memory: Marked, _: &Crash) {
-        // Whoever takes over goes on from the newest, as if it had been its own.
+        // The successor continues from the newest, as if it had been its own.
         if let Some((time, _)) = self.newest(memory) {
             assert!(time <= self.before + 1);
         }
@@ -224,7 +223,8 @@ fn overwriting_the_newer_slot_is_found() {
     }
 }
 
-/// In a container that filters system calls, a sweep says what is missing and does nothing else.
+/// In a container that filters system calls, a sweep reports the missing permission and does
+/// nothing else.
 #[test]
 fn where_ptrace_is_forbidden_an_error_says_so() {
     // A filter belongs to the thread that installs it, and to its children.

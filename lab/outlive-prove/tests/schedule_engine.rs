@@ -1,5 +1,5 @@
-//! The engine itself: that leaving executions out leaves no outcome out, and what it does with panics and
-//! with scenarios that are not what they should be.
+//! Tests of the engine itself: leaving executions out leaves no outcome out, and its handling of
+//! panics and of invalid scenarios.
 
 use outlive_memory::{Memory, Offset, Ordering, Ordering::*};
 use outlive_prove::explore::Exploring;
@@ -45,8 +45,8 @@ fn run<M: Memory>(m: M, program: &[Op]) -> Vec<u64> {
 
 type Outcome = (Vec<Option<Vec<u64>>>, Vec<bool>, Vec<u64>);
 
-/// What the threads saw, who died, and what stood in memory at the end, over all executions, and whether
-/// all were run. The first thread may die, and a survivor begins when that is told.
+/// Returns the values that the threads saw, the dead threads, and the final memory, over all
+/// executions, and whether all were run. The first thread may die; then a survivor begins.
 fn outcomes<M: Proving>(
     programs: &[Vec<Op>; 3],
     bounds: Option<Bounds>,
@@ -131,7 +131,7 @@ proptest! {
 const LOCK: Offset = Offset::new(0);
 const VALUE: Offset = Offset::new(64);
 
-/// A panic is not a death: destructors run, and what they store is seen.
+/// A panic is not a death: destructors run, and their stores are visible.
 #[test]
 fn a_panicking_thread_cleans_up() {
     struct Unlock<M: Memory>(M);
@@ -204,7 +204,8 @@ fn a_budget_ends_an_exploration_that_is_not_complete() {
         report.executions == 100 && !report.complete && report.passed(),
         "{report}"
     );
-    // Two sequences of five interleave in 10!/(5! 5!) ways, plus the executions that learnt the word.
+    // Two sequences of five interleave in 10!/(5! 5!) ways, plus the executions that learnt the
+    // word.
     let report = scenario.explore(&Bounds::exhaustive());
     assert!(
         report.complete && (252..260).contains(&report.executions),
@@ -212,7 +213,7 @@ fn a_budget_ends_an_exploration_that_is_not_complete() {
     );
 }
 
-/// The trace of a word that is exchanged before anybody has read or written it.
+/// The trace of a word that is exchanged before any thread has read or written it.
 #[test]
 fn a_first_access_that_exchanges_is_traced() {
     let report = schedule::scenario::<()>("first")

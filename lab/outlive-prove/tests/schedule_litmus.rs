@@ -10,7 +10,8 @@ const Y: Offset = Offset::new(64);
 
 type Out = Vec<u64>;
 
-/// Every vector of results, threads' results one after the other, followed by the final X and Y if asked.
+/// Returns every vector of results, the threads' results one after the other, followed by the final
+/// X and Y if `finals`.
 fn outcomes(scenario: Scenario<Scheduled, Out>, finals: bool) -> BTreeSet<Out> {
     let seen: Arc<Mutex<BTreeSet<Out>>> = Arc::default();
     let seen_too = Arc::clone(&seen);

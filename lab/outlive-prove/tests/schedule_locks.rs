@@ -1,4 +1,5 @@
-//! Small algorithms that the scheduled memory passes, and broken variants of them that it must catch.
+//! Small algorithms that the scheduled memory passes, and broken variants of them that it must
+//! catch.
 
 use outlive_memory::{Memory, Offset, Ordering, Ordering::*};
 use outlive_prove::schedule::{self, Bounds, Ghost, Scenario, ScheduleReport, Scheduled};
@@ -9,7 +10,7 @@ const B: Offset = Offset::new(72);
 const GENERATIONS: Offset = Offset::new(1024);
 
 outlive_memory::crash_points! {
-    /// Where a locked increment may be cut short.
+    /// The points at which a locked increment may be cut short.
     enum IncrementPoint for "test.increment" {
         /// The lock is held, nothing is written.
         Locked,
@@ -170,7 +171,7 @@ fn a_broken_lock_is_caught() {
                 hint: false,
                 ..RIGHT
             },
-            "went on",
+            "no end after",
         ),
     ];
     for (what, rules, message) in broken {
@@ -203,7 +204,7 @@ fn a_death_that_nobody_tells_of_leaves_everyone_waiting() {
     let report = scenario.explore(&Bounds::default());
     let failure = report.expect_failure();
     assert!(
-        failure.message.contains("nobody can go on: t2"),
+        failure.message.contains("no thread can continue: t2"),
         "{failure}"
     );
 }
@@ -295,7 +296,7 @@ fn seqlock(writer: Option<Ordering>, reader: Option<Ordering>) -> ScheduleReport
             let (a, b): (u64, u64) = (m.load(A, Relaxed), m.load(B, Relaxed));
             fence(m, reader);
             if before.is_multiple_of(2) && m.load::<u64>(SEQUENCE, Relaxed) == before {
-                assert_eq!(a, b, "a torn read was taken for whole");
+                assert_eq!(a, b, "a torn read was taken for a complete one");
             }
         })
         .explore(&Bounds::exhaustive())
@@ -346,12 +347,12 @@ fn a_lost_wake_up_is_caught() {
         report
             .expect_failure()
             .message
-            .contains("nobody can go on: sleeper"),
+            .contains("no thread can continue: sleeper"),
         "{report}"
     );
 }
 
-/// Two are never inside; the ghost knows who is.
+/// Two are never inside; the ghost knows which one is.
 fn exclusion(checks_then_acts: bool) -> ScheduleReport {
     let inside: Ghost<u64> = Ghost::new();
     let mut scenario = schedule::scenario("exclusion");
@@ -389,7 +390,7 @@ fn a_lock_that_checks_before_it_acts_is_caught() {
     );
 }
 
-/// A loop that looks at its other condition only now and then is still heard.
+/// A loop that checks its other condition only now and then still ends.
 #[test]
 fn a_thread_that_counts_its_spins_goes_on() {
     schedule::scenario::<()>("counted spins")
@@ -420,7 +421,7 @@ fn a_word_is_accessed_at_one_size() {
         report
             .expect_failure()
             .message
-            .contains("one size all its life"),
+            .contains("must have the same size"),
         "{report}"
     );
     let report = schedule::scenario::<()>("out of range")
@@ -451,10 +452,11 @@ fn the_dead_drop_nothing() {
         .check(|m, end| {
             let [lock, a, b] = [LOCK, A, B].map(|at| m.load::<u64>(at, Relaxed));
             assert!(a >= b && lock <= 1);
-            // The lock is free if it was never taken or the guard was dropped by a thread that lived.
+            // The lock is free if it was never taken or the guard was dropped by a thread that
+            // lived.
             assert!(
                 lock == 1 || a == 0 || (a, b) == (1, 1),
-                "dropped by the dead"
+                "a dead thread released the lock"
             );
             assert!(end.died(0) || lock == 0);
         })

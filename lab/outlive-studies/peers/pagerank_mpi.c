@@ -81,7 +81,7 @@ static struct graph map_graph(const char *path) {
     struct graph graph = {.vertices = words[1], .edges = words[2], .begins = words + 3};
     uint64_t bytes = 24 + (graph.vertices + 1) * 8 + graph.edges * 4 + graph.vertices * 4;
     if (memcmp(at, MAGIC_OF_GRAPH, 8) != 0 || bytes != (uint64_t)found.st_size)
-        refuse("the graph is not what it should be");
+        refuse("the file is not a graph");
     graph.sources = (const uint32_t *)(graph.begins + graph.vertices + 1);
     graph.leaving = graph.sources + graph.edges;
     return graph;

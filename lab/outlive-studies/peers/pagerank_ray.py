@@ -24,7 +24,7 @@ MAPPED = {}
 def opened(path):
     """The graph at `path`: where rows begin, sources, how many edges leave each vertex."""
     magic, vertices, edges = np.memmap(path, np.uint64, "r", 0, 3)
-    assert int(magic).to_bytes(8, "little") == b"outlgrp1", "this is no graph"
+    assert int(magic).to_bytes(8, "little") == b"outlgrp1", "the file is not a graph"
     vertices, edges = int(vertices), int(edges)
     begins = np.memmap(path, np.uint64, "r", 24, vertices + 1)
     at = 24 + 8 * (vertices + 1)

@@ -1,10 +1,10 @@
-//! `buddy`: what the buddy allocator costs. 100 objects of 1 to 16 MB are allocated and freed, as in LUPIN §5;
-//! and since its time must not depend on the size, 100 of 16 MB beside 100 of 1 MB.
+//! `buddy`: the cost of the buddy allocator. 100 objects of 1 to 16 MB are allocated and freed, as
+//! in LUPIN §5. Since the time must not depend on the size, 16 MB are also compared with 1 MB.
 //!
-//! The blocks are never touched, so the region takes no memory, and the time to map pages, which the paper
-//! leaves out too, is in neither.
+//! The blocks are never touched. So the region takes no memory, and neither time includes the
+//! mapping of pages, which the paper leaves out too.
 
-use crate::alone::{Alone, FREE};
+use crate::lone_member::{Alone, FREE};
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, Row};
 use crate::statistics::median_estimate;
@@ -92,7 +92,7 @@ impl Stage {
         })
     }
 
-    /// Allocates an object of each size, then frees them all: the mean microseconds of each.
+    /// Allocates an object of each size, then frees them all. Returns the mean time of each in µs.
     fn round(&self, sizes: &[u64]) -> Result<(f64, f64), StudyError> {
         let (heap, member, by) = (&self.heap, &self.alone.member, &self.recoverers);
         let failed = |error: &dyn std::fmt::Display| StudyError::void(format!("buddy: {error}"));

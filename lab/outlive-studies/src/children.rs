@@ -1,11 +1,12 @@
-//! Parts of a study in processes of their own: this program, started again.
+//! Child processes of a study: this program, started again.
 //!
-//! What a part is to do stands in its environment. It dies with the thread that started it, and is killed when
-//! its handle is dropped, so that a study which is interrupted leaves no process behind.
+//! The role of a child is in its environment. A child dies with the thread that started it, and is
+//! killed when its handle is dropped, so an interrupted study leaves no process behind.
 
 use crate::StudyError;
 use crate::{crowd, guests, hosts, lupin_restart, notify, stage};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use outlive_run::driver::die_with;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::Read;
@@ -13,41 +14,43 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// The environment variable that says which part a process plays.
+/// The environment variable that holds the role of a process.
 const PART: &str = "OUTLIVE_STUDY_PART";
+/// The environment variable that holds the process id of its parent.
+const PARENT: &str = "OUTLIVE_STUDY_PARENT";
 
-/// How a study starts its own program again. The program calls [`play`] when it is started so.
+/// Starts a study's own program again. A program that is started so calls [`play`].
 #[derive(Clone, Debug)]
 pub struct Launcher {
     program: PathBuf,
     arguments: Vec<OsString>,
 }
 
-/// What a part does.
+/// The role of a child process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Part {
-    /// Does what it is told, again and again.
+    /// Executes the study's commands until it is killed.
     Worker(stage::Worker),
-    /// Waits for its death.
+    /// Waits until it is killed.
     Victim(notify::Victim),
-    /// Waits for another's.
+    /// Waits for the death of another member.
     Watcher(notify::Watcher),
-    /// Works, dies and is started again.
+    /// Works, dies and is restarted.
     Phoenix(lupin_restart::Phoenix),
-    /// Has threads that die and are started again.
+    /// Has threads that die and are restarted.
     Mortals(lupin_restart::Mortals),
     /// Joins as a member and waits for events.
     Idler(crowd::Idler),
-    /// Does what a driver's host does: counts words, or ranks.
+    /// Is a host of a driver's run: counts words, or ranks.
     Host,
-    /// Runs a part of the study `guests` in a guest.
+    /// Runs a part of the study `guests` inside a guest.
     Guest(guests::InGuest),
-    /// Says that it is there.
+    /// Reports that it has started.
     Bare,
 }
 
 impl Part {
-    /// Returns the environment variable that makes a program play this part, and its value.
+    /// Returns the environment variable that gives a program this role, and its value.
     pub fn in_environment(&self) -> (&'static str, String) {
         let part = serde_json::to_string(self).expect("a part is plain data");
         (PART, part)
@@ -55,10 +58,10 @@ impl Part {
 }
 
 impl Launcher {
-    /// This program, with `arguments`.
+    /// Returns a launcher of this program with `arguments`.
     ///
     /// # Errors
-    /// If it is not known where it is.
+    /// If the path of this program is not known.
     pub fn this_program(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, StudyError> {
         let program = std::env::current_exe();
         Ok(Self {
@@ -67,19 +70,20 @@ impl Launcher {
         })
     }
 
-    /// A command that plays `part`.
+    /// Returns a command that starts a process with the role `part`.
     pub(crate) fn command(&self, part: &Part) -> Command {
         let (variable, part) = part.in_environment();
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
             .env(variable, part)
+            .env(PARENT, std::process::id().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         command
     }
 
-    /// Starts `part`.
+    /// Starts a process with the role `part`.
     pub(crate) fn start(&self, part: &Part) -> Result<Playing, StudyError> {
         self.start_command(self.command(part).stdout(Stdio::piped()))
     }
@@ -87,7 +91,7 @@ impl Launcher {
     /// Starts a command from [`command`](Self::command). Its standard output must be a pipe if the
     /// caller [waits](Playing::await_ready) for it.
     pub(crate) fn start_command(&self, command: &mut Command) -> Result<Playing, StudyError> {
-        // A group of its own: Ctrl-C is for the study, which ends its parts in good order.
+        // A process group of its own: Ctrl-C interrupts only the study, which ends its children.
         let child = command.process_group(0).spawn();
         let child = child.map_err(StudyError::io(format!(
             "starting {}",
@@ -97,7 +101,7 @@ impl Launcher {
     }
 }
 
-/// A part that was started. Dropped, it is killed.
+/// A child process. A drop kills it.
 #[derive(Debug)]
 pub(crate) struct Playing {
     child: Child,
@@ -108,7 +112,7 @@ impl Playing {
         Pid::from_child(&self.child)
     }
 
-    /// Waits until it says that it is ready, which is one byte.
+    /// Waits until the process reports that it is ready, by one byte.
     pub fn await_ready(&mut self) -> Result<(), StudyError> {
         let mut ready = [0];
         let stdout = self.child.stdout.as_mut().expect("a pipe");
@@ -123,18 +127,18 @@ impl Playing {
             .map_err(|errno| StudyError::io("signalling a part of the study")(errno.into()))
     }
 
-    /// Its status, if it has ended.
+    /// Returns the exit status, if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends.
     pub fn wait(&mut self) -> Result<ExitStatus, StudyError> {
         let status = self.child.wait();
         status.map_err(StudyError::io("waiting for a part of the study"))
     }
 
-    /// Its end, where it should be running.
+    /// Returns the error for a process that ended although it should be running.
     pub fn lost(&mut self) -> StudyError {
         let what = match self.child.try_wait() {
             Ok(Some(status)) => format!("it ended with {status}"),
@@ -146,26 +150,29 @@ impl Playing {
 
 impl Drop for Playing {
     fn drop(&mut self) {
-        // Fails only if it was waited for already.
+        // Fails only if the process was reaped already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Plays the part that this process was started for; `None` if it was not.
+/// Executes the role that this process was started for. Returns `None` if it has none.
 ///
-/// A program whose studies start it again calls this first of all.
+/// A program whose studies start it again calls this before anything else.
 pub fn play() -> Option<Result<(), StudyError>> {
     let part = std::env::var(PART).ok()?;
     Some(play_named(&part))
 }
 
 fn play_named(part: &str) -> Result<(), StudyError> {
-    // Whoever started us is gone, or will take us along.
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|errno| StudyError::io("asking to die with the study")(errno.into()))?;
+    // In a guest, the parent is no process of the study.
+    if let Some(parent) = std::env::var(PARENT).ok().and_then(|it| it.parse().ok()) {
+        die_with(parent).map_err(StudyError::io(
+            "requesting a signal at the death of the study",
+        ))?;
+    }
     let part = serde_json::from_str(part).map_err(|error| StudyError::Part {
-        what: format!("it does not understand what it was told: {error}"),
+        what: format!("it cannot read its instructions: {error}"),
     })?;
     match part {
         Part::Worker(worker) => worker.play(),
@@ -183,15 +190,15 @@ fn play_named(part: &str) -> Result<(), StudyError> {
     }
 }
 
-/// Says that this part is ready.
+/// Reports that this process is ready.
 pub(crate) fn ready() {
     use std::io::Write;
     let mut out = std::io::stdout();
-    // If nobody listens any more, death is near.
+    // If the pipe has no reader any more, this process is about to be killed.
     let _ = out.write_all(b"r").and_then(|()| out.flush());
 }
 
-/// Waits for a death that somebody else sees to.
+/// Waits until another process kills this one.
 pub(crate) fn sleep_for_ever() -> ! {
     loop {
         std::thread::sleep(std::time::Duration::from_secs(3600));

@@ -1,32 +1,32 @@
-//! The clock that all processes of one operating system read alike.
+//! Clocks. All processes of one operating system read the same monotonic clock.
 
-/// Nanoseconds of the monotonic clock.
+/// Returns the time of the monotonic clock in nanoseconds.
 pub fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Microseconds between two readings.
+/// Returns the microseconds between two readings of [`now`], in nanoseconds.
 pub fn micros(from: u64, to: u64) -> f64 {
     to.saturating_sub(from) as f64 / 1000.0
 }
 
-/// The processor time of the calling thread so far, in seconds.
+/// Returns the processor time of the calling thread so far, in seconds.
 pub fn thread_cpu_seconds() -> f64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 * 1e-9
 }
 
-/// The processor time of all threads of this process so far, in seconds.
+/// Returns the processor time of all threads of this process so far, in seconds.
 pub fn process_cpu_seconds() -> f64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 * 1e-9
 }
 
-/// The processor time of all children that have been waited for, and of theirs, in seconds.
+/// Returns the processor time of all reaped children and of their reaped children, in seconds.
 #[cfg(any(feature = "lupin", feature = "mpi", feature = "ray"))]
 pub fn children_cpu_seconds() -> f64 {
-    // SAFETY: `getrusage` writes to the structure that it is given, which zeros are valid for.
+    // SAFETY: `getrusage` writes to the given structure, for which zeros are valid.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);

@@ -1,23 +1,23 @@
-//! What a run takes, and what ours take beside others'.
+//! The time that a run takes, and paired costs of our runs and a peer's.
 
 use crate::paired::Paired;
 use crate::row::{How, Row};
 use crate::statistics::Estimate;
 use crate::{Run, StudyError, clock, machine};
-use outlive_workloads::driver::Outcome;
+use outlive_run::driver::Outcome;
 use std::time::Instant;
 
-/// What a run took, in seconds.
+/// The cost of a run, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
-    /// Of a clock on the wall.
+    /// Wall time.
     pub wall: f64,
-    /// Of processors.
+    /// Processor time.
     pub cpu: f64,
 }
 
 impl Cost {
-    /// Does `work` with this thread alone.
+    /// Runs `work`, which uses this thread alone. Returns its cost and its result.
     pub fn of<R>(work: impl FnOnce() -> R) -> (Self, R) {
         let (began, cpu) = (Instant::now(), clock::thread_cpu_seconds());
         let made = work();
@@ -28,10 +28,10 @@ impl Cost {
         (cost, made)
     }
 
-    /// Two threads that do the same at once, and share nothing but what they read and the machine.
+    /// Runs `work` on two threads at the same time, which share only their input and the machine.
     ///
     /// # Errors
-    /// What one of them fails with.
+    /// If one of them fails.
     pub fn of_two(work: impl Fn() -> Result<Self, StudyError> + Sync) -> Result<Self, StudyError> {
         std::thread::scope(|scope| {
             let other = scope.spawn(&work);
@@ -54,7 +54,7 @@ impl Cost {
     }
 }
 
-/// From the start of the first host to the end of the last.
+/// The cost from the start of the first host to the end of the last.
 impl<T> From<&Outcome<T>> for Cost {
     fn from(outcome: &Outcome<T>) -> Self {
         Self {
@@ -64,14 +64,14 @@ impl<T> From<&Outcome<T>> for Cost {
     }
 }
 
-/// The two that a row can be about.
+/// The two metrics that a row can have.
 pub const WALL: Metric = ("wall time of the work", |cost| cost.wall);
 pub const CPU: Metric = ("processor time of the work", |cost| cost.cpu);
 
-/// What it is called, and which it is.
+/// The name of a metric, and its value in a cost.
 pub type Metric = (&'static str, fn(&Cost) -> f64);
 
-/// Ours, each between two of the peer's.
+/// The costs of our runs, each between two of the peer's.
 #[derive(Clone, Debug, Default)]
 pub struct Costs {
     pub ours: Vec<Cost>,
@@ -80,7 +80,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Makes `rounds` rounds. What comes after a round's comes before the next one's.
+    /// Executes `rounds` rounds. A peer's run is shared by two adjacent rounds.
     pub fn measure(
         run: &Run<'_>,
         (case, rounds): (&str, usize),
@@ -118,7 +118,7 @@ impl Costs {
     }
 }
 
-/// How many times as fast ours is: `over` divided by the ratio of the times.
+/// Returns the factor by which ours is faster: `over` divided by the ratio of the times.
 pub fn faster(over: f64, ratio: Estimate) -> Estimate {
     Estimate {
         value: over / ratio.value,
@@ -127,7 +127,7 @@ pub fn faster(over: f64, ratio: Estimate) -> Estimate {
     }
 }
 
-/// How a case with so many workers is to be read.
+/// Returns the name of a case with `workers` workers, which says whether they outnumber the cores.
 pub fn workers_here(workers: u32) -> String {
     let cores = machine::cores();
     match workers as usize {
@@ -137,12 +137,12 @@ pub fn workers_here(workers: u32) -> String {
     }
 }
 
-/// As many workers as there are cores.
+/// Returns the number of cores, as a number of workers.
 pub fn as_many_as_cores() -> u32 {
     machine::cores() as u32
 }
 
-/// Hosts are processes here.
+/// Marks a row as emulated: the hosts are processes of this machine.
 pub fn emulated(row: Row) -> Row {
     row.how(How::Emulated)
 }

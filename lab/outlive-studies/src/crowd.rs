@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 pub const STUDY: Study = Study {
     name: "crowd",
-    about: "what hundreds of idle processes cost in one pod",
+    about: "the cost of hundreds of idle processes in one pod",
     body: study,
 };
 
@@ -250,7 +250,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
             20.0,
         ),
         row(
-            "until all survivors know of half the processes' deaths",
+            "until all survivors are notified of the deaths of half the processes",
             "s",
             |found| found.notified,
             "limit",

@@ -1,4 +1,4 @@
-//! Programs that are not ours, run to their end and timed.
+//! Runs programs of other projects to their end and times them.
 
 use crate::cost::Cost;
 use crate::{StudyError, clock};
@@ -7,17 +7,17 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-/// What became of a program.
+/// The outcome of a program.
 pub struct Ended {
     pub status: ExitStatus,
-    /// From its start to its end, with its children.
+    /// The cost from its start to its end, with its children.
     pub cost: Cost,
-    /// What it said on standard error.
+    /// Its standard error.
     pub said: String,
 }
 
 impl Ended {
-    /// Why there is no result.
+    /// Returns the error for a program that has no result.
     pub fn void(&self, who: &str) -> StudyError {
         let said: Vec<&str> = self
             .said
@@ -29,7 +29,7 @@ impl Ended {
     }
 }
 
-/// Runs a program to its end. It dies with this thread, and is not interrupted by a terminal's Ctrl-C.
+/// Runs a program to its end. It dies with this thread. Ctrl-C in a terminal does not interrupt it.
 pub fn timed(command: &mut Command) -> Result<Ended, StudyError> {
     let program = command.get_program().to_string_lossy().into_owned();
     command
@@ -38,7 +38,7 @@ pub fn timed(command: &mut Command) -> Result<Ended, StudyError> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let dies_with_us = || Ok(set_parent_process_death_signal(Some(Signal::TERM))?);
-    // SAFETY: one system call, between fork and exec.
+    // SAFETY: the closure makes one system call between fork and exec.
     unsafe { command.pre_exec(dies_with_us) };
     let (began, cpu) = (Instant::now(), clock::children_cpu_seconds());
     let output = command.output();

@@ -1,16 +1,16 @@
-//! Runs of programs on hosts, which are this program started again.
+//! Runs programs on hosts, which are this program started again.
 
 use crate::StudyError;
 use crate::children::{Launcher, Part};
 use outlive::supervise::{Place, Stop};
-use outlive_workloads::driver::{self, Options, Outcome, Program, Running};
-use outlive_workloads::{host, programs};
+use outlive_run::driver::{self, Options, Outcome, Program, Running};
+use outlive_run::host;
 use std::time::{Duration, Instant};
 
 /// Runs `program` in a pod of its own.
 ///
 /// # Errors
-/// If it has no result.
+/// If the run has no result.
 pub fn run<P: Program>(
     launcher: &Launcher,
     options: &Options,
@@ -24,7 +24,7 @@ pub fn run<P: Program>(
         Vec::new()
     };
     let outcome = driver::run(options, program, command, &Stop::default(), &mut |_| ());
-    // A study has hundreds of runs: what each left mapped would fill the memory.
+    // A study has hundreds of runs: pods that they leave mapped would fill the memory.
     debug_assert!(
         lets_go_beyond(&before),
         "a run leaves its pod mapped: {:?}, before {before:?}",
@@ -33,10 +33,11 @@ pub fn run<P: Program>(
     outcome.map_err(|error| StudyError::void(error.to_string()))
 }
 
-/// A pod that is mapped here: its inode, and whether it has no name any more.
+/// A pod that is mapped in this process: its inode, and whether its file was removed.
 type Mapped = (u64, bool);
 
-/// All that are. (The files by which the kernel tells of deaths, far smaller than a pod, stay mapped.)
+/// Returns all mapped pods. (The files by which the kernel reports deaths stay mapped; they are far
+/// smaller than a pod.)
 fn mapped() -> Vec<Mapped> {
     const POD: u64 = 1 << 20;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
@@ -51,8 +52,8 @@ fn mapped() -> Vec<Mapped> {
     pods.filter_map(pod).collect()
 }
 
-/// Whether no pod that has no name is mapped any more but those that were mapped before, with or without one: soon, for threads that end
-/// may still be about to let go.
+/// Returns whether, within 10 seconds, no removed pod is mapped except those that were mapped
+/// `before`. Threads that are ending may hold a mapping for a moment.
 fn lets_go_beyond(before: &[Mapped]) -> bool {
     let known = |inode: u64| before.iter().any(|(other, _)| *other == inode);
     let begun = Instant::now();
@@ -71,12 +72,12 @@ fn lets_go_beyond(before: &[Mapped]) -> bool {
     }
 }
 
-/// A host of a run.
+/// Executes the role of a host of a run.
 pub fn play() -> Result<(), StudyError> {
     let place = Place::from_env().map_err(|error| StudyError::void(error.to_string()))?;
     let launcher = Launcher::this_program(std::env::args_os().skip(1))?;
     let command = move || launcher.command(&Part::Host);
-    host::work(&place, programs::of, command).map_err(|error| StudyError::Part {
+    host::work(&place, outlive_programs::by_number, command).map_err(|error| StudyError::Part {
         what: error.to_string(),
     })
 }

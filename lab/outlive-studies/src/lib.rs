@@ -1,14 +1,15 @@
-//! What Outlive costs, and what its papers' tables say, measured on this machine; and the figures of a paper about machines that
-//! there are not, on a simulated one.
+//! Measures the costs of Outlive and the tables of its papers on this machine, and simulates the
+//! figures of a paper about machines that do not exist.
 //!
-//! A [`Study`] answers with [`Row`]s. Every claim is a ratio to a named peer or a stated limit, measured in
-//! pairs: ours and the peer take turns in one run, in many short rounds, and a goal holds when the 95% interval of
-//! the median ratio reaches it, that is, when some of the interval lies on the goal's side. Beside each ratio
-//! stands the peer's ratio to itself (A/A), and beside each study the part of the machine's time that was
-//! stolen from it meanwhile. `paper` holds what stands in a paper's text or tables, and nothing else.
+//! A [`Study`] answers with [`Row`]s. Every claim is a ratio to a named peer or a stated limit,
+//! measured in pairs: ours and the peer alternate in one run, in many short rounds. A goal holds
+//! when the 95% interval of the median ratio reaches it, that is, when some of the interval lies on
+//! the goal's side. Each ratio comes with the peer's ratio to itself (A/A), and each study with the
+//! part of the machine's time that was stolen from it during the study. `paper` holds numbers from
+//! a paper's text or tables, and nothing else.
 //!
-//! A study that needs other processes starts its own program again ([`Launcher`]); whoever calls from a program
-//! of their own lets that begin with [`play`].
+//! A study that needs other processes starts its own program again ([`Launcher`]). A program of
+//! another crate that runs studies begins with a call of [`play`].
 //!
 //! ```no_run
 //! use outlive_studies::{Effort, Launcher, Plan, studies};
@@ -25,20 +26,19 @@
 //! }
 //! ```
 
-mod alone;
 mod buddy;
 pub mod chart;
 mod children;
 mod clock;
 mod cost;
 mod crowd;
-mod displaced;
 #[cfg(any(feature = "lupin", feature = "mpi", feature = "ray"))]
 mod engines;
 mod guests;
 mod heap;
 mod hosts;
 mod locks;
+mod lone_member;
 mod lupin;
 mod lupin_restart;
 mod lupin_table1;
@@ -53,6 +53,7 @@ mod scaling;
 mod scratch;
 pub mod sheet;
 mod spawn;
+mod stack_offset;
 mod stage;
 pub mod statistics;
 mod study;

@@ -1,10 +1,11 @@
-//! `lupin-restart`: how long members are gone (LUPIN §2.2): from a death to the next incarnation having done
-//! its first piece of work under a lock, everything in between included: the telling, the recovery, the
-//! supervisor, the start, the joining.
+//! `lupin-restart`: the time for which members are gone (LUPIN §2.2), from a death until the next
+//! incarnation has done its first piece of work under a lock. It includes the notification, the
+//! recovery, the supervisor, the start and the join.
 //!
-//! The piece of work is an increment of a recoverable mutex's value, which the dead was about to do again.
-//! Beside it stands the least that a restart takes: a bare thread started; a bare process killed, waited
-//! for and started again, up to its first line of `main`. A host is two processes, both killed.
+//! The piece of work is an increment of a recoverable mutex's value, which the dead member was
+//! about to repeat. The peer is the least that a restart takes: starting a bare thread; or killing
+//! a bare process, waiting for it and starting it again, up to the first line of `main`. A host is
+//! two processes, which are both killed.
 
 use crate::children::{Launcher, Part};
 use crate::paired::{Comparison, Paired};
@@ -27,11 +28,11 @@ use std::time::{Duration, Instant};
 
 pub const STUDY: Study = Study {
     name: "lupin-restart",
-    about: "from a member's death to its working again (LUPIN section 2.2)",
+    about: "from a member's death until it works again (LUPIN section 2.2)",
     body: study,
 };
 
-/// They fail all the time here, and are started again at once.
+/// Members fail all the time here, and are restarted at once.
 const TIRELESS: RestartPolicy = RestartPolicy {
     most: u32::MAX,
     window: Duration::from_nanos(1),
@@ -125,30 +126,31 @@ fn mutex(pod: &Pod, index: u64) -> RecoverableMutex<u64> {
 fn work(mutex: &RecoverableMutex<u64>, member: &Member) -> u64 {
     let mut value = mutex
         .lock(member)
-        .expect("a mutex that the dead did not hold");
+        .expect("a mutex that no dead thread held");
     *value += 1;
     *value
 }
 
-/// A process whose thread dies when it is told to and is started again. (A thread that the kernel ended never gives
-/// back its member, so that its process cannot leave in good order: it must not be the study's.)
+/// A process whose thread dies on request and is restarted. A thread that the kernel ended never
+/// gives back its member, so its process cannot leave cleanly. It must therefore not be the study's
+/// process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mortals {
     pod: PathBuf,
     death: Death,
 }
 
-/// What a supervised thread and the study say to one another, in the payload.
+/// The words in the payload by which a supervised thread and the study communicate.
 #[derive(Clone, Copy)]
 struct Talk {
     memory: Native,
-    /// How many incarnations have worked.
+    /// The number of incarnations that have worked.
     worked: Offset,
-    /// When the last of them had.
+    /// The time at which the last of them had worked.
     when: Offset,
     /// The incarnation that is to die.
     die: Offset,
-    /// When it did.
+    /// The time at which it died.
     died: Offset,
 }
 
@@ -187,14 +189,14 @@ impl Mortals {
             }
             talk.write(talk.died, clock::now());
             match self.death {
-                // SAFETY: ends this thread alone; what it leaves behind in this process is its stack and a
+                // SAFETY: ends this thread alone. It leaves behind in this process its stack and a
                 // handle that its supervisor drops.
                 Death::Exit => unsafe {
                     libc::syscall(libc::SYS_exit, 0);
                     unreachable!("the thread has ended")
                 },
-                // Without the message that a panic prints.
-                Death::Panic => std::panic::resume_unwind(Box::new("as it was told to")),
+                // Without a panic message.
+                Death::Panic => std::panic::resume_unwind(Box::new("as requested")),
             }
         };
         let mut supervisor = ThreadSupervisor::new(process)
@@ -235,7 +237,7 @@ fn threads(run: &Run<'_>, rounds: usize, death: Death) -> Result<Paired, StudyEr
     Paired::measure(run, rounds, ours, peer)
 }
 
-/// A supervisor on a thread of its own, told to end when this is dropped.
+/// A supervisor on a thread of its own. A drop stops it.
 struct Supervision {
     stop: Stop,
     thread: Option<JoinHandle<()>>,
@@ -272,13 +274,13 @@ fn await_that(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), StudyEr
     Ok(())
 }
 
-/// A process that works once and waits for its death.
+/// A process that works once and waits until it is killed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Phoenix {
     index: u64,
 }
 
-/// Where a phoenix says its process id, how often it has worked, and when it had last.
+/// Returns where a phoenix writes its process id, how often it has worked, and when it last had.
 fn says(pod: &Pod, index: u64) -> [Offset; 3] {
     let at = payload(pod) + index * 128;
     [at, at + 8, at + 16]
@@ -297,13 +299,13 @@ impl Phoenix {
         let ([pid, worked, when], memory) = (says(&pod, self.index), pod.segment().memory());
         memory.store(when, clock::now(), Ordering::Relaxed);
         memory.store(pid, u64::from(std::process::id()), Ordering::Relaxed);
-        // Release: the other two.
+        // Release: publishes the other two.
         memory.fetch_add(worked, 1u64, Ordering::Release);
         crate::children::sleep_for_ever()
     }
 }
 
-/// A host of two processes, of which so many are killed.
+/// Runs a host of two processes, of which `killed` are killed.
 fn processes(run: &Run<'_>, rounds: usize, killed: u64) -> Result<Paired, StudyError> {
     let scratch = ScratchPod::new(8 << 20, Settings::default())?;
     let process = scratch.join(0)?;
@@ -315,7 +317,7 @@ fn processes(run: &Run<'_>, rounds: usize, killed: u64) -> Result<Paired, StudyE
         let command = move || launcher.command(&Part::Phoenix(Phoenix { index }));
         supervisor = supervisor.child(Child::new(id, 1, command));
     }
-    // The thread that starts the children has to outlive them.
+    // The thread that starts the children must outlive them.
     let (told, gone) = mpsc::channel();
     let supervision = Supervision::start(supervisor.stopper(), move || {
         supervisor.run();
@@ -354,7 +356,7 @@ fn processes(run: &Run<'_>, rounds: usize, killed: u64) -> Result<Paired, StudyE
     drop(supervision);
     match gone.recv() {
         Ok(spared) if spared.is_empty() => {}
-        _ => return Err(StudyError::void("a process could not be killed in the end")),
+        _ => return Err(StudyError::void("a process could not be killed at the end")),
     }
     process.leave()?;
     paired
@@ -363,7 +365,7 @@ fn processes(run: &Run<'_>, rounds: usize, killed: u64) -> Result<Paired, StudyE
 fn kill(memory: Native, pid: Offset) -> Result<(), StudyError> {
     let pid: u64 = memory.load(pid, Ordering::Relaxed);
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| StudyError::void("a process has no number"))?;
+    let pid = pid.ok_or_else(|| StudyError::void("a process has no id"))?;
     kill_process(pid, Signal::KILL)
         .map_err(|errno| StudyError::io("killing a process")(errno.into()))
 }

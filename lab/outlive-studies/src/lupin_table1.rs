@@ -1,13 +1,14 @@
-//! `lupin-table1`: what this machine's memory gives (LUPIN's Table 1): read latency, and bandwidth with three
-//! reads to a write. Local memory, and every other memory node that is there: another socket's, or a CXL module's.
+//! `lupin-table1`: the read latency of this machine's memory, and its bandwidth with three reads to
+//! a write (LUPIN's Table 1). It measures local memory and every other memory node, be it another
+//! socket's or a CXL module's.
 //!
-//! *Latency*: one thread follows a chain of lines in random order through much more memory than the caches hold;
-//! each load needs the one before. Huge pages are asked for, so that a miss in the translation buffers is seldom in
-//! it. *Bandwidth*: every core reads two streams and overwrites a third with ordinary stores, for which the line
-//! is read as well: three lines read, one written.
+//! *Latency*: one thread follows a chain of lines in random order through much more memory than the
+//! caches hold; each load depends on the one before. Huge pages are requested, so that TLB misses
+//! are rare. *Bandwidth*: every core reads two streams and overwrites a third with ordinary stores,
+//! which read the line as well: three lines read, one written.
 //!
-//! The paper measured with Intel's Memory Latency Checker, and gives its CXL module relative to local memory
-//! only (its maker asked for that), and a NUMA machine in numbers.
+//! The paper measured with Intel's Memory Latency Checker. It gives its CXL module relative to
+//! local memory only (at its maker's request), and a NUMA machine in absolute numbers.
 
 use crate::row::Row;
 use crate::statistics::{SplitMix, median_estimate};
@@ -39,7 +40,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         near.latency_row("local memory").paper(73.0),
         near.bandwidth_row("local memory").paper(147.0),
         Row::paper_alone(
-            "local memory (a virtual machine does not say how many channels it has)",
+            "local memory (a virtual machine does not report its number of channels)",
             "bandwidth of a channel",
             "GB/s",
             18.4,
@@ -91,7 +92,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// What there is besides local memory.
+/// The memory nodes of this machine.
 struct Nodes {
     /// The node that this process runs on; `None` if the kernel knows of no nodes.
     near: Option<u32>,
@@ -120,7 +121,7 @@ impl Nodes {
     }
 }
 
-/// A list as the kernel writes it: `0-1,4`.
+/// Parses a list in the kernel's format: `0-1,4`.
 fn parse_list(text: &str) -> BTreeSet<u32> {
     let ranges = text.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -130,9 +131,9 @@ fn parse_list(text: &str) -> BTreeSet<u32> {
 }
 
 struct Measured {
-    /// Nanoseconds a load, one for each round.
+    /// Nanoseconds per load, one value per round.
     latency: Vec<f64>,
-    /// Gigabytes a second, all cores together.
+    /// Gigabytes per second of all cores together, one value per round.
     bandwidth: Vec<f64>,
 }
 
@@ -175,7 +176,8 @@ fn measure(
     Ok(Measured { latency, bandwidth })
 }
 
-/// Keeps the calling thread on one node's processors: its loads are to go the same way all the time.
+/// Keeps the calling thread on the processors of one node, so that its loads always take the same
+/// path.
 struct Pinned {
     before: CpuSet,
 }
@@ -201,7 +203,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // Where it was allowed to run before it may run again.
+        // Restores the previous affinity.
         let _ = sched_setaffinity(None, &self.before);
     }
 }
@@ -213,7 +215,7 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// `size` bytes on `node`, touched.
+    /// Maps and touches `size` bytes on `node`.
     fn on(node: Option<u32>, size: usize) -> Result<Self, StudyError> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new private mapping at an address of the kernel's choice.
@@ -222,26 +224,26 @@ impl Buffer {
         let base = base.map_err(|errno| StudyError::io("mapping memory")(errno.into()))?;
         let base = NonNull::new(base.cast()).expect("a mapping is not null");
         let buffer = Self { base, size };
-        // SAFETY: the mapping is ours; advice changes nothing that it holds. A kernel without huge pages
-        // refuses it, and small ones will do.
+        // SAFETY: the mapping is ours; advice changes no content. A kernel without huge pages
+        // refuses it, and small pages suffice.
         let _ = unsafe { madvise(base.as_ptr().cast(), size, Advice::LinuxHugepage) };
         if let Some(node) = node {
             bind(&buffer, node)?;
         }
         for at in (0..size).step_by(4096) {
-            // SAFETY: inside the mapping, which nobody else uses.
+            // SAFETY: inside the mapping, which no other code uses.
             unsafe { base.as_ptr().add(at).write_volatile(1) };
         }
         Ok(buffer)
     }
 }
 
-/// Has `buffer` lie on `node`, or not at all.
+/// Binds `buffer` to `node`; fails if that is not possible.
 fn bind(buffer: &Buffer, node: u32) -> Result<(), StudyError> {
     const MPOL_BIND: libc::c_int = 2;
     let mut mask = [0u64; 16];
     let word = mask.get_mut(node as usize / 64);
-    *word.ok_or_else(|| StudyError::void(format!("node {node} is beyond what is known")))? |=
+    *word.ok_or_else(|| StudyError::void(format!("node {node} is beyond the known nodes")))? |=
         1 << (node % 64);
     // SAFETY: the mapping is ours, and the mask lives across the call.
     let answer = unsafe {
@@ -260,7 +262,7 @@ fn bind(buffer: &Buffer, node: u32) -> Result<(), StudyError> {
     }
     let error = std::io::Error::last_os_error();
     match error.raw_os_error() {
-        // A container without the call, or a kernel without nodes: all memory is what there is.
+        // A container that forbids the call, or a kernel without nodes: node 0 is all memory.
         Some(libc::EPERM | libc::ENOSYS) if node == 0 => Ok(()),
         _ => Err(StudyError::io(format!("binding memory to node {node}"))(
             error,
@@ -270,12 +272,12 @@ fn bind(buffer: &Buffer, node: u32) -> Result<(), StudyError> {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: mapped in `on`, and used by nobody any more.
+        // SAFETY: mapped in `on`, and no longer used.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.size) };
     }
 }
 
-/// Lines that lead from one to another in one random circle through all of a buffer.
+/// Lines of a buffer, each with the number of the next, in one random cycle through all of them.
 struct Chain<'a> {
     buffer: &'a mut Buffer,
 }
@@ -283,7 +285,7 @@ struct Chain<'a> {
 impl<'a> Chain<'a> {
     fn through(buffer: &'a mut Buffer) -> Self {
         let lines = buffer.size / LINE;
-        // Sattolo's shuffle makes one circle of them all.
+        // Sattolo's shuffle makes one cycle of all lines.
         let mut next: Vec<u32> = (0..lines as u32).collect();
         let mut random = SplitMix(42);
         for line in (1..lines).rev() {
@@ -291,7 +293,7 @@ impl<'a> Chain<'a> {
         }
         for (line, next) in next.iter().enumerate() {
             let at = line * LINE;
-            // SAFETY: inside the mapping and aligned; nobody else uses it.
+            // SAFETY: inside the mapping and aligned; no other code uses it.
             unsafe {
                 buffer
                     .base
@@ -304,13 +306,13 @@ impl<'a> Chain<'a> {
         Self { buffer }
     }
 
-    /// The nanoseconds of each of `loads` loads.
+    /// Returns the mean time of `loads` loads in nanoseconds.
     fn follow(&self, loads: u64) -> f64 {
         let base = self.buffer.base.as_ptr();
         let mut line = 0u64;
         let start = clock::now();
         for _ in 0..loads {
-            // SAFETY: lines hold the numbers of lines.
+            // SAFETY: each line holds the number of a line.
             line = unsafe { base.add(line as usize * LINE).cast::<u64>().read_volatile() };
         }
         black_box(line);
@@ -318,7 +320,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Gigabytes a second that all cores together move, with three buffers of `size` bytes each.
+/// Returns the GB/s that all cores together move, each with three buffers of `size` bytes.
 fn stream(node: Option<u32>, size: usize) -> Result<f64, StudyError> {
     let cores = machine::cores();
     let barrier = Barrier::new(cores);
@@ -333,19 +335,19 @@ fn stream(node: Option<u32>, size: usize) -> Result<f64, StudyError> {
     })?;
     let start = spans.iter().map(|span| span.0).min().unwrap_or(0);
     let end = spans.iter().map(|span| span.1).max().unwrap_or(1);
-    // Two read, one read for its being written, and written.
+    // Two lines read, one read in order to be written, and one written.
     let moved = 4 * size * cores;
     Ok(moved as f64 / (end - start) as f64)
 }
 
 fn one_stream(node: Option<u32>, size: usize, barrier: &Barrier) -> Result<(u64, u64), StudyError> {
     let buffers = [(); 3].map(|()| Buffer::on(node, size));
-    // Everybody comes to the barrier, also with a failure.
+    // Every thread reaches the barrier, even after a failure.
     barrier.wait();
     let [left, right, sum] = buffers;
     let (left, right, sum) = (left?, right?, sum?);
     let words = size / 8;
-    // SAFETY: three mappings of `size` bytes that nobody else uses, aligned and initialised.
+    // SAFETY: three mappings of `size` bytes that no other code uses, aligned and initialised.
     let (left, right, sum) = unsafe {
         (
             std::slice::from_raw_parts(left.base.as_ptr().cast::<u64>(), words),

@@ -1,24 +1,24 @@
-//! What the machine was doing meanwhile: the time that was stolen from it, and what it is.
+//! The machine: its processors, and the time that was stolen from it during a study.
 
 use std::fs;
 
 /// The processor time of the whole machine so far, from `/proc/stat`, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks {
-    /// Ready to run while the hypervisor ran something else.
+    /// The time that it was ready to run while the hypervisor ran something else.
     stolen: u64,
-    /// Everything, idle time included.
+    /// All time, idle time included.
     all: u64,
 }
 
 impl Ticks {
-    /// Now; `None` where the kernel does not say.
+    /// Reads the ticks so far. Returns `None` where the kernel does not report them.
     pub fn now() -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// From the first line, which sums up all processors: user, nice, system, idle, waiting, interrupts, soft
-    /// interrupts, stolen, and guests' time, which is in the user's already.
+    /// Parses the first line, which sums up all processors: user, nice, system, idle, waiting,
+    /// interrupts, soft interrupts, stolen, and guests' time, which is part of the user's already.
     fn parse(stat: &str) -> Option<Self> {
         let mut words = stat.lines().next()?.split_whitespace();
         if words.next()? != "cpu" {
@@ -35,7 +35,7 @@ impl Ticks {
         })
     }
 
-    /// Which part of the machine's time since `earlier` was stolen, in percent.
+    /// Returns the part of the machine's time since `earlier` that was stolen, in percent.
     pub fn stolen_since(self, earlier: Self) -> f64 {
         let all = self.all.saturating_sub(earlier.all);
         let stolen = self.stolen.saturating_sub(earlier.stolen);
@@ -46,12 +46,12 @@ impl Ticks {
     }
 }
 
-/// How many processors this process may use.
+/// Returns the number of processors that this process may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The processor's name and how many of them, for people.
+/// Returns the number of processors and their model, for people.
 pub fn description() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info

@@ -1,12 +1,12 @@
-//! `map`: what the hash map costs one thread, eight bytes to eight bytes, beside a sharded (dashmap) and a
-//! lock-free (papaya) map of private memory, which are gone when their process is; and the longest single
-//! insertion while each of them grows.
+//! `map`: the cost of the hash map to one thread, eight bytes to eight bytes. The peers are a
+//! sharded (dashmap) and a lock-free (papaya) map of private memory, which are lost with their
+//! process. It also measures the longest single insertion while each map grows.
 //!
-//! A round makes a map of each kind, inserts all keys and looks each of them up in another order. All of them
-//! grow on the way. Ours is in memory that is there, as a prefaulted segment's is: the first touch of a fresh page
-//! of 2 MiB takes the kernel milliseconds, whoever touches it.
+//! A round makes a map of each kind, inserts all keys and looks each of them up in another order.
+//! All of them grow on the way. Our map is in memory that was touched before, as in a prefaulted
+//! segment: the first touch of a page of 2 MiB takes the kernel milliseconds, whichever map it is.
 
-use crate::alone::{Alone, FREE};
+use crate::lone_member::{Alone, FREE};
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, Row};
 use crate::statistics::{median, median_estimate};
@@ -25,18 +25,18 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-/// What one kind of map took.
+/// The times of one kind of map.
 #[derive(Clone, Copy, Debug)]
 struct Took {
-    /// Nanoseconds an insertion.
+    /// Nanoseconds per insertion.
     insert: f64,
-    /// Nanoseconds a look-up.
+    /// Nanoseconds per look-up.
     get: f64,
-    /// Microseconds of the longest insertion, in a map of its own, with a clock in hand.
+    /// Microseconds of the longest insertion, in a second map, with a time for each insertion.
     longest: f64,
 }
 
-/// Keys in no order that a map could profit from.
+/// Returns keys in an order from which no map can profit.
 fn key(index: u64) -> u64 {
     index.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
@@ -44,7 +44,7 @@ fn key(index: u64) -> u64 {
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let entries: u64 = run.effort().of(2_000, 200_000, 1_000_000);
     let rounds = run.effort().of(2, 13, 31);
-    // Two maps at a time: nodes of 64 bytes at most, directories, and slabs that are not full.
+    // Two maps at a time: nodes of at most 64 bytes, directories, and slabs that are not full.
     let region = (entries * 400 * 2).max(64 << 20).next_multiple_of(4096);
     let state = Heap::<Native>::state_bytes(region).expect("a region");
     let at = Offset::new((FREE + state).raw().next_multiple_of(4096));
@@ -147,7 +147,7 @@ fn measure(
         sum = sum.wrapping_add(value.expect("an entry that was inserted"));
     }
     let got = started.elapsed();
-    // 7919 is prime and divides no number of entries here, so each was looked up once.
+    // 7919 is prime and divides no number of entries used here, so each key was looked up once.
     assert_eq!(black_box(sum), entries * (entries - 1) / 2);
     let mut longest = 0;
     for index in 0..entries {

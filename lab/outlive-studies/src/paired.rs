@@ -1,33 +1,33 @@
-//! Paired measurements: ours between two of the peer's, again and again.
+//! Paired measurements: each of ours between two of the peer's.
 //!
-//! A round is peer, ours, peer. The machine's mood changes more slowly than that, so it is in both parts of a
-//! round's ratio and falls out of it: ours to the mean of the two. The two of the peer, to one
-//! another, say what the machine makes of equal things (A/A): a ratio that does not differ from one by more
-//! than that says nothing.
+//! A round is peer, ours, peer. The machine's speed changes more slowly than that, so it affects
+//! both sides of a round's ratio (ours to the mean of the two) and cancels. The ratio of the peer's
+//! two times shows how much equal work differs on the machine (A/A). A ratio that differs from one
+//! by no more than that says nothing.
 
 use crate::row::{Goal, Row};
 use crate::statistics::{Estimate, median, median_estimate};
 use crate::{Run, StudyError};
 
-/// The metric of the rows in which the peer stands beside itself.
+/// The metric of the rows that compare the peer with itself.
 pub const SAME: &str = "A/A: the peer beside itself";
 
-/// What came of the rounds.
+/// The results of the rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Paired {
-    /// Ours, one each round.
+    /// Ours, one per round.
     pub ours: Vec<f64>,
-    /// The peer's, before ours.
+    /// The peer's before ours.
     pub before: Vec<f64>,
-    /// The peer's, after ours.
+    /// The peer's after ours.
     pub after: Vec<f64>,
 }
 
 impl Paired {
-    /// Makes `rounds` rounds.
+    /// Executes `rounds` rounds.
     ///
     /// # Errors
-    /// What either side fails with, or that the study was told to stop.
+    /// If either side fails, or the study was told to stop.
     pub fn measure(
         run: &Run<'_>,
         rounds: usize,
@@ -44,7 +44,7 @@ impl Paired {
         Ok(paired)
     }
 
-    /// Each round's ratio of ours to the peer's.
+    /// Returns each round's ratio of ours to the mean of the peer's two.
     pub fn ratios(&self) -> Vec<f64> {
         let peer = self.before.iter().zip(&self.after);
         self.ours
@@ -54,12 +54,12 @@ impl Paired {
             .collect()
     }
 
-    /// The ratio of ours to the peer's.
+    /// Returns the median ratio of ours to the peer's, with its interval.
     pub fn ratio(&self) -> Estimate {
         median_estimate(&self.ratios())
     }
 
-    /// How much more ours takes than the peer in each round.
+    /// Returns how much more ours takes than the peer in each round.
     pub fn more(&self) -> Vec<f64> {
         let peer = self.before.iter().zip(&self.after);
         let more =
@@ -67,43 +67,43 @@ impl Paired {
         self.ours.iter().zip(peer).map(more).collect()
     }
 
-    /// Each round's ratio of the peer's to the peer's.
+    /// Returns each round's ratio of the peer's second time to its first.
     pub fn same_ratios(&self) -> Vec<f64> {
         let pairs = self.after.iter().zip(&self.before);
         pairs.map(|(after, before)| after / before).collect()
     }
 
-    /// The ratio of the peer's to the peer's.
+    /// Returns the median ratio of the peer's second time to its first, with its interval.
     pub fn same(&self) -> Estimate {
         median_estimate(&self.same_ratios())
     }
 
-    /// The peer's median.
+    /// Returns the peer's median.
     pub fn peer(&self) -> f64 {
         let all: Vec<f64> = self.before.iter().chain(&self.after).copied().collect();
         median(&all)
     }
 }
 
-/// What a paired comparison is about.
+/// The description of a paired comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison<'a> {
-    /// What was done.
+    /// The work that was measured.
     pub case: &'a str,
-    /// What was measured.
+    /// The quantity that was measured.
     pub metric: &'a str,
-    /// In what.
+    /// The unit of `metric`.
     pub unit: &'a str,
-    /// The peer.
+    /// The name of the peer.
     pub peer: &'a str,
-    /// What the paper has.
+    /// The paper's number.
     pub paper: Option<f64>,
-    /// What is to be reached.
+    /// The goal, if there is one.
     pub goal: Option<Goal>,
 }
 
 impl Comparison<'_> {
-    /// The row of the comparison and that of the peer beside itself.
+    /// Returns the row of the comparison, and the row that compares the peer with itself.
     pub fn rows(&self, paired: &Paired) -> [Row; 2] {
         let mut row = Row::new(self.case, self.metric, self.unit)
             .ours(median(&paired.ours))
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn known() -> Paired {
-        // The machine slows down by half on the way; the ratio is 1.1 all the while.
+        // The machine slows down by half on the way; the ratio is 1.1 throughout.
         let speed = |round: usize| 100.0 * (1.0 + round as f64 / 40.0);
         Paired {
             ours: (0..20).map(|round| 1.1 * speed(round)).collect(),

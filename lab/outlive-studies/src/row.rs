@@ -1,46 +1,48 @@
-//! The rows of a study: what was measured, beside what, and whether its goal holds.
+//! The rows of a study: the measured numbers, their peers, and whether their goals hold.
 
 use crate::statistics::Estimate;
 use serde::Serialize;
 
-/// One line of a study's answer. In JSON it has exactly these fields; one that does not apply is null.
+/// One line of a study's answer. In JSON it has exactly these fields; one that does not apply is
+/// null.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The study.
+    /// The name of the study.
     pub study: String,
-    /// What was done.
+    /// The work that was measured.
     pub case: String,
-    /// What was measured of it.
+    /// The quantity that was measured.
     pub metric: String,
-    /// In what.
+    /// The unit of `metric`.
     pub unit: String,
-    /// What Outlive (or this machine) takes.
+    /// The number of Outlive, or of this machine.
     pub ours: Option<f64>,
-    /// What the peer takes.
+    /// The number of the peer.
     pub peer: Option<f64>,
-    /// Who that is, or what limit.
+    /// The name of the peer, or of the limit.
     pub peer_name: Option<String>,
     /// The median of the paired ratios, ours to the peer's.
     pub ratio: Option<f64>,
-    /// The lower end of the interval of what the goal is on; of the ratio if there is no goal but a ratio. It is the 95% interval of
-    /// what was measured, and the span of the seeds of what was simulated.
+    /// The lower end of the interval of the number that the goal is on; without a goal, of the
+    /// ratio if there is one, else of `ours`. Of measured numbers it is the 95% interval, of
+    /// simulated ones the range over the seeds.
     pub low: Option<f64>,
     /// The upper end.
     pub high: Option<f64>,
-    /// What stands in the paper's text or tables.
+    /// The number in the paper's text or tables.
     pub paper: Option<f64>,
-    /// What is to be reached.
+    /// The goal, if there is one.
     pub goal: Option<Goal>,
-    /// Whether the interval reaches it.
+    /// Whether the interval reaches the goal.
     pub holds: Option<bool>,
-    /// How the numbers came about.
+    /// How the numbers were obtained.
     pub how: Option<How>,
-    /// Why ours is far from the paper's, if it is to be said.
+    /// The reason why ours is far from the paper's, if it needs one.
     pub why: Option<String>,
 }
 
 impl Row {
-    /// The names of its fields, in order: the keys in JSON.
+    /// The names of the fields, in order: the keys in JSON.
     pub const FIELDS: [&'static str; 15] = [
         "study",
         "case",
@@ -60,28 +62,28 @@ impl Row {
     ];
 }
 
-/// What is to be reached.
+/// A bound that a number must reach.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goal {
-    /// On which number.
+    /// The number that is bounded.
     pub on: On,
-    /// In which direction.
+    /// The direction of the bound.
     pub op: Op,
     /// The bound.
     pub value: f64,
 }
 
-/// Which number a goal is on.
+/// The number that a goal bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
     /// The paired ratio.
     Ratio,
-    /// Our own number.
+    /// Our number.
     Ours,
 }
 
-/// On which side of the bound a goal lies.
+/// The side of the bound on which a goal lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Op {
     /// At most.
@@ -90,43 +92,44 @@ pub enum Op {
     /// At least.
     #[serde(rename = ">=")]
     AtLeast,
-    /// Less than that.
+    /// Less than the bound.
     #[serde(rename = "<")]
     Below,
 }
 
-/// How a number came about.
+/// How a number was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
-    /// On this machine, as it is.
+    /// Measured on this machine as it is.
     Measured,
-    /// On this machine, with something played by something else (a host by processes).
+    /// Measured on this machine, with a substitute for some component (processes for hosts).
     Emulated,
-    /// In a model.
+    /// Computed by a model.
     Simulated,
 }
 
 impl Goal {
-    /// The ratio is to be at most `value`.
+    /// Returns the goal that the ratio is at most `value`.
     pub fn ratio_at_most(value: f64) -> Self {
         let (on, op) = (On::Ratio, Op::AtMost);
         Self { on, op, value }
     }
 
-    /// The ratio is to be at least `value`.
+    /// Returns the goal that the ratio is at least `value`.
     pub fn ratio_at_least(value: f64) -> Self {
         let (on, op) = (On::Ratio, Op::AtLeast);
         Self { on, op, value }
     }
 
-    /// Our number is to be at most `value`.
+    /// Returns the goal that our number is at most `value`.
     pub fn ours_at_most(value: f64) -> Self {
         let (on, op) = (On::Ours, Op::AtMost);
         Self { on, op, value }
     }
 
-    /// Whether the interval from `low` to `high` reaches the goal: some of it lies on the goal's side.
+    /// Returns whether the interval from `low` to `high` reaches the goal: some of it lies on the
+    /// goal's side.
     pub fn is_reached(&self, low: f64, high: f64) -> bool {
         match self.op {
             Op::AtMost => low <= self.value,
@@ -137,7 +140,7 @@ impl Goal {
 }
 
 impl Op {
-    /// As it is written.
+    /// Returns the operator's symbol.
     pub const fn sign(self) -> &'static str {
         match self {
             Self::AtMost => "<=",
@@ -148,7 +151,7 @@ impl Op {
 }
 
 impl How {
-    /// In lower case.
+    /// Returns the name, in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -159,7 +162,7 @@ impl How {
 }
 
 impl Row {
-    /// A row without numbers yet; measured, unless [`how`](Self::how) says otherwise.
+    /// Returns a row without numbers; it is measured, unless [`how`](Self::how) says otherwise.
     pub fn new(
         case: impl Into<String>,
         metric: impl Into<String>,
@@ -184,7 +187,7 @@ impl Row {
         }
     }
 
-    /// A number of a paper's with nothing of ours beside it: `case` says why.
+    /// Returns a row with a paper's number and none of ours; `case` says why.
     pub fn paper_alone(
         case: impl Into<String>,
         metric: impl Into<String>,
@@ -195,13 +198,13 @@ impl Row {
         Self { how: None, ..row }
     }
 
-    /// Our number.
+    /// Sets our number.
     pub fn ours(self, ours: f64) -> Self {
         let ours = Some(ours);
         Self { ours, ..self }
     }
 
-    /// Our number with its interval.
+    /// Sets our number and its interval.
     pub fn ours_within(self, ours: Estimate) -> Self {
         Self {
             ours: Some(ours.value),
@@ -211,7 +214,7 @@ impl Row {
         }
     }
 
-    /// The peer and its number.
+    /// Sets the peer and its number.
     pub fn peer(self, name: impl Into<String>, peer: f64) -> Self {
         Self {
             peer_name: Some(name.into()),
@@ -220,7 +223,7 @@ impl Row {
         }
     }
 
-    /// The ratio with its interval.
+    /// Sets the ratio and its interval.
     pub fn ratio(self, ratio: Estimate) -> Self {
         Self {
             ratio: Some(ratio.value),
@@ -230,16 +233,16 @@ impl Row {
         }
     }
 
-    /// The paper's number.
+    /// Sets the paper's number.
     pub fn paper(self, paper: f64) -> Self {
         let paper = Some(paper);
         Self { paper, ..self }
     }
 
-    /// The goal, judged by the interval that was given.
+    /// Sets the goal, and judges it by the interval that was given.
     ///
     /// # Panics
-    /// If what it is on was not given with its interval.
+    /// If the number that the goal is on was not given with its interval.
     pub fn goal(self, goal: Goal) -> Self {
         let on = match goal.on {
             On::Ratio => self.ratio,
@@ -250,7 +253,7 @@ impl Row {
         };
         assert!(
             low <= on && on <= high,
-            "the interval is not that of what the goal is on: {self:?}"
+            "the interval is not that of the value of the goal: {self:?}"
         );
         Self {
             goal: Some(goal),
@@ -259,19 +262,20 @@ impl Row {
         }
     }
 
-    /// How the numbers came about.
+    /// Sets how the numbers were obtained.
     pub fn how(self, how: How) -> Self {
         let how = Some(how);
         Self { how, ..self }
     }
 
-    /// Why ours is far from the paper's.
+    /// Sets the reason why ours is far from the paper's.
     pub fn why(self, why: impl Into<String>) -> Self {
         let why = Some(why.into());
         Self { why, ..self }
     }
 
-    /// Leaves no more digits than anything that is measured has. Whole numbers stay as they are: they were counted.
+    /// Rounds the numbers to nine digits; no measurement has more. Whole numbers stay as they are:
+    /// they were counted.
     pub(crate) fn round(&mut self) {
         for number in [
             &mut self.ours,
@@ -284,13 +288,13 @@ impl Row {
         }
     }
 
-    /// Whether a goal is missed.
+    /// Returns whether the goal is missed.
     pub fn fails(&self) -> bool {
         self.holds == Some(false)
     }
 }
 
-/// `value` with nine digits, which as text is no longer than that.
+/// Returns `value` rounded to nine significant digits, so that its text is no longer than that.
 fn rounded(value: f64) -> f64 {
     match value.fract() == 0.0 || !value.is_finite() {
         true => value,

@@ -1,40 +1,40 @@
-//! One worker beside the plain program, and two beside one: what it costs that a program runs in a pod at all, and what a
-//! second worker gives.
+//! Compares one worker with the plain program, and two workers with one: the cost of running a
+//! program in a pod at all, and the gain from a second worker.
 //!
-//! The limit of the latter is the plain program run twice at once, by two threads that share what they read and the
-//! machine: where even that has less than twice as much done, nobody can.
+//! The limit of the latter is the plain program run twice at once, by two threads that share their
+//! input and the machine. Where even that does less than twice the work, no two workers can.
 
 use crate::cost::{Cost, Costs, WALL, emulated, faster};
 use crate::row::{Goal, Row};
 use crate::statistics::{Estimate, median};
 use crate::{Run, StudyError, machine};
 
-/// How many times as fast as one worker two are to be, where the machine allows it.
+/// The goal for the speed of two workers relative to one, where the machine allows it.
 const TWO: f64 = 1.8;
-/// The limit, as it is called.
-pub const LIMIT: &str = "the plain program twice at once, by two threads";
+/// The name of the limit.
+pub const LIMIT: &str = "two concurrent plain programs, on two threads";
 
-/// What there is to be run.
+/// The two kinds of runs.
 pub struct Runs<'r> {
-    /// So many workers in a pod.
+    /// A run of the given number of workers in a pod.
     pub workers: &'r dyn Fn(u32) -> Result<Cost, StudyError>,
-    /// The plain program.
+    /// A run of the plain program.
     pub plain: &'r (dyn Fn() -> Result<Cost, StudyError> + Sync),
 }
 
-/// What came of it.
+/// The results of all rounds.
 pub struct Scaling {
-    /// One worker between runs of the plain program.
+    /// One worker, between runs of the plain program.
     pub one: Costs,
-    /// Where there are two cores.
+    /// Two at once; `None` on a machine with one core.
     pub two: Option<Two>,
 }
 
-/// Two at once.
+/// The results with two threads at once.
 pub struct Two {
-    /// Two workers between runs of one.
+    /// Two workers, between runs of one.
     pub workers: Costs,
-    /// The plain program twice between runs of it alone.
+    /// The plain program twice at once, between runs of it alone.
     pub plain: Costs,
 }
 
@@ -66,21 +66,21 @@ impl Two {
         faster(2.0, self.plain.paired(WALL.1).ratio())
     }
 
-    /// How many times as fast two workers are, with its goal if the machine allows that.
+    /// Returns the row of two workers' speed relative to one, with its goal where that is possible.
     pub fn row(&self, case: &str, metric: &str) -> Row {
         let paired = self.workers.paired(WALL.1);
         let row = emulated(Row::new(case, metric, "s"))
             .ours(median(&paired.ours))
             .peer("1 worker", paired.peer())
             .ratio(faster(1.0, paired.ratio()));
-        // Where even the plain program cannot have it, nobody can.
+        // Where even two plain programs at once miss the goal, no two workers can reach it.
         match self.allowed().high >= TWO {
             true => row.goal(Goal::ratio_at_least(TWO)),
             false => row,
         }
     }
 
-    /// The limit of that.
+    /// Returns the row of the limit of that speed.
     pub fn limit(&self, case: &str, metric: &str) -> Row {
         let paired = self.plain.paired(WALL.1);
         Row::new(case, metric, "s")

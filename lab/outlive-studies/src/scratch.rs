@@ -1,4 +1,4 @@
-//! Pods, files and directories for the time of a measurement.
+//! Pods, files and directories that exist for the duration of a measurement.
 
 use crate::StudyError;
 use outlive::membership::{Process, ProcessOptions, Settings};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A pod in /dev/shm that is destroyed when this is dropped: after its members.
+/// A pod in /dev/shm. A drop destroys it; its members must have left by then.
 #[derive(Debug)]
 pub struct ScratchPod {
     pod: Pod,
@@ -16,17 +16,17 @@ pub struct ScratchPod {
 }
 
 impl ScratchPod {
-    /// A pod of `size` bytes and 128 ids, whose payload is the study's own.
+    /// Creates a pod of `size` bytes with 128 ids, without a heap; the study owns the payload.
     pub fn new(size: u64, settings: Settings) -> Result<Self, StudyError> {
         Self::of_ids(size, settings, 128)
     }
 
-    /// Creates a pod of `size` bytes with `ids` ids.
+    /// Creates a pod of `size` bytes with `ids` ids, without a heap.
     pub fn of_ids(size: u64, settings: Settings, ids: u32) -> Result<Self, StudyError> {
         Self::with(PodOptions::new().without_heap(), size, settings, ids)
     }
 
-    /// One with a heap.
+    /// Creates a pod of `size` bytes with a heap.
     pub fn with_heap(size: u64) -> Result<Self, StudyError> {
         Self::with(PodOptions::new(), size, Settings::default(), 128)
     }
@@ -55,7 +55,7 @@ impl ScratchPod {
         &self.path
     }
 
-    /// Where the payload begins.
+    /// Returns the start of the payload.
     pub fn payload(&self) -> Offset {
         payload(&self.pod)
     }
@@ -68,38 +68,38 @@ impl ScratchPod {
 
 impl Drop for ScratchPod {
     fn drop(&mut self) {
-        // Nobody can be told here; what stays is found by `outlive pod clean`.
+        // A drop cannot report an error; `outlive pod clean` finds a pod that stays.
         let destroyed = Pod::destroy(&self.path);
         debug_assert!(
             std::thread::panicking() || matches!(destroyed, Ok(None)),
-            "something of {} stays: {destroyed:?}",
+            "something of {} remains: {destroyed:?}",
             self.path.display()
         );
     }
 }
 
-/// A directory in /dev/shm. It goes with all that is in it when this is dropped.
+/// A directory in /dev/shm. A drop removes it with its content.
 #[derive(Debug)]
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// An empty one, for `what`.
+    /// Creates an empty directory whose name ends with `what`.
     pub fn new(what: &str) -> Result<Self, StudyError> {
         let path = fresh_path(what);
         fs::create_dir(&path).map_err(StudyError::io("making a directory in /dev/shm"))?;
         Ok(Self(path))
     }
 
-    /// Where what is called `name` is, or would be, in it.
+    /// Returns the path of the file `name` in it, which need not exist.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
 
-/// What programs of others find in a directory, and leave there.
+/// Files that programs of other projects read and write.
 #[cfg(any(feature = "lupin", feature = "mpi", feature = "ray"))]
 impl Directory {
-    /// Where it is.
+    /// Returns its path.
     #[cfg(feature = "mpi")]
     pub fn whole(&self) -> &Path {
         &self.0
@@ -114,7 +114,7 @@ impl Directory {
         Ok(path)
     }
 
-    /// Writes a program.
+    /// Writes an executable file.
     #[cfg(any(feature = "lupin", feature = "mpi"))]
     pub fn write_program(&self, name: &str, program: &[u8]) -> Result<PathBuf, StudyError> {
         use std::os::unix::fs::PermissionsExt;
@@ -125,27 +125,27 @@ impl Directory {
         Ok(path)
     }
 
-    /// The bytes of what a program has written, which is removed.
+    /// Returns the content of a file that a program has written, and removes the file.
     pub fn take(&self, name: &str) -> Result<Vec<u8>, StudyError> {
         let read = fs::read(self.path(name));
-        let bytes = read.map_err(StudyError::io(format!("reading what is left as {name}")))?;
+        let bytes = read.map_err(StudyError::io(format!("reading the leftover {name}")))?;
         self.remove(&[name])?;
         Ok(bytes)
     }
 
-    /// The lines of what a program has reported, which is removed.
+    /// Returns the text that a program has reported, and removes the file.
     pub fn report(&self) -> Result<String, StudyError> {
         let text = fs::read_to_string(self.path("report")).unwrap_or_default();
         self.remove(&["report"])?;
         Ok(text)
     }
 
-    /// Removes files, should they be there.
+    /// Removes the files that exist.
     pub fn remove(&self, names: &[&str]) -> Result<(), StudyError> {
         for name in names {
             match fs::remove_file(self.path(name)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(StudyError::io("removing what a run has left")(error));
+                    return Err(StudyError::io("removing the files of a run")(error));
                 }
                 _ => {}
             }
@@ -156,18 +156,18 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Nobody can be told here.
+        // A drop cannot report an error.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Where a pod's payload begins.
+/// Returns the start of a pod's payload.
 pub fn payload(pod: &Pod) -> Offset {
     let area = pod.payload().expect("a pod has payload");
     area.offset
 }
 
-/// A path in /dev/shm that nobody else uses.
+/// Returns a path in /dev/shm that no other caller gets.
 pub fn fresh_path(what: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));

@@ -1,9 +1,9 @@
-//! Rows as text for people and as CSV for spreadsheets.
+//! Formats rows as text for people and as CSV for spreadsheets.
 
 use crate::row::{Goal, On, Row};
 use std::io;
 
-/// A number with as many digits as people want to read.
+/// Formats a number with as many digits as people want to read.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         v if v == 0.0 || !v.is_finite() => 0,
@@ -24,7 +24,7 @@ fn goal(goal: &Goal) -> String {
     format!("{on} {} {}", goal.op.sign(), goal.value)
 }
 
-/// A row as one line.
+/// Formats a row as one line.
 pub fn line(row: &Row) -> String {
     let ours = row
         .ours
@@ -44,18 +44,18 @@ pub fn line(row: &Row) -> String {
     line
 }
 
-/// In which it was found; `None` if there is none, or nothing varied.
+/// Returns a row's interval; `None` if it has none, or nothing varied.
 fn interval(row: &Row) -> Option<String> {
     let (low, high) = (row.low?, row.high?);
     (low < high).then(|| format!("{}..{}", number(low), number(high)))
 }
 
-/// The rows as a table: a line for each case, and under it its metrics; below the table, why ours is far from the paper's where
-/// that is to be said.
+/// Formats the rows as a table: a line for each case, and its metrics under it. Below the table are
+/// the reasons why ours is far from the paper's, where a row has one.
 pub fn table(rows: &[Row]) -> String {
-    // What is simulated does not vary but with its seed, and there are few of these.
+    // Simulated numbers vary only with the seed, and there are few seeds.
     let is_simulated = |row: &Row| matches!(row.how, None | Some(crate::How::Simulated));
-    // What is said of the study need not be said of each row.
+    // If all rows are simulated, no row needs to say so.
     let all_simulated = rows.iter().all(is_simulated);
     let varied: Vec<_> = rows.iter().filter(|row| interval(row).is_some()).collect();
     let interval_heading = match !varied.is_empty() && varied.into_iter().all(is_simulated) {
@@ -105,7 +105,7 @@ pub fn table(rows: &[Row]) -> String {
             beside.join("; "),
         ]);
     }
-    // Where a column is empty throughout it says nothing.
+    // Columns that are empty throughout are left out.
     let kept: Vec<usize> = (0..headings.len())
         .filter(|column| {
             let mut cells = lines.iter().skip(1).filter_map(|line| line.get(*column));
@@ -134,7 +134,7 @@ pub fn table(rows: &[Row]) -> String {
         } else {
             let mut shown = String::new();
             for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-                // Numbers end where their column ends.
+                // Numbers are aligned to the right.
                 let padding = " ".repeat(width - cell.chars().count());
                 match kept[column] {
                     1..=5 => shown += &format!("{padding}{cell}  "),
@@ -153,7 +153,7 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
-/// The rows as CSV, with a line of headings; the goal takes three columns.
+/// Writes the rows as CSV, with a line of headings; the goal takes three columns.
 ///
 /// # Errors
 /// If `into` cannot be written to.
@@ -223,7 +223,7 @@ mod tests {
                 .peer("plain", 10.0)
                 .ratio(estimate)
                 .goal(Goal::ratio_at_most(1.05)),
-            Row::paper_alone("one, \"two\"", "time", "us", 5.43).why("nobody knows"),
+            Row::paper_alone("one, \"two\"", "time", "us", 5.43).why("an unknown reason"),
         ]
     }
 
@@ -232,7 +232,7 @@ mod tests {
         let text = table(&rows());
         let (table, below) = text.rsplit_once("one, \"two\"").unwrap();
         assert_eq!(table.matches("one, \"two\"").count(), 1, "{text}");
-        assert_eq!(below, ", time: nobody knows\n", "{text}");
+        assert_eq!(below, ", time: an unknown reason\n", "{text}");
         assert!(
             text.contains("MISSED") && text.contains("1.100..1.300"),
             "{text}"
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(lines[0], ["ours", "paper"], "{text}");
         assert_eq!(lines[2], ["one", "[times]", "1.500"], "{text}");
         assert_eq!(lines[3], ["two", "[times]", "2.500", "3.000"], "{text}");
-        // The ones that others have are still there.
+        // Columns that other rows fill are kept.
         let mixed = table(&[row("one", 1.5), rows().remove(0)]);
         assert!(
             mixed.contains("simulated") && mixed.contains("peer"),
@@ -271,7 +271,10 @@ mod tests {
         assert_eq!((records.len(), columns), (2, 17));
         assert_eq!(&records[0][1], "one, \"two\"");
         assert_eq!(&records[0][14], "false");
-        assert_eq!((&records[1][10], &records[1][16]), ("5.43", "nobody knows"));
+        assert_eq!(
+            (&records[1][10], &records[1][16]),
+            ("5.43", "an unknown reason")
+        );
         assert!(records[1][4].is_empty());
     }
 

@@ -1,9 +1,11 @@
-//! `spawn`: what an empty task costs from its spawn until it is done, through the whole pool, as a program uses it: a job
-//! whose tasks spawn batches, run by the pool's workers, and waited for. Beside `rayon::scope`, which keeps its closures in
-//! private memory and loses them with its process.
+//! `spawn`: the cost of an empty task from its spawn until it is done, through the whole pool, as a
+//! program uses it: a job's tasks spawn batches, the pool's workers run them, and the caller waits
+//! for the job. The peer is `rayon::scope`, which keeps its closures in private memory and loses
+//! them with its process.
 //!
-//! The goal is on processor time, which is what a task costs whoever runs it; wall time stands beside it. (The engine alone,
-//! without the pool, is measured by a bench: `cargo bench -p outlive-tasks --bench spawn`.)
+//! The goal is on processor time, which a task costs whichever worker runs it; wall time is
+//! reported too. (A benchmark measures the engine alone, without the pool: `cargo bench -p
+//! outlive-tasks --bench spawn`.)
 
 use crate::paired::{Comparison, Paired};
 use crate::row::Goal;
@@ -18,11 +20,11 @@ use std::time::Instant;
 
 pub const STUDY: Study = Study {
     name: "spawn",
-    about: "an empty task, from its spawn until it is done, beside rayon's",
+    about: "an empty task, from spawn to completion, beside rayon's",
     body: study,
 };
 
-/// How many tasks a parent spawns.
+/// The number of tasks that a parent spawns.
 const BATCH: u64 = 1000;
 const POOL: &str = "spawn";
 
@@ -35,23 +37,23 @@ task! {
         for _ in 0..BATCH {
             context.spawn(empty())?;
         }
-        // Run when those are: the first one that was spawned is the first.
+        // Runs after those tasks: the first spawned task is the first to run.
         if left > 1 { context.spawn(batches(left - 1)) } else { Ok(()) }
     }
 }
 
-/// What a task took, in nanoseconds.
+/// The times of one task, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Took {
     wall: f64,
     cpu: f64,
 }
 
-/// One of the two.
+/// Selects one of the two times.
 type Which = fn(&Took) -> f64;
 
 impl Took {
-    /// A task of `work`, which does so many.
+    /// Returns the times of one task of `work`, which runs `tasks` of them.
     fn of(tasks: u64, work: impl FnOnce() -> Result<(), StudyError>) -> Result<Self, StudyError> {
         let (began, cpu) = (Instant::now(), clock::process_cpu_seconds());
         work()?;
@@ -63,7 +65,7 @@ impl Took {
     }
 }
 
-/// What came of the rounds.
+/// The results of the rounds.
 #[derive(Default)]
 struct Rounds {
     ours: Vec<Took>,
@@ -97,7 +99,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         let rounds = measure(run, workers, &case)?;
         let metrics: [(&str, Which, Option<Goal>); 2] = [
             (
-                "processor time of a task, spawn to done",
+                "processor time of a task, from spawn to completion",
                 |took| took.cpu,
                 Some(Goal::ratio_at_most(3.0)),
             ),
@@ -118,7 +120,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// Ours, each between two of rayon's, with `workers` threads on either side.
+/// Measures ours between two of rayon's, with `workers` threads on either side.
 fn measure(run: &Run<'_>, workers: usize, case: &str) -> Result<Rounds, StudyError> {
     let batches_of = run.effort().of(2, 200, 500);
     let rounds = run.effort().of(2, 13, 31);
@@ -138,7 +140,7 @@ fn measure(run: &Run<'_>, workers: usize, case: &str) -> Result<Rounds, StudyErr
             Ok(())
         };
         let result = std::thread::scope(|scope| {
-            // Also when something fails in the middle: else they are waited for, for ever.
+            // Also stops the workers after a failure: the scope would else wait for them for ever.
             let _stopping = Stopping(&stop);
             let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
             let measured = take_turns(run, workers, case, (rounds, batches_of), pool, &heap);
@@ -154,7 +156,7 @@ fn measure(run: &Run<'_>, workers: usize, case: &str) -> Result<Rounds, StudyErr
             match ran == expected {
                 true => Ok(rounds),
                 false => Err(StudyError::void(format!(
-                    "{expected} tasks were to be run, and {ran} were"
+                    "{ran} tasks were run instead of {expected}"
                 ))),
             }
         });
@@ -165,7 +167,7 @@ fn measure(run: &Run<'_>, workers: usize, case: &str) -> Result<Rounds, StudyErr
     result
 }
 
-/// Stops the workers when it is dropped, also by a panic.
+/// Stops the workers when it is dropped, also during a panic.
 struct Stopping<'s>(&'s Stop);
 
 impl Drop for Stopping<'_> {
@@ -174,7 +176,7 @@ impl Drop for Stopping<'_> {
     }
 }
 
-/// The rounds, and how many jobs there were.
+/// Returns the rounds and the number of jobs.
 fn take_turns(
     run: &Run<'_>,
     workers: usize,
@@ -213,7 +215,7 @@ fn take_turns(
             job.wait(None).map(drop).map_err(void)
         })
     };
-    // The first turns warm up.
+    // The first runs warm up.
     rayon()?;
     ours()?;
     let mut all = Rounds::default();

@@ -1,8 +1,9 @@
-//! The little statistics that a claim needs: medians, and how sure they are.
+//! The statistics that claims need: medians and their intervals.
 //!
-//! Times on a shared machine have long tails and no known distribution, so nothing here assumes one. The
-//! interval of a median is the sign test's, from order statistics; the interval of anything else comes from
-//! resampling, with a fixed seed, so that the same data give the same interval.
+//! Times on a shared machine have long tails and no known distribution, so nothing here assumes
+//! one. The interval of a median is the sign test's, from order statistics; the interval of
+//! anything else comes from resampling, with a fixed seed, so that the same data give the same
+//! interval.
 
 /// A value and the 95% interval around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,17 +17,17 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// What is known for certain.
+    /// Returns an estimate without uncertainty.
     pub fn exactly(value: f64) -> Self {
         let (low, high) = (value, value);
         Self { value, low, high }
     }
 }
 
-/// The median of `data`.
+/// Returns the median of `data`.
 ///
 /// # Panics
-/// If there are none.
+/// If `data` is empty.
 pub fn median(data: &[f64]) -> f64 {
     let sorted = sorted(data);
     let middle = sorted.len() / 2;
@@ -37,18 +38,18 @@ pub fn median(data: &[f64]) -> f64 {
     }
 }
 
-/// The largest of `data`.
+/// Returns the largest of `data`.
 ///
 /// # Panics
-/// If there are none.
+/// If `data` is empty.
 pub fn longest(data: &[f64]) -> f64 {
     *sorted(data).last().expect("some data")
 }
 
-/// The median of `data` with its 95% interval: the narrowest pair of order statistics, equally far from both
-/// ends, between which the true median lies with that probability.
+/// Returns the median of `data` with its 95% interval: the narrowest pair of order statistics,
+/// equally far from both ends, between which the true median lies with that probability.
 ///
-/// Fewer than six values have no such pair; their whole range is given.
+/// Fewer than six values have no such pair; the interval is then their whole range.
 ///
 /// ```
 /// use outlive_studies::statistics::median_estimate;
@@ -57,7 +58,7 @@ pub fn longest(data: &[f64]) -> f64 {
 /// ```
 ///
 /// # Panics
-/// If there are none.
+/// If `data` is empty.
 pub fn median_estimate(data: &[f64]) -> Estimate {
     let sorted = sorted(data);
     let outside = outside(sorted.len());
@@ -68,13 +69,13 @@ pub fn median_estimate(data: &[f64]) -> Estimate {
     }
 }
 
-/// How many of `count` ordered values may be left out at each end.
+/// Returns the number of ordered values of `count` that may be left out at each end.
 fn outside(count: usize) -> usize {
     // The probability that at most k values fall below the median is that of at most k heads.
     let mut probability = 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
     let (mut below, mut k) = (probability, 0);
     if probability == 0.0 {
-        // Beyond a thousand values the normal curve is as good.
+        // Beyond a thousand values the normal approximation is as good.
         let count = count as f64;
         return (0.5 * count - 0.98 * count.sqrt() - 0.5).floor() as usize;
     }
@@ -87,26 +88,40 @@ fn outside(count: usize) -> usize {
     k.saturating_sub(1)
 }
 
-/// `statistic` of all `rounds`, with its 95% interval from resampling the rounds.
+/// Returns `statistic` of all `rounds`, with its 95% interval from resampling the rounds.
 ///
 /// # Panics
 /// If there are no rounds.
 pub fn bootstrap<T: Clone>(rounds: &[T], statistic: impl Fn(&[T]) -> f64) -> Estimate {
+    bootstrap_of([rounds], |[rounds]| statistic(rounds))
+}
+
+/// As [`bootstrap`], of several cases, whose rounds are resampled case by case.
+///
+/// # Panics
+/// If a case has no rounds.
+pub fn bootstrap_of<T: Clone, const N: usize>(
+    cases: [&[T]; N],
+    statistic: impl Fn([&[T]; N]) -> f64,
+) -> Estimate {
     const RESAMPLES: usize = 2000;
-    assert!(!rounds.is_empty(), "an estimate from no rounds");
+    let is_empty = cases.iter().any(|rounds| rounds.is_empty());
+    assert!(!is_empty, "an estimate from no rounds");
     let mut random = SplitMix(0x6F75_746C_6976_6521);
-    let mut drawn = rounds.to_vec();
+    let mut drawn = cases.map(<[T]>::to_vec);
     let mut values: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
-            for place in &mut drawn {
-                *place = rounds[random.below(rounds.len())].clone();
+            for (drawn, rounds) in drawn.iter_mut().zip(cases) {
+                for place in drawn {
+                    *place = rounds[random.below(rounds.len())].clone();
+                }
             }
-            statistic(&drawn)
+            statistic(drawn.each_ref().map(Vec::as_slice))
         })
         .collect();
     values.sort_by(f64::total_cmp);
     Estimate {
-        value: statistic(rounds),
+        value: statistic(cases),
         low: values[RESAMPLES * 25 / 1000],
         high: values[RESAMPLES * 975 / 1000 - 1],
     }
@@ -119,12 +134,12 @@ fn sorted(data: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// A small generator of random numbers: the same after the same seed.
+/// A small generator of random numbers; a seed determines its sequence.
 #[derive(Clone, Debug)]
 pub struct SplitMix(pub u64);
 
 impl SplitMix {
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -133,7 +148,7 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.draw()) * bound as u128) >> 64) as usize
     }
@@ -172,13 +187,14 @@ mod tests {
         ] {
             assert_eq!(outside(count), left_out, "of {count}");
         }
-        // Where the exact numbers end the approximation goes on.
+        // The approximation continues where the exact numbers end.
         let (exact, beyond) = (outside(1000), outside(1100));
         assert!((468..=469).contains(&exact), "{exact}");
         assert!((516..=518).contains(&beyond), "{beyond}");
     }
 
-    /// Of many samples from one population, about 95% have the true median in their interval, and not many fewer.
+    /// Of many samples from one population, about 95% have the true median in their interval, and
+    /// not many fewer.
     #[test]
     fn the_interval_covers_what_it_says() {
         let mut random = SplitMix(7);

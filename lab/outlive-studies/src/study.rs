@@ -1,4 +1,4 @@
-//! A study, what it is run with, and what it says while it runs.
+//! A study, the plan that it is run with, and its progress.
 
 use crate::children::Launcher;
 use crate::machine::Ticks;
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A table or a figure, measured anew.
+/// A study: a table or a figure that is measured here.
 pub struct Study {
     /// Its name, as on the command line.
     pub name: &'static str,
-    /// What it answers, in a line.
+    /// The question that it answers, in one line.
     pub about: &'static str,
     pub(crate) body: fn(&mut Run<'_>) -> Result<(), StudyError>,
 }
 
-/// How much work a study makes of it.
+/// The amount of work that a study does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// As little as goes through all of its code. The numbers mean nothing.
+    /// The least that goes through all of its code. The numbers mean nothing.
     Tiny,
     /// A first look, in less than a minute.
     Quick,
@@ -32,57 +32,58 @@ pub enum Effort {
     Full,
 }
 
-/// What a study is run with.
+/// The parameters with which a study is run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How much work to make of it.
+    /// The amount of work.
     pub effort: Effort,
-    /// How its parts in other processes are started.
+    /// Starts the study's child processes.
     pub launcher: Launcher,
     /// The command `outlive-lab`, for studies of the commands, if this process is that command.
     pub lab: Option<PathBuf>,
-    /// The scale of generated graphs, which have 2^scale rows; by default what the effort allows.
+    /// The scale of generated graphs, which have 2^scale rows; by default the effort decides.
     pub scale: Option<u32>,
-    /// Whether what is simulated is as long as in its paper, which takes hours; by default as long as the effort allows.
+    /// Whether simulations are as long as in their paper, which takes hours; by default the effort
+    /// decides.
     pub full_length: bool,
-    /// Set by whoever wants the study to end early; what it had begun is cleared away.
+    /// Set this to end the study early; it then removes everything that it has created.
     pub stop: Arc<AtomicBool>,
 }
 
-/// Why a study has no answer.
+/// The reason why a study has no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StudyError {
-    /// A pod for the measurement could not be had.
+    /// A pod for the measurement could not be created or opened.
     #[error(transparent)]
     Pod(#[from] PodError),
-    /// It could not be joined.
+    /// A member could not join the pod.
     #[error("a study's member could not join its pod: {0}")]
     Join(#[from] JoinError),
-    /// It could not be left.
+    /// A process could not leave the pod.
     #[error("a study's process could not leave its pod: {0}")]
     Leave(#[from] StillMembers),
-    /// The operating system refused something.
+    /// The operating system refused a request.
     #[error(transparent)]
     Os(#[from] OsError),
-    /// A file or a process was refused.
+    /// An operation on a file or a process failed.
     #[error("{doing}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         doing: String,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// What was measured did not do what it should.
+    /// The measured program did not work as it should.
     #[error("the measurement is void: {what}")]
     Void {
-        /// What was wrong.
+        /// The fault.
         what: String,
     },
     /// A part of the study in another process ended early.
     #[error("a part of the study in another process has failed: {what}")]
     Part {
-        /// What it said, or how it ended.
+        /// Its error message, or its exit status.
         what: String,
     },
     /// A requirement of the study is missing.
@@ -92,7 +93,7 @@ pub enum StudyError {
         what: String,
     },
     /// The study was told to stop.
-    #[error("stopped before it was done")]
+    #[error("stopped before the end")]
     Stopped,
 }
 
@@ -108,7 +109,7 @@ impl StudyError {
 }
 
 impl Effort {
-    /// One of three numbers.
+    /// Returns one of three values.
     pub fn of<T>(self, tiny: T, quick: T, full: T) -> T {
         match self {
             Self::Tiny => tiny,
@@ -119,7 +120,7 @@ impl Effort {
 }
 
 impl Plan {
-    /// A plan that nobody stops.
+    /// Returns a plan whose `stop` is never set by others.
     pub fn new(effort: Effort, launcher: Launcher) -> Self {
         Self {
             effort,
@@ -136,16 +137,16 @@ impl Plan {
 pub(crate) const MACHINE: &str = "the machine, during the study";
 
 impl Study {
-    /// Whether a plan's scale means anything to it.
+    /// Returns whether the study uses a plan's scale.
     pub fn has_scale(&self) -> bool {
         crate::modc::SCALED.contains(&self.name)
     }
 
-    /// Runs it. `progress` hears what is being measured, and what has been.
+    /// Runs the study. `progress` is called with the current measurement and with each result.
     ///
     /// # Errors
-    /// If something could not be measured, or the plan's stop was set; what was measured before comes with it. Nothing is left
-    /// behind then either.
+    /// If something could not be measured, or the plan's stop was set; the error contains the rows
+    /// that were measured before. Nothing is left behind in that case either.
     pub fn run(
         &self,
         plan: &Plan,
@@ -159,7 +160,7 @@ impl Study {
         };
         let ended = (self.body)(&mut run);
         let mut rows = run.rows;
-        // What is simulated is the same whatever the machine does meanwhile.
+        // Simulated numbers do not depend on the machine's load.
         let is_simulated = |row: &Row| matches!(row.how, None | Some(How::Simulated));
         if !rows.iter().all(is_simulated)
             && let (Some(before), Some(now)) = (before, Ticks::now())
@@ -178,27 +179,27 @@ impl Study {
     }
 }
 
-/// How far a study is.
+/// The progress of a study.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// This is being measured.
+    /// The measurement that begins.
     Begins(&'a str),
-    /// This row is finished. (That it is this study's is written into it in the end.)
+    /// A finished row. (The name of the study is filled in at the end.)
     Measured(&'a Row),
 }
 
-/// A study that did not come to its end.
+/// The end of a study that could not be finished.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Unfinished {
-    /// What had been measured by then.
+    /// The rows that were measured before.
     pub rows: Vec<Row>,
-    /// Why it ended.
+    /// The reason.
     #[source]
     pub error: StudyError,
 }
 
-/// A study that is being run.
+/// A study that is running.
 pub struct Run<'a> {
     plan: &'a Plan,
     progress: RefCell<&'a mut dyn FnMut(Progress<'_>)>,
@@ -206,32 +207,32 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// How much work to make of it.
+    /// Returns the amount of work to do.
     pub fn effort(&self) -> Effort {
         self.plan.effort
     }
 
-    /// The scale that was asked for.
+    /// Returns the requested scale.
     pub fn scale(&self) -> Option<u32> {
         self.plan.scale
     }
 
-    /// Whether what is simulated is to be as long as in its paper.
+    /// Returns whether simulations are to be as long as in their paper.
     pub fn at_full_length(&self) -> bool {
         self.plan.full_length
     }
 
-    /// How its parts are started.
+    /// Returns the launcher of the study's child processes.
     pub fn launcher(&self) -> &Launcher {
         &self.plan.launcher
     }
 
-    /// The command `outlive-lab`, if this process is that command.
+    /// Returns the path of the command `outlive-lab`, if this process is that command.
     pub fn lab(&self) -> Option<&Path> {
         self.plan.lab.as_deref()
     }
 
-    /// Says what is being measured.
+    /// Reports the measurement that begins.
     pub fn begin(&self, what: &str) {
         (self.progress.borrow_mut())(Progress::Begins(what));
     }
@@ -241,14 +242,14 @@ impl Run<'_> {
     /// # Errors
     /// [`StudyError::Stopped`].
     pub fn go_on(&self) -> Result<(), StudyError> {
-        // Relaxed: nothing comes with it.
+        // Relaxed: the flag publishes no other data.
         match self.plan.stop.load(Ordering::Relaxed) {
             true => Err(StudyError::Stopped),
             false => Ok(()),
         }
     }
 
-    /// Adds to the answer.
+    /// Adds rows to the answer.
     pub fn answer(&mut self, rows: impl IntoIterator<Item = Row>) {
         for row in rows {
             (self.progress.borrow_mut())(Progress::Measured(&row));

@@ -1,12 +1,13 @@
-//! The text whose words are counted: the King James Bible, again and again, in two files without names that say the same.
+//! The text for the word counts: repeated copies of the King James Bible, in two nameless files
+//! with the same content.
 
 use crate::StudyError;
 use crate::cost::Cost;
-use outlive_workloads::driver::Options;
-use outlive_workloads::input::Inputs;
-use outlive_workloads::mapreduce::{Counts, MapReduction};
-use outlive_workloads::tokens::Tokens;
-use outlive_workloads::wordcount::{WordCount, add_alone, shipped_text, sort};
+use outlive_programs::mapreduce::{Counts, MapReduction};
+use outlive_programs::tokens::Tokens;
+use outlive_programs::wordcount::{WordCount, add_alone, shipped_text, sort};
+use outlive_run::driver::Options;
+use outlive_run::input::Inputs;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +15,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-/// Two files without names, which other processes open through this one.
+/// Two files without names, which other processes open through this process.
 pub struct Text {
     files: [File; 2],
     pub whole: Inputs,
@@ -22,10 +23,10 @@ pub struct Text {
 }
 
 impl Text {
-    /// At least `bytes` of text, in whole copies.
+    /// Writes at least `bytes` of text, in whole copies.
     pub fn of(bytes: usize) -> Result<Self, StudyError> {
         let copy = shipped_text();
-        // Of less than a copy whole lines, so that a test need not count all of it.
+        // Less than two copies are whole lines only, so that a test need not count a whole copy.
         let cut = (bytes / 2).min(copy.len());
         let end = copy[..cut].iter().rposition(|byte| *byte == b'\n');
         let copy = &copy[..end.map_or(cut, |at| at + 1)];
@@ -53,13 +54,13 @@ impl Text {
         })
     }
 
-    /// Where the files are.
+    /// Returns the paths of the files.
     #[cfg(feature = "lupin")]
     pub fn paths(&self) -> impl Iterator<Item = PathBuf> {
         self.files.iter().map(path)
     }
 
-    /// What the plain program takes, and what it counts.
+    /// Counts with the plain program. Returns its cost and the counts.
     pub fn count_alone(&self) -> Result<(Cost, Counts), StudyError> {
         let (cost, counted) = Cost::of(|| {
             let mut counts = HashMap::new();
@@ -78,7 +79,7 @@ impl Text {
     }
 }
 
-/// The counting of `inputs` by hosts that are as `options` say.
+/// Returns the job that counts the words of `inputs` with the workers and the seed of `options`.
 pub fn counting(inputs: &Inputs, options: &Options) -> MapReduction<WordCount> {
     MapReduction::new(WordCount::default(), inputs.clone())
         .workers(options.workers())

@@ -1,15 +1,17 @@
-//! `wordcount-kills`: what it costs a word count that its hosts are killed (LUPIN's Table 4), and what it costs
-//! that they may be (beside a word count that nobody could go on with).
+//! `wordcount-kills`: the cost of kills of hosts to a word count (LUPIN's Table 4), and the cost of
+//! being able to survive kills (against a plain word count, which cannot be continued).
 //!
-//! *Killed*: 16 hosts of one worker, 8 of them killed right before they commit a unit of work, which loses the
-//! most, and started again; beside the same run without kills. There are more processes than cores, so the
-//! cost is counted in processor time, the dead's included, and in units done again; wall time stands beside it.
-//! *Alone*: one host of one worker beside a program of one thread with the standard library's hash map; two
-//! workers beside one; and the limit of that, two such runs at once of one worker each, on a half of the text each: they
-//! share nothing but the machine. Runs of one worker stand before and after each of the others.
+//! *Killed*: 16 hosts of one worker; 8 of them are killed right before they commit a unit of work,
+//! which loses the most, and restarted. The peer is the same run without kills. There are more
+//! processes than cores, so the cost is counted in processor time, including that of dead
+//! processes, and in re-executed units; wall time is reported too. *Alone*: one host of one worker
+//! against a program of one thread with the standard library's hash map; two workers against one;
+//! and the limit of that, two concurrent runs of one worker, each on one half of the text, which
+//! share only the machine. A run of one worker precedes and follows each of the others.
 //!
-//! The text is the King James Bible, again and again ([`text`](crate::text)), made once. It is counted by the plain
-//! program first; every run's counts must be those, word for word, or the measurement is void.
+//! The text is repeated copies of the King James Bible ([`text`](crate::text)), made once. The
+//! plain program counts it first; every run must have the same counts, word for word, or the
+//! measurement is void.
 
 use crate::children::Launcher;
 use crate::paired::{Comparison, Paired};
@@ -17,9 +19,9 @@ use crate::row::{Goal, How, Row};
 use crate::statistics::{Estimate, longest, median, median_estimate};
 use crate::text::{Text, counting};
 use crate::{Run, Study, StudyError, machine};
-use outlive_workloads::driver::{KillAt, Options, Outcome, Supervise};
-use outlive_workloads::input::Inputs;
-use outlive_workloads::mapreduce::Counts;
+use outlive_programs::mapreduce::Counts;
+use outlive_run::driver::{KillAt, Options, Outcome, Supervise};
+use outlive_run::input::Inputs;
 
 pub const STUDY: Study = Study {
     name: "wordcount-kills",
@@ -42,10 +44,10 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     alone(run, &text, [&whole, &half], megabytes)
 }
 
-/// The counts of one of two halves that say the same.
+/// Returns the counts of one of two equal halves.
 fn halved(whole: &Counts) -> Result<Counts, StudyError> {
     if whole.iter().any(|(_, count)| count % 2 != 0) {
-        return Err(StudyError::void("the text is not twice the same"));
+        return Err(StudyError::void("two generations of the text differ"));
     }
     Ok(whole
         .iter()
@@ -93,7 +95,7 @@ fn killed(
         run.go_on()?;
         count_in_pod(run.launcher(), &text.whole, expected, [hosts, 1, kills])
     };
-    // A run without kills stands on both sides of each with kills.
+    // Each run with kills is between two without.
     for pair in 0..=pairs {
         run.begin(&format!("{case}: pair {pair} of {pairs}"));
         without.push(count(run, 0)?);
@@ -119,7 +121,7 @@ fn killed(
         comparison.rows(paired).map(|row| row.how(How::Emulated))
     };
     run.answer(compare(
-        "processor time, the dead's included",
+        "processor time, including dead workers",
         None,
         Some(Goal::ratio_at_most(1.05)),
         &paired(|outcome| outcome.cpu_seconds),
@@ -129,10 +131,11 @@ fn killed(
         let costs: Vec<f64> = paired.more().into_iter().map(one).collect();
         median_estimate(&costs)
     };
-    run.answer([Row::new(&case, "processor time that one kill costs", "ms")
+    run.answer([Row::new(&case, "processor time of one kill", "ms")
         .how(How::Emulated)
         .ours_within(cost(&paired(|outcome| outcome.cpu_seconds)))]);
-    // LUPIN, Table 4: 2.9 % slower with 8 crashes. (More hosts than cores make nothing of wall time here.)
+    // LUPIN, Table 4: 2.9 % slower with 8 crashes. (With more hosts than cores, wall time means
+    // little here.)
     run.answer(compare(
         "wall time (the paper: 16 machines)",
         Some(1.029),
@@ -145,14 +148,18 @@ fn killed(
     let units = with[0].units;
     let row = |metric: &str| Row::new(&case, metric, "units").how(How::Emulated);
     run.answer([
-        row("units done again, the most of all runs")
+        row("units re-executed, the maximum of all runs")
             .ours_within(Estimate::exactly(longest(&redone)))
             .peer("threads killed", median(&killed))
             .goal(Goal::ours_at_most(median(&killed))),
         row("units in all").ours(units as f64),
-        Row::new(&case, "kills that came too late in all runs", "kills")
-            .how(How::Emulated)
-            .ours(with.iter().map(|o| f64::from(o.kills_missed)).sum()),
+        Row::new(
+            &case,
+            "kills after the end of the run, in all runs",
+            "kills",
+        )
+        .how(How::Emulated)
+        .ours(with.iter().map(|o| f64::from(o.kills_missed)).sum()),
     ]);
     let detection: Vec<f64> = with
         .iter()
@@ -161,7 +168,7 @@ fn killed(
         .collect();
     if !detection.is_empty() {
         run.answer([
-            Row::new(&case, "from a host's kill to its being told", "us")
+            Row::new(&case, "from a host's kill to its notification", "us")
                 .how(How::Emulated)
                 .ours_within(median_estimate(&detection)),
         ]);
@@ -169,7 +176,7 @@ fn killed(
     Ok(())
 }
 
-/// What stood between runs of one worker.
+/// The times of another run, each between two runs of one worker.
 #[derive(Default)]
 struct Between {
     them: Vec<f64>,
@@ -178,7 +185,7 @@ struct Between {
 }
 
 impl Between {
-    /// One worker's time to theirs.
+    /// Returns the ratio of one worker's time to the other run's.
     fn ratio(&self) -> Estimate {
         let ones = self.before.iter().zip(&self.after);
         let ratio =
@@ -236,9 +243,9 @@ fn alone(
     let one = median(&ones);
     let same: Vec<f64> = ones.windows(2).map(|pair| pair[1] / pair[0]).collect();
     let plainly = plain.ratio();
-    let faster = "how many times faster than one worker";
+    let faster = "speedup over one worker";
     run.answer([
-        Row::new(&case, "wall time, the making of the pod included", "s")
+        Row::new(&case, "wall time, including the creation of the pod", "s")
             .ours(one)
             .peer(
                 "one thread, the standard library's hash map",
@@ -260,7 +267,8 @@ fn alone(
         .goal(Goal::ratio_at_least(1.7)),
         Row::new(
             format!(
-                "{megabytes} MB, the limit: two runs at once of one worker each, a half each, on {} cores",
+                "{megabytes} MB, the limit: two concurrent runs of one worker, each with half the \
+                 input, on {} cores",
                 machine::cores()
             ),
             faster,

@@ -1,6 +1,7 @@
-//! Every study runs from end to end, as small as can be. No time is judged: these are not measurements.
+//! Runs every study from end to end with the least work. No time is judged: these are not
+//! measurements.
 //!
-//! The studies start this very program again for their parts, so it has a main function of its own.
+//! The studies start this program again for their child processes, so it has its own main function.
 
 use outlive_studies::{
     Effort, How, Launcher, Plan, Progress, Row, StudyError, Unfinished, chart, sheet, studies,
@@ -46,7 +47,7 @@ fn runs_from_end_to_end(study: &outlive_studies::Study) {
         rows,
     }) = &rows
     {
-        // A study of the command, which this program is not: `outlive-cli` has its test.
+        // This program is not the command that the study needs; `outlive-cli` tests it.
         assert_eq!((study.name, rows.len()), ("guests", 0), "{what}");
         return;
     }
@@ -87,9 +88,10 @@ fn is_sound(row: &Row) {
     }
 }
 
-/// What is simulated is far too short for that here, but for what must not happen in the shortest run either.
+/// Simulations are too short here to be judged, except for errors that must not occur in the
+/// shortest run either.
 fn is_not_judged(row: &Row) {
-    if row.metric == "lines that do not hold what was committed, of all runs" {
+    if row.metric == "lines that do not hold the committed values, in all runs" {
         assert_eq!((row.ours, row.holds), (Some(0.0), Some(true)), "{row:?}");
         return;
     }

@@ -1,20 +1,25 @@
-//! `outlive pod bury`: an operator's word that a host is off.
+//! `outlive pod bury`: an operator's confirmation that a host is off.
 
 use super::Which;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
+use outlive::membership::Level;
 
 /// Arguments of `outlive pod bury`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pod bury /dev/dax0.0 --host 3 --yes-it-is-off\n\n\
-    A host that died is noticed without this, wherever its death can be proven: on this machine always, on another one by the \
-    fence command. This is for the rest: the machine is gone for good, and the pod was created without a fence command, or \
-    the command cannot reach it.\n\n\
-    It is your word that the host no longer runs. Others then take the locks that it held and finish what it had begun. If it \
-    runs all the same and writes later, the pod is corrupt. A host whose processes are on this machine, or whose heart beats, is \
-    refused. It takes twice the pod's suspicion time.")]
+    Use this command only if the death of a host cannot be proven: its machine is off for good, \
+    and the pod was created without a fence command, or the command cannot reach the machine. All \
+    other deaths are detected without it: always on this machine, and by the fence command on \
+    other machines.\n\n\
+    The command takes your word that the host no longer runs. Survivors then take its locks and \
+    finish its operations. If the host still runs and writes later, the pod is corrupted. The \
+    command refuses a host that has processes on this machine, or whose heartbeat advances. It \
+    cannot detect stopped processes in another container of this machine that opened the device by \
+    another device node, or an overlay by another mount, or that have closed all their descriptors \
+    on an overlay. It takes twice the pod's suspicion time.")]
 pub struct Bury {
     #[command(flatten)]
     which: Which,
@@ -29,17 +34,21 @@ pub struct Bury {
 impl Bury {
     pub fn run(self) -> Result<(), Failure> {
         let path = self.which.path().display();
-        if !self.yes_it_is_off {
+        let pod = self.which.open()?;
+        let state = pod.tables().generations().state(self.host);
+        let is_up = state.is_ok_and(|it| it.level == Some(Level::Host) && it.status.may_write());
+        // If the host is not up, the error below is more useful than the question.
+        if !self.yes_it_is_off && is_up {
             return Err(Failure::Usage(format!(
-                "nothing was done. If host {0} is certainly off, and only then: outlive pod bury {path} --host {0} \
-                 --yes-it-is-off",
+                "nothing was done. If host {0} is certainly off, and only then, run: outlive pod \
+                 bury {path} --host {0} --yes-it-is-off",
                 self.host
             )));
         }
-        let host = self.which.open()?.bury_host(self.host)?;
+        let host = pod.bury_host(self.host)?;
         output::line(format_args!(
-            "host {host} counts as dead, with all its members; what they held is recovered by the living, or by the next \
-             process that joins {path}"
+            "host {host} counts as dead, with all its members; survivors, or the next process that \
+             joins {path}, recover their locks and unfinished operations"
         ))
     }
 }

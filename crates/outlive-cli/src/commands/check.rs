@@ -11,20 +11,22 @@ use outlive_tasks::WorkerPool;
 use serde::Serialize;
 use std::path::Path;
 
-/// Whatever is wrong in a pod.
+/// Arguments of `outlive pod check`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pod check /dev/shm/demo\n  \
     outlive pod check /dev/shm/demo --json | jq '.violations[]'\n  \
     outlive pod check /dev/shm/demo --repair\n\n\
-    Changes nothing, and may be run while the pod is used; --repair changes what is wrong, and may not. Exits \
-    with 1 if anything is violated, with --repair if anything is still.\n\n\
-    JSON: path, ids, alive, groups, events, heap, pools (checked, in_use), violations (room, offset, what) and, after --repair, repaired \
-    (recovered, unrecovered, freed, mended); docs/json.md says what they mean.")]
+    Without --repair, the command changes nothing and can run while the pod is in use. With \
+    --repair, it repairs what is wrong; the pod must not be in use. It exits with 1 if it finds a \
+    violation, or, with --repair, if a violation remains or a member could not be recovered.\n\n\
+    JSON: path, ids, alive, groups, events, heap, pools (checked, in_use), violations (room, \
+    offset, what) and, after --repair, repaired (recovered, unrecovered, freed, mended); \
+    docs/json.md says what they mean.")]
 pub struct Check {
     #[command(flatten)]
     which: Which,
-    /// Recover the dead and mend the heap first, if nobody uses the pod
+    /// Recover dead members and repair the heap first; refused while the pod is in use
     #[arg(long)]
     repair: bool,
     /// Print what was found as JSON
@@ -42,7 +44,7 @@ struct Checked<'a> {
     heap: Option<Heap>,
     pools: Pools,
     violations: Vec<Violation<'a>>,
-    /// Only after a repair.
+    /// Present only after a repair.
     #[serde(skip_serializing_if = "Option::is_none")]
     repaired: Option<Repaired>,
 }
@@ -56,9 +58,9 @@ struct Heap {
     small_blocks: u64,
     small_bytes: u64,
     large_blocks: u64,
-    /// Blocks that nobody reaches any more and that somebody may still be reading.
+    /// Blocks that are unreachable, but may still be read by a member.
     retired: u64,
-    /// Those of which there are slabs.
+    /// The size classes that have slabs.
     classes: Vec<Class>,
 }
 
@@ -73,7 +75,7 @@ struct Class {
 #[derive(Serialize)]
 struct Violation<'a> {
     room: &'static str,
-    /// Bytes from the segment's start.
+    /// Bytes from the start of the segment.
     offset: Option<u64>,
     what: &'a str,
 }
@@ -88,15 +90,15 @@ impl<'a> Violation<'a> {
     }
 }
 
-/// The pools of workers that were looked at.
+/// The worker pools of the pod.
 #[derive(Serialize, Default)]
 struct Pools {
     checked: Vec<String>,
-    /// Those that live workers use, which are not walked.
+    /// Pools that live workers use, which are not checked.
     in_use: Vec<String>,
 }
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Serialize)]
 struct Repaired {
     recovered: Vec<u32>,
@@ -122,7 +124,7 @@ impl Check {
             (pod.check(), None)
         };
         let mut violations = check.violations.clone();
-        // In a damaged heap a pool's own structures say nothing for sure.
+        // In a damaged heap, a pool's own structures are not reliable.
         let pools = if check.is_clean() {
             Pools::of(&pod, &mut violations)?
         } else {
@@ -158,7 +160,7 @@ impl Check {
                 many => format!("{many} violations"),
             };
             output::line(format_args!(
-                "{}: looked at {} ids ({} members), {} groups, {} events: {found}",
+                "{}: checked {} ids ({} members), {} groups, {} events: {found}",
                 self.which.path().display(),
                 check.ids,
                 check.alive,
@@ -203,8 +205,8 @@ impl Heap {
 
     fn tell(&self) -> Result<(), Failure> {
         output::line(format_args!(
-            "heap: {} of {} free, the largest block {}; {} large blocks; {} small ones of {} in {} slabs; {} \
-             blocks retired",
+            "heap: {} of {} free, the largest free block {}; {} large blocks; {} small blocks of \
+             {} in all in {} slabs; {} retired blocks",
             Bytes(self.free),
             Bytes(self.bytes),
             Bytes(self.largest_free),
@@ -261,7 +263,7 @@ impl Pools {
         }
         if !self.in_use.is_empty() {
             let names = self.in_use.join(", ");
-            output::line(format_args!("pools in use, not walked: {names}"))?;
+            output::line(format_args!("pools in use, not checked: {names}"))?;
         }
         Ok(())
     }
@@ -291,7 +293,7 @@ impl Repaired {
         }
         for left in &self.unrecovered {
             output::line(format_args!(
-                "id {} is not recovered, so the heap is left as it is: {}",
+                "id {} could not be recovered, so the heap was not repaired: {}",
                 left.id, left.why
             ))?;
         }

@@ -1,4 +1,4 @@
-//! `outlive pod clean`: side files and cords of pods that are gone.
+//! `outlive pod clean`: side files and cords of pods that no longer exist.
 
 use crate::failure::Failure;
 use crate::output;
@@ -11,26 +11,28 @@ use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// Side files: what this operating system keeps beside each pod, also after the pod is gone.
+/// Arguments of `outlive pod clean`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pod clean\n  \
     outlive pod clean --remove\n  \
     outlive pod clean --remove --keep /dev/dax0.0\n\n\
-    Every PID namespace that has members in a pod keeps a side file for it in /dev/shm, called \
-    outlive.POD.BOOT.NAMESPACES, by which the kernel tells of deaths. `outlive pod destroy` removes it; \
-    it stays if the pod's file is removed in another way (rm, a reboot of another machine). This command lists \
-    the side files, which pod each belongs to, and which are in use. It looks for pods in /dev/shm and where \
-    temporary files are: name those that are elsewhere with --keep, or their side files count as left over when \
-    nobody uses them. A side file that a process uses is never removed. The cords of hosts, empty files called \
-    outlive.POD.cord.HOST.GENERATION.RANDOM, are listed and removed if neither their pod nor a side file of it was found.\n\n\
-    JSON: an array of {path, pod (its identity), found (its path, or null), in_use (null if it could not be told), \
-    removed}.")]
+    Every PID namespace that has members in a pod has a side file for the pod in /dev/shm, called \
+    outlive.POD.BOOT.NAMESPACES, by which the kernel reports deaths. `outlive pod destroy` removes \
+    it. If the pod's file is removed in another way (rm, a reboot of another machine), the side \
+    file stays. This command lists the side files, the pods to which they belong, and whether they \
+    are in use. It searches for pods in /dev/shm and in the directory of temporary files. Name \
+    pods in other directories with --keep: otherwise their side files count as left over while no \
+    process uses them. A side file that a process uses is never removed. The cords of hosts, empty \
+    files called outlive.POD.cord.HOST.GENERATION.RANDOM, are listed and removed if neither their \
+    pod nor a side file of it was found.\n\n\
+    JSON: an array of {path, pod (its identity), found (its path, or null), in_use (null if not \
+    known), removed}.")]
 pub struct Clean {
     /// Remove the side files of pods that were not found
     #[arg(long)]
     remove: bool,
-    /// Pods elsewhere, whose side files are to stay
+    /// Paths of pods in other directories, whose side files are kept
     #[arg(long, value_name = "PATH", num_args = 1..)]
     keep: Vec<PathBuf>,
     /// Print what was found as JSON
@@ -42,16 +44,17 @@ pub struct Clean {
 struct Kept {
     path: PathBuf,
     pod: String,
-    /// Where the pod was found.
+    /// The path where the pod was found.
     found: Option<PathBuf>,
-    /// Whether a process uses it, unless that could not be told.
+    /// Whether a process uses it, if that is known.
     in_use: Option<bool>,
     removed: bool,
 }
 
 impl Clean {
     pub fn run(self) -> Result<(), Failure> {
-        // Before the pods: a cord that is made after this look is not taken for one whose pod is gone.
+        // Listed before the pods: otherwise a cord of a pod that is created now would seem to be
+        // left over.
         let cords = Linux::cords()?;
         let pods = self.pods()?;
         let mut kept = Vec::new();
@@ -61,7 +64,7 @@ impl Clean {
         let has_side_file: HashSet<u128> =
             Linux::side_files()?.iter().map(|file| file.pod).collect();
         for cord in cords {
-            // Those of a pod that is there are in use, or its next members remove them.
+            // The cords of an existing pod are in use, or its next members remove them.
             if !pods.contains_key(&cord.pod) && !has_side_file.contains(&cord.pod) {
                 kept.push(self.treat_cord(cord));
             }
@@ -74,26 +77,27 @@ impl Clean {
         for kept in &kept {
             let pod = match &kept.found {
                 Some(path) => path.display().to_string(),
-                // Whoever uses it has the pod open, by a path that is no more or that was not looked at.
-                None if kept.in_use == Some(true) => "elsewhere, or its name is removed".into(),
+                // A process that uses it has the pod open, whose path was removed or is in another
+                // directory.
+                None if kept.in_use == Some(true) => "in another directory, or removed".into(),
                 None => "not found".into(),
             };
             let state = match (kept.removed, kept.in_use, &kept.found) {
                 (true, ..) => "removed",
                 (_, Some(true), _) => "in use; stays",
-                (_, None, _) => "not known whether it is used",
-                (_, Some(false), Some(_)) => "not in use; its pod is there",
+                (_, None, _) => "not known whether it is in use",
+                (_, Some(false), Some(_)) => "not in use; its pod exists",
                 (_, Some(false), None) => "left over; --remove removes it",
             };
             table.row([kept.path.display().to_string(), pod, state.into()]);
         }
         if table.rows() == 0 {
-            return output::line("nothing is kept here for any pod");
+            return output::line("there are no side files and no cords of pods here");
         }
         table.lines().try_for_each(output::line)
     }
 
-    /// A cord whose pod was not found, and which no process here has a side file for.
+    /// Reports, and on request removes, a cord without a pod and without a side file.
     fn treat_cord(&self, cord: CordEntry) -> Kept {
         Kept {
             removed: self.remove && std::fs::remove_file(&cord.path).is_ok(),
@@ -122,7 +126,7 @@ impl Clean {
                     kept.removed = removed || !file.path.exists();
                 }
                 Err(OsError::InUse { .. }) => kept.in_use = Some(true),
-                // Another user's. The rest is cleaned.
+                // It belongs to another user. The others are cleaned.
                 Err(OsError::Call { source, .. })
                     if source.kind() == ErrorKind::PermissionDenied => {}
                 Err(error) => return Err(error.into()),
@@ -131,11 +135,11 @@ impl Clean {
         Ok(kept)
     }
 
-    /// The pods that there are, by their identity.
+    /// Returns the existing pods by their identity.
     fn pods(&self) -> Result<HashMap<u128, PathBuf>, Failure> {
         let shm = std::fs::read_dir("/dev/shm")
             .map_err(|error| Failure::new(format_args!("/dev/shm cannot be listed: {error}")))?;
-        // Where a run makes its pod that has no room in /dev/shm.
+        // Where a run creates its pod if /dev/shm is full.
         let elsewhere = std::fs::read_dir(std::env::temp_dir())
             .into_iter()
             .flatten();
@@ -148,7 +152,8 @@ impl Clean {
         for path in &self.keep {
             let identity = Pod::number_at(path).ok_or_else(|| {
                 Failure::new(format_args!(
-                    "there is no sound segment at {}, named by --keep; nothing was removed",
+                    "{}, named by --keep, is not a valid pod; nothing was removed: correct or omit \
+                     the path",
                     path.display()
                 ))
             })?;

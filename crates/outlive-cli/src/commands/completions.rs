@@ -1,4 +1,4 @@
-//! `outlive completions`: what a shell needs to complete the rest.
+//! `outlive completions`: completion scripts for shells.
 
 use super::Outlive;
 use crate::failure::Failure;
@@ -6,14 +6,14 @@ use crate::output;
 use clap::{Args, CommandFactory};
 use clap_complete::{Shell, generate};
 
-/// The completions for a shell.
+/// Arguments of `outlive completions`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive completions bash > ~/.local/share/bash-completion/completions/outlive\n  \
     outlive completions zsh > ~/.zfunc/_outlive\n  \
     outlive completions fish > ~/.config/fish/completions/outlive.fish")]
 pub struct Completions {
-    /// Which shell
+    /// The shell to complete for
     shell: Shell,
 }
 

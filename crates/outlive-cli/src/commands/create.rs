@@ -15,45 +15,45 @@ use outlive::segment::HugePages;
 use serde::Serialize;
 use std::path::Path;
 
-/// A new pod. What is said here is kept in it, and binds all who join.
+/// Arguments of `outlive pod create`. The settings are stored in the pod, and all members use them.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pod create /dev/shm/demo\n  \
     outlive pod create /dev/shm/big --size 8G --ids 1024 --huge transparent --prefault\n  \
     outlive pod create /dev/dax0.0 --size 16G --real-hosts --fence-command /usr/local/sbin/power-off\n\n\
-    The defaults for heart beats are for hosts that share one operating system, where the kernel tells of \
-    deaths; --real-hosts are those for machines.")]
+    The default heartbeat intervals are for hosts on one operating system, whose kernel reports \
+    deaths; --real-hosts sets those for hosts on several machines.")]
 pub struct Create {
     #[command(flatten)]
     which: Which,
-    /// The size of the whole segment, its tables included: bytes, or a whole number with K, M, G or T
+    /// Size of the whole segment with its tables: bytes, or a whole number with K, M, G or T
     #[arg(long, default_value = "64M", value_parser = amount::size)]
     size: u64,
-    /// How many hosts, processes and threads there can be at once, all together; each takes about 9 KiB
+    /// Maximum number of live hosts, processes and threads, all together; each takes about 9 KiB
     #[arg(long, default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(Generations::<outlive::memory::Native>::MOST)))]
     ids: u32,
-    /// Largest number of control groups, in addition to the pod's own
+    /// Maximum number of control groups, in addition to the pod's own
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=65_535))]
     groups: u32,
-    /// The new file's permissions, octal: who may open it may join, and may destroy what is in it
+    /// Permissions of the new file, octal: users that can open it can join and destroy the pod
     #[arg(long, default_value = "600", value_parser = amount::mode)]
     mode: u32,
-    /// Leave the payload to the programs that use the pod, instead of making a heap of it
+    /// Create no heap: the programs that use the pod manage its payload themselves
     #[arg(long)]
     without_heap: bool,
-    /// What survives the death of a host's caches there
+    /// Whether writes in the caches of a failed host survive
     #[arg(long, value_enum, default_value_t = Domain::Flushed)]
     domain: Domain,
-    /// Touch all pages now, so that nobody waits for them later
+    /// Touch all pages now, so that members do not wait for them later
     #[arg(long)]
     prefault: bool,
-    /// What pages to ask for
+    /// Kind of pages to request
     #[arg(long, value_enum, default_value_t = Huge::Off)]
     huge: Huge,
     #[command(flatten)]
     watching: Watching,
-    /// Create it over what a device, or a file prepared for it, holds; all of that is lost
+    /// Overwrite a device, or a file prepared for the pod; all that it holds is lost
     #[arg(long)]
     replace: bool,
     /// Print what was created as JSON
@@ -65,29 +65,29 @@ pub struct Create {
 enum Domain {
     /// Caches survive their host, or are flushed when it fails
     Flushed,
-    /// What was not written back is lost with its host; refused so far, because not everything in a pod
-    /// has been proven on such memory
+    /// Writes that were not written back are lost with their host; refused so far, because not
+    /// everything in a pod has been proven on such memory
     WriteBack,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Huge {
-    /// Those that come
+    /// The kernel's default pages
     Off,
-    /// Huge ones where the kernel gives them
+    /// Huge pages where the kernel provides them
     Transparent,
     /// Huge pages from the pool that the administrator has filled, for a file on a hugetlbfs mount
     Reserved,
 }
 
-/// What was created.
+/// The created pod, for JSON.
 #[derive(Serialize)]
 struct Created<'a> {
     path: &'a Path,
     uuid: String,
     size: u64,
     payload: u64,
-    /// How much of the payload the heap has.
+    /// The part of the payload that the heap has, in bytes.
     heap: Option<u64>,
     ids: u32,
     groups: u32,
@@ -100,8 +100,8 @@ impl Create {
         let path = self.which.path();
         if path.to_str().is_some_and(|path| path.starts_with("memfd:")) {
             return Err(Failure::Usage(
-                "a memfd goes away with the process that creates it, which here would be at once; name a \
-                 file in /dev/shm"
+                "a memfd exists only as long as the process that creates it, and this command \
+                 would end at once; name a file in /dev/shm"
                     .into(),
             ));
         }
@@ -149,8 +149,10 @@ impl Create {
         }
         let settings = pod.settings();
         output::line(format_args!(
-            "created the pod {}\n  {} in all, {} {}; {} domain, {}\n  {} ids, {} control groups\n  \
-             hearts beat every {}, are looked at every {}, and may be silent for {}",
+            "created the pod {}\n  \
+             {} in all, {} {}; {} domain, {}\n  \
+             {} ids, {} control groups\n  \
+             heartbeats every {}, checked every {}; a host without one for {} is suspected",
             created.path.display(),
             Bytes(created.size),
             Bytes(created.payload),

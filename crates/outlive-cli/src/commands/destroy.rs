@@ -7,17 +7,18 @@ use crate::output;
 use clap::Args;
 use outlive::pod::Pod;
 
-/// The end of a pod.
+/// Arguments of `outlive pod destroy`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pod destroy /dev/shm/demo\n  \
-    outlive pod destroy /dev/shm/demo --force   # although members live\n\n\
-    A file loses its name, a device its superblock. Members that have a file open go on with it until the \
-    last of them ends. What is damaged or was never completed is removed too; what is not a segment is not.")]
+    outlive pod destroy /dev/shm/demo --force   # even if members live\n\n\
+    The command removes the name of a file, or the superblock on a device. Members that have the \
+    file open can use it until the last of them ends. A damaged or incomplete segment is removed \
+    too; a file that is not a segment is not removed.")]
 pub struct Destroy {
     #[command(flatten)]
     which: Which,
-    /// Remove it although members live
+    /// Destroy the pod even if members live
     #[arg(long)]
     force: bool,
 }
@@ -39,8 +40,8 @@ impl Destroy {
     }
 
     fn refuse_while_used(&self) -> Result<(), Failure> {
-        // What cannot be opened has no members that could be known; whether it may be removed is decided
-        // there.
+        // The members of a pod that cannot be opened are not known; `Pod::destroy` decides about
+        // it.
         let Ok(pod) = self.which.open() else {
             return Ok(());
         };
@@ -60,13 +61,13 @@ impl Destroy {
             many => format!("{many} members"),
         };
         let sure = if elsewhere {
-            " (as far as can be told from here)"
+            " (as far as can be determined from here)"
         } else {
             ""
         };
         Err(Failure::new(format_args!(
-            "{path} was not destroyed, since it has {count}{sure}, among them the {} {}: stop them first \
-             (`outlive pod status {path}` names them), or say --force",
+            "{path} was not destroyed, because it has {count}{sure}, among them the {} {}: stop \
+             them first (`outlive pod status {path}` lists them), or use --force",
             first.level(),
             first.status.instance(),
         )))

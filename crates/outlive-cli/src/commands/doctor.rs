@@ -1,4 +1,4 @@
-//! `outlive doctor`: what this machine or container offers.
+//! `outlive doctor`: the features that this machine or container offers.
 
 use crate::failure::Failure;
 use crate::output;
@@ -6,14 +6,14 @@ use clap::Args;
 use outlive::host::Capabilities;
 use serde::Serialize;
 
-/// What Outlive uses of this operating system, what of it is missing, and what that costs.
+/// Arguments of `outlive doctor`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive doctor\n  \
     outlive doctor --json | jq '.[] | select(.available | not)'\n\n\
-    Exits with 1 if something is missing without which nothing works.")]
+    Exits with 1 if a required feature is missing.")]
 pub struct Doctor {
-    /// Print it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -24,7 +24,7 @@ struct Found<'a> {
     available: bool,
     needed: bool,
     detail: &'a str,
-    /// What is lost without it.
+    /// The consequence of its absence.
     cost: &'a str,
 }
 
@@ -45,7 +45,7 @@ impl Doctor {
             output::line(match capabilities.missing().count() {
                 0 => "nothing is missing".into(),
                 missing if capabilities.enough() => {
-                    format!("Outlive works here, without {missing} of what it could use")
+                    format!("Outlive works here; {missing} optional features are missing")
                 }
                 _ => "Outlive cannot work here".into(),
             })?;

@@ -13,13 +13,13 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Arguments of `outlive pod fence-cgroup`.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Example, where host 3 is a container whose group is /sys/fs/cgroup/pod/host-3:\n  \
+#[command(after_help = "Example, where host 3 is a container whose group is \
+    /sys/fs/cgroup/pod/host-3:\n  \
     outlive pod create /dev/shm/demo --fence-command 'outlive pod fence-cgroup /sys/fs/cgroup/pod/host-{host}'\n\n\
-    It kills all processes of the group, also stopped and frozen ones and the first process of a PID namespace, and ends with \
-    0 once none is left. The group must hold the processes of this host and no others, and be reached from where the \
-    command runs: outside the container. It takes cgroup v2 and Linux 5.14; `outlive doctor` tells."
-)]
+    The command kills all processes of the group, including stopped and frozen ones and the first \
+    process of a PID namespace, and exits with 0 when none is left. The group must contain the \
+    processes of this host and no others. Its directory must be visible to the command, which runs \
+    outside the container. cgroup v2 and Linux 5.14 are required; `outlive doctor` checks them.")]
 pub struct FenceCgroup {
     /// The directory of the host's control group; `{host}` stands for the id of the host
     group: String,
@@ -35,22 +35,24 @@ impl FenceCgroup {
     pub fn run(self) -> Result<(), Failure> {
         if !self.group.contains("{host}") {
             return Err(Failure::Usage(format!(
-                "{} is the group of every host: write {{host}} where the host's id stands in its name",
+                "{} would be the group of every host: write {{host}} in place of the host's id in \
+                 its path",
                 self.group
             )));
         }
         let id = self.host[0].to_str().and_then(|id| id.parse::<u16>().ok());
         let Some(id) = id else {
             return Err(Failure::Usage(format!(
-                "{:?} is not an id of a host",
+                "{:?} is not the id of a host, which is a number from 0 to 65535",
                 self.host[0]
             )));
         };
         let group = Cgroup::open(self.group.replace("{host}", &id.to_string()))?;
-        // Nothing says that the host was ever in it.
+        // Whether the host was ever in it is not known.
         if group.is_empty()? {
             return Err(Failure::new(format_args!(
-                "{} is empty: whether host {id} was in it is not known; if the host is off, say so by `outlive pod bury`",
+                "{} is empty: it is not known whether host {id} was in it; if the host is \
+                 certainly off, confirm that by `outlive pod bury`",
                 group.path().display()
             )));
         }

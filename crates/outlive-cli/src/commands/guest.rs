@@ -1,4 +1,4 @@
-//! Whoever comes to a pod that is somebody else's, who may remove it meanwhile.
+//! Visits to a pod that another process owns and may remove at any time.
 
 use crate::failure::Failure;
 use outlive::host::Linux;
@@ -7,23 +7,24 @@ use outlive_tasks::VolunteerError;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A pod's file, as it was found.
+/// The file of a pod, as it was found.
 pub struct Found {
     path: PathBuf,
     file: File,
 }
 
-/// Which file: device and number.
+/// The identity of a file: device and inode number.
 type File = Option<(u64, u64)>;
 
-/// Which file stands there.
+/// Returns the identity of the file at `path`.
 fn file_at(path: &Path) -> File {
     let file = std::fs::metadata(path).ok()?;
     Some((file.dev(), file.ino()))
 }
 
 impl Found {
-    /// What is at `path`. To be called before it is opened: another one that comes there later is none of the guest's.
+    /// Returns the pod's file at `path`. Called before the pod is opened: a file that appears there
+    /// later is not the guest's pod.
     pub fn at(path: &Path) -> Self {
         Self {
             path: path.into(),
@@ -31,13 +32,13 @@ impl Found {
         }
     }
 
-    /// Whether the pod is removed: nobody can come to it any more.
+    /// Returns whether the pod is removed, so that no process can open it any more.
     pub fn is_gone(&self) -> bool {
         file_at(&self.path) != self.file
     }
 
-    /// To be called when the guest has left: the last one who was in a pod that is removed also removes what the kernel told of
-    /// him by.
+    /// Called after the guest has left: the last member of a removed pod also removes its side
+    /// file, by which the kernel reported deaths.
     pub fn leave(&self, pod: &Pod) {
         if self.is_gone() {
             let _ = Linux::remove_side_file(pod.number());
@@ -45,7 +46,7 @@ impl Found {
     }
 }
 
-/// Why a guest was not let in.
+/// Returns the failure of a guest that could not join.
 pub fn refused(error: VolunteerError) -> Failure {
     match error {
         VolunteerError::Pod(error) => error.into(),

@@ -1,18 +1,18 @@
-//! `outlive pod host`: a host that stands alone, for those who want one.
+//! `outlive pod host`: a host with idle members.
 //!
-//! The process that is started joins as the host's first process and starts the others as children, which the
-//! kernel kills when it is killed: so one `kill -9` is a host's death. Interrupted, it stops its children and
-//! leaves in good order.
+//! The started process joins as the first process of the host, and starts the others as its
+//! children, which the kernel kills with it: one `kill -9` is the death of the host. On an
+//! interruption, it stops its children and leaves in good order.
 
 use super::Which;
+use crate::event_text::describe;
 use crate::failure::Failure;
 use crate::look::Look;
-use crate::news::describe;
 use crate::output;
 use clap::Args;
 use outlive::membership::{Level, Member, Process, ProcessOptions};
 use outlive::pod::Pod;
-use outlive_workloads::driver::die_with;
+use outlive_run::driver::die_with;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -22,27 +22,28 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A host of idle members.
+/// Arguments of `outlive pod host`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pod host /dev/shm/demo --host 0\n  \
     outlive pod host /dev/shm/demo --host 1 --name node-b --processes 2 --threads 3\n\n\
-    Start two, `kill -9` one, and see the other told. Ctrl-C lets a host leave in good order.")]
+    Start two hosts and `kill -9` one: the other one reports its death. On Ctrl-C, a host leaves \
+    in good order.")]
 pub struct Host {
     #[command(flatten)]
     which: Which,
-    /// The host's id, the same after every restart. If a host of that id is up, this becomes another
-    /// process of it
+    /// The host's id, the same after every restart. If a host with this id is up, this becomes an
+    /// additional process of it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=65_535))]
     host: u32,
     /// The host's name, for people and for the fence command [default: host N]
     #[arg(long)]
     name: Option<String>,
-    /// How many processes it has; all but the first are children and die with it
+    /// Number of its processes; all but the first are children and die with it
     #[arg(long, value_name = "P", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     processes: u32,
-    /// How many member threads each process has
+    /// Number of member threads of each process
     #[arg(long, value_name = "T", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(0..=4096))]
     threads: u32,
@@ -54,12 +55,12 @@ pub struct Host {
     /// members count as dead in it
     #[arg(long)]
     adopt_copy: bool,
-    /// Which process of the host this is, started by the first one, whose pid is given
+    /// Index of this process in its host, and the pid of the first process, which started it
     #[arg(long, hide = true, num_args = 2, value_names = ["INDEX", "PID"])]
     child: Option<Vec<u32>>,
 }
 
-/// The longest time until the end of a child is noticed.
+/// The longest time until the end of a child is handled.
 const REAPING: Duration = Duration::from_secs(1);
 
 impl Host {
@@ -71,8 +72,11 @@ impl Host {
             }
             _ => 0,
         };
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-            .map_err(|error| Failure::new(format_args!("signals cannot be waited for: {error}")))?;
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
+            Failure::new(format_args!(
+                "the handlers of signals cannot be installed: {error}"
+            ))
+        })?;
         let pod = self.which.open()?;
         let others = if index == 0 {
             processes_of(&pod, self.host)
@@ -104,7 +108,7 @@ impl Host {
         }
     }
 
-    /// Starts the other processes, and tells what happens until it is interrupted or nobody reads.
+    /// Starts the other processes, and prints events until an interruption or the output is closed.
     fn lead(
         &self,
         pod: &Pod,
@@ -138,8 +142,8 @@ impl Host {
         ))?;
         if !others.is_empty() {
             output::line(format_args!(
-                "host {} was up already ({}): this is one more process of it, and the host is up until the \
-                 last of them ends; for a host of its own take another --host",
+                "host {} was up already ({}): this process is one more process of it, and the host \
+                 is up until the last of them ends; to start another host, use another --host",
                 process.host(),
                 others.join(", "),
             ))?;
@@ -163,7 +167,7 @@ impl Host {
     }
 }
 
-/// The processes of `host` that are there, for people.
+/// Describes the present processes of `host`.
 fn processes_of(pod: &Pod, host: u32) -> Vec<String> {
     let look = Look::at(pod);
     let here = look.there().filter(|seen| {
@@ -173,7 +177,7 @@ fn processes_of(pod: &Pod, host: u32) -> Vec<String> {
         .collect()
 }
 
-/// The other processes of the host. A drop stops them and waits for their end.
+/// The other processes of the host. Drop stops them and waits for their end.
 #[derive(Default)]
 struct Children {
     running: Vec<Child>,
@@ -208,7 +212,7 @@ impl Children {
         Ok(())
     }
 
-    /// Forgets those that have ended: the pod's events tell of them.
+    /// Removes children that have ended: the pod's events report them.
     fn reap(&mut self) {
         self.running
             .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -219,7 +223,7 @@ impl Drop for Children {
     fn drop(&mut self) {
         self.reap();
         for child in &self.running {
-            // Not waited for yet, so the pid is still its own.
+            // It has not been reaped, so the pid is still its own.
             if let Some(pid) = Pid::from_raw(child.id() as i32) {
                 let _ = kill_process(pid, Signal::TERM);
             }
@@ -230,7 +234,7 @@ impl Drop for Children {
     }
 }
 
-/// Threads that are members and do nothing.
+/// Member threads that do nothing.
 struct Idlers {
     threads: Vec<(mpsc::Sender<()>, JoinHandle<()>)>,
 }

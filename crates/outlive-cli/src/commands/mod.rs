@@ -1,4 +1,4 @@
-//! What the command line says, and who answers it: one file for each command.
+//! The command line: one file for each command.
 
 mod bury;
 mod check;
@@ -31,8 +31,8 @@ use std::path::{Path, PathBuf};
     name = "outlive",
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 all is well, 1 something is wrong or has failed, 2 bad usage.\n\
-                  RUST_LOG=outlive=debug shows what happens inside.",
+    after_help = "Exit codes: 0 success, 1 something is wrong or has failed, 2 bad usage.\n\
+    RUST_LOG=outlive=debug logs internal events.",
     after_long_help = "Examples:\n  \
         outlive run wordcount                       # count words while hosts are killed\n  \
         outlive run pagerank rmat:16 --kill 2       # rank a graph while hosts are killed\n  \
@@ -42,8 +42,8 @@ use std::path::{Path, PathBuf};
         outlive pod host /dev/shm/demo --host 1     # in another; kill -9 it\n  \
         outlive pod watch /dev/shm/demo             # in a third\n  \
         outlive doctor                              # what this machine offers\n\n\
-        Exit codes: 0 all is well, 1 something is wrong or has failed, 2 bad usage.\n\
-        RUST_LOG=outlive=debug shows what happens inside."
+        Exit codes: 0 success, 1 something is wrong or has failed, 2 bad usage.\n\
+        RUST_LOG=outlive=debug logs internal events."
 )]
 pub struct Outlive {
     #[command(subcommand)]
@@ -62,7 +62,7 @@ enum Command {
     Unpack(unpack::Unpack),
     /// Work in the pool of tasks of a pod, started by hand, mpirun, srun or a service manager
     Worker(worker::Worker),
-    /// Say what this machine or container offers, and what is missing
+    /// Report the features that this machine or container offers, and those that are missing
     Doctor(doctor::Doctor),
     /// Print the completions for a shell
     Completions(completions::Completions),
@@ -75,11 +75,11 @@ enum Command {
 enum PodCommand {
     /// Create a pod
     Create(create::Create),
-    /// Join as a host with idle members and tell what happens, until interrupted
+    /// Join as a host with idle members, and print events until interrupted
     Host(host::Host),
-    /// Show who is in a pod
+    /// Show the members and worker pools of a pod
     Status(status::Status),
-    /// Let a pool of workers grow or shrink while an application runs
+    /// Change the number of workers of a pool while an application runs
     Resize(resize::Resize),
     /// Watch a pod live in the terminal
     Watch(watch::Watch),
@@ -91,11 +91,11 @@ enum PodCommand {
     FenceCgroup(fence_cgroup::FenceCgroup),
     /// Remove a pod
     Destroy(destroy::Destroy),
-    /// List or remove what this operating system keeps for pods that are gone
+    /// List or remove side files of pods that no longer exist
     Clean(clean::Clean),
 }
 
-/// Which pod.
+/// The pod of a command.
 #[derive(Args, Debug)]
 struct Which {
     /// The pod: a file (in /dev/shm, say), a DAX device, or a PCI device's resource file
@@ -113,10 +113,10 @@ impl Which {
 }
 
 impl Outlive {
-    /// Reads the command line. Ends the process if it makes no sense.
+    /// Parses the command line. Ends the process if it makes no sense.
     pub fn read() -> Self {
-        // A host of a run is started after each death: it does without the description of all commands, which takes
-        // a good part of a start.
+        // A run starts a host process after each death. It is parsed without the description of all
+        // commands, which takes a good part of its starting time.
         match run::Host::read(std::env::args_os().skip(1)) {
             Some(host) => Self {
                 command: Command::Run(Box::new(run::Run::Host(host))),
@@ -125,10 +125,10 @@ impl Outlive {
         }
     }
 
-    /// Does what the command line says.
+    /// Executes the command.
     ///
     /// # Errors
-    /// If not all is well.
+    /// If it failed or found something wrong.
     pub fn run(self) -> Result<(), Failure> {
         match self.command {
             Command::Pod(PodCommand::Create(command)) => command.run(),

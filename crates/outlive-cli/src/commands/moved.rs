@@ -3,10 +3,10 @@
 use crate::failure::Failure;
 use clap::Args;
 
-/// Where the command is.
+/// Arguments of the commands that are now in `outlive-lab`.
 #[derive(Args, Debug)]
 pub struct Moved {
-    /// Its arguments, which are not looked at
+    /// Ignored arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     _arguments: Vec<String>,
 }

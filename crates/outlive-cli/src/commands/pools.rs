@@ -1,4 +1,5 @@
-//! The pools of workers in a pod, as `outlive pod status` and `outlive pod watch` show them, and which of them is meant.
+//! The worker pools of a pod, as `outlive pod status` and `outlive pod watch` show them, and the
+//! choice of one of them.
 
 use crate::table::Table;
 use outlive::pod::Pod;
@@ -7,16 +8,16 @@ use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Why it is not known which pool of a pod is meant.
+/// The reason why no pool of a pod can be chosen.
 #[derive(Debug)]
 pub enum NoPool {
     /// The names cannot be read.
     Unreadable(PoolError),
-    /// The pod, which is here, has none.
+    /// The pod at this path has no pool.
     None(PathBuf),
-    /// It has none that is called so, but these.
+    /// The pod has no pool with this name, but these.
     Unknown(PathBuf, String, Vec<String>),
-    /// It has these.
+    /// The pod has these pools, and no name was given.
     Several(PathBuf, Vec<String>),
 }
 
@@ -44,7 +45,8 @@ impl fmt::Display for NoPool {
     }
 }
 
-/// The name of the pool of `pod`, which is at `path`: the one that is called `name`, or the only one.
+/// Returns the name of the chosen pool of `pod`, which is at `path`: `name`, or that of the only
+/// pool.
 pub fn choose(pod: &Pod, path: &Path, name: Option<&str>) -> Result<String, NoPool> {
     let mut there = WorkerPool::names(pod).map_err(NoPool::Unreadable)?;
     match name {
@@ -55,25 +57,25 @@ pub fn choose(pod: &Pod, path: &Path, name: Option<&str>) -> Result<String, NoPo
     }
 }
 
-/// A pool of workers, as JSON has it.
+/// A worker pool, for JSON.
 #[derive(Serialize)]
 pub struct Pool {
     name: String,
-    /// Why the rest could not be read.
+    /// The error, if the other fields could not be read.
     damaged: Option<String>,
     capacity: u32,
     wanted: u32,
     living: u32,
-    /// How many of the living work besides those whom it wants.
+    /// The number of additional workers among the living, which do not count as wanted.
     guests: u32,
-    /// How many tasks are ready in all deques.
+    /// The number of ready tasks in all deques.
     ready: u64,
     jobs: u64,
     /// The jobs that are not over.
     open: Vec<String>,
-    /// How far more than half of the workers have come.
+    /// The heartbeat that more than half of the workers have reached.
     frontier: u64,
-    /// How many workers wait at the barrier.
+    /// The number of workers that wait at the barrier.
     waiting: u32,
     workers: Vec<Worker>,
 }
@@ -84,17 +86,17 @@ struct Worker {
     /// The instance, as "id.generation".
     instance: String,
     lives: bool,
-    /// Whether it works besides those whom the pool wants.
+    /// Whether it is additional to the workers that the pool wants.
     is_guest: bool,
     queued: u64,
-    /// The function of the task that it is at.
+    /// The function of its current task.
     task: Option<String>,
-    /// How many heartbeats it is behind the frontier.
+    /// The number of heartbeats that it is behind the frontier.
     behind: u64,
 }
 
 impl Pool {
-    /// Those of `pod`.
+    /// Returns the pools of `pod`.
     pub fn all(pod: &Pod) -> Result<Vec<Self>, PoolError> {
         if pod.heap().is_none() {
             return Ok(Vec::new());
@@ -137,7 +139,7 @@ impl Pool {
             name,
             damaged: None,
             capacity: status.capacity,
-            // Who wants as many as will come says so by more than there is room for.
+            // A pool that wants all workers that come has a number above its capacity.
             wanted: status.wanted.min(status.capacity),
             living: status.living(),
             guests: status.guests(),
@@ -150,7 +152,7 @@ impl Pool {
         }
     }
 
-    /// It in lines, for people.
+    /// Returns the description of the pool in lines.
     pub fn lines(&self) -> Vec<String> {
         if let Some(why) = &self.damaged {
             return vec![format!("pool {}: {why}", self.name)];
@@ -160,13 +162,14 @@ impl Pool {
             open => format!("open: {}", open.join(", ")),
         };
         let mut lines = vec![format!(
-            "pool {}: {} workers{}, {} wanted, room for {}; {} wait; {} tasks ready; {} jobs, {open}",
+            "pool {}: {} workers{}, {} wanted, at most {}; {} waiting; {} tasks ready; {} jobs, \
+             {open}",
             self.name,
             self.living,
             match self.guests {
                 0 => String::new(),
-                1 => " (1 of them a guest)".into(),
-                guests => format!(" ({guests} of them guests)"),
+                1 => " (1 of them additional)".into(),
+                guests => format!(" ({guests} of them additional)"),
             },
             self.wanted,
             self.capacity,
@@ -184,9 +187,9 @@ impl Pool {
                 worker.instance.clone(),
                 match (worker.lives, worker.is_guest) {
                     (true, false) => "lives",
-                    (true, true) => "lives, a guest",
+                    (true, true) => "lives, additional",
                     (false, false) => "dead",
-                    (false, true) => "dead, a guest",
+                    (false, true) => "dead, additional",
                 }
                 .into(),
                 worker.queued.to_string(),

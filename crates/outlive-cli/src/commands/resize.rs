@@ -1,4 +1,4 @@
-//! `outlive pod resize`: a pool of workers is asked to have another number of them while an application runs.
+//! `outlive pod resize`: asks a pool for another number of workers while an application runs.
 
 use super::guest::{Found, refused};
 use super::{Which, pools, worker};
@@ -13,35 +13,37 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Another number of workers.
+/// Arguments of `outlive pod resize`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive run pagerank rmat:22 --pod /dev/shm/ranks --tolerance 0 --spares 4   # in one terminal\n  \
     outlive pod resize /dev/shm/ranks --workers 2                                # in another: two of four stand by\n  \
-    outlive pod resize /dev/shm/ranks --workers 8                                # the spares come, too\n\n\
-    Who is one too many leaves when its task is done, and nothing is lost by it. Who stands by comes: the hosts and spares of a run \
-    (its driver starts them all at its beginning, and no others), those that were sent away before, and `outlive worker --spare`. \
-    This command starts nobody: if there are too few, it says so, and how to start more. A run with --elastic goes on to \
-    resize itself.\n\n\
-    JSON: path, pool, least, most, before, wanted, living, guests, missing, surplus, start; docs/json.md says what they mean.")]
+    outlive pod resize /dev/shm/ranks --workers 8                                # the spares work too\n\n\
+    A surplus worker leaves the pool when its task is done, and no work is lost. Workers that \
+    stand by join the pool: the hosts and spares of a run (its driver starts all of them at the \
+    beginning, and no others), workers that left at an earlier resize, and `outlive worker \
+    --spare`. This command starts no process: if too few workers stand by, it says how to start \
+    more. A run with --elastic continues to resize itself.\n\n\
+    JSON: path, pool, least, most, before, wanted, living, guests, missing, surplus, start; \
+    docs/json.md says what they mean.")]
 pub struct Resize {
     #[command(flatten)]
     which: Which,
-    /// How many workers the pool is to have
+    /// Number of workers that the pool is to have
     #[arg(long, value_name = "N")]
     workers: u32,
-    /// Which pool of the pod, if it has several
+    /// Name of the pool, if the pod has several
     #[arg(long, value_name = "NAME")]
     pool: Option<String>,
-    /// For how long to wait until they have come or gone
+    /// Time to wait for workers to come or go
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = patience)]
     wait: Duration,
-    /// Print it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// How often it is looked whether they have.
+/// The interval between two checks for them.
 const LOOK: Duration = Duration::from_millis(5);
 
 fn patience(text: &str) -> Result<Duration, String> {
@@ -56,8 +58,9 @@ impl Resize {
         let name = pools::choose(&pod, path, self.pool.as_deref()).map_err(Failure::new)?;
         if Look::at(&pod).there().next().is_none() {
             return Err(Failure::new(format_args!(
-                "nobody uses {}: no process is there that could come or go. The pod of a run whose driver was killed is \
-                 removed by `outlive pod destroy`; to work in one of your own, start `outlive worker` first",
+                "no process uses {}, so no worker can come or go. If it is the pod of a run whose \
+                 driver was killed, remove it by `outlive pod destroy`; if it is a pod of your \
+                 own, start `outlive worker` first",
                 path.display()
             )));
         }
@@ -72,7 +75,7 @@ impl Resize {
         }
     }
 
-    /// Joins, asks and leaves.
+    /// Joins the pod, requests the number and leaves. Returns the number that was wanted before.
     fn ask(&self, pod: &Pod, name: &str) -> Result<u32, Failure> {
         let process = Volunteer::new().name("resize").join(pod);
         let process = process.map_err(refused)?;
@@ -89,7 +92,8 @@ impl Resize {
         asked
     }
 
-    /// Waits until there are as many workers as were asked for, or something else is wanted by now; not for ever.
+    /// Waits, for at most `--wait`, until the pool has the requested number of workers, or its
+    /// wanted number has changed.
     fn await_them(&self, pod: &Pod, name: &str) -> Result<PoolStatus, Failure> {
         let until = Instant::now() + self.wait;
         loop {
@@ -107,21 +111,22 @@ impl Resize {
 struct Answer<'a> {
     path: &'a Path,
     pool: String,
-    /// How many workers the pool can be asked to have.
+    /// The range of numbers that the pool can be asked for.
     least: u32,
     most: u32,
-    /// How many it wanted before.
+    /// The number that it wanted before.
     before: u32,
-    /// How many it wants now: something else if somebody else has said so since.
+    /// The number that it wants now; it differs if another request has come since.
     wanted: u32,
     living: u32,
-    /// How many of the living came to work besides: they are none of the wanted.
+    /// The number of additional workers among the living, which do not count as wanted.
     guests: u32,
-    /// How many of the wanted have not come.
+    /// The number of wanted workers that have not come.
     missing: u32,
-    /// How many are there too many: they finish their tasks.
+    /// The number of surplus workers: they finish their tasks.
     surplus: u32,
-    /// How to start those who are missing; null if none are, or this program has other tasks than the pool.
+    /// The command that starts the missing workers; null if none are missing, or the pool's tasks
+    /// are not registered in this program.
     start: Option<String>,
 }
 
@@ -129,12 +134,12 @@ impl<'a> Answer<'a> {
     fn of(command: &'a Resize, pod: &Pod, pool: String, before: u32, now: &PoolStatus) -> Self {
         let (path, own) = (command.which.path(), now.own());
         let missing = now.wanted.saturating_sub(own);
-        // Whoever has other tasks is no worker there.
+        // A program without the pool's tasks cannot be a worker.
         let may_start = missing > 0 && WorkerPool::open(pod, &pool).is_ok();
         let start = format!(
             "outlive worker --pod {} --pool {pool} --threads {missing}{}",
             path.display(),
-            // Else they would work besides, and the wanted would be missing still.
+            // Otherwise they would be additional, and the wanted ones would still be missing.
             if worker::has_spares(pod) {
                 " --spare"
             } else {
@@ -156,7 +161,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Says it to people.
+    /// Prints the answer as text.
     fn tell(&self, now: &PoolStatus, wait: Duration) -> Result<(), Failure> {
         output::line(format_args!(
             "pool {}: {} workers are wanted instead of {}; {} work{}",
@@ -166,32 +171,34 @@ impl<'a> Answer<'a> {
             self.living - self.guests,
             match self.guests {
                 0 => String::new(),
-                guests => format!(", and {guests} besides"),
+                guests => format!(", and {guests} additional"),
             }
         ))?;
         if self.wanted == 0 {
-            return output::line("what it was made for is done meanwhile");
+            return output::line("the work of the pool is done, so it wants no workers");
         }
         if self.missing > 0 {
             let wait = format_duration(wait);
             let how = match &self.start {
                 Some(start) => format!("to start them: {start}"),
-                None => "it is for the program that made the pool to start them, since its tasks are not this one's".into(),
+                None => "start them with the program that created the pool, because this program \
+                    does not have its tasks"
+                    .into(),
             };
             output::line(format_args!(
-                "{} have not come in {wait}, so it seems that nobody stands by; {how}",
+                "{} have not come in {wait}, so it seems that no worker stands by; {how}",
                 self.missing
             ))?;
         }
         if self.surplus > 0 {
             output::line(format_args!(
-                "{} more finish the tasks that they are at",
+                "surplus workers that finish their current tasks: {}",
                 self.surplus
             ))?;
         }
         if now.is_elastic {
             output::line(format_args!(
-                "it goes on to resize itself, from {} to {} workers",
+                "the run continues to resize the pool, from {} to {} workers",
                 self.least, self.most
             ))?;
         }

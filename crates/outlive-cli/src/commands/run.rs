@@ -13,6 +13,7 @@ mod matmul;
 mod pagerank;
 mod play;
 mod report;
+mod steps;
 mod unnamed;
 mod wordcount;
 mod workers;
@@ -20,12 +21,12 @@ mod workers;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use outlive::supervise::Place;
-use outlive_workloads::driver::{die_with, own_program};
-use outlive_workloads::{host, programs};
+use outlive_run::driver::{die_with, own_program};
+use outlive_run::host;
 use std::ffi::OsString;
 use std::process::{self, Command, Stdio};
 
-/// Which program.
+/// The program of a run.
 #[derive(Subcommand, Debug)]
 pub enum Run {
     /// Count the words of files, on hosts that may be killed
@@ -40,9 +41,9 @@ pub enum Run {
     Blackscholes(blackscholes::Command),
     /// Multiply two matrices, on hosts that may be killed
     Matmul(matmul::Command),
-    /// Archive files and keep what occurs twice once, on hosts that may be killed
+    /// Archive files and store repeated content once, on hosts that may be killed
     Dedup(dedup::Command),
-    /// Be a process of one of the hosts of a run: what the driver starts, and what that starts
+    /// Be a process of a host of a run, started by the driver or by the host's first process
     #[command(hide = true)]
     Host(Host),
 }
@@ -62,22 +63,22 @@ impl Run {
     }
 }
 
-/// A process of a host of a run. Its place in the pod stands in the environment.
+/// Arguments of a process of a host of a run. Its place in the pod is in the environment.
 #[derive(Args, Debug)]
 pub struct Host {
-    /// The process that started it, and with which it dies
+    /// Process id of the parent, with which this process dies
     #[arg(long)]
     parent: u32,
 }
 
-/// What precedes the parent's process id in the command line of a [`Host`].
+/// The arguments before the parent's process id in the command line of a [`Host`].
 const HOST: [&str; 3] = ["run", "host", "--parent"];
 
-/// Makes commands that become processes of hosts, started by this process.
+/// Returns a source of commands for processes of hosts, started by this process.
 fn host_command() -> Result<impl FnMut() -> Command + Clone + Send + 'static, Failure> {
     let me = own_program().map_err(|error| {
         Failure::new(format_args!(
-            "this program's own file is not known: {error}"
+            "the executable file of this program cannot be determined: {error}"
         ))
     })?;
     Ok(move || {
@@ -91,7 +92,7 @@ fn host_command() -> Result<impl FnMut() -> Command + Clone + Send + 'static, Fa
 }
 
 impl Host {
-    /// Reads `arguments` if they are exactly those that [`host_command`] gives.
+    /// Parses `arguments` if they are exactly those that [`host_command`] gives.
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Option<Self> {
         let mut arguments = arguments.into_iter();
         let is_host = HOST
@@ -105,6 +106,6 @@ impl Host {
     fn run(self) -> Result<(), Failure> {
         die_with(self.parent).map_err(Failure::new)?;
         let place = Place::from_env().map_err(Failure::new)?;
-        host::work(&place, programs::of, host_command()?).map_err(Failure::new)
+        host::work(&place, outlive_programs::by_number, host_command()?).map_err(Failure::new)
     }
 }

@@ -15,23 +15,24 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Who is in a pod, and how they are.
+/// Arguments of `outlive pod status`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pod status /dev/shm/demo\n  \
     outlive pod status /dev/shm/demo --json | jq '.members[] | select(.status == \"live\")'\n\n\
-    It does not join the pod, and changes nothing. \"live, but gone\" is a member that was killed when no other \
-    member was left to notice: the next process that joins notices it.\n\n\
-    JSON: path, uuid, size, backend, domain, created, heap, ids, settings, manager, members (id, generation, \
-    instance, level, status, there, host, process, pid, tid, uid, name, beats, locks, recovered_by), groups and pools; \
-    docs/json.md says what they mean.")]
+    The command does not join the pod and changes nothing. \"live, but gone\" is a member that was \
+    killed when no other member was left to detect its death: the next process that joins detects \
+    it.\n\n\
+    JSON: path, uuid, size, backend, domain, created, heap, ids, settings, manager, members (id, \
+    generation, instance, level, status, there, host, process, pid, tid, uid, name, beats, locks, \
+    recovered_by), groups and pools; docs/json.md says what they mean.")]
 pub struct Status {
     #[command(flatten)]
     which: Which,
-    /// Only those who are members now
+    /// Show only current members
     #[arg(long)]
     live: bool,
-    /// Print it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -50,7 +51,7 @@ impl Status {
         output::line("")?;
         if members.rows() == 0 {
             let now = if self.live { " now" } else { " yet" };
-            output::line(format_args!("nobody has joined{now}"))?;
+            output::line(format_args!("no host has joined{now}"))?;
         } else {
             members.lines().try_for_each(output::line)?;
         }
@@ -86,7 +87,8 @@ fn heading(path: &Path, pod: &Pod, look: &Look) -> String {
     let manager = match look.manager {
         Some(manager) if is_vacant(look, manager) => {
             format!(
-                "fabric manager: {manager}, which is no more; the next who looks takes the role"
+                "fabric manager: {manager}, which has ended; the next member that checks takes the \
+                 role"
             )
         }
         Some(manager) => format!("fabric manager: process {manager}"),
@@ -103,8 +105,8 @@ fn heading(path: &Path, pod: &Pod, look: &Look) -> String {
     format!(
         "{}: a pod of {} ({}, {}), created {created}
   {heap}; {} of {} ids have been used; {} control groups \
-         at most, besides the pod's own
-  hearts beat every {}, are looked at every {}; silent for {}: {fence}
+         at most, and the pod's own
+  heartbeats every {}, checked every {}; a host without one for {} is {fence}
   {manager}",
         path.display(),
         Bytes(segment.size()),
@@ -171,7 +173,7 @@ struct Answer<'a> {
     domain: String,
     /// Seconds since 1970.
     created: u64,
-    /// The size of the heap, if there is one.
+    /// The size of the heap in bytes, if there is one.
     heap: Option<u64>,
     ids: u32,
     settings: Settings,
@@ -196,13 +198,13 @@ struct Settings {
 #[derive(Serialize)]
 struct Member<'a> {
     id: u32,
-    /// The current one.
+    /// The current generation.
     generation: u32,
-    /// Whom the rest is about, as "id.generation": of the dead, the incarnation that died.
+    /// The instance of the other fields, as "id.generation"; of a dead member, the one that died.
     instance: String,
     level: &'static str,
     status: &'static str,
-    /// Whether one who may write is there; null if it cannot be told, or if nobody may.
+    /// Whether a member that may write is present; null if unknown, or if it may not write.
     there: Option<bool>,
     host: u32,
     process: Option<String>,

@@ -1,44 +1,48 @@
-//! `outlive unpack`: the files of an archive that `outlive run dedup` made, identical to the last byte.
+//! `outlive unpack`: restores the files of an archive of `outlive run dedup`, identical to the last
+//! byte.
 
 use crate::amount::{self, Bytes};
 use crate::failure::Failure;
 use crate::output::{self, first_lines};
 use clap::Args;
-use outlive_workloads::dedup::archive::Archive;
-use outlive_workloads::dedup::restore::NotKept;
-use outlive_workloads::dedup::unpack::{Options, UnpackError, Unpacked, unpack_with};
+use outlive_programs::dedup::archive::Archive;
+use outlive_programs::dedup::restore::NotKept;
+use outlive_programs::dedup::unpack::{Options, UnpackError, Unpacked, unpack_with};
 use serde::Serialize;
 use std::fs::File;
 use std::path::PathBuf;
 
-/// The unpacking of an archive.
+/// Arguments of `outlive unpack`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive run dedup src/ --output src.dedup\n  \
     outlive unpack src.dedup copy/      # makes copy/src\n  \
     outlive unpack home.dedup old/ --owners --xattrs   # as root, if the archive was made with both\n\n\
-    All of the index is checked before anything is made, and each chunk before it is written: a damaged archive is refused, and \
-    it is said where it is damaged; what was unpacked before that stays. Nothing is made outside of DIR. A small archive can be \
-    of huge files, in which the same comes again and again, or of very many directories: one for which there is no room is refused, \
-    or that is larger than --max-size. The index takes memory, some ten times as much as it is long; it has about 60 bytes for each \
-    different chunk of some 8 KiB.\n\n\
-    Modes, times, hard links and holes are restored. --owners restores owners, and --xattrs restores \
-    extended attributes. --set-ids restores setuid and setgid bits of files, and file capabilities (these \
-    with --xattrs). A setuid bit is restored only on a file that has its archived user, and a setgid bit \
-    only on a file that has its archived group. Attributes that cannot be restored, for instance because \
-    the filesystem does not support them, are listed at the end. With --strict, the exit code is 1 then.\n\n\
+    The whole index is checked before anything is created, and each chunk before it is written. A \
+    damaged archive is refused with an error that says where it is damaged; files that were \
+    unpacked before stay. Nothing is created outside of DIR. A small archive can contain huge \
+    files with repeated content, or very many directories: an archive is refused if it is larger \
+    than the free space or than --max-size. The index takes about ten times its length in memory; \
+    it has about 60 bytes for each distinct chunk of about 8 KiB.\n\n\
+    Modes, times, hard links and holes are restored. --owners restores owners, and --xattrs \
+    restores extended attributes. --set-ids restores setuid and setgid bits of files, and file \
+    capabilities (these with --xattrs). A setuid bit is restored only on a file that has its \
+    archived user, and a setgid bit only on a file that has its archived group. Attributes that \
+    cannot be restored, for instance because the filesystem does not support them, are listed at \
+    the end. With --strict, the exit code is then 1.\n\n\
     JSON: files, bytes, hard_links, hole_bytes, not_kept (path, what, why).")]
 pub struct Unpack {
-    /// What `outlive run dedup --output` has written
+    /// Archive that `outlive run dedup --output` has written
     #[arg(value_name = "ARCHIVE")]
     archive: PathBuf,
-    /// Where the files are made: a directory that is empty, or not there yet
+    /// Directory for the files, which is empty or does not exist yet
     #[arg(value_name = "DIR")]
     into: PathBuf,
-    /// Refuse an archive that takes more: its files, in whole blocks of 4 KiB, and such a block for each directory and each link
+    /// Refuse an archive that takes more space: files in whole blocks of 4 KiB, and one block for
+    /// each directory and each link
     #[arg(long, value_name = "SIZE", value_parser = amount::size)]
     max_size: Option<u64>,
-    /// Refuse an archive whose index is longer
+    /// Refuse an archive with a longer index
     #[arg(long, value_name = "SIZE", value_parser = amount::size, default_value = "128M")]
     max_index: u64,
     /// Restore owners that `outlive run dedup --owners` has archived. Requires root
@@ -54,7 +58,7 @@ pub struct Unpack {
     /// Exit with code 1 if an archived attribute could not be restored; all others are restored
     #[arg(long)]
     strict: bool,
-    /// Print what was unpacked as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -108,7 +112,7 @@ impl Unpack {
             | UnpackError::NoOwners
             | UnpackError::NotRoot => named(&error),
             UnpackError::Archive(_) => named(&format_args!(
-                "{error}; what was unpacked before is in {}",
+                "{error}; the files that were unpacked before this error are in {}",
                 self.into.display()
             )),
             _ => Failure::new(error),
@@ -118,7 +122,7 @@ impl Unpack {
             0 => Ok(()),
             _ if !self.strict => Ok(()),
             count => Err(Failure::new(format_args!(
-                "{count} archived attributes could not be restored; all else was unpacked"
+                "{count} archived attributes could not be restored; everything else was unpacked"
             ))),
         }
     }

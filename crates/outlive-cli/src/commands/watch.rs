@@ -20,23 +20,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A pod as it lives.
+/// Arguments of `outlive pod watch`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pod watch /dev/shm/demo\n  \
     outlive pod watch /dev/shm/demo --once      # one frame as text\n\n\
-    Keys: up and down (or k and j) select a member, whose locks are shown; a shows or hides those that are \
-    gone; q quits. Pools of workers stand below the members, as `outlive pod status` shows them. The command does not join the pod and does not delay its members.")]
+    Keys: up and down (or k and j) select a member, whose locks are shown; a shows or hides \
+    departed members; q quits. Pools of workers are below the members, as in `outlive pod status`. \
+    The command does not join the pod and does not delay its members.")]
 pub struct Watch {
     #[command(flatten)]
     which: Which,
-    /// How often to look
+    /// Interval between two updates
     #[arg(long, default_value = "250ms", value_name = "TIME", value_parser = period)]
     every: Duration,
-    /// Print one frame as text, after two looks
+    /// Print one frame as text, after one interval
     #[arg(long)]
     once: bool,
-    /// How wide that frame is
+    /// Width of that frame in columns
     #[arg(long, default_value_t = 120, requires = "once",
           value_parser = clap::value_parser!(u16).range(40..=1000))]
     width: u16,
@@ -75,11 +76,11 @@ fn period(text: &str) -> Result<Duration, String> {
     if (Duration::from_millis(10)..=Duration::from_secs(60)).contains(&period) {
         Ok(period)
     } else {
-        Err("between 10ms and a minute".into())
+        Err("it has to be between 10ms and a minute".into())
     }
 }
 
-/// The terminal. A drop shows its cursor. The library's own drop would report a failure on standard
+/// The terminal. Drop shows its cursor. The library's own drop would report a failure on standard
 /// error, which panics if that is the terminal, and the terminal was closed.
 struct Shown(ManuallyDrop<ratatui::DefaultTerminal>);
 
@@ -100,7 +101,8 @@ impl Watch {
         }
         if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             return Err(Failure::Usage(
-                "a live view needs a terminal, and this is none; --once prints one frame as text"
+                "a live view needs a terminal as standard input and output; --once prints one \
+                 frame as text"
                     .into(),
             ));
         }
@@ -157,7 +159,7 @@ impl Watch {
                             KeyCode::End => screen.move_by(isize::MAX),
                             _ => continue,
                         }
-                        // Keys answer at once.
+                        // Keys take effect at once.
                         break;
                     }
                     Event::Resize(..) => break,
@@ -169,7 +171,7 @@ impl Watch {
     }
 }
 
-/// One frame as text, high enough for everybody.
+/// Returns one frame as text, high enough for all members.
 fn frame(scene: &mut Scene, width: u16) -> Result<String, Failure> {
     let mut screen = Screen::default();
     let height = screen.height_for(scene);

@@ -9,23 +9,23 @@ use std::time::Duration;
 /// The settings by which the hosts of a new pod watch one another.
 #[derive(Args, Debug)]
 pub struct Watching {
-    /// Time between two beats of each host's heart [default: 50ms]
+    /// Interval of each host's heartbeat [default: 50ms]
     #[arg(long, value_parser = interval, value_name = "TIME")]
     heartbeat: Option<Duration>,
-    /// Time between two polls of the hearts by the fabric manager [default: 100ms]
+    /// Interval at which the fabric manager polls the heartbeats [default: 100ms]
     #[arg(long, value_parser = interval, value_name = "TIME")]
     poll: Option<Duration>,
     /// Time for which a host may be silent before it is fenced [default: 2s]
     #[arg(long, value_parser = interval, value_name = "TIME")]
     suspicion: Option<Duration>,
-    /// Beat every 8ms, poll every 16ms, fence after 16ms or --suspicion: for hosts that a command
-    /// can power off
+    /// Use the intervals for separate machines that a command can power off: heartbeat 8ms, poll
+    /// 16ms, suspicion 16ms or --suspicion
     #[arg(long, conflicts_with_all = ["heartbeat", "poll"])]
     real_hosts: bool,
-    /// Program that fences hosts which no process can kill, with its arguments. It gets the host's
-    /// id and name as well, and must exit with 0 only when the host is certainly off. The pod keeps
-    /// a digest of it; every process that joins brings the same command, by --fence-command or in
-    /// OUTLIVE_FENCE_COMMAND
+    /// Command, with its arguments, that powers off a host which no process can kill. The host's id
+    /// and name are appended. It must exit with 0 only when the host is certainly off. The pod
+    /// keeps a digest of it; every process that joins brings the same command, by --fence-command
+    /// or in OUTLIVE_FENCE_COMMAND
     #[arg(long, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
     fence_command: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `outlive worker`: a process that comes to work in a pool of tasks, whoever starts it.
+//! `outlive worker`: a process that works in a task pool, independent of the pool's creator.
 
 use super::guest::{Found, refused};
 use super::pools::{self, NoPool};
@@ -7,8 +7,8 @@ use crate::output;
 use clap::Args;
 use outlive::pod::Pod;
 use outlive::supervise::Stop;
+use outlive_run::header::Header;
 use outlive_tasks::{Volunteer, WorkerPool};
-use outlive_workloads::header::Header;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::num::NonZeroU32;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A worker of this program's tasks.
+/// Arguments of `outlive worker`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive run pagerank rmat:22 --pod /dev/shm/ranks --tolerance 0   # in one terminal\n  \
@@ -25,43 +25,46 @@ use std::time::Duration;
     mpirun -n 4 outlive worker --pod /dev/shm/ranks --threads 2\n  \
     srun -n 64 outlive worker --pod /dev/dax0.0 --wait 60\n  \
     systemd-run --user -p Restart=on-failure outlive worker --pod /dev/shm/ranks\n\n\
-    Workers need not be counted, named or known to each other, and may come at any time: one that is started joins the pod, takes \
-    tasks from those that are there, and ends when the pool wants no workers any more; on SIGINT, SIGTERM or SIGHUP it finishes its \
-    tasks and leaves in good order. If it is killed, others do again what it had begun. The pool is that of a run of this program \
-    (pagerank, for example) or of anything that registers the same tasks; the report of a run counts its own workers' units only. In a \
-     run with --spares they work besides its hosts and replace none; for each of these that dies a spare is called. In a run with \
-     --elastic they stand by as its own workers do.\n\n\
-     Each process is a host of its own unless --host says which one dies with it. docs/launchers.md has an example of each launcher; \
-     `outlive pod status` shows who works.")]
+    Workers need not be counted, named or known to each other, and can be started at any time. A \
+    worker joins the pod, takes tasks from the present workers, and ends when the pool wants no \
+    more workers. On SIGINT, SIGTERM or SIGHUP it finishes its tasks and leaves in good order. If \
+    it is killed, other workers re-execute its unfinished tasks. The pool is that of a run of this \
+    program (pagerank, for example), or of any program that registers the same tasks. The report \
+    of a run counts only the units of its own workers. In a run with --spares, workers started by \
+    hand are additional to its hosts and replace none of them: for each host that dies, a spare is \
+    called. In a run with --elastic, they stand by like its own workers.\n\n\
+    Each process is a host of its own, unless --host gives the host to which it belongs. \
+    docs/launchers.md has an example of each launcher; `outlive pod status` shows the workers.")]
 pub struct Worker {
     /// The pod: a file (in /dev/shm, say), a DAX device, or a PCI device's resource file
     #[arg(long, value_name = "PATH")]
     pod: PathBuf,
-    /// Which pool of the pod, if it has several
+    /// Name of the pool, if the pod has several
     #[arg(long, value_name = "NAME")]
     pool: Option<String>,
-    /// How many threads work
+    /// Number of worker threads
     #[arg(long, value_name = "T", default_value = "1")]
     threads: NonZeroU32,
-    /// The host that it is a process of [default: one that nobody is]
+    /// Id of the host to which this process belongs [default: an unused one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=65_535))]
     host: Option<u32>,
     /// The pod's fence command, if it was created with one [default: OUTLIVE_FENCE_COMMAND of the
     /// environment]
     #[arg(long, value_name = "COMMAND")]
     fence_command: Option<String>,
-    /// What it is called, for people
+    /// Name of this process in reports
     #[arg(long, default_value = "worker")]
     name: String,
-    /// Stand by as a hot spare: work when the pool has fewer workers than it wants, until interrupted or the pod is removed
+    /// Stand by as a hot spare: work when the pool has fewer workers than it wants, until
+    /// interrupted or the pod is removed
     #[arg(long)]
     spare: bool,
-    /// For how long to wait for the pod and its pool to be there
+    /// Time in seconds to wait for the pod and its pool to exist
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
 }
 
-/// How long it may take until an interruption, or the end of what is waited for, is noticed.
+/// The interval at which an interruption, or the end of the pool, is checked for.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 impl Worker {
@@ -70,7 +73,7 @@ impl Worker {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|error| {
                 Failure::new(format_args!(
-                    "signal {signal} cannot be waited for: {error}"
+                    "the handler of signal {signal} cannot be installed: {error}"
                 ))
             })?;
         }
@@ -93,7 +96,8 @@ impl Worker {
         let served = std::thread::scope(|scope| {
             let watcher = std::thread::Builder::new().spawn_scoped(scope, || {
                 while !ended.load(Ordering::Relaxed) {
-                    // Nobody can come to a pod that is removed, and of a run whose driver is dead nobody waits for anything.
+                    // A removed pod cannot be opened, and the results of a run with a dead driver
+                    // are lost.
                     let is_over = found.is_gone() || driver_is_gone(&pod);
                     if is_over || is_interrupted() {
                         return stop.stop();
@@ -102,7 +106,7 @@ impl Worker {
                 }
             });
             let tell = |process| {
-                // Whether anybody reads is no matter to the work.
+                // The work goes on if the output is closed.
                 let _ = output::line(format_args!(
                     "process {process}, pid {}, works in the pool {pool} of {} with {} thread{}",
                     std::process::id(),
@@ -118,13 +122,13 @@ impl Worker {
         found.leave(&pod);
         let served = served?;
         let _ = output::line(format_args!(
-            "left in good order; {} tasks done, {} of them begun by the dead",
+            "left in good order; {} tasks done, {} of them begun by dead workers",
             served.tasks, served.taken_over
         ));
         Ok(())
     }
 
-    /// The pod and the name of its pool, once they are there.
+    /// Returns the pod and the name of its pool, once they exist.
     fn find(&self, is_interrupted: impl Fn() -> bool) -> Result<(Pod, String, Found), Failure> {
         let until = std::time::Instant::now() + Duration::from_secs(self.wait);
         loop {
@@ -152,7 +156,7 @@ impl Worker {
     }
 }
 
-/// Says that something has ended, by a panic too.
+/// Sets a flag on drop, also in a panic.
 struct SaysSo<'e>(&'e AtomicBool);
 
 impl Drop for SaysSo<'_> {
@@ -161,19 +165,19 @@ impl Drop for SaysSo<'_> {
     }
 }
 
-/// Whether the pool resizes itself. Whoever comes to it has to come and go as it wants, as its own workers do.
+/// Returns whether the pool resizes itself. Other workers have to stand by there, like its own.
 fn is_elastic(pod: &Pod, pool: &str) -> bool {
     WorkerPool::inspect(pod, pool).is_ok_and(|pool| pool.is_elastic)
 }
 
-/// Whether the pod is that of a run with spares. Its pool wants as many workers as it has hosts for; whoever comes by hand comes to help
-/// these, and not to be one too many.
+/// Returns whether the pod is that of a run with spares. Its pool wants as many workers as its
+/// hosts have: a worker started by hand has to be additional, or one of them would be superfluous.
 pub(super) fn has_spares(pod: &Pod) -> bool {
     let run = Header::find(pod).ok().flatten();
     run.is_some_and(|run| run.crew().spares > 0)
 }
 
-/// Whether the pod is that of a run whose driver may not write any more.
+/// Returns whether the pod is that of a run with a driver that may not write any more.
 fn driver_is_gone(pod: &Pod) -> bool {
     let run = Header::find(pod).ok().flatten();
     run.is_some_and(|run| {
@@ -182,15 +186,16 @@ fn driver_is_gone(pod: &Pod) -> bool {
     })
 }
 
-/// Refuses the pod of another user, who could have any file read that this user may read: the names of
-/// a run's inputs are in the pod. Root could read them anyway.
+/// Refuses the pod of another user. Its owner could make this process read any file of this user:
+/// the names of a run's inputs are in the pod. Root could read them anyway.
 fn refuse_another_users(pod: &Pod) -> Result<(), Failure> {
     let me = rustix::process::geteuid().as_raw();
     let file = pod.segment().file().metadata();
     match file {
         Ok(file) if file.is_file() && ![0, me].contains(&file.uid()) => {
             Err(Failure::new(format_args!(
-                "{} is user {}'s, and a worker reads the files that a run's pod names; run it as that user",
+                "{} belongs to user {}, who could make this worker read any file that you may \
+                 read; run the worker as that user",
                 pod.segment().path().display(),
                 file.uid()
             )))

@@ -1,4 +1,4 @@
-//! `pod clean` beside a pod that is just being created: it takes nothing that is in use, or will be.
+//! `pod clean` beside a pod that is being created: it removes nothing that is or will be in use.
 
 use super::support::edge::create;
 use super::support::{Place, Running, command};
@@ -6,10 +6,10 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 
-/// At how many moments of a cleaning a pod is made.
+/// The number of moments of a cleaning at which a pod is created.
 const MOMENTS: u32 = 24;
 
-/// A cleaning that is led from system call to system call. Killed when dropped.
+/// A cleaning that is traced from system call to system call. It is killed on drop.
 struct Cleaning(Child);
 
 enum State {
@@ -20,7 +20,7 @@ enum State {
 impl Cleaning {
     fn begin() -> io::Result<Self> {
         let mut command = command(["pod", "clean", "--remove"]);
-        // SAFETY: a system call alone, without pointers.
+        // SAFETY: a system call only, without pointers.
         unsafe {
             command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
                 0 => Ok(()),
@@ -49,7 +49,7 @@ impl Cleaning {
         unsafe { libc::ptrace(how, self.0.id() as libc::pid_t, 0, 0) };
     }
 
-    /// Whether it has come to its `stops`-th entry into or return from a system call, and has not ended before.
+    /// Returns whether it reaches its `stops`-th entry into or return from a system call.
     fn comes_to(&self, stops: u32) -> bool {
         for _ in 0..stops {
             self.go(libc::PTRACE_SYSCALL);
@@ -96,7 +96,7 @@ fn a_pod_that_is_made_during_a_cleaning_keeps_its_side_file() {
         cleaning.go(libc::PTRACE_DETACH);
         match cleaning.state() {
             State::Ended(status) => assert_eq!(status, 0),
-            State::Stopped => panic!("it was let go"),
+            State::Stopped => panic!("it was detached"),
         }
         let names = std::fs::read_dir("/dev/shm").unwrap().flatten();
         let is_there = |name: String| name.contains(&uuid) && !name.contains("cord");

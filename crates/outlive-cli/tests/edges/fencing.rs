@@ -1,4 +1,5 @@
-//! Who can be killed by whom: the first process of a container, users of a group, hosts by a fence command.
+//! Permissions to kill: the first process of a container, users of a group, hosts by a fence
+//! command.
 
 use super::A_WHILE;
 use super::support::edge::*;
@@ -10,7 +11,8 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A container whose first process is a member, which a sibling cannot kill, and nothing from inside.
+/// A container with a member as its first process, which cannot be killed by a sibling, nor from
+/// inside.
 #[test]
 fn the_first_process_of_a_container_is_fenced_by_its_control_group() {
     if !can_contain(&CONTAINER) {
@@ -60,7 +62,7 @@ fn the_first_process_of_a_container_is_fenced_by_its_control_group() {
     watcher.wait_for(&["host 1.1", "fenced"]);
     assert_eq!(host(path, 1).map(|(generation, _)| generation), Some(2));
     assert!(group.is_empty().unwrap());
-    // A group that is not a host's is an error, as is one that does not exist, and nothing is fenced.
+    // A group that is not the host's or does not exist is an error, and nothing is fenced.
     outlive([
         "pod",
         "fence-cgroup",
@@ -70,7 +72,7 @@ fn the_first_process_of_a_container_is_fenced_by_its_control_group() {
     ])
     .fails(2, "{host}");
     outlive(["pod", "fence-cgroup", &pattern, "2", "--help"]).fails(1, "opening cgroup");
-    // An empty group: nothing says that the host was in it.
+    // An empty group: whether the host was in it is not known.
     outlive(["pod", "fence-cgroup", &pattern, "1", "--help"]).fails(1, "is empty");
     let directory = tempfile::tempdir().unwrap();
     let plain = directory.path().join("host-1");
@@ -79,14 +81,15 @@ fn the_first_process_of_a_container_is_fenced_by_its_control_group() {
         fs::write(plain.join(file), text).unwrap();
     }
     let plain = format!("{}/host-{{host}}", directory.path().display());
-    outlive(["pod", "fence-cgroup", &plain, "1", "--help"]).fails(1, "another filesystem");
+    outlive(["pod", "fence-cgroup", &plain, "1", "--help"])
+        .fails(1, "not on a cgroup v2 filesystem");
     watcher.interrupt();
     watcher.ends();
     first.kill();
     within(A_WHILE, "the group is removed", || group.remove().is_ok());
 }
 
-/// Whether the process is the first of a PID namespace below this one.
+/// Returns whether the process is the first of a PID namespace below this one.
 fn is_first(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let numbers = status.lines().find(|line| line.starts_with("NSpid:"));
@@ -117,7 +120,7 @@ fn users_of_a_group_share_a_pod_and_a_stopped_one_is_killed_by_another() {
     alice.wait_for(&["joined"]);
     let mut bob = Running::of(by(BOB, &hosts[1]));
     bob.wait_for(&["joined"]);
-    // On a host of another user he has a cord of his own.
+    // On another user's host, he has a cord of his own.
     let mut guest = Running::of(by(BOB, &hosts[0]));
     guest.wait_for(&["joined"]);
     guest.interrupt();
@@ -137,21 +140,21 @@ fn users_of_a_group_share_a_pod_and_a_stopped_one_is_killed_by_another() {
     let named = ["--name", "bob\u{1b}[2J"];
     let mut bob = Running::of(by(BOB, &[&hosts[1][..], &named].concat()));
     bob.wait_for(&["host 1.3", "joined"]);
-    // A name that another user has chosen does nothing to a terminal.
+    // A name chosen by another user cannot control a terminal.
     let shown = outlive(["pod", "status", path]).succeeds();
     let is_safe = shown.contains("bob") && !shown.contains('\u{1b}');
     assert!(is_safe, "{shown}");
     stop(0);
     bob.wait_for(&["host 0.1", "fenced"]);
     assert_eq!(host(path, 0).map(|(generation, _)| generation), Some(2));
-    // A worker reads what the pod names, so it does not work in another user's.
+    // A worker reads the files that the pod names, so it refuses another user's pod.
     let worker = by(BOB, &["worker", "--pod", path]).output().unwrap();
     let errors = String::from_utf8_lossy(&worker.stderr);
     assert!(
-        !worker.status.success() && errors.contains("is user 61001's"),
+        !worker.status.success() && errors.contains("belongs to user 61001"),
         "{errors}"
     );
-    // A user who is not of the group cannot even look.
+    // A user outside the group cannot even look.
     let mut stranger = command(hosts[1]);
     stranger.uid(61_003).gid(61_003);
     assert!(!stranger.output().unwrap().status.success());
@@ -192,12 +195,13 @@ fn the_fence_command_comes_from_who_joins() {
     let text = b"/bin/false";
     assert!(
         !raw.windows(text.len()).any(|window| window == text),
-        "it stands in the pod"
+        "the command is stored in the pod"
     );
     let join = ["pod", "host", path, "--host", "0"];
     outlive(join).fails(1, "OUTLIVE_FENCE_COMMAND");
     let other = ["--fence-command", "/bin/true"];
-    outlive(join.into_iter().chain(other)).fails(1, "not the one that the pod was created with");
+    outlive(join.into_iter().chain(other))
+        .fails(1, "differs from the command that the pod was created with");
     let mut given = Running::start(
         join.into_iter()
             .chain(["--fence-command", "/bin/false now"]),
@@ -230,14 +234,16 @@ fn the_operators_word_is_not_taken_against_evidence() {
     let place = Place::new("bury");
     let path = place.path();
     create(path);
-    outlive(["pod", "bury", path, "--host", "0"]).fails(2, "--yes-it-is-off");
+    let unsure = ["pod", "bury", path, "--host", "0"];
+    outlive(unsure).fails(1, "not a host that is up");
     let sure = |host| ["pod", "bury", path, "--host", host, "--yes-it-is-off"];
     outlive(sure("0")).fails(1, "not a host that is up");
     let mut running = Running::start(["pod", "host", path, "--host", "0"]);
     running.wait_for(&["joined"]);
+    outlive(unsure).fails(2, "--yes-it-is-off");
     outlive(sure("0")).fails(1, &format!("pid {}", running.id()));
     running.kill();
-    // Of the dead it may be said.
+    // A dead host may be declared dead.
     let said = outlive(sure("0")).succeeds();
     assert!(said.contains("host 0.1 counts as dead"), "{said}");
     assert_eq!(host(path, 0).map(|(generation, _)| generation), Some(2));

@@ -1,5 +1,5 @@
-//! The edge of the operating system, as a user meets it: containers of one kernel, restarts, copies, files that are removed.
-//! What needs root is skipped with a message where it is not to be had.
+//! The interface to the operating system: containers of one kernel, restarts, copies, files that
+//! are removed. Tests that need root are skipped with a message without it.
 
 mod cleaning;
 mod fencing;
@@ -7,16 +7,17 @@ mod fencing;
 mod support;
 
 use outlive::host::Linux;
+use outlive::pod::Pod;
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use support::edge::*;
 use support::{Place, Running, command, outlive};
 
-/// Longer than the suspicion time, after which a host that is taken for dead would be.
+/// Longer than the suspicion time: a host that is taken for dead would be fenced by then.
 const A_WHILE: Duration = Duration::from_millis(2600);
 
 #[test]
@@ -37,7 +38,7 @@ fn a_container_that_was_killed_comes_back_with_another_pid_namespace() {
             host(path, 0).is_some_and(|(_, there)| !there)
         });
     }
-    // And outside of any.
+    // And outside of any container.
     let mut last = Running::start(arguments);
     last.wait_for(&["joined"]);
     last.interrupt();
@@ -98,7 +99,7 @@ fn the_first_process_of_a_container_is_refused_with_the_line_to_add() {
         !ended.status.success() && errors.contains("docker run --init"),
         "{errors}"
     );
-    // A join that is refused leaves nothing.
+    // A refused join leaves nothing.
     let left = fs::read_dir("/dev/shm").unwrap().flatten();
     let left: Vec<_> = left
         .map(|file| file.file_name().to_string_lossy().into_owned())
@@ -109,7 +110,7 @@ fn the_first_process_of_a_container_is_refused_with_the_line_to_add() {
 
 #[test]
 fn a_foreign_proc_is_not_believed() {
-    // The parent's /proc, in which the number of the member is another process's.
+    // The parent's /proc, where the pid of the member is another process's.
     if !can_contain(&["--pid"]) {
         return;
     }
@@ -130,8 +131,8 @@ fn a_foreign_proc_is_not_believed() {
         (Some((1, true)), Some((1, true)))
     );
     container.kill();
-    // By what the kernel says, and not by its silence.
-    let told = outside.wait_for(&["host 0.1", "died"]);
+    // By evidence from the kernel, and not by silence.
+    let told = outside.wait_for(&["host 0.1 (host 0) died"]);
     assert!(!told.contains("fenced"), "{told}");
     outside.interrupt();
     outside.ends();
@@ -139,30 +140,15 @@ fn a_foreign_proc_is_not_believed() {
 
 #[test]
 fn a_file_and_the_overlay_above_it_have_one_memory_and_two_kinds_of_locks() {
-    let base = std::env::temp_dir().join(format!("outlive-overlay-{}", std::process::id()));
-    let at = |name: &str| base.join(name).to_str().unwrap().to_owned();
-    let merged = at("merged");
-    for name in ["lower", "upper", "work", "merged"] {
-        fs::create_dir_all(at(name)).unwrap();
-    }
-    let layers = format!(
-        "lowerdir={},upperdir={},workdir={}",
-        at("lower"),
-        at("upper"),
-        at("work")
-    );
-    let mount = Command::new("mount")
-        .args(["-t", "overlay", "overlay", "-o", &layers, &merged])
-        .output();
-    if !mount.is_ok_and(|mount| mount.status.success()) {
-        fs::remove_dir_all(&base).unwrap();
-        return println!("skipped: an overlay cannot be mounted here (needs root)");
-    }
+    let Some(overlay) = Overlay::mounted("kinds") else {
+        return;
+    };
+    let at = |name: &str| overlay.at(name);
     let (above, below) = (at("merged/pod"), at("upper/pod"));
     create(&above);
     let mut first = Running::start(["pod", "host", &above, "--host", "0"]);
     first.wait_for(&["joined"]);
-    // From below its lock is not seen, and proves nothing.
+    // Through the layer below, its lock is not visible, which proves nothing.
     for id in ["0", "1"] {
         outlive(["pod", "host", &below, "--host", id]).fails(1, "fence command");
     }
@@ -174,7 +160,7 @@ fn a_file_and_the_overlay_above_it_have_one_memory_and_two_kinds_of_locks() {
         assert_eq!(
             now,
             Some((1, true)),
-            "host {id} lives and was taken for dead"
+            "host {id} lives and was declared dead"
         );
     }
     // A copy is recognised there too.
@@ -182,8 +168,8 @@ fn a_file_and_the_overlay_above_it_have_one_memory_and_two_kinds_of_locks() {
     fs::copy(&above, &copy).unwrap();
     outlive(["pod", "host", &copy, "--host", "0"]).fails(1, "--adopt-copy");
     fs::remove_file(&copy).unwrap();
-    // The pod's side file shows that a process of this machine lives. Without it no operator's word is taken
-    // while a process has the pod open.
+    // The pod's side file shows that a process of this machine lives. Without it, an operator's
+    // confirmation is refused while a process has the pod open.
     let uuid = status(&above)["uuid"].as_str().unwrap().replace('-', "");
     for file in fs::read_dir("/dev/shm").unwrap().flatten() {
         if file.file_name().to_string_lossy().contains(&uuid) {
@@ -191,12 +177,14 @@ fn a_file_and_the_overlay_above_it_have_one_memory_and_two_kinds_of_locks() {
         }
     }
     let bury = ["pod", "bury", &above, "--host", "1", "--yes-it-is-off"];
-    outlive(bury).fails(1, "which may be one of them");
+    outlive(bury).fails(1, "which may be one of the host's");
+    let from_below = ["pod", "bury", &below, "--host", "1", "--yes-it-is-off"];
+    outlive(from_below).fails(1, "by another file");
     second.kill();
-    first.wait_for(&["host 1.1", "died"]);
+    first.wait_for(&["host 1.1 (host 1) died"]);
     first.interrupt();
     first.ends();
-    // The only process dies, and the side file by which that could be seen goes with its /dev/shm.
+    // The only process dies, and the side file, which would prove it, goes with its /dev/shm.
     let program = command(["x"; 0]).get_program().to_owned();
     let mut alone = Command::new("unshare");
     alone
@@ -211,7 +199,7 @@ fn a_file_and_the_overlay_above_it_have_one_memory_and_two_kinds_of_locks() {
     let mut alone = Running::of(alone);
     alone.wait_for(&["joined"]);
     let bury = ["pod", "bury", &above, "--host", "2", "--yes-it-is-off"];
-    outlive(bury).fails(1, "which may be one of them");
+    outlive(bury).fails(1, "which may be one of the host's");
     alone.kill();
     outlive(["pod", "host", &above, "--host", "3"]).fails(1, "outlive pod bury");
     outlive(bury).succeeds();
@@ -220,14 +208,82 @@ fn a_file_and_the_overlay_above_it_have_one_memory_and_two_kinds_of_locks() {
     next.interrupt();
     next.ends();
     outlive(["pod", "destroy", &above]).succeeds();
-    assert!(
-        Command::new("umount")
-            .arg(&merged)
-            .status()
-            .unwrap()
-            .success()
-    );
-    fs::remove_dir_all(&base).unwrap();
+}
+
+/// The file below is no copy of the file above, although the kernel gives it another number: the
+/// two are one memory. An adoption would rename the pod under its members.
+#[test]
+fn the_file_below_an_overlay_is_not_adopted_while_a_host_beats_above() {
+    let fill = |lower: &str| drop(create(&format!("{lower}/pod")));
+    let Some(overlay) = Overlay::over("adopt", fill) else {
+        return;
+    };
+    let (above, below) = (overlay.at("merged/pod"), overlay.at("upper/pod"));
+    let adopt = |path, host| ["pod", "host", path, "--host", host, "--adopt-copy"];
+    let mut first = Running::start(adopt(&above, "0"));
+    first.wait_for(&["joined"]);
+    outlive(adopt(&below, "1")).fails(1, "it is no copy: the heart of host 0 beats in it");
+    outlive(["pod", "create", &below, "--replace"]).fails(1, "the heart of host 0 beats in it");
+    // The locks of its processes are on the other file.
+    assert!(Pod::open(&below).unwrap().is_present(0).unwrap());
+    // Nothing has changed for others.
+    let mut second = Running::start(["pod", "host", &above, "--host", "2"]);
+    second.wait_for(&["joined"]);
+    for mut host in [first, second] {
+        host.interrupt();
+        host.ends();
+    }
+    outlive(["pod", "destroy", &above]).succeeds();
+}
+
+/// A mounted overlay, in a directory of its own.
+struct Overlay {
+    base: PathBuf,
+}
+
+impl Overlay {
+    /// Mounts an empty one. Returns `None` where that is not possible.
+    fn mounted(name: &str) -> Option<Self> {
+        Self::over(name, |_| ())
+    }
+
+    /// Mounts one over the directory that `fill` has filled.
+    fn over(name: &str, fill: impl FnOnce(&str)) -> Option<Self> {
+        let name = format!("outlive-overlay-{name}-{}", std::process::id());
+        let overlay = Self {
+            base: std::env::temp_dir().join(name),
+        };
+        let at = |name: &str| overlay.at(name);
+        for name in ["lower", "upper", "work", "merged"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        fill(&at("lower"));
+        let layers = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            at("lower"),
+            at("upper"),
+            at("work")
+        );
+        let mount = Command::new("mount")
+            .args(["-t", "overlay", "overlay", "-o", &layers, &at("merged")])
+            .output();
+        if mount.is_ok_and(|mount| mount.status.success()) {
+            return Some(overlay);
+        }
+        println!("skipped: an overlay cannot be mounted here (needs root)");
+        None
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.base.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.at("merged")).output();
+        fs::remove_dir_all(&self.base).unwrap();
+    }
 }
 
 #[test]
@@ -261,7 +317,7 @@ fn places_with_a_shm_or_a_time_of_their_own_are_told_apart() {
     }
     assert_eq!(host(path, 9), Some((1, true)));
     for (id, mut host_) in running {
-        // By its process, since this container is no PID namespace that would end with its first.
+        // Kills its process: this container has no PID namespace that would end with its first one.
         for pid in processes(&format!("{path} --host {id}")) {
             signal(pid, Signal::KILL);
         }
@@ -299,7 +355,7 @@ fn removed_side_files_lose_no_pod() {
     }
     let mut host = Running::start(arguments);
     host.wait_for(&["host 0.3 joined"]);
-    // Removed while it is used, as by `rm` or when a user logs out.
+    // Removed while in use, as by `rm` or when a user logs out.
     for file in side_files() {
         fs::remove_file(&file.path).unwrap();
     }
@@ -308,7 +364,7 @@ fn removed_side_files_lose_no_pod() {
     let mut other = Running::start(["pod", "host", path, "--host", "1"]);
     other.wait_for(&["joined"]);
     host.kill();
-    other.wait_for(&["host 0.3", "died"]);
+    other.wait_for(&["host 0.3 (host 0) died"]);
     let mut host = Running::start(arguments);
     host.wait_for(&["host 0.5 joined"]);
     host.interrupt();
@@ -343,7 +399,7 @@ fn a_copy_is_joined_to_adopt_it_only() {
     fs::copy(path, copy).unwrap();
     outlive(join(copy)).fails(1, "--adopt-copy");
     outlive(["pod", "check", copy, "--repair"]).fails(1, "--adopt-copy");
-    // What lies beside the original is not the copy's to remove.
+    // The files of the original pod are not the copy's to remove.
     let beside = || {
         let number = format!("{:032x}", outlive::pod::Pod::number_at(path).unwrap());
         let all = fs::read_dir("/dev/shm").unwrap().flatten();
@@ -358,7 +414,7 @@ fn a_copy_is_joined_to_adopt_it_only() {
     adopted.wait_for(&["host 0.3 joined"]);
     std::thread::sleep(A_WHILE);
     assert_eq!(host(path, 0), Some((1, true)));
-    // From now on it is a pod as any other.
+    // From now on it is an ordinary pod.
     adopted.interrupt();
     adopted.ends();
     let mut again = Running::start(join(copy));

@@ -1,14 +1,14 @@
-//! `outlive run dedup` and `outlive unpack` as people and programs meet them: hosts are killed, the archive is the plain
-//! program's to the last byte, and what is unpacked are the files.
+//! `outlive run dedup` and `outlive unpack`: hosts are killed, the archive is that of the plain
+//! program to the last byte, and the unpacked files are identical.
 
 #[path = "../support/mod.rs"]
 mod support;
 mod trees;
 
-use outlive_workloads::dedup::archive::{Catalog, Writer};
-use outlive_workloads::dedup::chunk::MAX;
-use outlive_workloads::dedup::pack::{Packer, digest};
-use outlive_workloads::dedup::{pack_alone, tree::Tree};
+use outlive_programs::dedup::archive::{Catalog, Writer};
+use outlive_programs::dedup::chunk::MAX;
+use outlive_programs::dedup::pack::{Packer, digest};
+use outlive_programs::dedup::{pack_alone, tree::Tree};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -21,7 +21,7 @@ use support::programs::{an_interrupted_run_leaves_nothing, assert_killed};
 use support::run::{Stage, assert_nothing_is_left, wait_until};
 use support::{Ended, Place, Running, outlive};
 
-/// Archives: what is written, and what the command says of it.
+/// Archives. Returns the archive and the report.
 fn archive(stage: &Stage, paths: &[&str], arguments: &[&str]) -> (Vec<u8>, Value) {
     let output = stage.path("archive");
     let mut all = vec!["run", "dedup", "--json", "--output", &output];
@@ -32,7 +32,7 @@ fn archive(stage: &Stage, paths: &[&str], arguments: &[&str]) -> (Vec<u8>, Value
     (fs::read(&output).unwrap(), summary)
 }
 
-/// What the plain program makes of it.
+/// Returns the archive of the plain program.
 fn plainly(path: &str, level: u32) -> Vec<u8> {
     let mut archive = Vec::new();
     pack_alone(&Tree::find(&[path]).unwrap(), level, &mut archive).unwrap();
@@ -44,7 +44,8 @@ fn executable() -> Vec<u8> {
     fs::read(std::env::current_exe().unwrap()).unwrap()
 }
 
-/// A directory with code, most of it again elsewhere, many small files, some without bytes, directories and links.
+/// Creates a directory with code, most of it duplicated, many small files, empty files, directories
+/// and links.
 fn tree(stage: &Stage) -> String {
     let code = executable();
     let code = &code[..code.len().min(3_000_000)];
@@ -65,7 +66,7 @@ fn tree(stage: &Stage) -> String {
     stage.path("tree")
 }
 
-/// Demands that two directories have the same in them, by an independent judge.
+/// Requires that two directories have the same contents, compared by another program.
 #[track_caller]
 fn assert_same(one: &str, other: &str) {
     let same = Command::new("diff")
@@ -111,7 +112,8 @@ fn archives_are_the_same_to_the_last_byte_however_hosts_are_killed() {
             let result = &summary["result"];
             assert_eq!(result["archive_bytes"], found.len());
             assert_eq!(result["files"], 303);
-            // The window that is chosen for one worker is smaller than the tree, and that for two is larger.
+            // The chosen window for one worker is smaller than the tree, and that for two is
+            // larger.
             let is_small = window.is_some() || [hosts, processes, threads] == ["1"; 3];
             assert_eq!(result["windows"].as_u64().unwrap() > 1, is_small);
             // At least: windows overlap.
@@ -121,7 +123,7 @@ fn archives_are_the_same_to_the_last_byte_however_hosts_are_killed() {
                 summary["units"].as_u64().unwrap() >= 3 * stretches,
                 "{summary}"
             );
-            // Others of a host's threads may do all the rest before it is killed.
+            // Other threads of a host may finish the rest before it is killed.
             assert_killed(&summary, kills, at == "commit" && threads == "1");
         }
     }
@@ -167,21 +169,21 @@ fn there_may_be_nothing_to_archive() {
     stage.write("tree/file", b"");
     let (found, _) = archive(&stage, &[&tree], &[]);
     assert_eq!(found, plainly(&tree, 6));
-    // No unit, no kill.
+    // Without a unit there is no kill.
     let output = stage.path("archive");
     outlive(["run", "dedup", &tree, "--kill", "1", "--output", &output])
         .fails(1, "0 of 1 kills happened");
     assert_eq!(fs::read(&output).unwrap(), plainly(&tree, 6));
-    // For people; and only to know how small it would be.
+    // As text; and without an output, only to know the size.
     stage.write("tree/file", &[7; 100_000]);
     let shown = outlive([
         "run", "dedup", &tree, "--hosts", "1", "--verify", "--kill", "1",
     ])
     .succeeds();
-    assert!(shown.contains("of 1 files, of 2 chunks"), "{shown}");
+    assert!(shown.contains("in 1 files, 2 chunks"), "{shown}");
     assert!(shown.contains("nothing was lost"), "{shown}");
     assert!(
-        shown.contains("the archive has what the files have"),
+        shown.contains("the archive agrees with the files"),
         "{shown}"
     );
     outlive(["run", "dedup", &tree, "--output", "/dev/null"]).succeeds();
@@ -197,16 +199,16 @@ fn what_cannot_be_archived_is_refused() {
     };
     run(&[]).fails(2, "FILE|DIR");
     run(&[&stage.path("missing")]).fails(1, "missing cannot be read: No such file");
-    run(&["/dev/null"]).fails(1, "/dev/null is neither a file nor a directory");
-    run(&["/proc/self/status"]).fails(1, "says that it is empty, and is not");
+    run(&["/dev/null"]).fails(1, "/dev/null is neither a file, a directory nor a link");
+    run(&["/proc/self/status"]).fails(1, "has the length 0 and is not empty");
     let file = stage.write("a/file", &executable()[..700_000]);
     run(&[&file, &stage.write("b/file", b"b")]).fails(1, "would be called");
     run(&[&file, "--output", &file]).fails(1, "--output would replace it");
     run(&[&file, "--output", &stage.path("no/where")]).fails(1, "cannot be written");
     run(&[&file, "--output", "/dev/null", "--verify"]).fails(1, "--verify is not possible");
     run(&[&file, "--level", "10"]).fails(2, "--level");
-    run(&[&file, "--task-bytes", "1K"]).fails(2, "a number of bytes of a task of 1024");
-    run(&[&file, "--window", "64K"]).fails(2, "a number of bytes of a window of 65536");
+    run(&[&file, "--task-bytes", "1K"]).fails(2, "the number of bytes of a task cannot be 1024");
+    run(&[&file, "--window", "64K"]).fails(2, "the number of bytes of a window cannot be 65536");
     let large = stage.write("a/large", &executable());
     run(&[&large, "--size", "4M"]).fails(1, "--size");
     let mut none = vec![&*file, "--hosts", "2", "--kill", "2", "--supervise", "none"];
@@ -235,8 +237,8 @@ fn a_damaged_archive_is_refused_and_says_where_it_is_damaged() {
     unpack(b"").fails(1, "this is not an archive");
     unpack(&good[..good.len() / 2]).fails(1, "is cut off");
     unpack(&good[..good.len() - 1]).fails(1, "is cut off");
-    unpack(&[&good[..], b"\n"].concat()).fails(1, "something was added");
-    unpack(&changed(8)).fails(1, "of version 67, and versions 2 to 3 are read here");
+    unpack(&[&good[..], b"\n"].concat()).fails(1, "bytes were added");
+    unpack(&changed(8)).fails(1, "has version 67, and this program reads versions 2 to 3");
     unpack(&changed(good.len() - 100)).fails(1, "index, ");
     assert!(
         !fs::exists(stage.path("into 7")).unwrap(),
@@ -244,7 +246,7 @@ fn a_damaged_archive_is_refused_and_says_where_it_is_damaged() {
     );
     unpack(&changed(20_000)).fails(
         1,
-        "is damaged: its checksum is wrong; what was unpacked before",
+        "is damaged: its checksum is wrong; the files that were unpacked before",
     );
     let into = stage.path("into");
     let whole = stage.write("whole", &good);
@@ -309,7 +311,7 @@ fn a_file_that_changes_while_it_is_read_is_named() {
 fn an_interrupted_run_of_dedup_leaves_nothing() {
     let stage = Stage::new("archive-interrupted");
     let code = executable();
-    // Much that is new, so that there is something to do.
+    // Enough new content for some work.
     let piece = &code[..code.len().min(3_000_000)];
     let much: Vec<u8> = (0..30u8)
         .flat_map(|by| piece.iter().map(move |it| it ^ by))
@@ -319,7 +321,7 @@ fn an_interrupted_run_of_dedup_leaves_nothing() {
     let archive = ["dedup", &file, "--level", "9", "--window", "1M"];
     an_interrupted_run_leaves_nothing(&[&archive[..], &["--output", &output]].concat());
     assert_eq!(fs::read(&output).unwrap(), b"as it was");
-    // Nor is the file beside it.
+    // The file beside it is gone too.
     assert_eq!(fs::read_dir(&stage.directory).unwrap().count(), 2);
 }
 
@@ -331,7 +333,7 @@ fn pipe(stage: &Stage, name: &str) -> String {
     path
 }
 
-/// Opens a pipe for reading, whether or not somebody writes.
+/// Opens a pipe for reading, whether or not it has a writer.
 fn reader(path: &str) -> fs::File {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let mut how = fs::OpenOptions::new();
@@ -341,7 +343,7 @@ fn reader(path: &str) -> fs::File {
 #[test]
 fn an_archive_that_nobody_reads_can_be_interrupted() {
     let stage = Stage::new("pipe-interrupted");
-    // More than fits into a pipe, and into what is held back for it.
+    // More than a pipe and the run's buffers hold.
     let code = executable();
     let file = stage.write("code", &code[..code.len().min(3_000_000)]);
     let output = pipe(&stage, "pipe");
@@ -349,25 +351,28 @@ fn an_archive_that_nobody_reads_can_be_interrupted() {
     let pod = place.path();
     let arguments = ["run", "dedup", &file, "--output", &output, "--pod", pod];
     for signal in [Signal::INT, Signal::TERM] {
-        // Nobody has opened it.
+        // The pipe has no reader.
         let mut running = Running::start(arguments);
         std::thread::sleep(Duration::from_millis(300));
         running.signal(signal);
         running.ends_with(1);
-        assert!(!fs::exists(pod).unwrap(), "it began, and nobody reads");
-        // Somebody has, and reads nothing.
+        assert!(!fs::exists(pod).unwrap(), "it began, and no process reads");
+        // The pipe has a reader that reads nothing.
         let mut running = Running::start(arguments);
         let held = reader(&output);
         // It is full when nothing more comes: the archive has more than a pipe holds.
         wait_until_full(&held);
-        assert!(fs::exists(pod).unwrap(), "it was done, and nobody has read");
+        assert!(
+            fs::exists(pod).unwrap(),
+            "it was done, and no process has read"
+        );
         running.signal(signal);
         running.ends_with(1);
         drop(held);
         let left = support::run::processes_of(pod);
         assert!(left.is_empty() && !fs::exists(pod).unwrap());
     }
-    // Nobody reads any more.
+    // The pipe's reader has closed it.
     let mut running = Running::start(arguments);
     drop(reader(&output));
     let held = reader(&output);
@@ -379,7 +384,7 @@ fn an_archive_that_nobody_reads_can_be_interrupted() {
     assert!(!fs::exists(pod).unwrap());
 }
 
-/// Waits until nothing more goes into a pipe that nobody reads.
+/// Waits until a pipe that is not read is full.
 fn wait_until_full(held: &fs::File) {
     let filled = || rustix::io::ioctl_fionread(held).unwrap();
     let mut before = 0;
@@ -409,7 +414,7 @@ fn a_failure_is_told_though_nobody_reads() {
         assert!(!hosts.is_empty());
         hosts.into_iter().for_each(support::run::Seen::kill);
     };
-    // There is more to be done, and nobody to do it: whoever does not read does not keep that back.
+    // Work is left but all workers are dead: a reader that does not read cannot hide that.
     let held = reader(&output);
     let mut running = run(&["--window", "256K"]);
     wait_until_full(&held);
@@ -418,7 +423,7 @@ fn a_failure_is_told_though_nobody_reads() {
     let said = fs::read_to_string(stage.path("errors")).unwrap();
     assert!(said.contains("all 4 hosts are dead"), "{said}");
     drop(held);
-    // All is done but for the reading: nobody has to live for that.
+    // Only the reading is left: no worker has to live for it.
     let mut held = reader(&output);
     let mut running = run(&[]);
     wait_until_full(&held);
@@ -458,7 +463,7 @@ fn an_archive_goes_through_a_pipe_as_slowly_as_it_is_read() {
     assert_eq!(summary["result"]["archive_bytes"], found.len());
 }
 
-/// An archive of one file that consists of one chunk of 64 KiB, named so often.
+/// Creates an archive of one file that consists of one chunk of 64 KiB, named `times` times.
 fn bomb(stage: &Stage, times: usize) -> String {
     let chunk = vec![0; MAX];
     let source = stage.write("bomb-source", &chunk);
@@ -488,21 +493,21 @@ fn a_small_archive_of_a_huge_file_is_refused_before_anything_is_made() {
         let archive = bomb(&stage, times);
         assert!(fs::metadata(&archive).unwrap().len() < (times * 4 + 1000) as u64);
         let refused = outlive(["unpack", &archive, &into]);
-        refused.fails(1, "would take");
+        refused.fails(1, "the archive needs");
         assert!(!fs::exists(&into).unwrap(), "nothing was made");
         let refused = outlive(["unpack", &archive, &into, "--max-size", "16E"]);
         refused.fails(2, "--max-size");
     }
     let archive = bomb(&stage, 100);
     let refused = outlive(["unpack", &archive, &into, "--max-size", "6M"]);
-    refused.fails(1, "has 6553600 bytes in all, and 6291456 are allowed");
+    refused.fails(1, "unpacks to 6553600 bytes, and the limit is 6291456");
     assert!(!fs::exists(&into).unwrap(), "nothing was made");
     outlive(["unpack", &archive, &into, "--max-size", "7M"]).succeeds();
     let unpacked = fs::read(stage.path("into/bomb-source")).unwrap();
     assert!(unpacked.len() == 100 * MAX && unpacked.iter().all(|byte| *byte == 0));
 }
 
-/// An archive of so many directories, and of nothing else.
+/// Creates an archive of `count` directories and nothing else.
 fn directories(stage: &Stage, count: usize) -> String {
     let top = stage.path("directories/d");
     fs::create_dir_all(&top).unwrap();
@@ -524,7 +529,7 @@ fn directories_count() {
     let into = stage.path("into");
     let archive = directories(&stage, 300);
     let refused = outlive(["unpack", &archive, &into, "--max-size", "1M"]);
-    refused.fails(1, "has 1228800 bytes in all, and 1048576 are allowed");
+    refused.fails(1, "unpacks to 1228800 bytes, and the limit is 1048576");
     assert!(!fs::exists(&into).unwrap(), "nothing was made");
     outlive(["unpack", &archive, &into, "--max-size", "2M"]).succeeds();
     assert_eq!(fs::read_dir(&into).unwrap().count(), 300);
@@ -533,7 +538,8 @@ fn directories_count() {
 #[test]
 fn a_file_that_is_long_and_empty_takes_no_memory() {
     let stage = Stage::new("sparse");
-    // An archive as far as its beginning and its end go; between them, a terabyte of nothing that says that it is the index.
+    // A file with the beginning and the end of an archive; between them is a hole of a terabyte,
+    // which the header declares as the index.
     let (path, len): (_, u64) = (
         stage.write("sparse", b"OutDedup\x02\0\0\0\0\0\0\0"),
         1 << 40,
@@ -548,7 +554,7 @@ fn a_file_that_is_long_and_empty_takes_no_memory() {
         println!("skipped: there are no files with holes of a terabyte here");
         return;
     }
-    // With what a program needs, and not much more.
+    // With the memory that a program needs, and not much more.
     let unpack = |more: &[&str]| -> Ended {
         let limited = "ulimit -v 4000000; exec \"$0\" \"$@\"";
         let into = stage.path("into");
@@ -567,7 +573,7 @@ fn a_file_that_is_long_and_empty_takes_no_memory() {
         }
     };
     unpack(&[]).fails(1, "--max-index 1048576M");
-    // Who allows it is told that there is no memory.
+    // With a larger limit, the error is a lack of memory.
     unpack(&["--max-index", "1T"]).fails(1, "cannot be read: out of memory");
     assert!(!fs::exists(stage.path("into")).unwrap(), "nothing was made");
 }

@@ -170,9 +170,9 @@ fn what_was_archived_and_is_not_restored_is_said() {
     let is_said = said.contains("extended attributes were not restored: --xattrs");
     assert_eq!(is_said, has_xattrs, "{said}");
     if rustix::process::geteuid().is_root() {
-        // Such programs would run with the rights of the unpacking user.
+        // Such programs would run with the rights of the user that unpacks them.
         assert!(
-            said.contains("zeros: its setuid or setgid bit was not kept"),
+            said.contains("zeros: setuid or setgid bit not restored"),
             "{said}"
         );
         let mode = |name: &str| fs::metadata(stage.path(name)).unwrap().mode() & 0o7777;
@@ -182,13 +182,13 @@ fn what_was_archived_and_is_not_restored_is_said() {
         let asked = ["unpack", &file, &stage.path("asked"), "--set-ids"];
         let said = outlive(asked).succeeds();
         assert!(
-            said.contains("zeros: its setuid") && !said.contains("again: its"),
+            said.contains("zeros: setuid") && !said.contains("again: "),
             "{said}"
         );
         assert_eq!(mode("asked/tree/zeros"), 0o751);
         assert_eq!(mode("asked/tree/deep/again"), 0o4755);
         let strict = ["unpack", &file, &stage.path("two"), "--strict"];
-        outlive(strict).fails(1, "could not be restored; all else was");
+        outlive(strict).fails(1, "could not be restored; everything else was");
         assert_same(&tree, &stage.path("two/tree"));
     }
     archive(&stage, &[&tree], &["--hosts", "1"]);
@@ -227,7 +227,7 @@ fn what_is_excluded_or_cannot_be_archived_is_left_out_and_named() {
         "run", "dedup", &top, "--json", "--hosts", "1", "--output", &output,
     ];
     all.extend(exclude);
-    // Special files are no failure.
+    // Special files are not a failure.
     let summary: Value = serde_json::from_str(&outlive(all.clone()).succeeds()).unwrap();
     assert_nothing_is_left(&summary);
     let result = &summary["result"];
@@ -263,7 +263,7 @@ fn what_is_excluded_or_cannot_be_archived_is_left_out_and_named() {
     all.push("--strict");
     outlive(all.clone()).fails(
         1,
-        "fifo is neither a file nor a directory nor a link, but a FIFO",
+        "fifo is neither a file, a directory nor a link, but a FIFO",
     );
     assert!(!fs::exists(&output).unwrap(), "nothing was archived");
     all.extend(["--exclude", "fifo", "--exclude", "socket"]);
@@ -305,7 +305,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_archived() {
         assert!(said.contains(&named), "{said}{errors}");
     }
     assert!(
-        errors.contains("2 of the things to be archived could not be read"),
+        errors.contains("2 of the entries to be archived could not be read"),
         "{errors}"
     );
     assert_eq!(ended.status.code(), Some(1));

@@ -1,4 +1,4 @@
-//! Containers, and what a pod says of its hosts.
+//! Containers, and the status of a pod's hosts.
 
 use super::{command, outlive};
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What makes a container of a command: new namespaces, in which a shell is the first process.
+/// Returns a command in a container: new namespaces, in which a shell is the first process.
 pub fn contained(unshare: &[&str], before: &str, arguments: &[&str]) -> Command {
     let mut container = Command::new("unshare");
     container
@@ -24,7 +24,7 @@ pub fn contained(unshare: &[&str], before: &str, arguments: &[&str]) -> Command 
 
 pub const CONTAINER: [&str; 2] = ["--pid", "--mount-proc"];
 
-/// Whether containers can be made here.
+/// Returns whether containers can be created here.
 pub fn can_contain(unshare: &[&str]) -> bool {
     let made = Command::new("unshare")
         .args(unshare)
@@ -44,7 +44,7 @@ pub fn status(path: &str) -> Value {
     serde_json::from_str(&outlive(["pod", "status", path, "--json"]).succeeds()).unwrap()
 }
 
-/// The generation of a host, and whether it is there.
+/// Returns the generation of a host, and whether it is present.
 pub fn host(path: &str, id: u64) -> Option<(u64, bool)> {
     let status = status(path);
     let members = status["members"].as_array().unwrap();
@@ -73,7 +73,7 @@ pub fn create(path: &str) -> String {
     status(path)["uuid"].as_str().unwrap().replace('-', "")
 }
 
-/// Processes whose command line ends in `tail`.
+/// Returns the processes whose command line ends in `tail`.
 pub fn processes(tail: &str) -> Vec<u32> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|entry| {

@@ -1,11 +1,11 @@
-//! Fields that `--json` prints, and what `docs/json.md` says of them.
+//! Checks that `docs/json.md` explains the fields that `--json` prints.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 pub const EXPLAINED: &str = include_str!("../../../../docs/json.md");
 
-/// The names of all fields in `value`, but for those of objects whose fields are data.
+/// Collects the names of all fields in `value`, except those of objects whose fields are data.
 fn fields(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Array(all) => all.iter().for_each(|one| fields(one, found)),
@@ -21,7 +21,7 @@ fn fields(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Demands that the part of the document that begins with `heading` names all fields.
+/// Requires that the part of the document that begins with `heading` names all fields.
 #[track_caller]
 pub fn assert_explained(heading: &str, printed: &str) {
     let printed: Value = serde_json::from_str(printed).unwrap();

@@ -8,8 +8,8 @@ use std::process::Command;
 /// whole call is.
 pub type Call = (&'static str, libc::c_long, Option<(usize, u32)>);
 
-/// Makes `command` run under a filter that answers `calls` with `errno` instead of making them: with
-/// zero it says that they succeeded.
+/// Makes `command` run under a filter that answers `calls` with `errno` instead of executing them:
+/// zero pretends that they succeeded.
 pub fn answer(command: &mut Command, calls: &[Call], errno: i32) {
     let jump = |k: u32, jt, jf| libc::sock_filter {
         code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
@@ -50,7 +50,7 @@ pub fn answer(command: &mut Command, calls: &[Call], errno: i32) {
             len: filter.len() as u16,
             filter: filter.as_ptr().cast_mut(),
         };
-        // SAFETY: system calls alone; the program lives until they return.
+        // SAFETY: system calls only; the program lives until they return.
         let done = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
                 && libc::syscall(

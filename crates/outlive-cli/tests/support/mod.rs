@@ -1,4 +1,4 @@
-//! Running the command, with a time limit, and leaving nothing behind.
+//! Runs the command with a time limit, and removes its remnants.
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
@@ -16,10 +16,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// How long anything may take.
+/// The time limit of every wait.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A path in /dev/shm for one test's pod. Dropped, whatever is there is removed, with its side files.
+/// A path in /dev/shm for one test's pod. Drop removes the file there, with its side files.
 pub struct Place {
     path: String,
 }
@@ -35,7 +35,7 @@ impl Place {
         &self.path
     }
 
-    /// Removes what this operating system keeps for the pod `uuid`.
+    /// Removes the side files of the pod `uuid`.
     pub fn remove_side_files(&self, uuid: &str) {
         for file in std::fs::read_dir("/dev/shm").unwrap().flatten() {
             if file.file_name().to_string_lossy().contains(uuid) {
@@ -52,7 +52,7 @@ impl Drop for Place {
     }
 }
 
-/// The program that is tested: that of the package of the test.
+/// The tested program: that of the package of the test.
 const PROGRAM: &str = match option_env!("CARGO_BIN_EXE_outlive") {
     Some(program) => program,
     None => match option_env!("CARGO_BIN_EXE_outlive-lab") {
@@ -61,19 +61,19 @@ const PROGRAM: &str = match option_env!("CARGO_BIN_EXE_outlive") {
     },
 };
 
-/// The command with `arguments`.
+/// Returns the command with `arguments`.
 pub fn command(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(PROGRAM);
     command
         .args(arguments)
         .stdin(Stdio::null())
         .env_remove("RUST_LOG")
-        // Who panics on purpose is to be gone at once, and not to be looking for names.
+        // A process that panics on purpose must end at once, without resolving symbols.
         .env("RUST_BACKTRACE", "0");
     command
 }
 
-/// How a command ended.
+/// The end of a command.
 pub struct Ended {
     pub shown: String,
     pub code: Option<i32>,
@@ -121,13 +121,13 @@ pub fn outlive_reading<'a>(
 }
 
 impl Ended {
-    /// Demands that all was well; what it printed.
+    /// Requires success. Returns the output.
     #[track_caller]
     pub fn succeeds(self) -> String {
         self.says(0)
     }
 
-    /// Demands this exit code; what it printed.
+    /// Requires this exit code. Returns the output.
     #[track_caller]
     pub fn says(self, code: i32) -> String {
         let Self {
@@ -178,14 +178,14 @@ impl Running {
         Self::of(command(arguments))
     }
 
-    /// Starts a command that was made elsewhere.
+    /// Starts a command that was created elsewhere.
     pub fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let (tell, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                // Read to the end, listened to or not.
+                // Read to the end, whether or not the test still receives.
                 let _ = tell.send(line);
             }
         });
@@ -215,7 +215,7 @@ impl Running {
         running
     }
 
-    /// Waits until all of `words` have been printed; all that was.
+    /// Waits until all of `words` have been printed. Returns the output so far.
     #[track_caller]
     pub fn wait_for(&mut self, words: &[&str]) -> String {
         let until = Instant::now() + LIMIT;
@@ -230,7 +230,7 @@ impl Running {
         self.seen.clone()
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -245,7 +245,7 @@ impl Running {
         send(self.child.id(), Signal::INT);
     }
 
-    /// Kills it and sees it gone.
+    /// Kills it and waits for its end.
     pub fn kill(&mut self) {
         send(self.child.id(), Signal::KILL);
         self.child.wait().unwrap();
@@ -261,13 +261,13 @@ impl Running {
         }
     }
 
-    /// Waits until it ends with exit code 0; all that it printed.
+    /// Waits until it ends with exit code 0. Returns all its output.
     #[track_caller]
     pub fn ends(&mut self) -> String {
         self.ends_with(0)
     }
 
-    /// Waits until it ends with this exit code; all that it printed.
+    /// Waits until it ends with this exit code. Returns all its output.
     #[track_caller]
     pub fn ends_with(&mut self, code: i32) -> String {
         let until = Instant::now() + LIMIT;
@@ -298,6 +298,6 @@ impl Drop for Running {
 /// Sends a signal to a child that has not been waited for.
 pub fn send(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid as i32).expect("a pid");
-    // Every caller holds the child unwaited, so the pid is still its own.
+    // No caller has reaped the child, so the pid is still its own.
     kill_process(pid, signal).expect("a child may be signalled");
 }

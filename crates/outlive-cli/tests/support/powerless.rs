@@ -1,4 +1,4 @@
-//! Running the command where signals do nothing.
+//! Runs the command where signals have no effect.
 
 use super::command;
 use super::filter::{Call, answer};
@@ -11,8 +11,8 @@ pub const KILLS: [Call; 4] = [
     ("pidfd_send_signal", libc::SYS_pidfd_send_signal, None),
 ];
 
-/// Runs the command while signals are swallowed: its standard output and standard error. It fails within
-/// a minute.
+/// Runs the command while signals are swallowed. Returns its standard output and standard error.
+/// Requires that it fails within a minute.
 pub fn powerless(calls: &[Call], arguments: &[&str]) -> (String, String) {
     let mut run = Command::new("timeout");
     run.args(["--signal=KILL", "60"])

@@ -1,4 +1,5 @@
-//! Runs of programs of tasks: whoever dies, what they write is the same to the last byte, and nothing is left.
+//! Runs programs of tasks: after any deaths, their output is the same to the last byte, and nothing
+//! is left.
 
 use super::run::{Stage, assert_nothing_is_left, processes_of, wait_until};
 use super::{Ended, Running, outlive};
@@ -7,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::time::Duration;
 
-/// Runs a program: what it wrote, and what the command says of it. `arguments` begin with its name.
+/// Runs a program. Returns the output and the report. `arguments` begin with the program's name.
 pub fn run(stage: &Stage, arguments: &[&str]) -> (String, Value) {
     let output = stage.path("result");
     let mut all = vec!["run"];
@@ -18,16 +19,17 @@ pub fn run(stage: &Stage, arguments: &[&str]) -> (String, Value) {
     (fs::read_to_string(&output).unwrap(), summary)
 }
 
-/// Runs a program that does not come to its end.
+/// Runs a program that is refused.
 pub fn refused(arguments: &[&str]) -> Ended {
     let mut all = vec!["run"];
     all.extend(arguments);
     outlive(all)
 }
 
-/// Runs a program while hosts are killed in all kinds of ways, and demands that it writes `expected`. `check` is given
-/// each summary. Those killed right before a commit are killed in time; if the program is so `short` that others of a host's threads
-/// might do all the rest before it is killed, that is only demanded where it has one.
+/// Runs a program while hosts are killed in all kinds of ways, and requires the output `expected`.
+/// `check` is called with each report. Kills right before a commit happen in time; for a `short`
+/// program, whose hosts' other threads might finish the rest before a kill, this is required only
+/// of hosts with one thread.
 #[track_caller]
 pub fn is_the_same_however_hosts_are_killed(
     stage: &Stage,
@@ -68,8 +70,8 @@ pub fn is_the_same_however_hosts_are_killed(
     }
 }
 
-/// Demands that hosts were killed, that each cost no more than a unit for each of its threads, and that all kills came in time
-/// if that is `sure`.
+/// Requires that hosts were killed, that each kill cost at most a unit for each thread, and, if
+/// that is `sure`, that all kills came in time.
 #[track_caller]
 pub fn assert_killed(summary: &Value, kills: u64, sure: bool) {
     let failures = summary["failures"].as_array().unwrap();
@@ -88,7 +90,7 @@ pub fn assert_killed(summary: &Value, kills: u64, sure: bool) {
     }
 }
 
-/// Interrupts a program that is not to be done in a minute: it ends because it was asked to, not because it is through.
+/// Interrupts a program that takes longer than a minute, and requires that it ends because of that.
 #[track_caller]
 pub fn an_interrupted_run_leaves_nothing(arguments: &[&str]) {
     let pod = format!("/dev/shm/outlive-program-test-{}", std::process::id());

@@ -1,4 +1,5 @@
-//! Runs of the word count: a directory with texts for each test, an independent count, and the processes of a run.
+//! Runs the word count: a directory with texts for each test, an independent count, and the
+//! processes of a run.
 
 use super::outlive;
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A directory for one test, with a text in it. The tests run one after another: each fills the machine.
+/// A directory for one test, with a text in it. Tests with one run one at a time: each uses all
+/// processors.
 pub struct Stage {
     pub directory: PathBuf,
     _turn: MutexGuard<'static, ()>,
@@ -40,7 +42,7 @@ impl Stage {
         path
     }
 
-    /// Counts, and what the command says of it.
+    /// Counts. Returns the counts and the report.
     pub fn count(&self, arguments: &[&str]) -> (BTreeMap<Vec<u8>, u64>, Value) {
         let output = self.path("counts");
         let mut all = vec!["run", "wordcount", "--json", "--output", &output];
@@ -82,7 +84,7 @@ pub fn read(path: &str) -> BTreeMap<Vec<u8>, u64> {
     counts
 }
 
-/// The independent count.
+/// Counts independently.
 pub fn plainly(texts: &[&[u8]]) -> BTreeMap<Vec<u8>, u64> {
     let mut counts: HashMap<String, u64> = HashMap::new();
     for text in texts {
@@ -98,7 +100,8 @@ pub fn plainly(texts: &[&[u8]]) -> BTreeMap<Vec<u8>, u64> {
     counts.into_iter().map(bytes).collect()
 }
 
-/// Some megabytes of words, of which a few are frequent and many are rare, with umlauts and long ones among them.
+/// Returns some megabytes of words, a few frequent and many rare, some of them long or with
+/// umlauts.
 pub fn text(bytes: usize, mut seed: u64) -> Vec<u8> {
     let mut text = String::with_capacity(bytes + 100);
     let separators = [" ", " ", " ", ", ", ".\n", " — ", "\u{a0}"];
@@ -117,7 +120,7 @@ pub fn text(bytes: usize, mut seed: u64) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// No pod, no side file and no process of it.
+/// Requires that no pod, no side file and no process of the run is left.
 pub fn assert_nothing_is_left(summary: &Value) {
     let pod = summary["pod"].as_str().unwrap();
     assert!(!fs::exists(pod).unwrap(), "{pod} is left");
@@ -134,7 +137,7 @@ pub fn assert_nothing_is_left(summary: &Value) {
 pub struct Seen {
     pub pid: u32,
     pub parent: u32,
-    /// Its processor time.
+    /// Its processor time in seconds.
     pub seconds: f64,
 }
 
@@ -150,8 +153,9 @@ impl Seen {
         })
     }
 
-    /// Whether nothing of it is left, its locks neither: it gives its environment away before them, and its first thread may
-    /// be a zombie while others still hold what all of them share.
+    /// Returns whether nothing of it is left, including its locks: it releases its environment
+    /// before them, and its first thread may be a zombie while others still hold the shared
+    /// resources.
     pub fn has_ended(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
@@ -170,7 +174,7 @@ impl Seen {
     }
 }
 
-/// The processes that were told to join `pod`, and live.
+/// Returns the live processes that were started to join `pod`.
 pub fn processes_of(pod: &str) -> Vec<Seen> {
     let told = format!("OUTLIVE_POD={pod}").into_bytes();
     let pids = fs::read_dir("/proc").unwrap().flatten();

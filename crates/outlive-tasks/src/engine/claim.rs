@@ -1,41 +1,43 @@
-//! How a worker comes by a slot.
+//! The claim of a slot by a worker.
 
 use super::find::Taken;
 use super::{Engine, EngineError, Hooks};
-use crate::deque::Deque;
-use crate::slot::{Occupant, Slots};
-use crate::status::State;
-use crate::supply::Supply;
+use crate::engine::deque::Deque;
+use crate::engine::slot::{Occupant, Slots};
+use crate::engine::status::State;
+use crate::engine::supply::Supply;
 use outlive::heap::LocalHeap;
 use outlive::memory::Memory;
 use outlive::recovery::{Recovered, Recoverers};
 
 outlive::memory::crash_points! {
-    /// Where the claim of a slot may be cut short.
+    /// Crash points of the claim of a slot.
     pub enum ClaimPoint for "tasks.claim" {
-        /// It is among those that others look at, and steal from.
+        /// The slot is among the used ones, which other workers check and steal from.
         Used,
-        /// It is claimed; all is as the last owner left it.
+        /// The slot is claimed, and as the last owner left it.
         Claimed,
-        /// Its deque is the new owner's.
+        /// The deque belongs to the new owner.
         DequeAdopted,
-        /// Its chunks are.
+        /// The chunks belong to the new owner.
         Adopted,
-        /// The slot is nobody's again.
+        /// The slot has no owner again.
         GivenUp,
     }
 }
 
 impl<'w, M: Memory> Engine<'w, M> {
-    /// A worker of the first slot that can be had: one that nobody owns, or whose owner is gone. It goes on with what the
-    /// last owner left: its commit or failure here, its deque, its chunks; the task that it ran is the first that
-    /// [`next`](Self::next) finds. Lock-free. `heap` is the worker's way to the pod's heap.
+    /// Claims the first available slot: one without an owner, or with one that is gone. Finishes
+    /// the last owner's commit or failure, and takes over its deque and chunks.
+    /// [`next`](Self::next) first returns the task that the last owner ran. Lock-free. `heap` is
+    /// the worker's heap handle.
     ///
     /// # Errors
-    /// [`EngineError::NoSlot`] if there is none; if there is no room for a deque; what a hook says.
+    /// [`EngineError::NoSlot`] if no slot is available; if the heap has no block for a deque; a
+    /// hook's error.
     ///
     /// # Crash
-    /// The slot is a dead one's, and can be claimed again.
+    /// The slot belongs to a dead owner, and can be claimed again.
     pub fn claim<H: Hooks<M>>(
         slots: Slots<M>,
         heap: &'w LocalHeap<'w, M>,
@@ -45,15 +47,17 @@ impl<'w, M: Memory> Engine<'w, M> {
         Self::claim_any((slots, 0, false), heap, recoverers, hooks)
     }
 
-    /// A worker of the first slot from number `first` on that can be had, of the others if there is none: besides those whom the
-    /// pool wants. That it is a guest is said by the step that claims the slot. A slot in which one of those has died is kept for
-    /// his successor: a guest there would be nobody's, and the dead one forgotten who is to be replaced, or need not be.
+    /// Claims a slot as a guest (an additional worker, which the pool did not request): the first
+    /// available slot from `first` on, or else before it. The claiming step marks it as a guest's.
+    /// The slot of a dead worker that was not a guest is kept for its successor: a guest would
+    /// replace no worker, and would erase the death from which the pool decides on a replacement.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim); [`EngineError::NoGuestSlot`] if there are only slots of such dead.
+    /// As [`claim`](Self::claim); [`EngineError::NoGuestSlot`] if the only free slots are kept for
+    /// successors.
     ///
     /// # Crash
-    /// The slot is a dead guest's, and can be claimed again.
+    /// The slot belongs to a dead guest, and can be claimed again.
     pub fn claim_guest<H: Hooks<M>>(
         slots: Slots<M>,
         first: u32,
@@ -89,13 +93,13 @@ impl<'w, M: Memory> Engine<'w, M> {
         }
     }
 
-    /// The same of slot `number`; `None` if it cannot be had now.
+    /// Claims slot `number`. Returns `None` if it is not available now.
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
     ///
     /// # Panics
-    /// If there is no such slot.
+    /// If the slot does not exist.
     ///
     /// # Crash
     /// As [`claim`](Self::claim).
@@ -125,7 +129,7 @@ impl<'w, M: Memory> Engine<'w, M> {
             if !member.generations().is_gone(owner) || is_guest && !was_guest {
                 return Ok(None);
             }
-            // Before the claim: the dead one's steps ended in cells of this slot.
+            // Before the claim: the operations of the dead owner complete in cells of this slot.
             let settled = recoverers
                 .recover(member, owner.id)
                 .map_err(EngineError::from)?;
@@ -137,7 +141,7 @@ impl<'w, M: Memory> Engine<'w, M> {
             worker: member.instance(),
             is_guest,
         };
-        // Before the claim: whoever dies in it is counted among the dead.
+        // Before the claim: a worker that dies in it is counted among the dead.
         slots.use_slot(number);
         memory.crash_point(ClaimPoint::Used);
         if !slot.claim(before, me) {
@@ -164,7 +168,7 @@ impl<'w, M: Memory> Engine<'w, M> {
             held: None,
             random: me.worker.to_word().wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
         };
-        // While somebody commits the predecessor's task, the children's descriptors stay as they are.
+        // While another worker commits the predecessor's task, the children must not change.
         match engine.is_free_of_commits(hooks) {
             Ok(true) => {}
             Ok(false) => {
@@ -178,15 +182,19 @@ impl<'w, M: Memory> Engine<'w, M> {
             }
         }
         engine.supply = Supply::adopt(slot, heap, settings.chunk).map_err(given_up)?;
-        engine.inherited = match slot.running(memory)? {
+        engine.inherited = match slot.running(memory).map_err(given_up)? {
             None => false,
-            Some(task) => matches!(task.status()?.state(), State::Ready | State::Running),
+            Some(task) => {
+                let status = task.status().map_err(given_up)?;
+                matches!(status.state(), State::Ready | State::Running)
+            }
         };
         memory.crash_point(ClaimPoint::Adopted);
         Ok(Some(engine))
     }
 
-    /// Brings the commit of the predecessor's task to its end, or its failure; `false` if somebody who lives is at it.
+    /// Finishes the commit or the failure of the predecessor's task. Returns `false` if another
+    /// live worker is doing so.
     fn is_free_of_commits<H: Hooks<M>>(&mut self, hooks: &mut H) -> Result<bool, H::Error> {
         let Some(task) = self.slot.running(self.slots.memory())? else {
             return Ok(true);

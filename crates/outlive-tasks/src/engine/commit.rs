@@ -1,62 +1,64 @@
-//! The end of a task: it takes effect, fails, or is begun again.
+//! The end of a task: it takes effect, fails, or is retried.
 
 use super::{Batch, ClaimPoint, Engine, EngineError, Hooks, Running};
-use crate::descriptor::Task;
-use crate::status::{State, Status};
+use crate::engine::descriptor::Task;
+use crate::engine::status::{State, Status};
 use outlive::memory::Memory;
 
 outlive::memory::crash_points! {
-    /// Where the completion of a task may be cut short.
+    /// Crash points of the completion of a task.
     pub enum CommitPoint for "tasks.commit" {
-        /// Its children are chained in its descriptor; it runs.
+        /// The children are chained in the descriptor; the task still runs.
         Chained,
-        /// It has taken effect.
+        /// The task has taken effect.
         Committed,
-        /// Its outputs are published.
+        /// The outputs are published.
         Published,
-        /// A child, or one who waited, is ready and not pushed.
+        /// A child, or a task that waited for an output, is ready and not pushed.
         Readied,
-        /// All are pushed.
+        /// All ready tasks are pushed.
         Pushed,
-        /// It is done.
+        /// The task is done.
         Done,
-        /// The block of its arguments is free.
+        /// The block of the arguments is free.
         Unblocked,
     }
 }
 
 outlive::memory::crash_points! {
-    /// Where a commit may be cut short that has no room for what it readies.
+    /// Crash points of a commit that has no space for the tasks that it makes ready.
     pub enum PostponePoint for "tasks.postpone" {
-        /// A task waits, for there is no room to push it.
+        /// A task waits, because there is no space to push it.
         Postponed,
     }
 }
 
 outlive::memory::crash_points! {
-    /// Where the failure of a task may be cut short.
+    /// Crash points of the failure of a task.
     pub enum FailPoint for "tasks.fail" {
-        /// A child that it would have spawned is free.
+        /// A child of the failed attempt is free.
         ChildFreed,
-        /// It has failed; nobody knows.
+        /// The task has failed; its job has not been notified.
         Failing,
-        /// Its job knows.
+        /// The job has been notified.
         Told,
-        /// It runs again.
+        /// The task runs again.
         Retried,
     }
 }
 
-impl<M: Memory> Engine<'_, M> {
-    /// The task has been run: it takes effect, with its children and outputs. Lock-free.
+impl<'w, M: Memory> Engine<'w, M> {
+    /// Completes a task that has been run: it takes effect, with its children and outputs.
+    /// Lock-free.
     ///
     /// # Errors
-    /// If there is no room to push the children: the task still runs, and may be [failed](Self::fail). Or if what
-    /// remains after it took effect could not be done: then it [is spent](Running::is_spent), and
-    /// [`next`](Self::next) begins with the rest.
+    /// If there is no space to push the children: the task still runs, and may be
+    /// [failed](Self::fail). Or if the work after it took effect could not be finished: then it [is
+    /// spent](Running::is_spent), and [`next`](Self::next) begins with the rest.
     ///
     /// # Crash
-    /// It has taken effect, and whoever takes over publishes the rest; or it has not, and runs again.
+    /// The task has taken effect, and a worker that takes over publishes the rest; or it has not,
+    /// and is re-executed.
     #[inline(always)]
     pub fn complete<H: Hooks<M>>(
         &mut self,
@@ -87,27 +89,21 @@ impl<M: Memory> Engine<'_, M> {
         memory.crash_point(CommitPoint::Chained);
         run.spent = true;
         let status = run.status.with(State::Committing);
-        // Release, as all stores of the status: the children and what the task did.
+        // Release, as all stores of the status: the children and the effects of the task.
         task.set_status(status);
         memory.crash_point(CommitPoint::Committed);
         self.commit(task, status, hooks, run.count)
     }
 
-    /// Wrong: publishes the children of a task that runs. For the proofs that see it.
-    pub(crate) fn publish_children(&mut self, run: &Running<M>) -> Result<(), EngineError> {
-        let mut batch = Batch::new(&mut self.deque, self.heap, false, 0);
-        let mut word = run.children;
-        while word != 0 {
-            let child = Task::checked(self.slots.memory(), run.task.children_at(), word)?;
-            word = child.next();
-            batch.ready(child)?;
-        }
-        batch.publish();
-        Ok(())
+    /// Returns a batch of this worker, in which `room` entries of the deque are reserved for
+    /// children.
+    #[doc(hidden)]
+    pub fn batch(&mut self, may_wait: bool, room: u64) -> Batch<'_, 'w, M> {
+        Batch::new(&mut self.deque, self.heap, may_wait, room)
     }
 
-    /// Publishes what a task made that has taken effect, from the beginning. The worker holds it, and has room for `room`
-    /// children.
+    /// Publishes, from the beginning, the outputs and children of a task that has taken effect. The
+    /// worker holds the task, and has space for `room` children.
     pub(super) fn commit<H: Hooks<M>>(
         &mut self,
         task: Task<M>,
@@ -118,24 +114,24 @@ impl<M: Memory> Engine<'_, M> {
         let memory = self.slots.memory();
         let (head, attempt) = task.children();
         let may_wait = hooks.finds_waiting();
-        let mut batch = Batch::new(&mut self.deque, self.heap, may_wait, room);
+        let mut batch = self.batch(may_wait, room);
         hooks.committed(task, attempt, &mut batch)?;
         memory.crash_point(CommitPoint::Published);
         let (mut from, mut word) = (task.children_at(), head);
         while word != 0 {
             let child = Task::checked(memory, from, word)?;
-            // Before it is pushed: from then on the chain is stable only because nobody gives it another life.
+            // Before it is pushed: from then on the chain is stable only because no owner gives it
+            // another life.
             (from, word) = (child.next_at(), child.next());
             batch.redeem();
             match child.status()?.state() {
                 State::New | State::Waiting => hooks.child(child, &mut batch)?,
                 State::Ready => batch.ready(child)?,
-                // It has been run, or is being run.
                 _ => {}
             }
         }
         if batch.publish() != 0 {
-            // Before the end: whoever takes over does all of it again.
+            // Before the end: a worker that takes over repeats all of it.
             hooks.postponed();
         }
         memory.crash_point(CommitPoint::Pushed);
@@ -143,17 +139,17 @@ impl<M: Memory> Engine<'_, M> {
         Ok(())
     }
 
-    /// The task's life is over, with nothing left to do.
+    /// Ends the life of the task, for which nothing is left to do.
     #[inline(always)]
     fn end(&mut self, task: Task<M>, status: Status) {
-        // Read before: afterwards the descriptor is its home's.
+        // Read before the status is set: afterwards the descriptor belongs to its home.
         let home = task.home();
         task.set_status(status);
         self.slots.memory().crash_point(CommitPoint::Done);
         self.held = None;
         if home == self.number {
             if task.has_block() {
-                // If it cannot be freed now, it is when the descriptor has another life.
+                // If this fails, it is freed when the descriptor gets another life.
                 let _ = task.free_block(self.heap);
                 self.slots.memory().crash_point(CommitPoint::Unblocked);
             }
@@ -161,13 +157,14 @@ impl<M: Memory> Engine<'_, M> {
         }
     }
 
-    /// The task has failed for good: it has no effect, and its job is told. Lock-free.
+    /// Fails the task for good: it has no effect, and its job is notified. Lock-free.
     ///
     /// # Errors
-    /// If its job could not be told: it [is spent](Running::is_spent), and [`next`](Self::next) tells it.
+    /// If its job could not be notified: the task [is spent](Running::is_spent), and
+    /// [`next`](Self::next) notifies the job.
     ///
     /// # Crash
-    /// It has failed, and whoever takes over tells its job; or it runs again.
+    /// The task has failed, and a worker that takes over notifies its job; or it is re-executed.
     pub fn fail<H: Hooks<M>>(
         &mut self,
         run: &mut Running<M>,
@@ -184,7 +181,7 @@ impl<M: Memory> Engine<'_, M> {
         self.tell(run.task, status, hooks)
     }
 
-    /// Tells a failed task's job, from the beginning. The worker holds the task.
+    /// Notifies a failed task's job, from the beginning. The worker holds the task.
     pub(super) fn tell<H: Hooks<M>>(
         &mut self,
         task: Task<M>,
@@ -193,7 +190,7 @@ impl<M: Memory> Engine<'_, M> {
     ) -> Result<(), H::Error> {
         let memory = self.slots.memory();
         let may_wait = hooks.finds_waiting();
-        let mut batch = Batch::new(&mut self.deque, self.heap, may_wait, 0);
+        let mut batch = self.batch(may_wait, 0);
         hooks.failed(task, status.attempt(), &mut batch)?;
         if batch.publish() != 0 {
             hooks.postponed();
@@ -203,14 +200,14 @@ impl<M: Memory> Engine<'_, M> {
         Ok(())
     }
 
-    /// Begins the task again, as another attempt of the same worker: it has no children now. `false`, and nothing is
-    /// changed but that, if it has no attempts left.
+    /// Begins the task again, as another attempt of the same worker and without children. Returns
+    /// `false`, with no other effect than the removal of the children, if no attempts are left.
     ///
     /// # Errors
-    /// If what it spawned could not be freed.
+    /// If its children could not be freed.
     ///
     /// # Crash
-    /// It runs again.
+    /// The task is re-executed.
     pub fn retry(&mut self, run: &mut Running<M>) -> Result<bool, EngineError> {
         if run.spent {
             return Err(self.busy(run.task));
@@ -225,33 +222,28 @@ impl<M: Memory> Engine<'_, M> {
         Ok(true)
     }
 
-    /// Leaves the task, which this worker cannot do, to others, and gives up the slot: what the attempt spawned is freed. The
-    /// task stays in the running slot, which is how it is found: with a slot that has no owner it is as a dead worker's.
+    /// Leaves the task, which this worker cannot do, to other workers, and gives up the slot. The
+    /// attempt's children are freed. The task stays in the running slot, where it is found as a
+    /// dead worker's task is: the slot has no owner.
     ///
     /// # Errors
-    /// If what it spawned could not be freed: the worker holds the task until it is gone.
+    /// If its children could not be freed: the worker holds the task until it is gone.
     ///
     /// # Crash
-    /// It runs again.
+    /// The task is re-executed.
     pub fn leave_to_others(mut self, mut run: Running<M>) -> Result<(), EngineError> {
         if run.spent {
             return Err(self.busy(run.task));
         }
         self.disown(&mut run)?;
-        // Release: what the attempt did. Whoever finds no owner may take the task, so nothing of it is touched from here on.
+        // Release: the writes of the attempt. Another worker may take the task from a slot without
+        // owner, so nothing of the task is accessed from here on.
         self.slot.give_up();
         self.slots.memory().crash_point(ClaimPoint::GivenUp);
         Ok(())
     }
 
-    /// Wrong: clears the note, as a worker does that holds nothing. For the proofs that see it.
-    pub(crate) fn leave_to_nobody(mut self, mut run: Running<M>) -> Result<(), EngineError> {
-        self.disown(&mut run)?;
-        self.held = None;
-        self.give_up()
-    }
-
-    /// Frees what this attempt has spawned.
+    /// Frees the children of this attempt.
     fn disown(&mut self, run: &mut Running<M>) -> Result<(), EngineError> {
         let memory = self.slots.memory();
         while run.children != 0 {

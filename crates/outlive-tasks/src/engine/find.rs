@@ -1,64 +1,67 @@
-//! Where a worker finds its next task.
+//! The search of a worker for its next task.
 
 use super::{Engine, EngineError, Hooks, Running};
-use crate::deque::{Stolen, steal};
-use crate::descriptor::{Task, damaged};
-use crate::status::{State, Status};
+use crate::engine::deque::{Stolen, steal};
+use crate::engine::descriptor::{Task, damaged};
+use crate::engine::status::{State, Status};
 use outlive::membership::Instance;
 use outlive::memory::Memory;
 use outlive::recovery::Recovered;
 
 outlive::memory::crash_points! {
-    /// Where the taking of a task may be cut short.
+    /// Crash points of taking a task.
     pub enum TakePoint for "tasks.take" {
-        /// It is noted in the running slot.
+        /// The task is noted in the running slot.
         Noted,
-        /// It runs.
+        /// The task runs.
         Started,
-        /// It runs again: who ran it is dead.
+        /// The task of a dead worker runs again.
         TakenOver,
-        /// The commit of a dead one goes on.
+        /// The commit of a dead worker is continued.
         CommitTakenOver,
-        /// Its failure does.
+        /// The failure of a dead worker's task is continued.
         FailureTakenOver,
     }
 }
 
 outlive::memory::crash_points! {
-    /// Where the taking of a task that waits may be cut short.
+    /// Crash points of taking a task that waits.
     pub enum StartWaitingPoint for "tasks.start_waiting" {
-        /// It is ready, and noted in the running slot only.
+        /// The task is ready, and noted in the running slot only.
         Readied,
     }
 }
 
-/// How often a worker goes round the others' deques.
+/// The number of rounds over the deques of other workers in one search.
 const ROUNDS: u32 = 2;
 
-/// What came of an attempt to take a task from the dead.
-pub(super) enum Taken<M: Memory> {
-    /// Somebody has it, or it is nothing to be run.
+/// The result of an attempt to take a task from a dead worker.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Taken<M: Memory> {
+    /// Another worker has the task, or it is not to be run.
     Nothing,
-    /// It is the worker's.
+    /// This worker holds the task, and runs it.
     Run(Running<M>),
-    /// A commit or a failure was brought to its end.
+    /// A commit or a failure was finished.
     Finished,
 }
 
 impl<M: Memory> Engine<'_, M> {
-    /// The next task: from the worker's deque, from others', or what a dead worker was about. `None` if nothing is found;
-    /// others may be running tasks that will spawn some. First it brings to its end what this worker, or a dead one, could
-    /// not. Lock-free.
+    /// Returns the next task: from the worker's deque, from other deques, or from a dead worker.
+    /// First finishes a commit or failure that this worker or a dead one left. Returns `None` if it
+    /// finds no task; other workers may be running tasks that will spawn some. Lock-free.
     ///
     /// # Errors
-    /// [`EngineError::Busy`] if the worker still runs one; what a hook says; or if a word is damaged.
+    /// [`EngineError::Busy`] if the worker still runs a task; a hook's error; or if a word is
+    /// damaged.
     ///
     /// # Crash
-    /// The task is ready or held by a dead worker: somebody else finds it.
+    /// The task is ready or held by a dead worker: another worker finds it.
     #[inline(always)]
     pub fn next<H: Hooks<M>>(&mut self, hooks: &mut H) -> Result<Option<Running<M>>, H::Error> {
         if self.held.is_none() && !self.inherited {
-            // What a worker does most.
+            // The most frequent case.
             while let Some(entry) = self.deque.pop() {
                 if let Some(run) = self.start_noted(entry)? {
                     return Ok(Some(run));
@@ -77,7 +80,8 @@ impl<M: Memory> Engine<'_, M> {
                     Some(task) => self.take(task, hooks)?,
                     None => Taken::Nothing,
                 };
-                // Only now: an error leaves it where it is. If it is not to be had, its holder has noted it.
+                // Only now: after an error the task is still there. A task that cannot be taken is
+                // noted by its holder.
                 self.inherited = false;
                 if let Taken::Run(run) = taken {
                     return Ok(Some(run));
@@ -95,18 +99,18 @@ impl<M: Memory> Engine<'_, M> {
             }
             match self.take_from_the_dead(hooks)? {
                 Taken::Run(run) => return Ok(Some(run)),
-                // It may have pushed something.
+                // It may have pushed tasks.
                 Taken::Finished => {}
                 Taken::Nothing => return Ok(None),
             }
         }
     }
 
-    /// Runs `task` if it is ready: one that is in no deque, as the root of a job. Not while a predecessor's task is still to
-    /// be found by [`next`](Self::next).
+    /// Runs `task` if it is ready: a task in no deque, as the root of a job. Returns `None` while
+    /// [`next`](Self::next) has yet to find a predecessor's task.
     ///
     /// # Errors
-    /// [`EngineError::Busy`] if the worker still runs one, or if the task is damaged.
+    /// [`EngineError::Busy`] if the worker still runs a task, or an error if the task is damaged.
     ///
     /// # Crash
     /// The task is ready or held by a dead worker.
@@ -115,7 +119,7 @@ impl<M: Memory> Engine<'_, M> {
             return Err(self.busy(held));
         }
         if self.inherited {
-            // What the predecessor was about is noted nowhere else.
+            // The predecessor's task is noted nowhere else.
             return Ok(None);
         }
         if task.status()?.state() != State::Ready {
@@ -127,14 +131,14 @@ impl<M: Memory> Engine<'_, M> {
         self.start_noted(entry)
     }
 
-    /// Runs `task` if it waits in its life `sequence`: for who has found that all its inputs are there, and nobody
-    /// else who would ready it.
+    /// Runs `task` if it waits in its life `sequence`. The caller has found that all its inputs are
+    /// there, and that no other worker would make it ready.
     ///
     /// # Errors
     /// As [`start`](Self::start).
     ///
     /// # Crash
-    /// As [`start`](Self::start): it is noted before it is ready.
+    /// As [`start`](Self::start): the task is noted before it is ready.
     pub fn start_waiting(
         &mut self,
         task: Task<M>,
@@ -155,26 +159,10 @@ impl<M: Memory> Engine<'_, M> {
         self.start_noted(entry)
     }
 
-    /// Wrong: readies it, and notes it then. For the proofs that see it.
-    pub(crate) fn start_waiting_unnoted(
-        &mut self,
-        task: Task<M>,
-        sequence: u64,
-    ) -> Result<Option<Running<M>>, EngineError> {
-        let status = task.status()?;
-        if status.state() != State::Waiting || status.sequence() != sequence {
-            return Ok(None);
-        }
-        task.exchange_status(status, status.with(State::Ready));
-        self.slots.memory().crash_point(StartWaitingPoint::Readied);
-        let entry = task.offset().raw();
-        self.slot.note(entry);
-        self.start_noted(entry)
-    }
-
-    /// Runs the task that `entry`, which is noted in the running slot, leads to, if it is ready.
+    /// Runs the task of `entry`, which is noted in the running slot, if it is ready.
     #[inline(always)]
-    pub(crate) fn start_noted(&mut self, entry: u64) -> Result<Option<Running<M>>, EngineError> {
+    #[doc(hidden)]
+    pub fn start_noted(&mut self, entry: u64) -> Result<Option<Running<M>>, EngineError> {
         let memory = self.slots.memory();
         let task = Task::checked(memory, self.slot.bottom_at(), entry)?;
         let status = task.status()?;
@@ -189,7 +177,7 @@ impl<M: Memory> Engine<'_, M> {
         Ok(None)
     }
 
-    /// Once round the deques of all slots, whoever owns them.
+    /// Tries to steal from the deques of all slots once, with or without an owner.
     fn steal_around(&mut self) -> Result<Option<Running<M>>, EngineError> {
         let used = self.slots.used();
         let first = self.random(used);
@@ -208,7 +196,7 @@ impl<M: Memory> Engine<'_, M> {
         Ok(None)
     }
 
-    /// A number below `bound`, another one each time (xorshift).
+    /// Returns a pseudo-random number below `bound` (xorshift).
     fn random(&mut self, bound: u32) -> u32 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -216,7 +204,7 @@ impl<M: Memory> Engine<'_, M> {
         (self.random % u64::from(bound.max(1))) as u32
     }
 
-    /// What is noted in the running slots of owners that are gone.
+    /// Takes over a task that is recorded in the running slot of a dead or departed worker.
     fn take_from_the_dead<H: Hooks<M>>(&mut self, hooks: &mut H) -> Result<Taken<M>, H::Error> {
         let memory = self.slots.memory();
         for number in 0..self.slots.used() {
@@ -241,8 +229,10 @@ impl<M: Memory> Engine<'_, M> {
         owner.is_some_and(|owner| !generations.is_gone(owner))
     }
 
-    /// Takes a task that a dead worker had or was about to have: to run it, or to bring its commit or failure to its end.
-    pub(super) fn take<H: Hooks<M>>(
+    /// Takes a task that a dead worker held or was about to take: to run it, or to finish its
+    /// commit or failure.
+    #[doc(hidden)]
+    pub fn take<H: Hooks<M>>(
         &mut self,
         task: Task<M>,
         hooks: &mut H,
@@ -288,62 +278,6 @@ impl<M: Memory> Engine<'_, M> {
         }
     }
 
-    /// Wrong: looks whether the owner of slot `number` is gone, and at the status afterwards. For the proofs that see it.
-    pub(crate) fn take_blindly(&mut self, number: u32) -> Result<Option<Running<M>>, EngineError> {
-        let slot = self.slots.slot(number);
-        if let Some(owner) = slot.owner()
-            && (self.lives(number) || !self.settle(owner.id)?)
-        {
-            return Ok(None);
-        }
-        let Some(task) = slot.running(self.slots.memory())? else {
-            return Ok(None);
-        };
-        let status = task.status()?;
-        self.take_as(task, status, status)
-    }
-
-    /// Wrong: swaps the status in whatever life of the descriptor. For the proofs that see it.
-    pub(crate) fn take_whatever_life(
-        &mut self,
-        number: u32,
-    ) -> Result<Option<Running<M>>, EngineError> {
-        let slot = self.slots.slot(number);
-        let Some(task) = slot.running(self.slots.memory())? else {
-            return Ok(None);
-        };
-        let status = task.status()?;
-        if status.state() != State::Running || self.holder(task, status)?.is_none() {
-            return Ok(None);
-        }
-        let now = task.status()?;
-        if now.to_word() & 0xFF_FFFF != status.to_word() & 0xFF_FFFF {
-            return Ok(None);
-        }
-        self.take_as(task, status, now)
-    }
-
-    /// What both end with: takes `task`, which runs by `status`, if it is `now`.
-    fn take_as(
-        &mut self,
-        task: Task<M>,
-        status: Status,
-        now: Status,
-    ) -> Result<Option<Running<M>>, EngineError> {
-        if status.state() != State::Running {
-            return Ok(None);
-        }
-        self.slot.note(task.offset().raw());
-        let Some(next) = now.taken_over_by(self.number) else {
-            return Ok(None);
-        };
-        if !task.exchange_status(now, next) {
-            return Ok(None);
-        }
-        self.held = Some(task);
-        Ok(Some(Running::new(task, next)))
-    }
-
     /// Returns the dead holder of a held task, as `status` names it, once its log is settled:
     /// `Some` with the last owner of its slot, or `Some(None)` if that owner left the slot. `None`
     /// if the task cannot be taken now.
@@ -358,11 +292,11 @@ impl<M: Memory> Engine<'_, M> {
     ) -> Result<Option<Option<Instance>>, EngineError> {
         let number = status.runner();
         if number == self.number {
-            // The predecessor's: its log was settled before the slot was claimed.
+            // The predecessor: its log was settled before the slot was claimed.
             return Ok(Some(self.before.map(|before| before.worker)));
         }
         if number >= self.slots.settings().capacity {
-            let what = "status of a task: it names a slot that there is not";
+            let what = "status of a task: it names a slot that does not exist";
             return Err(damaged(task.offset(), status.to_word(), what));
         }
         // After the status: see the top of `engine`.
@@ -375,14 +309,14 @@ impl<M: Memory> Engine<'_, M> {
         Ok(self.settle(owner.id)?.then_some(Some(owner)))
     }
 
-    /// Sees to it that nothing of a dead incarnation of `id` is still to be carried out; `false` while a living one is at
-    /// it.
+    /// Settles the log of a dead incarnation of `id`. Returns `false` while a live member is doing
+    /// so.
     pub(super) fn settle(&self, id: u32) -> Result<bool, EngineError> {
         let recovered = self.recoverers.recover(self.heap.member(), id)?;
         Ok(!matches!(recovered, Recovered::ByAnother(_)))
     }
 
-    /// Goes on with the commit or the failure that this worker holds.
+    /// Continues the commit or the failure that this worker holds.
     fn go_on<H: Hooks<M>>(&mut self, hooks: &mut H) -> Result<(), H::Error> {
         let Some(task) = self.held else {
             return Ok(());
@@ -403,7 +337,7 @@ impl<M: Memory> Engine<'_, M> {
         let memory = self.slots.memory();
         if status.state() == State::Committing {
             memory.crash_point(TakePoint::CommitTakenOver);
-            // Whoever died in it had room, in a deque of his own.
+            // The dead worker had reserved space in a deque of its own.
             self.commit(task, status, hooks, 0)
         } else {
             memory.crash_point(TakePoint::FailureTakenOver);

@@ -1,42 +1,45 @@
-//! What those above the engine do in a commit.
+//! The hooks that the layers above the engine run in a commit.
 
 use super::{CommitPoint, EngineError, PostponePoint};
-use crate::deque::Deque;
-use crate::descriptor::Task;
-use crate::status::{State, Status};
+use crate::engine::deque::Deque;
+use crate::engine::descriptor::Task;
+use crate::engine::status::{State, Status};
 use outlive::heap::LocalHeap;
 use outlive::memory::Memory;
 
-/// What is done besides when a task commits or fails.
+/// Additional actions when a task commits or fails.
 ///
-/// Every method may be called again for the same task and attempt by a worker that takes over from a dead one, whose log is
-/// settled by then: it must come to the same end when it was cut short at any instruction before. By then an earlier
-/// call may have been complete, and readied tasks may have run. It is never called by two at a time.
+/// Every method may be called again for the same task and attempt, by a worker that takes over from
+/// a dead one and has settled its log. The result must be the same, wherever the first call was cut
+/// short. That call may also have been complete, and the tasks that it made ready may have run. Two
+/// calls are never concurrent.
 pub trait Hooks<M: Memory> {
-    /// What can go wrong.
+    /// The error of a hook.
     type Error: From<EngineError>;
 
-    /// Whether there is anything to [publish](Self::committed) for `task`, so that it cannot be done at once.
+    /// Whether `task` has outputs to [publish](Self::committed), so that it cannot be done at once.
     #[inline]
     fn has_outputs(&mut self, task: Task<M>) -> bool {
         let _ = task;
         false
     }
 
-    /// Whether somebody finds tasks that [wait](State::Waiting) though they have all that they wait for, and
-    /// [runs](super::Engine::start_waiting) them: then those wait for which the deque has no room. Otherwise
-    /// a full heap is an error, and the commit stays with the worker.
+    /// Whether tasks that [wait](State::Waiting) although all their inputs are there are found and
+    /// [run](super::Engine::start_waiting). If so, tasks that do not fit into the deque wait.
+    /// Otherwise a full heap is an error, and the worker keeps the commit.
     fn finds_waiting(&self) -> bool {
         false
     }
 
-    /// Such tasks wait now; called before their parent's commit is at its end.
+    /// Called when such tasks wait, before their parent's commit is complete.
     fn postponed(&mut self) {}
 
-    /// Attempt `attempt` of `task` has taken effect: publishes what it made, and readies by `batch` who waited for it.
+    /// Publishes the outputs of `task`: its attempt `attempt` has taken effect. Makes the tasks
+    /// that waited for them ready in `batch`.
     ///
     /// # Errors
-    /// If it cannot be done now. The commit stands; the worker begins this again when it next looks for a task.
+    /// If that is not possible now. The commit stays valid; the worker begins this call again when
+    /// it next looks for a task.
     fn committed(
         &mut self,
         task: Task<M>,
@@ -47,8 +50,8 @@ pub trait Hooks<M: Memory> {
         Ok(())
     }
 
-    /// A child of a task that commits: readies it, which is the default, or has it
-    /// [wait](Task::wait_for_inputs) and registers it with its inputs. It is new, or waits.
+    /// Handles a child, new or waiting, of a task that commits: makes it ready (the default), or
+    /// has it [wait](Task::wait_for_inputs) and registers it with its inputs.
     ///
     /// # Errors
     /// As [`committed`](Self::committed).
@@ -57,7 +60,7 @@ pub trait Hooks<M: Memory> {
         Ok(batch.ready(child)?)
     }
 
-    /// `task` has failed for good in attempt `attempt`: says so to its job.
+    /// Reports to its job that `task` has failed for good in attempt `attempt`.
     ///
     /// # Errors
     /// As [`committed`](Self::committed).
@@ -72,28 +75,29 @@ pub trait Hooks<M: Memory> {
     }
 }
 
-/// Tasks without inputs and outputs, whose failures interest nobody.
+/// Hooks for tasks without inputs and outputs; failures are not reported.
 impl<M: Memory> Hooks<M> for () {
     type Error = EngineError;
 }
 
-/// Tasks on their way into the worker's deque: all become visible by one store.
+/// Tasks that are being pushed into the worker's deque: all become visible by one store.
 ///
 /// # A full heap
 ///
-/// A commit stands, so it must come to its end without room, too: else it is handed from worker to worker for ever. Room for the
-/// children is had before a task takes effect, and who is readied besides leaves it to them. But those who waited are as many as
-/// they are, and whoever takes a commit over may have a smaller deque. So a task for which there is no room *waits*, though
-/// it has all that it waits for, if [somebody finds it](Hooks::finds_waiting).
+/// A commit is final, so it must complete without free memory, too. Otherwise each worker in turn
+/// would take it over and fail. Space for the children is reserved before a task takes effect, and
+/// other tasks that become ready do not use it. But any number of tasks may have waited for an
+/// output, and a worker that takes over a commit may have a smaller deque. So a task that does not
+/// fit *waits*, although all its inputs are there, if [such tasks are found](Hooks::finds_waiting).
 #[derive(Debug)]
 pub struct Batch<'b, 'w, M: Memory> {
     deque: &'b mut Deque<M>,
     heap: &'w LocalHeap<'w, M>,
-    /// Whether tasks for which there is no room may wait.
+    /// Whether tasks that do not fit may wait.
     may_wait: bool,
-    /// For how many tasks that are still to come there is room.
+    /// The number of children still to come, for which space is reserved.
     promised: u64,
-    /// How many wait because there is no room.
+    /// The number of tasks that wait because they did not fit.
     postponed: u64,
 }
 
@@ -113,32 +117,36 @@ impl<'b, 'w, M: Memory> Batch<'b, 'w, M> {
         }
     }
 
-    /// The next one is of those to whom room was promised.
+    /// Uses up the reservation of one child, which comes next.
     pub(super) fn redeem(&mut self) {
         self.promised = self.promised.saturating_sub(1);
     }
 
-    /// All are in the deque, or wait; how many do because there is no room.
-    pub(super) fn publish(self) -> u64 {
+    /// Publishes the tasks that were put. Returns the number of tasks that wait because they did
+    /// not fit.
+    #[doc(hidden)]
+    pub fn publish(self) -> u64 {
         self.deque.publish();
         self.postponed
     }
 
-    /// Makes a new or waiting task ready, and pushes it; also if it is ready already, for whoever made it so may have died
-    /// before he pushed it. Does nothing if it is beyond that. If there is no room it waits, if that is of use.
+    /// Makes a new or waiting task ready, and pushes it. Pushes a ready task, too: the worker that
+    /// made it ready may have died before the push. Does nothing in any other state. If the task
+    /// does not fit it waits, provided that waiting tasks are found.
     ///
     /// # Errors
-    /// If the deque has to grow, there is no room, and nobody would find it while it waits.
+    /// If the deque must grow, the heap is full, and waiting tasks are not found.
     ///
     /// # Crash
-    /// The task is ready and in no deque, or waits and nobody was told: whoever takes over the commit does this again.
+    /// The task is ready and in no deque, or waits and this was not reported: a worker that takes
+    /// over the commit repeats the call.
     #[inline]
     pub fn ready(&mut self, task: Task<M>) -> Result<(), EngineError> {
         self.ready_if(task, |_| true)
     }
 
-    /// The same for a task that was seen [waiting](State::Waiting) in its life `sequence`: in another one it is another
-    /// task.
+    /// Does the same for a task that was seen [waiting](State::Waiting) in its life `sequence`: in
+    /// another life it is another task.
     ///
     /// # Errors
     /// As [`ready`](Self::ready).
@@ -169,7 +177,7 @@ impl<'b, 'w, M: Memory> Batch<'b, 'w, M> {
                 continue;
             }
             match state {
-                // The parent's holder has its children for itself.
+                // Only the parent's holder accesses a new child.
                 State::New => task.set_status(status.with(State::Ready)),
                 State::Waiting if !task.exchange_status(status, status.with(State::Ready)) => {
                     continue;
@@ -181,7 +189,7 @@ impl<'b, 'w, M: Memory> Batch<'b, 'w, M> {
         }
     }
 
-    /// Has the task wait, for there is no room; `false` if its status is not that any more.
+    /// Makes the task wait, because it does not fit. Returns `false` if its status has changed.
     #[cold]
     fn postpone(&mut self, task: Task<M>, status: Status) -> bool {
         let waits = status.with(State::Waiting);
@@ -190,7 +198,8 @@ impl<'b, 'w, M: Memory> Batch<'b, 'w, M> {
                 task.set_status(waits);
                 true
             }
-            // A predecessor has pushed it, or not: nobody can tell. If it is in a deque, that entry leads to one that waits.
+            // An earlier holder may have pushed it. An entry in a deque then leads to a task that
+            // waits.
             State::Ready => task.exchange_status(status, waits),
             _ => true,
         };
@@ -201,7 +210,7 @@ impl<'b, 'w, M: Memory> Batch<'b, 'w, M> {
         postponed
     }
 
-    /// The worker's way to the heap.
+    /// Returns the worker's heap handle.
     pub fn heap(&self) -> &LocalHeap<'_, M> {
         self.heap
     }

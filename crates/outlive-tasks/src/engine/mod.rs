@@ -1,7 +1,7 @@
-//! What a worker does with tasks: spawn, find, run again, commit (MODC §4).
+//! The operations of a worker on tasks: spawn, find, re-execute, commit (MODC §4).
 //!
-//! An [`Engine`] is a worker's hand on its [slot](crate::slot). It runs nothing itself: it hands out tasks, and is told what
-//! came of them.
+//! An [`Engine`] is a worker's handle on its [`slot`]. It does not run tasks itself: it hands them
+//! to the caller, which reports their outcome.
 //!
 //! ```text
 //!  loop:   next      own deque, others' deques, running slots of the dead        READY -> RUNNING
@@ -13,67 +13,79 @@
 //!
 //! # Exactly once
 //!
-//! A task may be begun several times: after a death, or on request. What it did counts by one store, from
-//! [`Running`](State::Running) to [`Done`](State::Done) or to [`Committing`](State::Committing), and that is made once:
-//! by the only holder of the task. Until then its outputs are its own and its children are chained nowhere but in the
-//! holder's memory; so an attempt that died has spawned nothing. From then on all that remains is said by the descriptor,
-//! and whoever takes over goes on: to make a child ready and to push it again, if it is not beyond that, is harmless, for
-//! a second entry leads to a task that somebody has.
+//! A task may be begun several times: after a death, or on request. One store makes its effects
+//! valid: from [`Running`](State::Running) to [`Done`](State::Done) or to
+//! [`Committing`](State::Committing). The only holder makes it once. Before it, outputs are private
+//! to the task, and children are chained only in the holder's memory, so an attempt that died has
+//! spawned nothing. After it, the descriptor records all remaining work, and a worker that takes
+//! over continues it. It is harmless to make a child ready and push it again, if it is not past
+//! that state: the second entry leads to a task that already has a runner.
 //!
-//! # Who may take over
+//! # Takeover
 //!
-//! A task that is held, by a slot whose owner is gone, or that has none. The slot's owner is read *after* the status: the
-//! slot may have a new owner, who took the task over himself, or has another one. If the owner read is gone, so are all
-//! before, the task's holder among them, for that one had claimed the slot before it wrote the status. What it has left in
-//! its log is settled then; and the compare-and-swap replaces that very tenure (see [`status`](crate::status)).
+//! A task can be taken over if its holder's slot has no owner, or one that is gone (dead or
+//! departed). The owner is read *after* the status. The slot may have a new owner by then, which
+//! took over the task itself, or runs another one. If the owner that was read is gone, so are all
+//! earlier ones, including the task's holder, which had claimed the slot before it wrote the
+//! status. The log of the dead owner is then settled, and the compare-and-swap replaces exactly the
+//! holder's tenure (see [`status`]).
 //!
-//! A new owner of a slot first looks at what its predecessor was about: it is in the slot's `running`, which is about to
-//! be used for other tasks. While somebody else who lives commits that task, the slot cannot be had: see
-//! [`slot`](crate::slot).
+//! A new owner of a slot first handles the last task of its predecessor, because it is in the
+//! slot's `running`, which will be reused for other tasks. While another live worker commits that
+//! task, the slot cannot be claimed: see [`slot`].
 //!
-//! # What a task costs
+//! # Cost of a task
 //!
-//! Without deaths, without outputs and with at most 64 bytes of arguments: stores to the descriptor, an entry, the note
-//! in the running slot, three statuses; one fence (pop) and one compare-and-swap. No system call and no heap, unless the
-//! deque grows or more descriptors are needed than ever before.
+//! Without deaths, without outputs and with at most 64 bytes of arguments: stores to the
+//! descriptor, a deque entry, the note in the running slot, three statuses; one fence (pop) and one
+//! compare-and-swap. No system call and no heap operation, unless the deque grows or the number of
+//! descriptors in use reaches a new maximum.
 //!
-//! What dies with whom at which point: the tables in [`slot`](crate::slot), [`deque`](crate::deque) and
-//! [`supply`](crate::supply), and the crash points here.
+//! For the effects of a death at each point see the tables of [`slot`], [`deque`] and [`supply`],
+//! and the crash points here.
 
 mod claim;
 mod commit;
+pub mod deque;
+pub mod descriptor;
+pub(crate) mod error;
 mod find;
 mod hooks;
+pub mod slot;
+pub mod status;
+pub mod supply;
 
 pub use claim::ClaimPoint;
 pub use commit::{CommitPoint, FailPoint, PostponePoint};
+#[doc(hidden)]
+pub use find::Taken;
 pub use find::{StartWaitingPoint, TakePoint};
 pub use hooks::{Batch, Hooks};
 
 use crate::EngineError;
-use crate::deque::Deque;
-use crate::descriptor::{Arguments, Spec, Task};
-use crate::slot::{Occupant, Slot, Slots};
-use crate::status::{State, Status};
-use crate::supply::Supply;
+use crate::engine::deque::Deque;
+use crate::engine::descriptor::{Arguments, Spec, Task};
+use crate::engine::slot::{Occupant, Slot, Slots};
+use crate::engine::status::{State, Status};
+use crate::engine::supply::Supply;
 use outlive::heap::LocalHeap;
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Native};
 use outlive::recovery::Recoverers;
 
 outlive::memory::crash_points! {
-    /// Where a spawn may be cut short.
+    /// Crash points of a spawn.
     pub enum SpawnPoint for "tasks.spawn" {
         /// The descriptor is taken; its last life is over.
         Taken,
-        /// It has a new life.
+        /// The descriptor has a new life.
         Begun,
-        /// It is described.
+        /// The descriptor's contents are written.
         Described,
     }
 }
 
-/// A worker's hand on its slot.
+/// A worker's handle on its slot.
 ///
 /// ```
 /// # use outlive::membership::{Generations, Instance, Level, Member, State, Status};
@@ -87,7 +99,7 @@ outlive::memory::crash_points! {
 /// # let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
 /// # // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
 /// # assert!(unsafe { generations.assume_state(0, State::FREE, live) });
-/// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+/// # // SAFETY: this thread alone acts as 0.1, and no thread raises its generation.
 /// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
 /// # OwnLog::open(&member).unwrap();
 /// # let (state, region) = (Offset::new(1 << 17), Offset::new(1 << 20));
@@ -127,22 +139,22 @@ pub struct Engine<'w, M: Memory = Native> {
     slot: Slot<M>,
     deque: Deque<M>,
     supply: Supply<M>,
-    /// Who died where it works: what the step that claimed the slot put it in the place of.
+    /// The previous occupant, which the compare-and-swap that claimed the slot replaced.
     before: Option<Occupant>,
-    /// The predecessor's task is in the running slot, and may be nowhere else.
+    /// The running slot contains the predecessor's task, which may be recorded nowhere else.
     inherited: bool,
-    /// The task that is held.
+    /// The task that the worker holds.
     held: Option<Task<M>>,
-    /// Where to steal next.
+    /// The state of the random choice of victims.
     random: u64,
 }
 
 /// A task that the worker runs.
 ///
-/// It is to be [completed](Engine::complete), [failed](Engine::fail) or [run again](Engine::retry). Should it be dropped,
-/// the worker is in the middle of it until it is gone.
+/// The worker must [complete](Engine::complete), [fail](Engine::fail) or [retry](Engine::retry) it.
+/// If it is dropped instead, the worker holds the task until the worker is gone.
 #[derive(Debug)]
-#[must_use = "a task that is neither completed nor failed is held until its worker is gone"]
+#[must_use = "a task that is neither completed nor failed is held until its worker leaves or dies"]
 pub struct Running<M: Memory = Native> {
     task: Task<M>,
     status: Status,
@@ -150,7 +162,7 @@ pub struct Running<M: Memory = Native> {
     children: u64,
     count: u64,
     spent: bool,
-    /// The worker that died in it, from which it was taken over.
+    /// The dead worker from which the task was taken over.
     dead: Option<Instance>,
 }
 
@@ -166,101 +178,111 @@ impl<M: Memory> Running<M> {
         }
     }
 
-    /// The worker that died in it, if it was taken over from one.
+    /// Returns the dead worker from which the task was taken over, if any.
     #[inline]
     pub fn dead(&self) -> Option<Instance> {
         self.dead
     }
 
-    /// Which task.
+    /// Returns the task's descriptor.
     #[inline]
     pub fn task(&self) -> Task<M> {
         self.task
     }
 
-    /// How often it was begun before.
+    /// Returns the number of earlier attempts.
     #[inline]
     pub fn attempt(&self) -> u8 {
         self.status.attempt()
     }
 
-    /// Its status while it runs.
+    /// Returns the task's status while it runs.
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// The number of its function.
+    /// Returns the number of the task's function.
     #[inline]
     pub fn function(&self) -> u32 {
         self.task.function()
     }
 
-    /// Its job.
+    /// Returns the word of the task's job.
     #[inline]
     pub fn job(&self) -> u64 {
         self.task.job()
     }
 
-    /// Its arguments.
+    /// Returns a copy of the task's arguments.
     ///
     /// # Errors
-    /// [`EngineError::Damaged`] if its words cannot be.
+    /// [`EngineError::Damaged`] if the words that describe them are invalid.
     #[inline]
     pub fn arguments(&self) -> Result<Arguments, EngineError> {
         self.task.arguments()
     }
 
-    /// How many children this attempt has spawned.
+    /// Returns the number of children that this attempt has spawned.
     pub fn spawned(&self) -> u64 {
         self.count
     }
 
-    /// Whether it has been completed, or has failed: nothing can be done with it any more. If that returned an error
-    /// nevertheless, what remains is done by [`Engine::next`], or by whoever takes over from a dead worker.
+    /// Whether the task was completed or has failed: nothing more can be done with it. If that
+    /// returned an error, [`Engine::next`] or a worker that takes over does the remaining work.
     pub fn is_spent(&self) -> bool {
         self.spent
     }
 }
 
+impl<M: Memory> Running<M> {
+    /// Returns the word of the child spawned last, or 0.
+    #[doc(hidden)]
+    pub fn children(&self) -> u64 {
+        self.children
+    }
+}
+
 impl<'w, M: Memory> Engine<'w, M> {
-    /// The number of its slot.
+    /// Returns the number of the worker's slot.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Its slot.
+    /// Returns the worker's slot.
     pub fn slot(&self) -> Slot<M> {
         self.slot
     }
 
-    /// Who worked there before, if he died there or went without giving the slot up.
+    /// Returns the previous occupant of the slot, if it died or left without giving up the slot.
     pub fn before(&self) -> Option<Occupant> {
         self.before
     }
 
-    /// All slots.
+    /// Returns the pool's slots.
     pub fn slots(&self) -> Slots<M> {
         self.slots
     }
 
-    /// The worker's way to the heap.
+    /// Returns the worker's heap handle.
     pub fn heap(&self) -> &'w LocalHeap<'w, M> {
         self.heap
     }
 
-    /// How many tasks its deque has, about.
+    /// Returns the approximate number of tasks in the worker's deque.
     pub fn queued(&self) -> u64 {
         self.deque.len()
     }
 
-    /// Makes a child of `parent`, which runs. It is known to nobody, and is run if and when the parent is
-    /// [completed](Self::complete). Lock-free; wait-free as long as there are free descriptors.
+    /// Spawns a child of `parent`, which this worker runs. The child is private, and runs only when
+    /// the parent is [completed](Self::complete). Lock-free; wait-free as long as there are free
+    /// descriptors.
     ///
     /// # Errors
-    /// If there is no room for the child or its arguments, or they are too long. The parent has no such child then.
+    /// If there is no memory for the child or its arguments, or they are too long. No child exists
+    /// then.
     ///
     /// # Crash
-    /// There is no child: whoever runs the parent again spawns its own.
+    /// The child does not exist: the next attempt of the parent spawns its own.
     #[inline(always)]
     pub fn spawn(
         &mut self,
@@ -276,7 +298,7 @@ impl<'w, M: Memory> Engine<'w, M> {
         let life = task.status()?.next_life(State::New);
         task.set_status(life);
         memory.crash_point(SpawnPoint::Begun);
-        // A task that was given up has kept its block.
+        // A task that was given up still has its block of arguments.
         let described = task.free_block(self.heap);
         let described = described.and_then(|()| task.describe(self.heap, spec, self.number));
         if let Err(error) = described {
@@ -291,30 +313,32 @@ impl<'w, M: Memory> Engine<'w, M> {
         Ok(task)
     }
 
-    /// Frees the arrays that the worker's deque has grown out of: at the end of a phase, when every steal that began in it
-    /// has ended.
+    /// Frees the arrays that the worker's deque has outgrown. Call it at the end of a phase, when
+    /// every steal that began in it has ended.
     ///
     /// # Errors
     /// If one cannot be freed.
     ///
     /// # Crash
-    /// The next owner of the slot frees what is left.
+    /// The next owner of the slot frees the remaining arrays.
     pub fn end_of_phase(&mut self) -> Result<(), EngineError> {
         self.deque.free_old(self.heap)
     }
 
-    /// Whether a descriptor of the slot whose life is over had inputs still since this was asked last.
+    /// Returns whether a descriptor of the slot whose life is over was found with inputs since the
+    /// last call.
     pub(crate) fn take_refused(&mut self) -> bool {
         self.supply.take_refused()
     }
 
-    /// Gives up the slot, in good order. What its deque has is stolen by others, or had by the next owner.
+    /// Gives up the slot in an orderly way. The remaining entries of its deque are stolen by other
+    /// workers, or popped by the next owner.
     ///
     /// # Errors
-    /// [`EngineError::Busy`] if it holds a task: that is the survivors' once the member is gone.
+    /// [`EngineError::Busy`] if the worker holds a task, which a survivor takes over later.
     ///
     /// # Crash
-    /// The slot is a dead one's, or nobody's.
+    /// The slot belongs to a dead owner, or has no owner.
     pub fn give_up(self) -> Result<(), EngineError> {
         if let Some(task) = self.held {
             return Err(self.busy(task));

@@ -1,28 +1,31 @@
-//! How a pool's header comes into its place, and out of it again.
+//! How a pool's header is published and unpublished.
 //!
-//! A root of the pod leads to a *cell*, one word, and that to the header, or to nothing while there is no pool of that name. Who
-//! makes or destroys a pool has what is not in its place *in hand*: in the last words of the program's room in
-//! his log. They stay when he dies; the same id looks at them before it makes or destroys a pool again.
+//! A root of the pod leads to a *cell*, one word. The cell leads to the header, or holds 0 while no
+//! pool of that name exists. A thread that makes or destroys a pool keeps a block that is not in
+//! its place in a *pending-allocation cell*: one of the last words of the program's scratch area in
+//! its log. The pending cells survive the thread's death. The next incarnation of the same id
+//! checks them before it makes or destroys a pool again.
 //!
-//! | a death after | leaves in hand | what is made of it |
+//! | a death after | leaves in the pending cell | repair |
 //! | --- | --- | --- |
 //! | the block of a root is allocated | the block | it is published, or freed |
-//! | the root is published | the same | struck out: it is in the table of roots |
-//! | it is said that the header is raw | nothing | |
-//! | the header is allocated | a block that holds anything, also what looks like a pool | freed, and not looked at |
-//! | it is cleared, and said to be | a header, with all that was made for it | taken apart, then freed |
-//! | the cell leads to it | the same | struck out: it is the cell's |
-//! | (destroying) it is in hand | the same | struck out: the pool is still there; by who destroys it after all, before he does |
-//! | the cell leads nowhere | a header that nobody can come by | taken apart, then freed |
+//! | the root is published | the same | cleared: the block is in the table of roots |
+//! | the header is flagged raw | nothing | |
+//! | the header is allocated | a block of any contents, even a pool's | freed unread |
+//! | it and the flag are cleared | a header and all made for it | taken apart, then freed |
+//! | the cell leads to it | the same | cleared: the header is the cell's |
+//! | (destroying) it is pending | the same | cleared: the pool exists; or by another destroyer |
+//! | the cell is cleared | an unreachable header | taken apart, then freed |
 //!
-//! Whether a header in hand is in its cell is asked of all pools' cells: the next call may be about another name. Taking apart can be repeated from the
-//! beginning, whoever was cut short in the middle of it. Of two that make one pool the first to exchange the cell's
-//! word has made it; the other takes his own header apart.
+//! Whether a pending header is in its place is checked against the cells of all pools, since the
+//! next call may concern another name. Taking apart can be repeated after it was cut short
+//! anywhere. If two threads make the same pool, the first to exchange the cell's word has made it,
+//! and the other takes its own header apart.
 
 use crate::PoolError;
-use crate::crew::free_all_ports;
-use crate::desk::Desk;
-use crate::layout::{DESKS_IN_ALL, Layout, Shape};
+use crate::store::layout::{DESKS_IN_ALL, Layout, Shape};
+use crate::store::staging::StagingSlot;
+use crate::store::task_ports::free_all_ports;
 use outlive::heap::LocalHeap;
 use outlive::memory::{Memory, Native, Offset, Ordering};
 use outlive::pod::Pod;
@@ -32,21 +35,21 @@ use outlive::segment::Roots;
 outlive::memory::crash_points! {
     /// Where the making of a pool may be cut short.
     pub enum MakePoint for "tasks.make" {
-        /// The block of a root is in hand.
+        /// The block of a root is in the pending cell.
         RootAllocated,
-        /// The root is published, and its block is in hand still.
+        /// The root is published, and its block is still in the pending cell.
         RootPublished,
-        /// It is said that the header, which is not there yet, is raw.
+        /// The header, which does not exist yet, is flagged raw.
         Raw,
-        /// The header is in hand, and holds anything.
+        /// The header is in the pending cell, with arbitrary contents.
         Allocated,
-        /// It is clear, and said to be.
+        /// The header is zeroed, and no longer flagged raw.
         Cleared,
-        /// It is whole, and nobody sees it.
+        /// The header is complete, and not yet published.
         Made,
-        /// It is in its place, and in hand still.
+        /// The cell leads to the header, which is still in the pending cell.
         Placed,
-        /// It is in its place only.
+        /// The pending cell is cleared.
         Released,
     }
 }
@@ -54,46 +57,46 @@ outlive::memory::crash_points! {
 outlive::memory::crash_points! {
     /// Where the destruction of a pool may be cut short.
     pub enum DestroyPoint for "tasks.destroy" {
-        /// The header is in hand, and in its place still.
+        /// The header is in the pending cell, and the cell still leads to it.
         InHand,
-        /// It is in nobody else's hand.
+        /// It is in no other pending cell.
         Alone,
-        /// It is in hand only.
+        /// The cell is cleared: the header is in the pending cell only.
         Displaced,
         /// The ports of all tasks are free.
         PortsFreed,
-        /// The desks are empty.
+        /// The staging slots are empty.
         DesksCleared,
-        /// What the slots had is free.
+        /// The blocks of the slots are free.
         SlotsFreed,
-        /// Nothing hangs on the header.
+        /// All other blocks that the header leads to are free.
         Dismantled,
-        /// It is free.
+        /// The header is free.
         Freed,
     }
 }
 
 outlive::shared! {
-    /// What stands under a pool's root: where its header is, or 0.
+    /// The contents of a pool's root: the offset of its header, or 0.
     struct TaskPool { header: u64 }
 }
 
-/// Where the maker of a pool keeps what is not yet in its place: the last words of the program's room in its log.
+/// The pending cells of a pool's maker: the last words of the program's scratch area in its log.
 const ROOT_IN_HAND: u64 = 1024 - 8;
 const HEADER_IN_HAND: u64 = 1024 - 16;
-/// Before it: whether the header in hand may hold anything still.
+/// The raw flag, this far before the pending cell: not 0 while the header is uninitialised.
 const RAW: u64 = 8;
 
-/// What the names of pools' roots begin with.
+/// The prefix of the names of pools' roots.
 const ROOT_PREFIX: &str = "tasks ";
 
 fn root_name(name: &str) -> String {
     format!("{ROOT_PREFIX}{name}")
 }
 
-/// The pool `name`, whoever made it. It is refused if its slots have owners that cannot be: its workers would wait for them, or
-/// fail.
-pub(super) fn open(pod: &Pod, name: &str) -> Result<Layout, PoolError> {
+/// Opens the pool `name`. It is refused if its slots have impossible owners: its workers would wait
+/// for them, or fail.
+pub fn open(pod: &Pod, name: &str) -> Result<Layout, PoolError> {
     let memory = pod.segment().memory();
     let unknown = || PoolError::Unknown { name: name.into() };
     let root = pod.roots().find::<TaskPool>(&root_name(name))?;
@@ -107,7 +110,7 @@ pub(super) fn open(pod: &Pod, name: &str) -> Result<Layout, PoolError> {
     Ok(layout)
 }
 
-/// The names of the pools that there are, and where their headers are.
+/// Returns the names of the existing pools, with the offsets of their headers.
 fn headers<M: Memory>(memory: M, roots: Roots<M>) -> Result<Vec<(String, Offset)>, PoolError> {
     let mut headers = Vec::new();
     for root in roots.list()? {
@@ -123,15 +126,15 @@ fn headers<M: Memory>(memory: M, roots: Roots<M>) -> Result<Vec<(String, Offset)
     Ok(headers)
 }
 
-/// The names of the pod's pools.
-pub(super) fn names(pod: &Pod) -> Result<Vec<String>, PoolError> {
+/// Returns the names of the pod's pools.
+pub fn names(pod: &Pod) -> Result<Vec<String>, PoolError> {
     let headers = headers(pod.segment().memory(), pod.roots())?;
     Ok(headers.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Where a pool's header belongs, for one who makes or destroys it.
+/// The place of a pool's header, for a thread that makes or destroys the pool.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'h, M: Memory = Native> {
+pub struct Place<'h, M: Memory = Native> {
     heap: &'h LocalHeap<'h, M>,
     roots: Roots<M>,
     logs: Logs<M>,
@@ -141,14 +144,14 @@ pub(crate) struct Place<'h, M: Memory = Native> {
 }
 
 impl<'h> Place<'h> {
-    /// That of the pool `name`, for one who has nothing in hand any more.
+    /// Returns the place of the pool `name`, after the caller's pending cells are settled.
     pub fn of(pod: &Pod, heap: &'h LocalHeap<'h>, name: &str) -> Result<Self, PoolError> {
         Self::among(pod.roots(), pod.logs(), heap, name)
     }
 }
 
 impl<'h, M: Memory> Place<'h, M> {
-    /// The same, among these roots and for one who has one of these logs.
+    /// Returns the same among `roots`, for a thread that has one of `logs`.
     pub fn among(
         roots: Roots<M>,
         logs: Logs<M>,
@@ -168,18 +171,18 @@ impl<'h, M: Memory> Place<'h, M> {
         Ok(place)
     }
 
-    /// The header that is there.
+    /// Returns the offset of the published header.
     pub fn header(self) -> Option<Offset> {
         let header: u64 = self.heap.memory().load(self.cell, Ordering::Acquire);
         (header != 0).then(|| Offset::from_raw(header))
     }
 
-    /// Makes a pool there. `None` if another was faster; then nothing is left of this one.
+    /// Makes a pool there. Returns `None`, and leaves no block, if another thread was faster.
     pub fn make(self, shape: &Shape, text: (u64, &str)) -> Result<Option<Layout<M>>, PoolError> {
         let at = self.clear_header(shape)?;
         let layout = Layout::create(self.heap, at, shape, text);
         let layout = layout.map_err(|error| match self.settle() {
-            // The reason is what is wanted to be known.
+            // The first error is the one to report.
             Ok(()) | Err(_) => error,
         })?;
         self.heap.memory().crash_point(MakePoint::Made);
@@ -191,21 +194,12 @@ impl<'h, M: Memory> Place<'h, M> {
         Ok(Some(layout))
     }
 
-    /// Wrong: the pool is in its place before it is whole. For the proofs that see it.
-    pub fn make_too_soon(self, shape: &Shape, text: (u64, &str)) -> Result<(), PoolError> {
-        let at = self.clear_header(shape)?;
-        self.fill(at);
-        Layout::create(self.heap, at, shape, text)?;
-        self.release();
-        Ok(())
-    }
-
-    /// A header in hand, with nothing in it.
-    fn clear_header(self, shape: &Shape) -> Result<Offset, PoolError> {
+    /// Allocates a zeroed header into the pending cell.
+    pub fn clear_header(self, shape: &Shape) -> Result<Offset, PoolError> {
         let Self { heap, hand, .. } = self;
         let memory = heap.memory();
         let bytes = shape.bytes::<M>();
-        // Release, both: a new block holds anything, also what looks like a pool.
+        // Release, both: a new block has arbitrary contents, and may look like a pool.
         memory.store(hand - RAW, 1u64, Ordering::Release);
         memory.crash_point(MakePoint::Raw);
         let at = heap.allocate_into(bytes, hand)?;
@@ -218,8 +212,8 @@ impl<'h, M: Memory> Place<'h, M> {
         Ok(at)
     }
 
-    /// Puts the header at `at` there, if there is none.
-    fn fill(self, at: Offset) -> bool {
+    /// Publishes the header at `at`, unless another one is published. Returns whether it did.
+    pub fn fill(self, at: Offset) -> bool {
         let memory = self.heap.memory();
         // Release: the pool.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
@@ -228,72 +222,65 @@ impl<'h, M: Memory> Place<'h, M> {
         filled.is_ok()
     }
 
-    /// What is in hand is in its place.
-    fn release(self) {
+    /// Clears the pending cell, after its header was published.
+    pub fn release(self) {
         let memory = self.heap.memory();
         memory.store(self.hand, 0u64, Ordering::Relaxed);
         memory.crash_point(MakePoint::Released);
     }
 
-    /// Takes the pool whose header is `header` out of its place, and apart. For the last who uses it.
+    /// Unpublishes the pool of `header`, and takes it apart. For its last user.
     pub fn empty(self, header: Offset) -> Result<(), PoolError> {
         let memory = self.heap.memory();
         self.take(header);
-        // Release: the header is in hand before it is out of its cell.
+        // Release: the header is in the pending cell before the cell is cleared.
         memory.store(self.cell, 0u64, Ordering::Release);
         memory.crash_point(DestroyPoint::Displaced);
         self.settle()
     }
 
-    /// Wrong: takes the pool apart, and then out of its place. For the proofs that see it.
-    pub fn empty_too_late(self, header: Offset) -> Result<(), PoolError> {
-        self.take(header);
-        self.take_apart(header)?;
-        let memory = self.heap.memory();
-        memory.store(self.cell, 0u64, Ordering::Release);
-        self.settle()
-    }
-
-    /// Takes the header, which is in its place, in hand: and out of every other's.
-    fn take(self, header: Offset) {
+    /// Puts the published header into the pending cell, and clears it from all other pending cells.
+    pub fn take(self, header: Offset) {
         let memory = self.heap.memory();
         memory.store(self.hand, header.raw(), Ordering::Relaxed);
         memory.crash_point(DestroyPoint::InHand);
-        // Another who died with it in hand, when it was in its cell, would find it in no cell, and take apart what is there by then.
+        // A thread that died with the published header in its pending cell would later find the
+        // header in no cell, and take apart the block that is there by then.
         let ids = self.heap.member().generations().capacity();
         for id in 0..ids {
             let hand = self.logs.of(id).program_room() + HEADER_IN_HAND;
             if hand != self.hand && memory.load::<u64>(hand, Ordering::Acquire) == header.raw() {
                 let order = (Ordering::AcqRel, Ordering::Relaxed);
-                // If it is changed meanwhile, its owner has seen to it himself.
+                // If the word has changed, its owner has settled it.
                 let _ = memory.compare_exchange(hand, header.raw(), 0, order.0, order.1);
             }
         }
         memory.crash_point(DestroyPoint::Alone);
     }
 
-    /// Sees to it that no header is in hand: one that is in its cell is there, another is taken apart.
-    fn settle(self) -> Result<(), PoolError> {
+    /// Empties the pending cell: clears it if its header is published, and takes the header apart
+    /// if not.
+    pub fn settle(self) -> Result<(), PoolError> {
         let Self { heap, hand, .. } = self;
         let memory = heap.memory();
         let held: u64 = memory.load(hand, Ordering::Relaxed);
         if held == 0 || memory.load::<u64>(hand - RAW, Ordering::Relaxed) != 0 {
             if held != 0 {
-                // Its maker died before it was clean: nothing hangs on it.
+                // Its maker died before it was zeroed: it leads to no other block.
                 heap.free_from(hand, 0)?;
             }
             memory.store(hand - RAW, 0u64, Ordering::Release);
             return Ok(());
         }
         let at = Offset::from_raw(held);
-        // Not only in this place: who had it in hand may have been about another pool.
+        // Check the cells of all pools: the pending header may belong to another one.
         let headers = headers(memory, self.roots)?;
         if headers.iter().any(|(_, header)| *header == at) {
             memory.store(hand, 0u64, Ordering::Relaxed);
             return Ok(());
         }
-        // Who destroys the pool takes it out of others' hands before its cell is cleared, which was seen: so it is taken apart by
-        // one, who has it in hand still.
+        // A destroyer clears all other pending cells before it clears the pool's cell, and that was
+        // seen cleared. So the header is taken apart only by the thread that still has it pending.
         if memory.load::<u64>(hand, Ordering::Acquire) != held {
             return Ok(());
         }
@@ -303,14 +290,14 @@ impl<'h, M: Memory> Place<'h, M> {
         Ok(())
     }
 
-    /// Frees what hangs on the header at `at`, any number of times.
-    fn take_apart(self, at: Offset) -> Result<(), PoolError> {
+    /// Frees all that the header at `at` leads to. Can be repeated.
+    pub fn take_apart(self, at: Offset) -> Result<(), PoolError> {
         let (heap, memory) = (self.heap, self.heap.memory());
         if let Ok(layout) = Layout::open(memory, at) {
             free_all_ports(layout, heap)?;
             memory.crash_point(DestroyPoint::PortsFreed);
             for number in 0..DESKS_IN_ALL {
-                Desk::at(layout, number).clear(heap)?;
+                StagingSlot::at(layout, number).clear(heap)?;
             }
             memory.crash_point(DestroyPoint::DesksCleared);
             layout.slots.dismantle(heap)?;
@@ -322,19 +309,20 @@ impl<'h, M: Memory> Place<'h, M> {
     }
 }
 
-/// Where the caller has a header in hand.
+/// Returns the offset of the caller's pending cell for a header.
 #[cfg(test)]
-pub(super) fn header_in_hand(pod: &Pod, heap: &LocalHeap<'_>) -> Offset {
+pub fn header_in_hand(pod: &Pod, heap: &LocalHeap<'_>) -> Offset {
     pod.logs().of(heap.instance().id).program_room() + HEADER_IN_HAND
 }
 
-/// What the owner of `logs`' log `id` has in hand, of a root and of a header; 0 for nothing.
-pub(crate) fn in_hand<M: Memory>(logs: Logs<M>, id: u32) -> [u64; 2] {
+/// Returns the pending root and header in the log `id` of `logs`; 0 for none.
+pub fn in_hand<M: Memory>(logs: Logs<M>, id: u32) -> [u64; 2] {
     let room = logs.of(id).program_room();
     [ROOT_IN_HAND, HEADER_IN_HAND].map(|at| logs.memory().load(room + at, Ordering::Acquire))
 }
 
-/// The word that leads to the pool's header: under a root, which is made if there is none. `hand` is for the root's block.
+/// Returns the word that leads to the pool's header, under a root that is made if it does not
+/// exist. `hand` is the pending cell for the root's block.
 fn root_cell<M: Memory>(
     roots: Roots<M>,
     hand: Offset,
@@ -345,7 +333,7 @@ fn root_cell<M: Memory>(
     loop {
         let held = Offset::from_raw(memory.load(hand, Ordering::Relaxed));
         if !held.is_null() && roots.list()?.iter().any(|root| root.offset == held) {
-            // It was published, and the publisher died.
+            // It was published, and its publisher died.
             memory.store(hand, 0u64, Ordering::Relaxed);
             continue;
         }
@@ -364,7 +352,7 @@ fn root_cell<M: Memory>(
         };
         memory.store(block, 0u64, Ordering::Relaxed);
         match roots.publish::<TaskPool>(&name, block) {
-            // What is in hand is found to be published, or another's is.
+            // The next round finds the pending root published, or another thread's root.
             Ok(_) | Err(outlive::segment::RootError::Exists { .. }) => {
                 memory.crash_point(MakePoint::RootPublished);
             }

@@ -1,94 +1,64 @@
-//! How much a pool has to do, and what should come of that (MODC §3.1): more workers, fewer, or others for the dead.
+//! The load of a pool, and the change that follows (MODC §3.1): more workers, fewer, or
+//! replacements for dead ones.
+//!
+//! A pool's *own* workers count toward the number that it wants. *Guests* are additional workers,
+//! and replace none.
 
-use super::Trigger;
-use crate::jobs::Root;
-use crate::layout::Layout;
-use crate::slot::Occupant;
+use crate::engine::slot::Occupant;
+use crate::store::band::{Band, Elastic};
+use crate::store::jobs::Root;
+use crate::store::layout::Layout;
+use crate::store::trigger::Trigger;
 use crate::{JobState, PoolError};
 use outlive::membership::Generations;
 use outlive::memory::Memory;
 
-/// When a pool should be resized by itself (MODC §3.1).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Band {
-    /// Which part of the original workers may fail, from 0 to 1.
-    pub failed: f64,
-    /// How few tasks may be ready for each worker.
-    pub fewest: f64,
-    /// How many may.
-    pub most: f64,
-}
-
-impl Default for Band {
-    /// A quarter of the workers may fail; 64 tasks may be ready for each, and none need be.
-    fn default() -> Self {
-        Self {
-            failed: 0.25,
-            fewest: 0.0,
-            most: 64.0,
-        }
-    }
-}
-
-/// What a launcher should do.
+/// Advice for a launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// Nothing.
     Stay,
-    /// So many of the original workers have failed that as many should be started.
+    /// This many workers should be started, because too many of the original ones have failed.
     Replace(u32),
-    /// Each worker has more to do than it should: start so many.
+    /// Each worker has more to do than it should: start this many.
     Grow(u32),
-    /// There is so little to do that so many can go: [`WorkerPool::resize`](super::WorkerPool::resize).
+    /// There is so little to do that this many can go:
+    /// [`WorkerPool::resize`](crate::WorkerPool::resize).
     Shrink(u32),
 }
 
-/// Within what a pool resizes itself.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Elastic {
-    /// How few workers it may want.
-    pub least: u32,
-    /// How many.
-    pub most: u32,
-    /// When it wants others.
-    pub band: Band,
-}
-
-/// How much there is to do, and for how many.
+/// How much there is to do, and for how many workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Load {
-    /// Workers that live.
+pub struct Load {
+    /// The number of live workers.
     pub living: u32,
-    /// How many of them work besides those whom the pool wants, and replace nobody.
+    /// The number of guests among them.
     pub guests: u32,
-    /// Workers that died, and whose places nobody has taken; but for guests.
+    /// The number of own workers that died, and were not replaced in their slots.
     pub dead: u32,
-    /// Tasks that are ready, in all deques.
+    /// The number of ready tasks in all deques.
     pub ready: u64,
-    /// Workers that wait at the barrier.
+    /// The number of workers that wait at the barrier.
     pub waiting: u32,
     /// Whether a job is open.
     pub is_open: bool,
 }
 
-/// How many workers live.
-pub(crate) fn living<M: Memory>(layout: Layout<M>, generations: Generations<M>) -> u32 {
+/// Returns the number of live workers.
+pub fn living<M: Memory>(layout: Layout<M>, generations: Generations<M>) -> u32 {
     census(layout, generations).0
 }
 
-/// How many of them are of those whom the pool wants.
-pub(crate) fn own<M: Memory>(layout: Layout<M>, generations: Generations<M>) -> u32 {
+/// Returns the number of live own workers.
+pub fn own<M: Memory>(layout: Layout<M>, generations: Generations<M>) -> u32 {
     let (living, guests, _) = census(layout, generations);
     living - guests
 }
 
-/// Whether the worker of slot `number`, who is not a guest, is one too many: of those that are, the last slots' are.
+/// Returns whether the own worker of slot `number` is surplus. Of the own workers, those in the
+/// last slots are surplus first.
 #[inline]
-pub(crate) fn is_surplus<M: Memory>(
-    layout: Layout<M>,
-    generations: Generations<M>,
-    number: u32,
-) -> bool {
+pub fn is_surplus<M: Memory>(layout: Layout<M>, generations: Generations<M>, number: u32) -> bool {
     let wanted = layout.wanted();
     if number < wanted {
         return false;
@@ -100,8 +70,8 @@ pub(crate) fn is_surplus<M: Memory>(
     (0..number).filter(counts).count() as u64 >= u64::from(wanted)
 }
 
-/// Whether a spare is wanted.
-pub(crate) fn wants_a_spare<M: Memory>(
+/// Returns whether a spare is wanted.
+pub fn wants_a_spare<M: Memory>(
     layout: Layout<M>,
     generations: Generations<M>,
 ) -> Result<bool, PoolError> {
@@ -109,38 +79,40 @@ pub(crate) fn wants_a_spare<M: Memory>(
     Ok(load.wants_a_spare(layout.wanted(), layout.original(), layout.elastic()))
 }
 
-/// Why one of those whom the pool wants is there, who has claimed a place where `before` was. The place decides, not how many
-/// were missing before he had it: when some have died and more are wanted at the same time, as many come for the dead as have
-/// died.
-pub(crate) fn why_came<M: Memory>(
+/// Returns why an own worker has come that claimed the slot of `before`. The slot decides, not the
+/// number of workers missing before the claim: if workers have died and more are wanted at the same
+/// time, as many come for the dead as have died.
+pub fn why_came<M: Memory>(
     layout: Layout<M>,
     generations: Generations<M>,
     before: Option<Occupant>,
 ) -> Trigger {
     let (wanted, said) = layout.wanted_by();
     if wanted > layout.slots.settings().capacity {
-        // Whoever comes is welcome, and would have been if nobody had died.
+        // Every worker is wanted, and would be if none had died.
         return said;
     }
     if is_of_the_pool(before) {
         return Trigger::Failures;
     }
     let (living, guests, dead) = census(layout, generations);
-    // He is among the living.
+    // The new worker is among the living.
     let others = living.saturating_sub(guests + 1);
-    // As many had come as are wanted: a dead one is missing, whose place was not the first, or could not be had.
+    // Live and dead own workers make up the wanted number: this worker replaces a dead one, of a
+    // slot that was not the first, or was not available.
     match dead > 0 && others + dead >= wanted {
         true => Trigger::Failures,
         false => said,
     }
 }
 
-/// Whether somebody is there who is one of those whom the pool wants.
+/// Returns whether `occupant` is an own worker.
 fn is_of_the_pool(occupant: Option<Occupant>) -> bool {
     occupant.is_some_and(|one| !one.is_guest)
 }
 
-/// How many workers live; how many of them are guests; and how many others died whose places nobody has taken.
+/// Returns the numbers of live workers, of guests among them, and of dead own workers in slots
+/// without a successor.
 fn census<M: Memory>(layout: Layout<M>, generations: Generations<M>) -> (u32, u32, u32) {
     let slots = (0..layout.slots.used()).filter_map(|number| layout.slots.slot(number).occupant());
     slots.fold((0, 0, 0), |(living, guests, dead), occupant| {
@@ -153,7 +125,7 @@ fn census<M: Memory>(layout: Layout<M>, generations: Generations<M>) -> (u32, u3
 }
 
 impl Load {
-    /// The present one, one slot after another as they are read.
+    /// Returns the present load. The slots are read one after another.
     pub fn of<M: Memory>(
         layout: Layout<M>,
         generations: Generations<M>,
@@ -174,18 +146,19 @@ impl Load {
         })
     }
 
-    /// Workers that live and are of those whom the pool wants.
+    /// Returns the number of live own workers.
     pub fn own(&self) -> u32 {
-        // Each is read by itself.
+        // The two numbers are read separately.
         self.living.saturating_sub(self.guests)
     }
 
-    /// Whether so many of `original` workers are missing that they should be replaced.
+    /// Returns whether so many of `original` workers are missing that they should be replaced.
     pub fn has_lost(&self, original: u32, band: Band) -> bool {
         original != u32::MAX && f64::from(self.own()) < f64::from(original) * (1.0 - band.failed)
     }
 
-    /// What the number of ready tasks for each worker says, guests too; there is room for so many more. Guests are not sent away.
+    /// Returns the advice that follows from the number of ready tasks per worker, guests included,
+    /// for a pool that can have `room` more workers. Guests are not sent away.
     pub fn advice(&self, band: Band, room: u32) -> Advice {
         if self.living == 0 {
             return Advice::Stay;
@@ -194,7 +167,7 @@ impl Load {
         if each > band.most && room > 0 {
             return Advice::Grow(self.living.min(room));
         }
-        // At least so many of those who wait are none.
+        // At least this many of the waiting workers are not guests.
         let waiting = self.waiting.saturating_sub(self.guests);
         let waiting = waiting.min(self.own().saturating_sub(1));
         if each < band.fewest && waiting > 0 && self.is_open {
@@ -203,15 +176,15 @@ impl Load {
         Advice::Stay
     }
 
-    /// Whether a spare is wanted in a pool that began with `original` workers and wants `wanted`. One that does not resize
-    /// itself replaces all its dead.
+    /// Returns whether a pool that began with `original` workers and wants `wanted` needs a spare.
+    /// A pool that does not resize itself replaces all its dead workers.
     pub fn wants_a_spare(&self, wanted: u32, original: u32, elastic: Option<Elastic>) -> bool {
         let accepted = elastic.map_or(0, |Elastic { band, .. }| {
-            // Of a part of what is not a number of workers, nothing.
+            // `u32::MAX` is not a number of workers, so no part of it is accepted.
             let original = if original == u32::MAX { 0 } else { original };
             (f64::from(original) * band.failed) as u32
         });
-        // One at least is replaced in any event: nobody would ever look again.
+        // At least one worker is replaced: with none alive, none would check again.
         let accepted = accepted.min(wanted.saturating_sub(1));
         self.own() + self.dead.min(accepted) < wanted
     }
@@ -279,7 +252,7 @@ mod tests {
             assert_eq!(lost(dead).wants_a_spare(4, 4, elastic(0.5)), dead > 2);
             assert_eq!(lost(dead).wants_a_spare(4, 4, elastic(0.0)), dead > 0);
         }
-        // The last one: of a pool that has become smaller, and of one that accepts all deaths.
+        // The last worker: of a pool that has become smaller, and of one that accepts all deaths.
         let nobody = Load {
             living: 0,
             dead: 1,
@@ -289,7 +262,7 @@ mod tests {
         assert!(
             lost(4).wants_a_spare(4, 4, elastic(1.0)) && !lost(3).wants_a_spare(4, 4, elastic(1.0))
         );
-        // Guests replace nobody: neither for spares nor for who starts workers.
+        // Guests replace no own worker, neither for spares nor for launchers.
         let visited = |guests, dead| Load {
             living: 4 - dead + guests,
             guests,
@@ -299,7 +272,7 @@ mod tests {
         assert!(visited(1, 1).wants_a_spare(4, 4, None));
         assert!(visited(3, 3).wants_a_spare(4, 4, elastic(0.5)));
         assert!(visited(3, 3).has_lost(4, band(0.5, 0.0, 64.0)));
-        // More are wanted than there are, whoever died.
+        // More are wanted than exist, regardless of deaths.
         assert!(lost(1).wants_a_spare(5, 4, elastic(0.5)));
         assert!(!lost(4).has_lost(u32::MAX, band(0.5, 0.0, 64.0)));
         assert!(lost(3).has_lost(4, band(0.5, 0.0, 64.0)));

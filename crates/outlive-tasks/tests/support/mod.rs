@@ -1,4 +1,4 @@
-//! A pod with a pool whose workers are threads of this process.
+//! A pod with a pool that runs on threads of this process.
 
 use outlive::membership::{Process, ProcessOptions};
 use outlive::pod::{Pod, PodOptions};
@@ -6,7 +6,7 @@ use outlive::supervise::Stop;
 use outlive_tasks::{Options, Served, WorkerPool};
 use std::time::Duration;
 
-/// For how long a test waits for something that should take milliseconds.
+/// The time that a test waits for an event that should take milliseconds.
 #[allow(dead_code)] // each test uses its part of this
 pub const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
@@ -19,7 +19,7 @@ impl Drop for Place {
     }
 }
 
-/// A pod with a pool of so many worker threads; `body` submits, and looks. Returns what each of them did.
+/// Runs `body` in a pod with a pool of `threads` worker threads. Returns the workers' statistics.
 #[allow(dead_code)] // each test uses its part of this
 pub fn with_workers(
     name: &str,
@@ -30,7 +30,7 @@ pub fn with_workers(
     with_spares(name, threads, 0, options, body)
 }
 
-/// The same, with threads that stand by.
+/// Runs `body` with `spares` standby threads in addition.
 pub fn with_spares(
     name: &str,
     threads: usize,

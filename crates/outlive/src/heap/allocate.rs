@@ -1,4 +1,4 @@
-//! The short way of an allocation: a block of the thread's own slab, in one step.
+//! The fast path of an allocation: a block of the thread's own slab, in one step.
 
 use super::LocalHeap;
 use super::buddy::AllocateError;
@@ -7,32 +7,33 @@ use super::slab::{Class, Kind, LARGEST, Step, class};
 use outlive_memory::{Memory, Offset, Ordering};
 
 outlive_memory::crash_points! {
-    /// Where an allocation from a slab may be cut short.
+    /// The crash points of an allocation from a slab.
     pub enum HeapAllocatePoint for "heap.allocate" {
-        /// The step is noted; the block is free.
+        /// The step is recorded; the block is free.
         Noted,
         /// The block is allocated; the cell is empty.
         Marked,
-        /// The cell holds the block; the step is noted still.
+        /// The cell holds the block; the step is still recorded.
         Published,
-        /// It is over.
+        /// The step is over.
         Done,
     }
 }
 
 impl<M: Memory> LocalHeap<'_, M> {
-    /// Allocates a block of at least `bytes`, uninitialised, and writes its offset into the word at `cell`,
-    /// which is 0 before, in one step. The block is aligned to 16 bytes.
+    /// Allocates a block of at least `bytes`, uninitialised, and writes its offset into the word at
+    /// `cell`, which is 0 before, in one step. The block is aligned to 16 bytes.
     ///
-    /// The cell is the caller's: nobody else writes to it while this runs, nor before the caller has
-    /// been recovered should it die in here. Anybody may read it: who finds the offset (with acquire)
-    /// finds the block allocated. It needs no operation descriptor, so an operation may be running.
+    /// The cell is the caller's: no other thread writes to it during the call or, should the caller
+    /// die in it, before the caller has been recovered. Any thread may read it; one that reads the
+    /// offset (with acquire) finds the block allocated. The call needs no operation descriptor, so
+    /// an operation may be running.
     ///
     /// # Errors
-    /// See [`AllocateError`]; nothing is changed then.
+    /// See [`AllocateError`]; nothing has changed in that case.
     ///
     /// # Panics
-    /// If this is a recoverer's way.
+    /// If this is the heap handle of a recovering thread.
     ///
     /// # Crash
     /// After recovery the cell holds a block that is allocated, or 0 and nothing was allocated.
@@ -50,7 +51,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         self.allocate_slowly(bytes, cell)
     }
 
-    /// All that is not the usual.
+    /// Handles all cases outside the fast path.
     #[cold]
     #[inline(never)]
     fn allocate_slowly(&self, bytes: u64, cell: Offset) -> Result<Offset, AllocateError> {
@@ -77,7 +78,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         }
     }
 
-    /// Goes on to a word of the current slab that has room.
+    /// Moves to a word of the current slab with a free block.
     fn next_word(&self, number: usize) -> bool {
         let (table, current) = (&self.heap.table, &self.aids.current[number]);
         let Some(slab) = table.slab(current.slab.get()) else {
@@ -91,10 +92,11 @@ impl<M: Memory> LocalHeap<'_, M> {
         })
     }
 
-    /// A block from the current word of a class.
+    /// Takes a block from the current word of a class.
     #[inline(always)]
     fn take(&self, number: usize, cell: Offset) -> Option<Offset> {
-        // Copies, in registers: what is stored below could be anything's for all that the compiler knows.
+        // Copies, in registers: as far as the compiler knows, the stores below may alias the
+        // originals.
         let (table, place) = (self.heap.table, self.step);
         let memory = table.memory;
         let current = &self.aids.current[number];
@@ -110,7 +112,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         current.free.set(free & (free - 1));
         let index = u64::from(free.trailing_zeros());
         if allocated >> index & 1 != 0 {
-            // Nobody but this sets bits of the word: only damage leads here.
+            // Only this handle sets bits of the word: only damage leads here.
             return None;
         }
         let block = current.first.get() + index * current.size.get();
@@ -124,7 +126,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         memory.crash_point(HeapAllocatePoint::Noted);
         table.set_allocated(word, allocated | 1 << index);
         memory.crash_point(HeapAllocatePoint::Marked);
-        // Release: after the bit; whoever finds the block finds it allocated.
+        // Release: after the bit; a thread that finds the block finds it allocated.
         memory.store(cell, block.raw(), Ordering::Release);
         memory.persist(cell, 8);
         memory.crash_point(HeapAllocatePoint::Published);

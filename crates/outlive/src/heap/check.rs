@@ -1,4 +1,4 @@
-//! The walk over a heap that finds whatever is wrong with it, and what can be mended.
+//! Checks a heap for damage, and repairs the damage that can be repaired.
 
 use super::Heap;
 use super::buddy;
@@ -11,130 +11,127 @@ use core::fmt;
 use outlive_memory::{Memory, Offset, Ordering};
 use std::collections::BTreeMap;
 
-/// How the slabs of one class are used.
+/// The use of the slabs of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassStatistics {
     /// The size of its blocks in bytes.
     pub size: u64,
-    /// How many slabs there are.
+    /// The number of slabs.
     pub slabs: u64,
-    /// How many blocks they have.
+    /// The number of blocks in these slabs.
     pub blocks: u64,
-    /// How many of them are allocated.
+    /// The number of these blocks that are allocated.
     pub allocated: u64,
 }
 
 impl ClassStatistics {
-    /// How many bytes are in use.
+    /// Returns the number of bytes in use.
     pub fn bytes_in_use(&self) -> u64 {
         self.allocated * self.size
     }
 }
 
-/// How a heap is used.
+/// The use of a heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapStatistics {
-    /// The size classes, smallest first, also those of which there is no slab.
+    /// The size classes, smallest first, including those without a slab.
     pub classes: Vec<ClassStatistics>,
-    /// Large blocks that recoverers have freed and that are not given back yet.
+    /// Large blocks that are owed: freed, but not yet returned to the buddy allocator.
     pub owed: u64,
-    /// The region, in which each slab is a block.
+    /// The use of the region, in which each slab is a block.
     pub region: buddy::Statistics,
 }
 
-/// One thing that is wrong with a heap.
+/// A fault that a check of a heap has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapFinding {
-    /// The buddy allocator below has something wrong.
+    /// A fault of the buddy allocator below.
     #[error(transparent)]
     Buddy(#[from] buddy::Finding),
-    /// A table entry says that there is a slab where the buddy allocator has none.
+    /// A table entry describes a slab where the buddy allocator has none.
     #[error(
-        "{at} says that the slab at {slab} is {owner}'s, where no block of its size is allocated"
+        "the word at {at} assigns the slab at {slab} to {owner}, but no block of a slab's size is \
+         allocated there"
     )]
     NoSlab {
-        /// The word.
+        /// The offset of the word.
         at: Offset,
-        /// Where the slab would start.
+        /// The start that the slab would have.
         slab: Offset,
-        /// Its owner.
+        /// The owner that the entry names.
         owner: Instance,
     },
     /// The owner of a slab is not an instance that this pod can have had.
     #[error("the owner at {at} is {word:#x}, which names no instance of this pod")]
     BadOwner {
-        /// The word.
+        /// The offset of the word.
         at: Offset,
-        /// What it holds.
+        /// The value of the word.
         word: u64,
     },
-    /// The class of a slab is none.
-    #[error("the class at {at} is {class}; there are {CLASSES}")]
+    /// The class of a slab does not exist.
+    #[error("the slab class at {at} is {class}, but only {CLASSES} classes exist")]
     BadClass {
-        /// The word.
+        /// The offset of the word.
         at: Offset,
-        /// What it holds.
+        /// The value of the word.
         class: u64,
     },
     /// Bits stand for blocks that the slab does not have.
-    #[error("the word at {at} has bits {bits:#x}, which stand for no block")]
+    #[error("the word at {at} has bits {bits:#x} set, which stand for no block")]
     NoBlock {
-        /// The word.
+        /// The offset of the word.
         at: Offset,
         /// The bits.
         bits: u64,
     },
-    /// A word says that a block is owed to the buddy allocator which is not allocated there.
-    #[error(
-        "the word at {at} says that the block at {block} is to be freed, which is not allocated"
-    )]
+    /// A word marks a block as owed to the buddy allocator that is not allocated there.
+    #[error("the word at {at} marks the block at {block} as owed, but that block is not allocated")]
     OwesNothing {
-        /// The word.
+        /// The offset of the word.
         at: Offset,
         /// The block.
         block: Offset,
     },
-    /// The note of a step is none, or left by somebody who has been recovered or has left.
-    #[error("the step of id {id} at {at} is {word:#x}, though {why}")]
+    /// The record of a step is invalid, or its id is free, has left or is recovered.
+    #[error("the step of id {id} at {at} is invalid ({word:#x}): {why}")]
     BadStep {
-        /// Whose step it is.
+        /// The id that the step belongs to.
         id: InstanceId,
-        /// Where it stands.
+        /// The offset of the step.
         at: Offset,
-        /// What it is.
+        /// The first word of the step.
         word: u64,
-        /// Why it cannot be.
+        /// The reason why it is invalid.
         why: &'static str,
     },
-    /// An allocated block that nothing reaches.
-    #[error(
-        "the block of {bytes} bytes at {block} has leaked: it is allocated and nothing reaches it"
-    )]
+    /// An allocated block is not reachable.
+    #[error("the block of {bytes} bytes at {block} has leaked: it is allocated, but not reachable")]
     Leak {
-        /// Where it starts.
+        /// The start of the block.
         block: Offset,
-        /// Its size.
+        /// Its size in bytes.
         bytes: u64,
     },
-    /// One block is reached twice: it was given to two.
+    /// One block is reached more than once: it was handed out twice.
     #[error("the block at {block} is reached {times} times")]
     ReachedTwice {
-        /// Where it starts.
+        /// The start of the block.
         block: Offset,
-        /// How often it is reached.
+        /// The number of times that it is reached.
         times: u64,
     },
-    /// Something is reached that is not allocated.
-    #[error("{block} is reached and no allocated block starts there")]
+    /// A reachable offset is not an allocated block.
+    #[error("{block} is reached, but no allocated block starts there")]
     Dangling {
-        /// What is reached.
+        /// The offset that is reached.
         block: Offset,
     },
 }
 
 impl HeapFinding {
-    /// Where it is.
+    /// Returns the offset of the fault.
     pub fn place(&self) -> Offset {
         match *self {
             Self::Buddy(finding) => finding.place(),
@@ -151,7 +148,7 @@ impl HeapFinding {
     }
 }
 
-/// What a walk over a heap has found.
+/// The report of a check of a heap.
 pub type HeapReport = Report<HeapFinding, HeapStatistics>;
 
 impl fmt::Display for HeapStatistics {
@@ -172,49 +169,51 @@ impl fmt::Display for HeapStatistics {
     }
 }
 
-/// Something that was wrong with a heap, or left half-done, and has been mended.
+/// A repair of a fault, or of an unfinished operation, in a heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapRepair {
-    /// Bits that stand for no block are cleared.
+    /// Bits that stand for no block were cleared.
     #[error("cleared the bits {bits:#x} at {at}, which stood for no block")]
     Bits {
-        /// The word.
+        /// The offset of the word.
         at: Offset,
-        /// The bits.
+        /// The bits that were cleared.
         bits: u64,
     },
-    /// A collection that was cut short is finished.
+    /// An interrupted collection was finished.
     #[error("cleared the remote bits {bits:#x} at {at}, whose blocks are free already")]
     Collected {
-        /// The word.
+        /// The offset of the word.
         at: Offset,
-        /// The bits.
+        /// The bits that were cleared.
         bits: u64,
     },
-    /// A table entry that described a slab where there is none describes none.
-    #[error("struck out the slab at {slab}, which the allocator below does not have")]
+    /// A table entry that described a slab which does not exist was cleared.
+    #[error(
+        "cleared the table entry of the slab at {slab}, which the buddy allocator does not have"
+    )]
     Entry {
-        /// Where the slab would start.
+        /// The start that the slab would have had.
         slab: Offset,
     },
-    /// A block that is not allocated is not owed any more.
-    #[error("struck out the debt at {at}, whose block is not allocated")]
+    /// The owed word of a block that is not allocated was cleared.
+    #[error("cleared the owed word at {at}, whose block is not allocated")]
     Debt {
-        /// The word.
+        /// The offset of the word.
         at: Offset,
     },
 }
 
-/// What reaches which small block: how often.
+/// The small blocks that are reached, and how often.
 type Reached = BTreeMap<Offset, u64>;
 
 impl<M: Memory> Heap<M> {
-    /// Walks the table and the tree and says what is wrong with them. Writes nothing; never follows what it
-    /// reads outside the state.
+    /// Walks the table and the tree and reports faults. Writes nothing, and never follows an offset
+    /// that leads out of the state.
     ///
-    /// For a quiescent heap: what others change meanwhile may look wrong. What the dead left and nobody has
-    /// recovered or adopted yet is not wrong.
+    /// The heap must be quiescent: concurrent changes may look like faults. State that dead members
+    /// left and that is not yet recovered or adopted is not a fault.
     pub fn check(&self) -> HeapReport {
         let buddy = self.buddy().check();
         let mut report = report(buddy);
@@ -224,9 +223,10 @@ impl<M: Memory> Heap<M> {
         report
     }
 
-    /// As [`check`](Self::check), and compares the allocated blocks, small and large, with the starts of all
-    /// blocks that are in use: what is allocated and not among them has leaked; what comes twice, or
-    /// is not allocated, has been given to two. A block that its owner is about to retire is in use.
+    /// Does what [`check`](Self::check) does, and compares the allocated blocks, small and large,
+    /// with the starts of all blocks in use. An allocated block that is not among them has leaked;
+    /// a block that occurs twice, or is not allocated, has been handed out twice. A block that its
+    /// owner is about to retire is in use.
     pub fn check_reachable(&self, reachable: impl IntoIterator<Item = Offset>) -> HeapReport {
         let mut large: Vec<Offset> = Vec::new();
         let mut small: BTreeMap<Slab, Reached> = BTreeMap::new();
@@ -235,14 +235,14 @@ impl<M: Memory> Heap<M> {
                 .table
                 .within(block)
                 .map(|from| self.table.slab_of(from));
-            match slab.filter(|slab| self.owner_word(*slab) != Instance::NOBODY) {
+            match slab.filter(|slab| self.owner_word(*slab) != Instance::NONE) {
                 Some(slab) => *small.entry(slab).or_default().entry(block).or_default() += 1,
                 None => large.push(block),
             }
         }
         for slab in self.table.all() {
             let start = self.table.start(slab);
-            if self.owner_word(slab) != Instance::NOBODY && self.block_at(start) == Some(SLAB) {
+            if self.owner_word(slab) != Instance::NONE && self.block_at(start) == Some(SLAB) {
                 large.push(start);
             }
             large.extend(self.debts(slab).map(|(_, block)| block));
@@ -255,8 +255,8 @@ impl<M: Memory> Heap<M> {
         report
     }
 
-    /// What is wrong with the owners of slabs and with the steps of members: of a quiescent pod whose dead
-    /// have been recovered.
+    /// Returns the faults in the owners of slabs and in the steps of members. The pod must be
+    /// quiescent, and its dead members recovered.
     pub fn check_members(&self, logs: Logs<M>, generations: Generations<M>) -> Vec<HeapFinding> {
         let mut findings = Vec::new();
         for slab in self.table.all() {
@@ -266,22 +266,22 @@ impl<M: Memory> Heap<M> {
                 owner.id < generations.capacity()
                     && generations.current(owner.id) >= owner.generation
             };
-            if word != Instance::NOBODY && !owner.is_some_and(known) {
+            if word != Instance::NONE && !owner.is_some_and(known) {
                 findings.push(HeapFinding::BadOwner { at, word });
             }
         }
         for id in 0..logs.capacity().min(generations.capacity()) {
-            let at = super::room::step(logs.of(id));
+            let at = super::scratch::step(logs.of(id));
             let word: u64 = self.memory.load(at, Ordering::Relaxed);
             let status = generations.state(id).map(|state| state.status);
             let why = match (step::read(self.memory, at), status) {
                 (Ok(None), _) => continue,
-                (Err(_), _) => "that is not a step",
-                // Unless somebody revisits the log, or died at that.
+                (Err(_), _) => "its kind is unknown",
+                // Except when a thread revisits the log, or has died doing so.
                 (Ok(Some(_)), Ok(Status::Free | Status::Left | Status::Recovered))
                     if logs.of(id).claimant().is_none() =>
                 {
-                    "nobody is at one"
+                    "the id has no member that could be in a step"
                 }
                 (Ok(Some(step)), _) if self.table.within(step.block).is_none() => {
                     "its block is not in the region"
@@ -293,8 +293,8 @@ impl<M: Memory> Heap<M> {
         findings
     }
 
-    /// Returns the allocated blocks of slabs whose blocks have at least `bytes` bytes, as far as
-    /// the words of the heap are sound.
+    /// Returns the allocated blocks of slabs with blocks of at least `bytes` bytes, as far as the
+    /// words of the heap are sound.
     pub(crate) fn allocated_blocks(&self, bytes: u64) -> impl Iterator<Item = Offset> {
         let (memory, table) = (self.memory, &self.table);
         let sound = |slab: &Slab| {
@@ -318,11 +318,11 @@ impl<M: Memory> Heap<M> {
         })
     }
 
-    /// Mends what can be mended without doubt, and says what that was: bits that stand for no block, entries
-    /// and debts without a block in the buddy allocator, collections cut short. What has leaked
-    /// is not freed, for only the program knows what it reaches.
+    /// Repairs the faults whose repair is beyond doubt and returns the repairs: bits without a
+    /// block, entries and owed words without a block in the buddy allocator, interrupted
+    /// collections. Leaked blocks are not freed, since only the program knows what it reaches.
     ///
-    /// The caller has the segment for itself, and has recovered the dead.
+    /// The caller has exclusive use of the segment, and has recovered the dead members.
     ///
     /// # Crash
     /// It can be run again.
@@ -330,7 +330,7 @@ impl<M: Memory> Heap<M> {
         let (memory, table) = (self.memory, &self.table);
         let mut done = Vec::new();
         let put = |at, value: u64| {
-            // Relaxed: nobody else is there.
+            // Relaxed: no other thread uses the segment.
             memory.store(at, value, Ordering::Relaxed);
             memory.persist(at, 8);
         };
@@ -341,7 +341,7 @@ impl<M: Memory> Heap<M> {
                     done.push(HeapRepair::Debt { at });
                 }
             }
-            let mut owned = self.owner_word(slab) != Instance::NOBODY;
+            let mut owned = self.owner_word(slab) != Instance::NONE;
             if owned && self.block_at(table.start(slab)) != Some(SLAB) {
                 let slab_at = table.start(slab);
                 put(table.owner(slab), 0);
@@ -380,16 +380,16 @@ impl<M: Memory> Heap<M> {
     }
 
     fn owner_word(&self, slab: Slab) -> u64 {
-        // Relaxed here and below: nobody changes anything.
+        // Relaxed here and below: no other thread changes the heap.
         self.memory.load(self.table.owner(slab), Ordering::Relaxed)
     }
 
-    /// The size of the buddy allocator's block at `at`, if one starts there.
+    /// Returns the size of the buddy allocator's block at `at`, if one starts there.
     fn block_at(&self, at: Offset) -> Option<u64> {
         self.buddy.allocated_at(at)
     }
 
-    /// The words of an entry that say that a block is owed, and the blocks.
+    /// Returns the words of an entry that mark blocks as owed, and these blocks.
     fn debts(&self, slab: Slab) -> impl Iterator<Item = (Offset, Offset)> {
         let start = u64::from(slab.index()) * SLAB;
         (0..SLAB / UNIT).filter_map(move |unit| {
@@ -400,7 +400,7 @@ impl<M: Memory> Heap<M> {
         })
     }
 
-    /// Looks at one entry; at what reaches its blocks too if that is known.
+    /// Checks one entry, and the references to its blocks if they are known.
     fn walk(&self, slab: Slab, reached: Option<Reached>, report: &mut HeapReport) {
         let (memory, table) = (self.memory, &self.table);
         for (at, block) in self.debts(slab) {
@@ -410,7 +410,7 @@ impl<M: Memory> Heap<M> {
             }
         }
         let word = self.owner_word(slab);
-        let class = if word == Instance::NOBODY {
+        let class = if word == Instance::NONE {
             None
         } else {
             let Some(owner) = owner_of(table, slab) else {
@@ -485,7 +485,7 @@ impl<M: Memory> Heap<M> {
     }
 }
 
-/// A report of what the buddy allocator's walk has found.
+/// Returns a report that begins with the buddy allocator's findings.
 fn report(buddy: buddy::Report) -> HeapReport {
     let classes = (0..CLASSES).map(Class::get).map(|class| ClassStatistics {
         size: class.size.into(),

@@ -1,7 +1,7 @@
-//! The short ways of a free: into the thread's own slab, and into another's.
+//! The fast paths of a free: into the thread's own slab, and into another instance's.
 
 use super::LocalHeap;
-use super::aids::GUESSES;
+use super::allocation_cache::GUESSES;
 use super::buddy::{CorruptTree, FreeError};
 use super::local::bad_cell;
 use super::slab::{CLASSES, Class, Kind, SLAB, Slab, Step, Table};
@@ -9,35 +9,37 @@ use crate::membership::Instance;
 use outlive_memory::{Link, Memory, Offset, Ordering};
 
 outlive_memory::crash_points! {
-    /// Where a free of a slab's block may be cut short.
+    /// The crash points of a free of a slab's block.
     pub enum HeapFreePoint for "heap.free" {
-        /// The step is noted; the cell holds the block.
+        /// The step is recorded; the cell holds the block.
         Noted,
-        /// The cell does not; the block is allocated.
+        /// The cell no longer holds the block; the block is allocated.
         Replaced,
-        /// The block of the caller's own slab is free; the step is noted still.
+        /// The block of the caller's own slab is free; the step is still recorded.
         FreedOwn,
-        /// The same of another's slab.
+        /// The block of another instance's slab is free; the step is still recorded.
         FreedRemote,
-        /// It is over.
+        /// The step is over.
         Done,
     }
 }
 
 impl<M: Memory> LocalHeap<'_, M> {
-    /// Frees the block that the word at `cell` holds, and writes `instead` there, in one step; returns where
-    /// the block was. Tags in the word are not looked at. The cell is the caller's, as in
-    /// [`allocate_into`](Self::allocate_into).
+    /// Frees the block that the word at `cell` holds, and writes `instead` there, in one step.
+    /// Returns the offset of the block. Tags in the word are ignored. The cell is the caller's, as
+    /// in [`allocate_into`](Self::allocate_into).
     ///
-    /// Nobody may use the block any more. (One of another member's slab is of use again when that member next runs
-    /// out of such blocks, or is gone: one that is idle keeps it.) What is freed twice, or was never allocated, is refused, as long as
-    /// nobody else frees the same block at the same time.
+    /// The block must not be used any more. (A block of another member's slab becomes available
+    /// when that member next runs out of such blocks, or has departed; an idle member keeps it.) A
+    /// block that was already freed or never allocated is refused, unless another thread frees the
+    /// same block at the same time.
     ///
     /// # Errors
-    /// See [`FreeError`]; nothing is changed then.
+    /// See [`FreeError`]; nothing has changed in that case.
     ///
     /// # Crash
-    /// After recovery the cell holds the block, which is allocated, or `instead`, and the block is free.
+    /// After recovery the cell holds the block, which is allocated, or it holds `instead` and the
+    /// block is free.
     #[inline]
     pub fn free_from(&self, cell: Offset, instead: u64) -> Result<Offset, FreeError> {
         let table = self.heap.table;
@@ -47,8 +49,9 @@ impl<M: Memory> LocalHeap<'_, M> {
             let block = Link::from_word(memory.load(cell, Ordering::Relaxed)).offset();
             if let Some(from) = table.within(block) {
                 let slab = table.slab_of(from);
-                // Where the block's bit is would wait for the slab's class and that for the slab, and all later
-                // loads for where the bit is written. So it is guessed, and the class is asked meanwhile.
+                // The load of the block's bit would wait for the slab's class, that for the slab,
+                // and all later loads for the address at which the bit is written. Therefore the
+                // bit's position is guessed, and the class is loaded at the same time.
                 let guess = &self.aids.inverses[slab.index() as usize % GUESSES];
                 let (inverse, guessed) = (guess.get(), guess.get().start_of(from % SLAB));
                 if table.owner_word(slab) == self.own {
@@ -74,8 +77,8 @@ impl<M: Memory> LocalHeap<'_, M> {
         self.free_slowly(cell, instead)
     }
 
-    /// Frees block `index` of a slab of one's own, if it is allocated; whether the slab may be empty now, and of no
-    /// use.
+    /// Frees block `index` of one of the caller's own slabs. Returns `None` if it is not allocated,
+    /// otherwise whether the slab may be empty now.
     #[inline(always)]
     fn free_own(
         &self,
@@ -101,7 +104,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         };
         place.begin(memory, note);
         memory.crash_point(HeapFreePoint::Noted);
-        // Release: after the note, and for whoever reads what the caller publishes.
+        // Release: after the record, and for readers of the value that the caller publishes.
         memory.store(cell, instead, Ordering::Release);
         memory.persist(cell, 8);
         memory.crash_point(HeapFreePoint::Replaced);
@@ -113,7 +116,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         Some(allocated == 0)
     }
 
-    /// What a free ends with when there is no other block in its word.
+    /// Finishes a free that left no allocated block in its word.
     #[cold]
     #[inline(never)]
     fn freed_the_last(&self, slab: Slab, block: Offset) -> Result<Offset, FreeError> {
@@ -124,7 +127,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         Ok(block)
     }
 
-    /// All that is not the usual.
+    /// Handles all cases outside the fast path.
     #[cold]
     #[inline(never)]
     fn free_slowly(&self, cell: Offset, instead: u64) -> Result<Offset, FreeError> {
@@ -142,10 +145,10 @@ impl<M: Memory> LocalHeap<'_, M> {
             return Err(self.outside(block));
         };
         let slab = table.slab_of(from);
-        // Relaxed, as are the loads below: whoever may free the block has learnt of it after all this was
-        // written, and nobody else's change can make a stranger's slab the caller's own.
+        // Relaxed, as are the loads below: a thread that may free the block learnt of it after all
+        // these stores, and no other instance's change can make a foreign slab the caller's.
         let owner: u64 = memory.load(table.owner(slab), Ordering::Relaxed);
-        if owner == Instance::NOBODY {
+        if owner == Instance::NONE {
             return self.free_large(block, cell, instead);
         }
         let number: u64 = memory.load(table.class(slab), Ordering::Relaxed);
@@ -178,11 +181,12 @@ impl<M: Memory> LocalHeap<'_, M> {
         };
         self.step.begin(memory, note);
         memory.crash_point(HeapFreePoint::Noted);
-        // Release: after the note, and for whoever reads what the caller publishes.
+        // Release: after the record, and for readers of the value that the caller publishes.
         memory.store(cell, instead, Ordering::Release);
         memory.persist(cell, 8);
         memory.crash_point(HeapFreePoint::Replaced);
-        // Release: after the note, which the collector must see, and after the last use of the block.
+        // Release: after the record, which the collector must see, and after the last use of the
+        // block.
         memory.fetch_or(at, bit, Ordering::Release);
         memory.persist(at, 8);
         memory.crash_point(HeapFreePoint::FreedRemote);
@@ -206,7 +210,7 @@ impl<M: Memory> LocalHeap<'_, M> {
     fn no_class(&self, slab: Slab) -> FreeError {
         FreeError::Corrupt(CorruptTree {
             at: self.heap.table.class(slab),
-            what: "a slab has a class that there is not",
+            what: "a slab has a class that does not exist",
         })
     }
 

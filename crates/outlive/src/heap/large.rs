@@ -1,40 +1,40 @@
-//! Blocks that are too large for a slab: the buddy allocator's.
+//! Blocks that are too large for a slab and come from the buddy allocator.
 
 use super::LocalHeap;
-use super::aids::Debts;
+use super::allocation_cache::Debts;
 use super::buddy::{AllocateError, FreeError, Locked};
 use super::slab::{Kind, Step, UNIT};
 use outlive_memory::{Link, Memory, Offset, Ordering};
 
-/// How many units one operation looks at for what is owed.
+/// The number of units that one operation checks for owed blocks.
 const LOOKS: u64 = 256;
 
 outlive_memory::crash_points! {
-    /// Where an allocation or a free of a large block may be cut short.
+    /// The crash points of an allocation or a free of a large block.
     pub enum HeapLargePoint for "heap.large" {
         /// The buddy allocator's lock is held.
         Locked,
-        /// The allocation's transaction is complete and not committed.
+        /// The allocation's transaction is complete but not committed.
         Taken,
-        /// The free's transaction is complete and not committed.
+        /// The free's transaction is complete but not committed.
         Given,
-        /// It is committed; the lock is held.
+        /// The transaction is committed; the lock is held.
         Done,
     }
 }
 
 outlive_memory::crash_points! {
-    /// Where a recoverer's free of a large block may be cut short.
+    /// The crash points of a free that leaves a large block owed, and of its completion.
     pub enum HeapOwePoint for "heap.owe" {
-        /// The step is noted; the cell holds the block.
+        /// The step is recorded; the cell holds the block.
         Noted,
-        /// The cell does not.
+        /// The cell no longer holds the block.
         Replaced,
-        /// The block is owed; the step is noted still.
+        /// The block is owed; the step is still recorded.
         Owed,
-        /// It is over.
+        /// The step is over.
         Done,
-        /// The block is the buddy allocator's.
+        /// The block has been returned to the buddy allocator.
         Paid,
     }
 }
@@ -103,7 +103,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         Ok(block)
     }
 
-    /// Whether the block waits for being freed.
+    /// Returns whether the block is owed: its free is pending.
     fn is_owed(&self, block: Offset) -> bool {
         let table = &self.heap.table;
         table.within(block).is_some_and(|from| {
@@ -114,8 +114,8 @@ impl<M: Memory> LocalHeap<'_, M> {
         })
     }
 
-    /// Frees what the word at `cell` holds, also where the allocator's lock cannot be had: then whoever has it next
-    /// does the rest.
+    /// Frees the block that the word at `cell` holds, even where the allocator's lock is not
+    /// available; the lock's next holder then completes the free.
     pub(crate) fn free_or_owe(&self, cell: Offset, instead: u64) -> Result<Offset, FreeError> {
         match self.free_from(cell, instead) {
             Err(FreeError::Lock(_) | FreeError::Log(_)) => {
@@ -127,7 +127,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         }
     }
 
-    /// Frees a large block in a dead instance's name, or where the lock cannot be had.
+    /// Marks a large block as owed, in a dead instance's name or where the lock is not available.
     fn owe(&self, block: Offset, cell: Offset, instead: u64) -> Result<Offset, FreeError> {
         let memory = self.memory();
         let Some(from) = self.heap.table.within(block) else {
@@ -147,7 +147,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         };
         self.step.begin(memory, note);
         memory.crash_point(HeapOwePoint::Noted);
-        // Release: after the note.
+        // Release: after the record.
         memory.store(cell, instead, Ordering::Release);
         memory.persist(cell, 8);
         memory.crash_point(HeapOwePoint::Replaced);
@@ -158,34 +158,35 @@ impl<M: Memory> LocalHeap<'_, M> {
         Ok(block)
     }
 
-    /// Frees what is owed, but for what steps name; under the lock. It goes through a part of the units, and the next
-    /// time through the next, so that nobody holds the lock for a look at all of a large heap.
+    /// Frees owed blocks, except those that steps name, under the lock. Each call checks part of
+    /// the units and the next call continues there, so that the lock is not held for a scan of a
+    /// large heap.
     pub(super) fn pay(&self, locked: &Locked<'_, M>) {
         self.pay_in(locked, LOOKS);
     }
 
-    /// Frees all that is owed and can be freed now. Returns whether that was anything.
+    /// Frees all owed blocks that can be freed now. Returns whether there were any.
     pub(super) fn pay_all(&self, locked: &Locked<'_, M>) -> bool {
-        // A round that has begun has not seen what was left behind it.
+        // A round in progress has not seen the owed blocks behind its position.
         self.aids.debts.set(Debts::default());
         self.pay_in(locked, u64::MAX)
     }
 
-    /// Looks at the next `looks` units. Returns whether anything was freed.
+    /// Checks the next `looks` units. Returns whether anything was freed.
     fn pay_in(&self, locked: &Locked<'_, M>, looks: u64) -> bool {
         let memory = self.memory();
-        // Acquire: what was owed before it was raised.
+        // Acquire: the blocks that were owed before it was raised.
         let owed: u64 = memory.load(self.heap.owed(), Ordering::Acquire);
         // Relaxed: written under the lock.
         let paid: u64 = memory.load(self.heap.paid(), Ordering::Relaxed);
         if owed == paid {
             return false;
         }
-        // More paid than was owed is damage; then nothing is known to be paid.
+        // More blocks paid than owed is damage; then no block is known to be paid.
         let paid = if paid > owed { 0 } else { paid };
         let mut round = self.aids.debts.get();
         if round.owed <= paid {
-            // None, or one that another's has overtaken.
+            // No round is in progress, or another member's has overtaken it.
             let (next, left) = (0, false);
             round = Debts { owed, next, left };
         }
@@ -194,7 +195,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         let until = units.min(round.next.saturating_add(looks));
         for unit in round.next..until {
             let at = self.heap.table.owed(unit * UNIT);
-            // Acquire: the note of whoever wrote it.
+            // Acquire: the record of the thread that wrote it.
             if memory.load::<u64>(at, Ordering::Acquire) == 0 {
                 continue;
             }
@@ -208,8 +209,8 @@ impl<M: Memory> LocalHeap<'_, M> {
         round.next = until;
         if until == units {
             if !round.left {
-                // Relaxed: under the lock. What was owed since the round began makes the other word larger: it only
-                // ever grows.
+                // Relaxed: under the lock. Blocks owed since the round began make the other word
+                // larger: it only ever grows.
                 memory.store(self.heap.paid(), round.owed, Ordering::Relaxed);
             }
             round = Debts::default();
@@ -222,7 +223,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         let Ok(mut redo) = locked.redo() else {
             return false;
         };
-        // What is not allocated is owed by damage, and is forgotten.
+        // An owed block that is not allocated is due to damage, and is forgotten.
         let freed = locked.free(&mut redo, block);
         let logged = matches!(freed, Ok(_) | Err(FreeError::NotAllocated { .. }))
             && redo.store(at, 0u64).is_ok();
@@ -235,13 +236,13 @@ impl<M: Memory> LocalHeap<'_, M> {
 }
 
 impl<M: Memory> super::Heap<M> {
-    /// The buddy allocator's block so far into the region is to be freed.
+    /// Marks the buddy allocator's block at distance `from` from the start of the region as owed.
     pub(super) fn note_owed(&self, from: u64) {
         let (memory, at) = (self.memory, self.table.owed(from));
-        // Release: after the note in the room.
+        // Release: after the record in the scratch area.
         memory.store(at, 1u64, Ordering::Release);
         memory.persist(at, 8);
-        // Release: whoever sees it raised finds the word.
+        // Release: a thread that sees the raised count finds the word.
         memory.fetch_add(self.owed(), 1u64, Ordering::Release);
         memory.persist(self.owed(), 8);
     }

@@ -1,32 +1,35 @@
-//! A thread's way to the heap.
+//! A thread's heap handle.
 
-use super::aids::Aids;
+use super::allocation_cache::Aids;
 use super::reclaim::{self, Reclaimer, SecondWay};
 use super::slab::step;
-use super::{Heap, room};
+use super::{Heap, scratch};
 use crate::membership::{Instance, Member};
 use crate::recovery::{Log, Logs, Recoverers, Recovering};
 use core::panic::AssertUnwindSafe;
 use outlive_memory::{Memory, Native, Offset, OffsetOutOfRange, Ordering, PersistenceDomain};
 
-/// A member's way to the heap, or that of a dead one's recoverer.
+/// The heap handle of a member, or of the thread that recovers a dead member.
 ///
-/// What it keeps for itself are memory aids: it may be dropped at any time, and the next one of the same
-/// member finds what the last one had. (Dropping it frees what is in the member's [hands](Self::hand), unless an
-/// operation is running, and what can be freed of the blocks that it retired.)
+/// Its own state is only a cache: it may be dropped at any time, and the member's next handle finds
+/// all that this one had. (Dropping it frees the blocks in the member's
+/// [pending-allocation cells](Self::hand), unless an operation is running, and those of its retired
+/// blocks that can be freed.)
 ///
-/// Allocating and freeing up to [`Heap::LARGEST_SMALL`] bytes is wait-free and makes no system call, except
-/// when the member's slabs of the class are full; then, and for larger blocks, it waits for a live holder of
-/// the buddy allocator's lock, or for a live recoverer of a dead one.
+/// Allocating and freeing up to [`Heap::LARGEST_SMALL`] bytes is wait-free and makes no system
+/// call, except when the member's slabs of the class are full. Then, and for larger blocks, it
+/// waits for a live holder of the buddy allocator's lock, or for a live thread that recovers a dead
+/// one.
 #[derive(Debug)]
 pub struct LocalHeap<'m, M: Memory = Native> {
     pub(super) heap: Heap<M>,
     log: Log<M>,
     logs: Logs<M>,
     pub(super) step: step::Place,
-    /// How many words the memory has, for the short ways: none, if what is written must be written back.
+    /// The number of words that the fast paths may use: all of the memory, or 0 if written lines
+    /// must be written back.
     words: u64,
-    /// The owner of slabs whose local bits this may write; of none, for a recoverer.
+    /// The owner of the slabs whose local bits this may write; `NO_OWNER` for recovery.
     pub(super) own: u64,
     acting: Instance,
     member: &'m Member<M>,
@@ -35,7 +38,7 @@ pub struct LocalHeap<'m, M: Memory = Native> {
     pub(super) reclaimer: Reclaimer,
 }
 
-/// How many words the short ways have; see there.
+/// Returns the number of words that the fast paths may use; see `LocalHeap::words`.
 fn quick_words<M: Memory>(memory: M) -> u64 {
     match memory.domain() {
         PersistenceDomain::Flushed => memory.size() / 8,
@@ -43,22 +46,22 @@ fn quick_words<M: Memory>(memory: M) -> u64 {
     }
 }
 
-/// The owner of no slab at all: an id that no pod has.
+/// The owner of no slab: an id that no pod has.
 const NO_OWNER: u64 = u64::MAX;
 
 impl<'m, M: Memory> LocalHeap<'m, M> {
-    /// `member`'s way to `heap`. It has one at a time, and its log is open.
+    /// Returns `member`'s handle to `heap`. A member has one at a time, and its log is open.
     ///
     /// # Panics
-    /// If `member` has one already: see [`try_of`](Self::try_of).
+    /// If `member` already has a handle: see [`try_of`](Self::try_of).
     pub fn of(heap: Heap<M>, member: &'m Member<M>, recoverers: &'m Recoverers<M>) -> Self {
         Self::try_of(heap, member, recoverers).unwrap_or_else(|second| panic!("{second}"))
     }
 
-    /// `member`'s way to `heap`, whose log is open.
+    /// Returns `member`'s handle to `heap`. The member's log is open.
     ///
     /// # Errors
-    /// If it has one already. That one is not touched.
+    /// If `member` already has a handle. That one is not touched.
     pub fn try_of(
         heap: Heap<M>,
         member: &'m Member<M>,
@@ -68,13 +71,13 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             recoverers.logs().of(member.instance().id),
             member.instance(),
         );
-        // Before there is anything whose end would take back what the other way has reserved.
+        // Checked before there is a value whose drop would clear the other handle's reservation.
         reclaim::refuse_another(heap, log, acting)?;
         let local = Self {
             heap,
             log,
             logs: recoverers.logs(),
-            step: step::Place::new(heap.memory, room::step(log)),
+            step: step::Place::new(heap.memory, scratch::step(log)),
             words: quick_words(heap.memory),
             own: acting.to_word(),
             acting,
@@ -87,14 +90,15 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         Ok(local)
     }
 
-    /// The way of whoever recovers a dead member, in its name: what it frees and retires is as if the dead
-    /// had. It cannot allocate. It takes no lock, so that handlers may use it.
+    /// Returns a recovering thread's handle in the name of the dead member: its frees and
+    /// retirements count as that member's. It cannot allocate. It takes no lock, so handlers may
+    /// use it.
     pub fn of_the_dead(heap: Heap<M>, dead: &Recovering<'m, M>) -> Self {
         Self {
             heap,
             log: dead.log(),
             logs: dead.logs(),
-            step: step::Place::new(heap.memory, room::step(dead.log())),
+            step: step::Place::new(heap.memory, scratch::step(dead.log())),
             words: quick_words(heap.memory),
             own: NO_OWNER,
             acting: dead.owner(),
@@ -113,12 +117,12 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         self.log
     }
 
-    /// The logs of everybody.
+    /// The logs of all ids.
     pub(crate) fn logs(&self) -> Logs<M> {
         self.logs
     }
 
-    /// Whether it acts in the name of a dead instance.
+    /// Returns whether it acts in the name of a dead instance.
     pub(super) fn is_for_the_dead(&self) -> bool {
         self.recoverers.is_none()
     }
@@ -127,7 +131,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         self.step.at()
     }
 
-    /// The memory.
+    /// The memory that the heap is in.
     #[inline(always)]
     pub fn memory(&self) -> M {
         self.heap.memory
@@ -138,7 +142,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         self.heap
     }
 
-    /// The instance that acts, or in whose name its recoverer does.
+    /// The instance that acts; for a recovering thread, the dead instance in whose name it acts.
     pub fn instance(&self) -> Instance {
         self.acting
     }
@@ -148,20 +152,23 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         self.member
     }
 
-    /// One of the member's own cells, by number from 0 to 7: for a block on its way from the heap into a
-    /// structure. Whoever dies with a hand full leaves the block to the handler of the operation that was
-    /// running; what that leaves in a hand is freed. So is what is in a hand when this is dropped, by a panic
-    /// too, and no operation is running.
+    /// Returns one of the member's pending-allocation cells, by number from 0 to 7, for a block on
+    /// its way from the heap into a structure. (Structures use 0 and 1, named objects 7.) If the
+    /// member dies, the handler of the running operation decides about the block; a block that it
+    /// leaves in a cell is freed. So is a block in a cell when this handle is dropped, even by a
+    /// panic, while no operation is running.
     pub fn hand(&self, number: u64) -> Offset {
-        room::hand(self.log, number)
+        scratch::hand(self.log, number)
     }
 
-    /// Whether a short way leads to `cell`: it is a word of the memory, where nothing needs to be written back.
+    /// Returns whether the fast path may use `cell`: it is a word of the memory, and nothing needs
+    /// to be written back there.
     #[inline(always)]
     pub(super) fn is_quick(&self, memory: M, cell: Offset) -> bool {
-        // Aligned and inside, as `has_word` asks it: one comparison for all that there is to ask.
+        // Aligned and inside, as `has_word` checks: one comparison covers both.
         let is = cell.raw().rotate_right(3) < self.words;
-        // SAFETY: `words` is 0 where written lines are written back, and else as many as the memory has.
+        // SAFETY: `words` is 0 where written lines are written back, and otherwise the number of
+        // words of the memory.
         unsafe {
             core::hint::assert_unchecked(
                 !is || memory.domain() == PersistenceDomain::Flushed
@@ -178,7 +185,7 @@ impl<M: Memory> Drop for LocalHeap<'_, M> {
             return;
         }
         if std::thread::panicking() {
-            // Whatever went wrong may go wrong here again, and must not end the process.
+            // The cause of the panic may make this fail too, which must not end the process.
             let emptied = AssertUnwindSafe(|| self.empty_hands());
             let _ = std::panic::catch_unwind(emptied);
         } else {
@@ -186,8 +193,8 @@ impl<M: Memory> Drop for LocalHeap<'_, M> {
         }
         self.end_reclamation();
         let memory = self.heap.memory;
-        // Relaxed: the member's own word, and a hint. If it leaves, its slabs are orphans.
-        if memory.load::<u64>(room::tenant(self.log), Ordering::Relaxed) == self.own {
+        // Relaxed: the member's own word, and a hint. If the member leaves, its slabs are orphans.
+        if memory.load::<u64>(scratch::tenant(self.log), Ordering::Relaxed) == self.own {
             memory.fetch_add(self.heap.orphans(), 1u64, Ordering::Relaxed);
         }
     }

@@ -1,26 +1,27 @@
 //! Memory from a segment: a buddy allocator for large blocks, slabs for small ones, reclamation.
 //!
-//! [`buddy`] hands out blocks of 16 KiB up to the whole region, under one recoverable lock. Slabs cut
-//! some of them up for small objects; [`LocalHeap`] is how a thread allocates, frees and reclaims.
+//! [`buddy`] hands out blocks of 16 KiB up to the whole region, under one recoverable lock. Slabs
+//! cut some of these blocks up for small objects. [`LocalHeap`] is the interface through which a
+//! thread allocates, frees and reclaims.
 //!
 //! ```text
 //!  state:   header | the era of reclamation | hints | a table with an entry for each 32 KiB | buddy allocator
 //!  region:  the blocks, nothing else
 //! ```
 
-mod aids;
 mod allocate;
+mod allocation_cache;
 pub mod buddy;
 mod check;
 mod free;
-mod hands;
 mod large;
 mod local;
+mod pending_cells;
 mod reclaim;
 mod recover;
 mod refill;
 mod report;
-mod room;
+mod scratch;
 mod slab;
 
 pub use allocate::HeapAllocatePoint;
@@ -41,13 +42,15 @@ use outlive_memory::{Memory, Native, Offset, OffsetOutOfRange, Ordering};
 use slab::{Table, UNIT};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outsheap");
-/// Counts what may have made orphans of slabs, and never less.
+/// The root word.
+const ROOT: u64 = 0x40;
+/// Counts the events that may have orphaned slabs. It never decreases.
 const ORPHANS: u64 = 0x100;
-/// The count for which a whole round found none.
+/// The value of `ORPHANS` for which a whole round found no orphan.
 const NO_ORPHANS: u64 = 0x108;
-/// Counts the blocks that recoverers owe the buddy allocator, and never less.
+/// Counts the blocks that have been owed to the buddy allocator. It never decreases.
 const OWED: u64 = 0x140;
-/// The count for which a whole round has left none of them unpaid.
+/// The value of `OWED` for which a whole round left no block owed.
 const PAID: u64 = 0x148;
 const TABLE: u64 = 0x180;
 
@@ -65,7 +68,7 @@ const TABLE: u64 = 0x180;
 /// # let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
 /// # // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
 /// # assert!(unsafe { generations.assume_state(0, State::FREE, live) });
-/// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+/// # // SAFETY: this thread alone acts as 0.1, and no thread raises its generation.
 /// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
 /// # OwnLog::open(&member).unwrap();
 /// let (state, region) = (Offset::new(1 << 16), Offset::new(1 << 20));
@@ -89,11 +92,11 @@ pub struct Heap<M: Memory = Native> {
 }
 
 impl<M: Memory> Heap<M> {
-    /// The largest block that comes from a slab, in bytes; larger ones are rounded up to a power of two
-    /// of 16 KiB.
+    /// The largest block that comes from a slab, in bytes. Larger sizes are rounded up to 16 KiB
+    /// times a power of two.
     pub const LARGEST_SMALL: u64 = slab::LARGEST;
 
-    /// How many bytes of state a heap over `bytes` takes: 2 % of them.
+    /// Returns the bytes of state that a heap over `bytes` needs: 2 % of them.
     ///
     /// # Errors
     /// If such a region cannot be managed.
@@ -101,15 +104,15 @@ impl<M: Memory> Heap<M> {
         Ok(buddy_at(bytes) + Buddy::<M>::metadata_bytes(bytes, UNIT)?)
     }
 
-    /// Makes a heap of the `bytes` at `region`, whose words stand at `state` in zeroed memory. For whoever
-    /// creates a pod, before anybody else sees it.
+    /// Creates a heap over the `bytes` at `region`, with its state at `state` in zeroed memory. The
+    /// process that creates a pod calls this before any other process sees the memory.
     ///
     /// # Errors
-    /// If the region cannot be managed, or is not in the memory; `state` is aligned to 128 bytes, `region`
-    /// to 4096.
+    /// If the region cannot be managed, or is not in the memory; `state` is aligned to 128 bytes,
+    /// `region` to 4096.
     ///
     /// # Crash
-    /// Cut short, it leaves a state that [`open`](Self::open) refuses.
+    /// An interrupted creation leaves a state that [`open`](Self::open) refuses.
     pub fn create(
         memory: M,
         state: Offset,
@@ -124,21 +127,21 @@ impl<M: Memory> Heap<M> {
             memory.store(state + index * 8, word, Ordering::Relaxed);
         }
         memory.persist(state, 64);
-        // Release: whoever finds the first word finds all others.
+        // Release: a reader that finds the first word finds all others.
         memory.store(state, MAGIC, Ordering::Release);
         memory.persist(state, 8);
         Ok(Self::with(memory, state, region, buddy))
     }
 
-    /// The heap whose words stand at `state`.
+    /// Opens the heap whose state is at `state`.
     ///
     /// # Errors
-    /// If there is none, or its header is damaged. Its table and its tree are not walked.
+    /// If there is no heap, or its header is damaged. The table and the tree are not walked.
     pub fn open(memory: M, state: Offset) -> Result<Self, OpenError> {
         let at = state;
         let region_error = |source| OpenError::Region { at, source };
         inside(memory, state, TABLE, 128).map_err(region_error)?;
-        // Acquire: what was written before the first word.
+        // Acquire: the words written before the first one.
         let magic: u64 = memory.load(state, Ordering::Acquire);
         if magic != MAGIC {
             return Err(OpenError::NotOne { at, magic });
@@ -158,7 +161,7 @@ impl<M: Memory> Heap<M> {
         Self::described(memory, state, region, bytes).map_err(region_error)?;
         let buddy = Buddy::open(memory, state + buddy_at(bytes))?;
         if (buddy.region(), buddy.bytes()) != (region, bytes / UNIT * UNIT) {
-            // Each header is whole, and they are about different regions.
+            // Each header is intact, but they describe different regions.
             let at = buddy.metadata();
             let source = RegionError::Overlap {
                 metadata: at,
@@ -169,7 +172,7 @@ impl<M: Memory> Heap<M> {
         Ok(Self::with(memory, state, region, buddy))
     }
 
-    /// Refuses what cannot be before anything is written or followed.
+    /// Refuses an impossible layout before anything is written or followed.
     fn described(memory: M, state: Offset, region: Offset, bytes: u64) -> Result<(), RegionError> {
         let own = Self::state_bytes(bytes)?;
         inside(memory, state, own, 128)?;
@@ -190,9 +193,15 @@ impl<M: Memory> Heap<M> {
         }
     }
 
-    /// Where its words stand.
+    /// The offset of its state.
     pub fn state(&self) -> Offset {
         self.state
+    }
+
+    /// The offset of the root word: it holds 0, or the offset of the directory of
+    /// [named objects](crate::objects).
+    pub fn root(&self) -> Offset {
+        self.state + ROOT
     }
 
     /// The allocator of large blocks.
@@ -200,7 +209,7 @@ impl<M: Memory> Heap<M> {
         &self.buddy
     }
 
-    /// The memory.
+    /// The memory that the heap is in.
     pub fn memory(&self) -> M {
         self.memory
     }
@@ -228,7 +237,7 @@ fn inside<M: Memory>(memory: M, at: Offset, len: u64, align: u64) -> Result<(), 
     checked.map(drop).map_err(RegionError::Outside)
 }
 
-/// Where the buddy allocator's metadata stand in the state of a heap over `bytes`.
+/// The offset of the buddy allocator's metadata in the state of a heap over `bytes`.
 fn buddy_at(bytes: u64) -> u64 {
     TABLE + Table::<Native>::bytes(bytes.min(Offset::SPAN))
 }
@@ -242,7 +251,7 @@ fn checksum(header: [u64; 2]) -> u64 {
     hasher.finalize().into()
 }
 
-/// Adds the handlers for the operations of this room that need to know no heap.
+/// Adds the recovery handlers of this module that need no particular heap.
 ///
 /// ```
 /// # use outlive::{heap, memory::{Native, Offset, PersistenceDomain}, recovery::Logs, sync};
@@ -254,8 +263,8 @@ pub fn recoverers<M: Memory>(recoverers: Recoverers<M>) -> Recoverers<M> {
     buddy::recoverers(recoverers)
 }
 
-/// Adds the handlers for what the dead left in `heap`: the step that they were at, the blocks in their hands,
-/// what they had retired.
+/// Adds the recovery handlers for the state that dead members left in `heap`: the step that they
+/// were at, the blocks in their pending-allocation cells, and the blocks that they had retired.
 pub fn recoverers_of<M: Memory>(recoverers: Recoverers<M>, heap: Heap<M>) -> Recoverers<M> {
     reclaim::recoverers(recoverers, heap).room(recover::RoomOf(heap))
 }

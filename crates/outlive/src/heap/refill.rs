@@ -1,33 +1,33 @@
-//! What a thread does when its slabs of a class are full: look round its own, adopt one of the dead, cut a
-//! new one; and how slabs go back.
+//! Finds a slab when a thread's slabs of a class are full: it searches the thread's own, adopts an
+//! orphan, or cuts a new one. Also returns slabs to the buddy allocator.
 
 use super::LocalHeap;
-use super::aids::NONE;
+use super::allocation_cache::NONE;
 use super::buddy::{AllocateError, Locked};
-use super::room;
+use super::scratch;
 use super::slab::step::owner_of;
 use super::slab::{CLASSES, Class, SLAB, Slab, Steps, WORDS};
 use crate::recovery::Recoverers;
 use outlive_memory::{Memory, Ordering};
 
 outlive_memory::crash_points! {
-    /// Where the search for a slab may be cut short.
+    /// The crash points of the search for a slab.
     pub enum HeapRefillPoint for "heap.refill" {
         /// The buddy allocator's lock is held.
         Locked,
-        /// What the dead had is collected; the slab is still theirs.
+        /// The blocks freed in an orphan are collected; the slab is still its old owner's.
         Prepared,
-        /// A slab of the dead is the caller's.
+        /// An orphan is the caller's.
         Adopted,
         /// A new slab is in the transaction.
         Logged,
-        /// It is the caller's.
+        /// The new slab is the caller's.
         Cut,
     }
 }
 
 outlive_memory::crash_points! {
-    /// Where the collection of what others have freed may be cut short.
+    /// The crash points of the collection of blocks that others have freed.
     pub enum HeapCollectPoint for "heap.collect" {
         /// The blocks of a word are free; their remote bits are set.
         LocalCleared,
@@ -37,18 +37,18 @@ outlive_memory::crash_points! {
 }
 
 outlive_memory::crash_points! {
-    /// Where the return of a slab may be cut short.
+    /// The crash points of the return of a slab.
     pub enum HeapGiveBackPoint for "heap.give_back" {
-        /// The transaction is complete and not committed.
+        /// The transaction is complete but not committed.
         Logged,
-        /// The slab is the buddy allocator's.
+        /// The slab has been returned to the buddy allocator.
         Done,
     }
 }
 
-/// How many of its own slabs of a class a thread looks at before it looks elsewhere.
+/// The number of its own slabs of a class that a thread checks before it looks elsewhere.
 const OWN: u64 = 16;
-/// How many entries of the table it looks at for orphans, when there may be some and when not.
+/// The number of table entries that it checks for orphans, when there may be some and when not.
 const ORPHANS: u64 = 64;
 const ORPHANS_UNHINTED: u64 = 4;
 
@@ -65,7 +65,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         }
     }
 
-    /// Sees to it that the current slab of class `number` has room for a block of `asked` bytes.
+    /// Ensures that the current slab of class `number` has a free block. `asked` is the request.
     #[cold]
     pub(super) fn refill(&self, number: usize, asked: u64) -> Result<(), AllocateError> {
         let recoverers = self.living();
@@ -107,19 +107,19 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         }
     }
 
-    /// Puts the slabs that this member had before into rings, once.
+    /// Puts the slabs that this member already owned into the rings, once.
     fn resume(&self) {
         let (memory, table) = (self.memory(), &self.heap.table);
         if self.aids.resumed.replace(true) {
             return;
         }
-        let tenant: u64 = memory.load(room::tenant(self.log()), Ordering::Relaxed);
+        let tenant: u64 = memory.load(scratch::tenant(self.log()), Ordering::Relaxed);
         if tenant != self.instance().to_word() {
             return;
         }
         for slab in table.all() {
             if owner_of(table, slab) == Some(self.instance()) {
-                // Relaxed: the owner's own.
+                // Relaxed: the owner's own word.
                 let number: u64 = memory.load(table.class(slab), Ordering::Relaxed);
                 if let Some(number) = usize::try_from(number).ok().filter(|it| *it < CLASSES) {
                     self.enlist(number, slab);
@@ -128,18 +128,18 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         }
     }
 
-    /// Notes that this member is about to have slabs.
+    /// Records that this member is about to own slabs.
     fn become_tenant(&self) {
-        let (memory, at) = (self.memory(), room::tenant(self.log()));
+        let (memory, at) = (self.memory(), scratch::tenant(self.log()));
         let own = self.instance().to_word();
-        // Relaxed: this member's own.
+        // Relaxed: this member's own word.
         if memory.load::<u64>(at, Ordering::Relaxed) != own {
             memory.store(at, own, Ordering::Relaxed);
             memory.persist(at, 8);
         }
     }
 
-    /// Puts `slab` into the ring of its class, as the current one.
+    /// Inserts `slab` into the ring of its class, as the current one.
     fn enlist(&self, number: usize, slab: Slab) {
         let table = &self.heap.table;
         let current = &self.aids.current[number];
@@ -159,7 +159,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         self.aids.current[number].set(&self.heap.table, slab, number, word);
     }
 
-    /// Takes `slab` out of its ring.
+    /// Removes `slab` from its ring.
     fn delist(&self, number: usize, slab: Slab) {
         let table = &self.heap.table;
         let current = &self.aids.current[number];
@@ -177,7 +177,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         }
     }
 
-    /// Looks at up to `looks` slabs of the ring, from the current one on, for one with room.
+    /// Searches up to `looks` slabs of the ring, from the current one on, for a free block.
     fn look_round(&self, number: usize, looks: u64) -> bool {
         let (table, class) = (&self.heap.table, Class::get(number));
         let current = &self.aids.current[number];
@@ -191,19 +191,19 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
                 return true;
             }
             let next = table.next(slab);
-            // A neighbour that is not the caller's has been damaged: the ring ends here.
+            // A neighbour that is not the caller's is due to damage: the ring ends here.
             let own = |slab: &Slab| owner_of(table, *slab) == Some(self.instance());
             match next.filter(own) {
                 Some(next) if next != first => slab = next,
                 _ => break,
             }
         }
-        // Next time from here on.
+        // The next search starts here.
         self.enter(number, slab, 0);
         false
     }
 
-    /// A word of the slab's bits that has room, after a collection if need be.
+    /// Returns a word of the slab's bits with a free block, after a collection if necessary.
     fn room_in(&self, slab: Slab, class: Class) -> Option<u64> {
         let table = &self.heap.table;
         if let Some(word) = table.word_with_room(slab, class) {
@@ -213,13 +213,14 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         table.word_with_room(slab, class)
     }
 
-    /// Frees what others have freed, but for what steps name. The caller owns the slab or is adopting it.
+    /// Collects the blocks that others have freed, except those that steps name. The caller owns
+    /// the slab or is adopting it.
     fn collect(&self, slab: Slab, class: Class) {
         let (memory, table) = (self.memory(), &self.heap.table);
         let mut remote = [0u64; WORDS as usize];
         let mut any = 0;
         for (word, bits) in (0..class.words()).zip(&mut remote) {
-            // Acquire: the freer's note, which it made before, and its last use of the block.
+            // Acquire: the freeing instance's record, made before, and its last use of the block.
             *bits = memory.load(table.remote(slab, word), Ordering::Acquire);
             any |= *bits;
         }
@@ -233,9 +234,10 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
                 continue;
             }
             let at = table.local(slab, word);
-            // Relaxed: the caller's own.
+            // Relaxed: the caller's own word.
             let local: u64 = memory.load(at, Ordering::Relaxed);
-            // Release: whoever finishes this for us must find the local bits clear once the remote ones are.
+            // Release: a thread that finishes this collection must find the local bits clear once
+            // the remote ones are.
             memory.store(at, local & !freed, Ordering::Release);
             memory.persist(at, 8);
             memory.crash_point(HeapCollectPoint::LocalCleared);
@@ -246,8 +248,8 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         }
     }
 
-    /// Looks at `looks` entries of the table for a slab that nobody owns any more and that has room; takes it
-    /// over. Under the lock.
+    /// Searches `looks` entries of the table for an orphan with a free block, and adopts it. The
+    /// caller holds the lock.
     fn adopt(&self, _: &Locked<'_, M>, number: usize, looks: u64) -> bool {
         let (memory, table) = (self.memory(), &self.heap.table);
         let (aids, count) = (&self.aids, u64::from(table.count()));
@@ -270,7 +272,8 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             } else if left > 0 {
                 aids.round.set((hint, left - 1));
                 if left == 1 {
-                    // Relaxed: a hint. If there are more by now the other word says so: it only ever grows.
+                    // Relaxed: a hint. If there are more by now, the other word says so: it only
+                    // ever grows.
                     memory.store(self.heap.no_orphans(), hint, Ordering::Relaxed);
                 }
             }
@@ -278,7 +281,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         false
     }
 
-    /// Makes an orphan the caller's if it has room for blocks of class `number`, or has none at all.
+    /// Adopts an orphan if it has a free block of class `number`, or no allocated block at all.
     fn take_over(&self, slab: Slab, number: usize) -> bool {
         let (memory, table) = (self.memory(), &self.heap.table);
         let Some(old) = table.class_of(slab) else {
@@ -287,13 +290,14 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         let fits = memory.load::<u64>(table.class(slab), Ordering::Relaxed) == number as u64;
         let (mut room, mut empty) = (false, true);
         for word in 0..old.words() {
-            // Relaxed: asked again below, in the order that matters.
+            // Relaxed: checked again below, in the order that matters.
             let local: u64 = memory.load(table.local(slab, word), Ordering::Relaxed);
             let remote: u64 = memory.load(table.remote(slab, word), Ordering::Relaxed);
             room |= (!local | remote) & old.mask(word) != 0;
             empty &= local & !remote == 0;
         }
-        // The owner is gone (acquired), so its own last step is seen here unless it has been settled.
+        // The owner has departed (acquired), so its own last step is seen here unless it has been
+        // settled.
         if !(fits && room || empty) || self.steps().name_any_of(table, slab) {
             return false;
         }
@@ -302,7 +306,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
             if !table.is_empty(slab, old) {
                 return false;
             }
-            // Without blocks it is of any class. Release: before the owner.
+            // A slab without allocated blocks can be of any class. Release: before the owner.
             memory.store(table.class(slab), number as u64, Ordering::Release);
             memory.persist(table.class(slab), 8);
         }
@@ -324,7 +328,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         true
     }
 
-    /// A new slab from the buddy allocator.
+    /// Takes a new slab from the buddy allocator.
     fn cut(&self, locked: &Locked<'_, M>, number: usize) -> Result<(), AllocateError> {
         let (memory, table) = (self.memory(), &self.heap.table);
         self.become_tenant();
@@ -340,7 +344,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         Ok(())
     }
 
-    /// Cuts an empty slab of another class of one's own into blocks of class `number`.
+    /// Cuts one of the caller's empty slabs of another class into blocks of class `number`.
     fn recut(&self, number: usize) -> bool {
         let (memory, table) = (self.memory(), &self.heap.table);
         for other in (0..CLASSES).filter(|other| *other != number) {
@@ -356,7 +360,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
                 self.collect(slab, class);
                 if table.is_empty(slab, class) && !self.steps().name_any_of(table, slab) {
                     self.delist(other, slab);
-                    // Release: nothing of the old class follows it.
+                    // Release: no store of the old class follows it.
                     memory.store(table.class(slab), number as u64, Ordering::Release);
                     memory.persist(table.class(slab), 8);
                     self.enlist(number, slab);
@@ -367,7 +371,8 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         false
     }
 
-    /// Keeps one empty slab of a class and gives others back, unless the lock is not to be had at once.
+    /// Keeps one empty slab of a class and returns others, unless the lock is not available at
+    /// once.
     #[cold]
     pub(super) fn look_whether_empty(&self, number: usize, slab: Slab) {
         let (table, class) = (&self.heap.table, Class::get(number));
@@ -382,7 +387,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         }
         let recoverers = self.living();
         let member = self.member();
-        // Whatever is in the way: the slab stays, and is used or given back another time.
+        // In case of any failure the slab stays, and is used or returned another time.
         if let Ok(Some(locked)) = self.heap.buddy.try_lock(member, recoverers)
             && self.give_back(&locked, slab, class)
         {
@@ -390,7 +395,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         }
     }
 
-    /// Gives an empty slab, one's own or an orphan, to the buddy allocator.
+    /// Returns an empty slab, the caller's own or an orphan, to the buddy allocator.
     fn give_back(&self, locked: &Locked<'_, M>, slab: Slab, class: Class) -> bool {
         let (memory, table) = (self.memory(), &self.heap.table);
         // Acquire: as in a collection.
@@ -414,7 +419,8 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         true
     }
 
-    /// Gives all empty slabs of the dead, and of one's own, to the buddy allocator: when it is full.
+    /// Returns all empty slabs of departed members and of the caller to the buddy allocator, when
+    /// it is full.
     pub(super) fn give_back_all(&self, locked: &Locked<'_, M>) -> bool {
         let (memory, table) = (self.memory(), &self.heap.table);
         self.resume();
@@ -431,7 +437,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
                 continue;
             }
             self.collect(slab, class);
-            // Relaxed: the caller's own, or nobody's.
+            // Relaxed: the caller's own word, or an orphan's.
             let number: u64 = memory.load(table.class(slab), Ordering::Relaxed);
             if self.give_back(locked, slab, class) {
                 any = true;

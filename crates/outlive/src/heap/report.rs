@@ -1,24 +1,24 @@
-//! What a walk over an allocator reports.
+//! The report of a walk over an allocator.
 
 use core::fmt;
 
-/// What a walk over a heap, or over a part of it, has found. Its [`Display`](fmt::Display) is a line for each
-/// finding and one for the whole.
+/// The result of a walk over a heap, or over a part of it. Its [`Display`](fmt::Display) prints a
+/// line for each finding and one for the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report<F, S> {
-    /// What is wrong, at most [`MOST`](Self::MOST) of it.
+    /// The findings, at most [`MOST`](Self::MOST).
     pub findings: Vec<F>,
-    /// How much more was found and left out.
+    /// The number of further findings that were left out.
     pub left_out: u64,
-    /// How the memory is used, as far as the words that say so can be believed.
+    /// The use of the memory, as far as the words that describe it can be believed.
     pub statistics: S,
 }
 
 impl<F, S> Report<F, S> {
-    /// The most findings that are kept.
+    /// The maximum number of findings that are kept.
     pub const MOST: usize = 1000;
 
-    /// Nothing is found yet.
+    /// Returns a report without findings.
     pub(super) fn new(statistics: S) -> Self {
         Self {
             findings: Vec::new(),
@@ -27,7 +27,7 @@ impl<F, S> Report<F, S> {
         }
     }
 
-    /// Whether nothing is wrong.
+    /// Returns whether there are no findings.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }

@@ -1,29 +1,28 @@
-//! Words to sleep on: the wake-up calls of one operating system.
+//! Wake-up futexes: words on which the threads of one operating system sleep.
 
 use core::fmt::Debug;
 use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
-/// A table of wake-up words, hashed by key, that the processes of one operating system share.
+/// A table of wake-up futexes, hashed by key, that the processes of one operating system share.
 ///
-/// A bell tells that something *may* have changed; what did is read from the segment. So a lost ring
-/// costs time, never truth, and every wait has a timeout. Processes on other operating systems do not
-/// hear the bell; they poll.
+/// A wake-up shows that something *may* have changed; the sleeper reads the change from the
+/// segment. So a lost wake-up costs time but not correctness, and every wait has a time-out.
+/// Processes on other operating systems are not woken; they poll.
 ///
-/// To wait: [`read`](Self::read) the bell, look whether what is waited for has happened, and only then
-/// [`wait`](Self::wait) with the number read. To wake: make the change, then [`ring`](Self::ring).
+/// To wait: [`read`](Self::read) the count, check the condition, and only then [`wait`](Self::wait)
+/// with the count that was read. To wake: make the change, then [`ring`](Self::ring).
 pub trait Bells: Debug + Send + Sync {
-    /// The bell's count now.
+    /// Returns the count of the futex of `key`.
     fn read(&self, key: u64) -> u32;
-    /// Sleeps until the bell has rung since its count was `seen`, at most for `timeout`; may return
-    /// early.
+    /// Sleeps until the count has changed from `seen`, at most for `timeout`; may return early.
     fn wait(&self, key: u64, seen: u32, timeout: Duration);
-    /// Raises the count and wakes everyone who waits on it.
+    /// Increments the count and wakes all sleepers.
     fn ring(&self, key: u64);
 }
 
-/// Defers wake-ups until it is dropped, and then wakes the sleepers of each key once: for a change
-/// that many deaths make at the same time.
+/// Defers wake-ups until it is dropped, and then wakes the sleepers of each key once: for many
+/// deaths at the same time.
 ///
 /// A caller that dies before the drop has woken no sleeper; the watchers notice the new events and
 /// wake the sleepers for it.

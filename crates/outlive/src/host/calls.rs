@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 
 const PAGE: usize = 4096;
 
-/// A call, its result, what is lost without it, and whether nothing works without it.
+/// A call, its result, the consequence of its absence, and whether it is required.
 type Tried = (&'static str, Result<()>, &'static str, bool);
 
 /// Tries each call. Returns nothing if no file can be created in `/dev/shm`.
@@ -35,14 +35,14 @@ pub(super) fn probe() -> Vec<Capability> {
             } else {
                 Err(Errno::PERM.into())
             },
-            "new files have their names before they are complete, and a creator that is killed \
-             leaves one",
+            "new files have their names before they are complete, and a killed creator leaves an \
+             incomplete file",
             false,
         ),
         (
             "fchmod",
             rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(Error::from),
-            "a pod can be created with the permissions 600 only (`pod create --mode`)",
+            "a pod can be created only with the permissions 600 (`pod create --mode`)",
             false,
         ),
         (
@@ -54,8 +54,8 @@ pub(super) fn probe() -> Vec<Capability> {
         (
             "fcntl(F_SETLEASE)",
             lease(),
-            "a stopped host in another container, or of another user, is killed by a fence \
-             command only",
+            "a stopped host in another container, or of another user, can be killed only by a \
+             fence command",
             false,
         ),
         (
@@ -67,7 +67,7 @@ pub(super) fn probe() -> Vec<Capability> {
         (
             "mlock",
             lock_page(),
-            "under memory pressure an obituary's mark comes late",
+            "under memory pressure the death of a thread is reported late",
             false,
         ),
         (
@@ -83,8 +83,8 @@ pub(super) fn probe() -> Vec<Capability> {
             rustix::process::parent_process_death_signal()
                 .map(drop)
                 .map_err(Error::from),
-            "`outlive run`, `prove chaos` and `pod host --processes` cannot start the processes \
-             that are to die with them",
+            "`outlive run`, `prove chaos` and `pod host --processes` cannot start child processes, \
+             which must die with their parent",
             false,
         ),
     ];
@@ -101,7 +101,7 @@ pub(super) fn probe() -> Vec<Capability> {
     tried.into_iter().map(row).collect()
 }
 
-/// A new file in `/dev/shm` that has no name.
+/// Creates a file in `/dev/shm` that has no name.
 pub(super) fn nameless() -> Result<File> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE;
     let file = File::from(rustix::fs::open(MEETING, flags, Mode::RUSR | Mode::WUSR)?);

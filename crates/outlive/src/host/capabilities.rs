@@ -1,4 +1,4 @@
-//! What this operating system lets us do, and what it costs where it does not.
+//! The facilities of this operating system that Outlive uses, and the consequences of missing ones.
 
 use super::proc::Place;
 use super::robust::RobustList;
@@ -7,22 +7,22 @@ use core::fmt;
 use rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 use std::io::Error;
 
-/// One thing that Outlive uses.
+/// A facility that Outlive uses.
 #[derive(Clone, Debug)]
 pub struct Capability {
-    /// What it is.
+    /// The name.
     pub name: &'static str,
-    /// Whether it is there.
+    /// Whether it is available.
     pub available: bool,
-    /// How it was found to be.
+    /// The finding, as text.
     pub detail: String,
-    /// What is lost without it.
+    /// The consequence of its absence.
     pub cost: &'static str,
-    /// Whether nothing works without it.
+    /// Whether Outlive requires it.
     pub needed: bool,
 }
 
-/// What there is of all that Outlive uses. Its text names what is missing, for people.
+/// The availability of all facilities that Outlive uses. Its text lists them for people.
 ///
 /// ```
 /// let capabilities = outlive::host::Capabilities::probe();
@@ -35,7 +35,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Looks. Leaves nothing behind and changes nothing of this process.
+    /// Checks all facilities. Leaves nothing behind and does not change this process.
     pub fn probe() -> Self {
         let mut all = vec![proc(), robust_list()];
         all.extend(surroundings::probe());
@@ -52,17 +52,17 @@ impl Capabilities {
         Self { all }
     }
 
-    /// All of them.
+    /// Returns all facilities.
     pub fn all(&self) -> &[Capability] {
         &self.all
     }
 
-    /// Those that are not there.
+    /// Returns the facilities that are not available.
     pub fn missing(&self) -> impl Iterator<Item = &Capability> {
         self.all.iter().filter(|one| !one.available)
     }
 
-    /// Whether Outlive can work here at all.
+    /// Returns whether all required facilities are available.
     pub fn enough(&self) -> bool {
         self.missing().all(|one| !one.needed)
     }
@@ -92,7 +92,7 @@ fn proc() -> Capability {
         name: "/proc",
         available: found.is_ok(),
         detail: found.map_or_else(|error| error.to_string(), |_| "readable".into()),
-        cost: "processes cannot be told from later ones with the same pid",
+        cost: "a process cannot be distinguished from a later one with the same pid",
         needed: true,
     }
 }
@@ -106,7 +106,7 @@ fn robust_list() -> Capability {
             Ok(offset) => format!("robust futexes; the C library's offset is {offset}"),
             Err(error) => error.to_string(),
         },
-        cost: "the kernel does not tell of a thread's death",
+        cost: "the kernel does not report the death of a thread",
         needed: true,
     }
 }
@@ -117,8 +117,8 @@ fn waitv() -> Capability {
         name: "futex_waitv",
         available,
         detail: said(available, "several words are watched by one call"),
-        cost: "obituaries are polled every millisecond: deaths are told up to that much later, and an \
-               idle sentinel wakes a thousand times a second",
+        cost: "obituaries are polled every millisecond: deaths are reported up to 1 ms later, and \
+               an idle sentinel wakes 1000 times a second",
         needed: false,
     }
 }
@@ -129,8 +129,8 @@ fn pidfd() -> Capability {
         name: "pidfd_open",
         available: found.is_ok(),
         detail: found.map_or_else(|error| error.to_string(), |_| "works".into()),
-        cost: "processes are watched by polling /proc, and killed by pid after a look at their start \
-               time",
+        cost: "processes are watched by polling /proc, and killed by pid after a check of their \
+               start time",
         needed: false,
     }
 }
@@ -148,7 +148,7 @@ fn pidfd_kill() -> Capability {
         name: "pidfd_send_signal",
         available,
         detail: said(available, "works"),
-        cost: "processes are killed by pid after a look at their start time",
+        cost: "processes are killed by pid after a check of their start time",
         needed: false,
     }
 }
@@ -162,8 +162,8 @@ fn locked_memory() -> Capability {
         name: "locked memory",
         available,
         detail: limit.map_or("no limit".into(), |bytes| format!("{} KiB", bytes >> 10)),
-        cost: "under memory pressure an obituary may be swapped out, and its mark come late (raise \
-               RLIMIT_MEMLOCK)",
+        cost: "under memory pressure an obituary may be swapped out, and the death of its thread \
+               is then reported late (raise RLIMIT_MEMLOCK)",
         needed: false,
     }
 }
@@ -178,24 +178,25 @@ fn cgroup() -> Capability {
         name: "cgroup.kill",
         available: found.is_ok(),
         detail: match found {
-            Ok(group) => format!("groups can be made beside {}", group.path().display()),
+            Ok(group) => format!("groups can be created, such as {}", group.path().display()),
             Err(error) => error.to_string(),
         },
-        cost: "a host is killed process by process, and its processes that never joined are not",
+        cost: "a host is killed process by process, and its processes that never joined are not \
+               killed",
         needed: false,
     }
 }
 
 fn ptrace() -> Capability {
     let nobody = Pid::from_raw(i32::MAX).map_or(0, |pid| pid.as_raw_nonzero().get());
-    // SAFETY: there is no such process; a kernel that would let us trace says so.
+    // SAFETY: the process does not exist; a kernel that permits tracing reports that (ESRCH).
     let answer = unsafe { libc::ptrace(libc::PTRACE_CONT, nobody, 0, 0) };
     let error = Error::last_os_error();
     let available = answer == -1 && error.raw_os_error() == Some(libc::ESRCH);
     Capability {
         name: "ptrace",
         available,
-        detail: said(available, "own children can be traced"),
+        detail: said(available, "child processes can be traced"),
         cost: "`outlive-lab prove kill` and the sweeps of the tests cannot run (container: \
                --cap-add SYS_PTRACE)",
         needed: false,
@@ -208,8 +209,8 @@ fn core_dumps() -> Capability {
         name: "no core dumps",
         available: dumps == CoreDumps::Off,
         detail: format!("dumps of this process: {dumps}"),
-        cost: "a death by a fault is told only after the dump is written: seconds, with much private \
-               memory (joining can switch dumps off)",
+        cost: "the death of a process by a fault is reported only after its core dump is written, \
+               which takes seconds for much private memory (joining can switch dumps off)",
         needed: false,
     }
 }

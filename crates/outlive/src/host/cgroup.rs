@@ -1,8 +1,8 @@
-//! A control group of the kernel's (cgroup v2) that holds all processes of one host.
+//! A cgroup (version 2) that contains all processes of one host.
 //!
-//! Killing it reaches every process in it at once, those too that fork meanwhile or whose parents are
-//! gone, which a walk over parents misses. It needs a cgroup v2 tree in which this process may make
-//! groups; where there is none, hosts are killed process by process.
+//! Killing it reaches every process in it at once, including those that fork at that moment or
+//! whose parents are gone, which a walk over parents misses. It needs a cgroup v2 tree in which
+//! this process may create groups; otherwise hosts are killed process by process.
 
 use super::OsError;
 use core::time::Duration;
@@ -14,20 +14,21 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{io, thread};
 
-/// The number of the filesystem of control groups.
+/// The magic number of the cgroup v2 filesystem.
 const CGROUP2: rustix::fs::FsWord = 0x6367_7270;
 
-/// One group. Dropping it changes nothing; see [`remove`](Self::remove).
+/// A cgroup. Dropping the value does not change the cgroup; see [`remove`](Self::remove).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
     path: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes the group `name` (a plain file name) below that of this process, or finds it if it is there.
+    /// Creates the group `name` (a plain file name) below that of this process, or opens it if it
+    /// exists.
     ///
     /// # Errors
-    /// [`OsError::Missing`] where there is no cgroup v2, none that this process may write to, or a kernel
+    /// [`OsError::Missing`] without a cgroup v2 that this process may write to, or on a kernel
     /// before 5.14, which has no `cgroup.kill`.
     pub fn create(name: &str) -> Result<Self, OsError> {
         assert!(
@@ -42,7 +43,7 @@ impl Cgroup {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
                 return Err(missing(format!(
-                    "{} could not be made ({error}); run as root, or in a delegated cgroup \
+                    "{} could not be created ({error}); run as root, or in a delegated cgroup \
                      (systemd: Delegate=yes)",
                     group.path.display()
                 )));
@@ -50,15 +51,17 @@ impl Cgroup {
         }
         if !group.path.join("cgroup.kill").exists() {
             let _ = group.remove();
-            return Err(missing("the kernel has no cgroup.kill (Linux 5.14)".into()));
+            return Err(missing(
+                "the kernel has no cgroup.kill; use Linux 5.14 or later".into(),
+            ));
         }
         Ok(group)
     }
 
-    /// The group at `path`, which another process has made.
+    /// Opens the group at `path`, which another process has created.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it does not exist.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, OsError> {
         let path = path.into();
         let found = fs::metadata(path.join("cgroup.kill"));
@@ -66,14 +69,14 @@ impl Cgroup {
         match statfs(&path) {
             Ok(found) if found.f_type == CGROUP2 => Ok(Self { path }),
             Ok(_) => Err(missing(format!(
-                "{} is a directory of another filesystem",
+                "{} is not on a cgroup v2 filesystem",
                 path.display()
             ))),
-            Err(error) => Err(call("looking at", &path, error.into())),
+            Err(error) => Err(call("statfs of", &path, error.into())),
         }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -89,12 +92,12 @@ impl Cgroup {
     /// Sends SIGKILL to every process in it, without waiting.
     ///
     /// # Errors
-    /// If the group is gone or not ours to kill.
+    /// If the group is gone or this process may not kill it.
     pub fn kill(&self) -> Result<(), OsError> {
         self.write("cgroup.kill", "1")
     }
 
-    /// Whether no process lives in it (zombies do not).
+    /// Returns whether no live process is in it (zombies are not live).
     ///
     /// # Errors
     /// If the group is gone.
@@ -120,7 +123,7 @@ impl Cgroup {
             if left.is_zero() {
                 return Ok(false);
             }
-            // The kernel announces a change; look again by ourselves from time to time all the same.
+            // The kernel announces a change; the group is also polled from time to time.
             let slice = left.min(Duration::from_millis(10));
             let mut fds = [PollFd::new(&file, PollFlags::PRI)];
             let slice_spec = Timespec::try_from(slice).ok();
@@ -149,10 +152,10 @@ impl Cgroup {
     }
 }
 
-/// The directory of the group that this process is in.
+/// Returns the directory of the group that this process is in.
 fn own_group() -> Result<PathBuf, OsError> {
     let read = |path| {
-        fs::read_to_string(path).map_err(|error| missing(format!("{path} is hidden: {error}")))
+        fs::read_to_string(path).map_err(|error| missing(format!("{path} cannot be read: {error}")))
     };
     let groups = read("/proc/self/cgroup")?;
     let own = groups
@@ -166,7 +169,7 @@ fn own_group() -> Result<PathBuf, OsError> {
         .ok_or_else(|| missing("cgroup v2 is not mounted where this process can see it".into()))
 }
 
-/// The path of group `own` below the mount that a line of mountinfo tells of.
+/// Returns the path of group `own` below the mount that a line of mountinfo describes.
 fn path_below(line: &str, own: &str) -> Option<PathBuf> {
     let (mount, kind) = line.split_once(" - ")?;
     kind.starts_with("cgroup2 ").then_some(())?;

@@ -1,4 +1,4 @@
-//! Cords: how a process of another PID namespace, or of another user, is killed.
+//! Cords: files by which processes of another PID namespace, or of another user, are killed.
 //!
 //! A process can signal processes of its own PID namespace and of namespaces below, but not those
 //! of a sibling namespace. The kernel, however, sends a signal on a file event to the process that
@@ -13,9 +13,9 @@
 //!
 //! A process that opens the file for writing *pulls* the cord: the kernel breaks all leases and so
 //! kills all processes of the host at once, including stopped ones and those that a control group
-//! (version 2) has frozen. The file's mode says which users may do that. A process that has ended or
-//! called exec has no lease any more. A later process with the same pid is never killed, since the
-//! kernel keeps a reference to the process, not its number.
+//! (version 2) has frozen. The file's mode says which users may do that. A process that has ended
+//! or called exec has no lease any more. A later process with the same pid is never killed, since
+//! the kernel keeps a reference to the process, not its number.
 //!
 //! A cord does not kill the first process of a PID namespace, nor does any signal from within the
 //! namespace. A cord also proves nothing: only the presence of the processes shows whether they are
@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The number of attempts to take a lease while another open description of the file prevents it.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
-/// How a process opens the cord to which it ties itself.
+/// The flags with which a process opens the cord to which it ties itself.
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOFOLLOW)
@@ -63,7 +63,7 @@ pub(super) struct Cords {
     tied: Arc<Mutex<Vec<PathBuf>>>,
 }
 
-/// A cord that lies in `/dev/shm`, of whatever pod.
+/// A cord in `/dev/shm`, of any pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CordEntry {
     /// The number of its pod.
@@ -101,7 +101,7 @@ impl Drop for Lease {
 }
 
 impl Cords {
-    /// Returns the cords of `pod` in `directory`, for those to whom `access` gives the pod.
+    /// Returns the cords of `pod` in `directory`, for the users to which `access` gives the pod.
     pub(super) fn new(directory: &Path, pod: u128, access: Access) -> Self {
         Self {
             directory: directory.to_owned(),
@@ -124,9 +124,9 @@ impl Cords {
         missing.cloned().collect()
     }
 
-    /// Returns the owner of the file at `path` if it can be a cord of this pod. The number of the pod in
-    /// the name is not a proof: it stands in the segment, where a user may have written that of another
-    /// pod. But another pod's cord has other users, and so another mode, group or owner.
+    /// Returns the owner of the file at `path` if it can be a cord of this pod. The number of the
+    /// pod in the name is not a proof: it is in the segment, where a user may have written that of
+    /// another pod. But another pod's cord has other users, and so another mode, group or owner.
     fn owner(&self, path: &Path) -> Option<u32> {
         let stat = rustix::fs::lstat(path).ok()?;
         let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_nlink == 1;
@@ -168,14 +168,14 @@ impl Cords {
     }
 
     /// Ties this process to the cord of the incarnation `generation` of `host`. Users with write
-    /// permission by the pod's access may pull it. The process stays tied for as long as the result and its
-    /// address space live.
+    /// permission by the pod's access may pull it. The process stays tied for as long as the result
+    /// and its address space live.
     pub(super) fn tie(&self, host: u32, generation: u32) -> Result<Presence, OsError> {
         if !mapping_keeps_locks(&self.directory) {
             return Err(OsError::Missing {
                 what: "a filesystem on which a mapping keeps a lease",
                 hint: format!(
-                    "{} is not on one; mount a tmpfs there",
+                    "{} is not on such a filesystem; mount a tmpfs there",
                     self.directory.display()
                 ),
             });
@@ -292,7 +292,8 @@ impl Cords {
         }
     }
 
-    /// Removes all cords. Those of other users stay in a directory with the sticky bit, and are logged.
+    /// Removes all cords. Those of other users stay in a directory with the sticky bit, and are
+    /// logged.
     pub(super) fn remove_all(&self) {
         let prefix = self.prefix();
         self.remove_named(|name| name.starts_with(&prefix));
@@ -300,7 +301,7 @@ impl Cords {
         for name in left.iter().filter(|name| name.starts_with(&prefix)) {
             tracing::warn!(
                 path = %self.directory.join(name).display(),
-                "it stays, because it is another user's; that user, or root, can remove it"
+                "the cord was not removed: another user owns it; that user or root can remove it"
             );
         }
     }
@@ -315,14 +316,14 @@ impl Cords {
     }
 }
 
-/// The names in `directory` that can be a cord's.
+/// Returns the names in `directory`.
 fn names(directory: &Path) -> std::io::Result<Vec<String>> {
     let entries = std::fs::read_dir(directory)?;
     let names = entries.flatten().map(|entry| entry.file_name());
     Ok(names.filter_map(|name| name.into_string().ok()).collect())
 }
 
-/// All cords in `directory`.
+/// Returns all cords in `directory`.
 pub(super) fn list(directory: &Path) -> std::io::Result<Vec<CordEntry>> {
     let entry = |name: String| {
         let (pod, of_host) = name.strip_prefix("outlive.")?.split_once(".cord.")?;
@@ -344,8 +345,8 @@ pub(super) fn list(directory: &Path) -> std::io::Result<Vec<CordEntry>> {
 fn create(path: &Path, access: Access) -> Result<File, OsError> {
     let flags = READ | OFlags::CREATE | OFlags::EXCL;
     let mode = Mode::RUSR | Mode::WUSR;
-    // The directory's path has no symbolic links. If one is put into it meanwhile, nothing is created
-    // where it leads.
+    // The directory's path has no symbolic links. If one is put into it concurrently, nothing is
+    // created at its target.
     let created = match openat2(CWD, path, flags, mode, ResolveFlags::NO_SYMLINKS) {
         Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, flags, mode),
         created => created,

@@ -1,13 +1,13 @@
-//! Core dumps, which delay the news of a death.
+//! Core dumps, which delay the detection of a death.
 
 use super::OsError;
 use super::futex::last_error;
 use core::fmt;
 
-/// What would become of this process's memory if it died by a fault or an abort.
+/// The core dump that the kernel would write if this process died by a fault or an abort.
 ///
-/// The kernel writes the dump before it marks an obituary: with a gigabyte of private memory that
-/// delays the news by seconds. So joining offers to switch dumps off. (SIGKILL never dumps.)
+/// The kernel writes the dump before it marks an obituary: with a gigabyte of private memory this
+/// takes seconds. So joining offers to switch dumps off. (SIGKILL never causes a dump.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoreDumps {
     /// No dump.
@@ -17,18 +17,19 @@ pub enum CoreDumps {
         /// The limit in bytes.
         limit: Option<u64>,
     },
-    /// Fed to `handler` (a program, or a socket), whatever the size limit is.
+    /// A dump to `handler` (a program, or a socket), whatever the size limit is.
     Handled {
-        /// As in `/proc/sys/kernel/core_pattern`.
+        /// The handler, as in `/proc/sys/kernel/core_pattern`.
         handler: String,
     },
 }
 
-/// The one limit that also keeps a dump from a handler program. It is below the smallest file dump, too.
+/// The only limit that also prevents a dump to a handler program. It is below the smallest file
+/// dump, too.
 const NEITHER: u64 = 1;
 
 impl CoreDumps {
-    /// How it is for this process now.
+    /// Returns the current setting of this process.
     pub fn of_this_process() -> Self {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Core).current;
         let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
@@ -44,10 +45,10 @@ impl CoreDumps {
         }
     }
 
-    /// Switches dumps off for this process and the children it will have. The process stays debuggable.
+    /// Switches dumps off for this process and its future children. The process stays debuggable.
     ///
     /// # Errors
-    /// If the limit cannot be set. Where a socket takes dumps no limit keeps them from it: look at
+    /// If the limit cannot be set. No limit prevents dumps to a socket: check
     /// [`of_this_process`](Self::of_this_process) afterwards.
     pub fn switch_off() -> Result<(), OsError> {
         let mut limit = libc::rlimit {

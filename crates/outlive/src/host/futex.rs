@@ -5,7 +5,7 @@ use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 use std::sync::OnceLock;
 
-/// The most words that one `futex_waitv` call takes.
+/// The maximum number of words of one `futex_waitv` call.
 pub(super) const MOST_WORDS: usize = 128;
 
 /// `futex_waitv` has this number on every architecture with the common table of system calls.
@@ -30,7 +30,7 @@ impl Waiter {
         reserved: 0,
     };
 
-    /// Sleep while `word` is `value`. Without the private flag: other processes wake it.
+    /// Returns a waiter that sleeps while `word` is `value`. Not private: other processes wake it.
     pub(super) fn new(word: &AtomicU32, value: u32) -> Self {
         Self {
             value: u64::from(value),
@@ -44,8 +44,9 @@ impl Waiter {
 /// Sleeps while `word` is `value`, at most for `timeout`; may return early.
 pub(super) fn wait(word: &AtomicU32, value: u32, timeout: Duration) {
     let timeout = timespec(timeout);
-    // SAFETY: `word` lives across the call, which reads it atomically; `timeout` is a valid timespec.
-    // A failure (the word changed, a signal, time is up) is an early return, which the caller allows.
+    // SAFETY: `word` lives across the call, which reads it atomically; `timeout` is a valid
+    // timespec. A failure (the word changed, a signal, time is up) is an early return, which the
+    // caller allows.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -57,7 +58,7 @@ pub(super) fn wait(word: &AtomicU32, value: u32, timeout: Duration) {
     }
 }
 
-/// Wakes everyone who sleeps on `word`.
+/// Wakes all sleepers on `word`.
 pub(super) fn wake_all(word: &AtomicU32) {
     // SAFETY: the call uses the word's address only.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
@@ -68,8 +69,8 @@ pub(super) fn wait_any(waiters: &[Waiter], timeout: Duration) {
     debug_assert!(waiters.len() <= MOST_WORDS);
     // The call takes a point in time, not a duration.
     let until = timespec(monotonic().saturating_add(timeout));
-    // SAFETY: the words live across the call (the waiters were made from references into a mapping that
-    // is never undone), `until` is a valid timespec. Failures are early returns.
+    // SAFETY: the words live across the call (the waiters were made from references into a mapping
+    // that is never undone), `until` is a valid timespec. Failures are early returns.
     unsafe {
         libc::syscall(
             SYS_FUTEX_WAITV,
@@ -82,11 +83,11 @@ pub(super) fn wait_any(waiters: &[Waiter], timeout: Duration) {
     }
 }
 
-/// Whether this kernel and its filters let us wait on several words. Asked once.
+/// Returns whether this kernel and its filters permit a wait on several words. Checked once.
 pub(super) fn can_wait_any() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
-        // SAFETY: no words at all: a kernel that has the call says EINVAL and touches nothing.
+        // SAFETY: with zero words, a kernel that has the call returns EINVAL and accesses nothing.
         let answer = unsafe { libc::syscall(SYS_FUTEX_WAITV, 0, 0, 0, 0, 0) };
         let there =
             answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
@@ -99,13 +100,13 @@ pub(super) fn can_wait_any() -> bool {
     })
 }
 
-/// The monotonic clock.
+/// Returns the time of the monotonic clock.
 pub(super) fn monotonic() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// The last error of this thread, as an [`OsError`].
+/// Returns the last error of this thread, as an [`OsError`].
 pub(super) fn last_error(call: impl Into<String>) -> OsError {
     OsError::Call {
         call: call.into(),

@@ -1,5 +1,5 @@
-//! What this operating system keeps for pods beside their files: side files and cords. Clean-up code
-//! finds and removes what is left over by these functions.
+//! The files that this operating system keeps for pods in addition to the pods' own: side files and
+//! cords. Clean-up code finds and removes left-over files by these functions.
 
 use super::cord::{self, CordEntry, Cords};
 use super::proc::Place;
@@ -10,7 +10,7 @@ use super::{Linux, OsError};
 use std::path::Path;
 
 impl Linux {
-    /// The side files that lie here, of all pods and boots: for a clean-up of those whose pod is gone.
+    /// Returns the side files in `/dev/shm`, of all pods and boots, for a clean-up.
     ///
     /// # Errors
     /// If `/dev/shm` cannot be listed.
@@ -30,15 +30,28 @@ impl Linux {
 
     /// Returns whether processes of this PID namespace have, or had, a side file for `pod`. For
     /// observers that must not create one.
-    pub fn has_side_file(pod: u128) -> bool {
-        Place::of_this_process().is_ok_and(|place| {
-            let mut names =
-                (0..side_file_name::NAMES).map(|other| side_file_name::name(pod, place, other));
-            names.any(|name| Path::new(MEETING).join(name).exists())
-        })
+    ///
+    /// # Errors
+    /// If that cannot be determined.
+    pub fn has_side_file(pod: u128) -> Result<bool, OsError> {
+        let place = Place::of_this_process()?;
+        for other in 0..side_file_name::NAMES {
+            let path = Path::new(MEETING).join(side_file_name::name(pod, place, other));
+            match path.symlink_metadata() {
+                Ok(_) => return Ok(true),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(source) => {
+                    return Err(OsError::Call {
+                        call: format!("stat of {}", path.display()),
+                        source,
+                    });
+                }
+            }
+        }
+        Ok(false)
     }
 
-    /// The cords in `/dev/shm`, of all pods: for a clean-up of those whose pod is gone.
+    /// Returns the cords in `/dev/shm`, of all pods: for a clean-up of those whose pod is gone.
     ///
     /// # Errors
     /// If `/dev/shm` cannot be listed.
@@ -57,9 +70,10 @@ impl Linux {
         }
     }
 
-    /// Removes the side files of `pod`, except those of other users. Returns the number of removed
-    /// files; all that this process was attached to count as one. Call it when the pod is destroyed:
-    /// this process must no longer hold or watch an obituary of it.
+    /// Removes the side files of `pod`, except those that this user may not open or remove. Returns
+    /// the number of removed files; all files that this process was attached to count as one. Call
+    /// it when the pod is
+    /// destroyed: this process must no longer hold or watch an obituary of it.
     ///
     /// # Errors
     /// [`OsError::InUse`] while another process is attached.

@@ -52,7 +52,7 @@ const CORD_REMOVED: &str = "the pod's members go on, but processes of other user
 pub struct Linux {
     pod: u128,
     identity: OsIdentity,
-    /// Where it was attached. A process can enter another time namespace later.
+    /// The place of the attachment. A process can enter another time namespace later.
     place: Place,
     process: ProcessIdentity,
     /// The number of the process that attached it (`fork::generation`).
@@ -76,7 +76,7 @@ struct Files {
     named: Vec<(PodFile, &'static str)>,
 }
 
-/// What this process has attached to. Entries of an earlier process (before a fork) are dead.
+/// The attachments of this process. Entries of an earlier process (before a fork) are dead.
 static ATTACHED: Mutex<Vec<&'static Linux>> = Mutex::new(Vec::new());
 
 impl Linux {
@@ -91,8 +91,8 @@ impl Linux {
     /// A caller that dies in the middle leaves a complete file or none.
     ///
     /// # Errors
-    /// If `/proc`, a robust list of known layout, or room in `/dev/shm` is missing, or a file of that name
-    /// is damaged, foreign, or made for another number of obituaries.
+    /// If `/proc`, a robust list of known layout, or free space in `/dev/shm` is missing, or a file
+    /// of that name is damaged, foreign, or made for another number of obituaries.
     pub fn attach(
         pod: u128,
         obituaries: u32,
@@ -111,7 +111,8 @@ impl Linux {
                 return Err(OsError::Missing {
                     what: "a side file of that size",
                     hint: format!(
-                        "this process attached with {} obituaries before, now with {obituaries}",
+                        "this process has attached to the pod with {} obituaries, and now requests \
+                         {obituaries}",
                         linux.side.obituaries()
                     ),
                 });
@@ -120,12 +121,30 @@ impl Linux {
             if !own.pod.is_same(&file) {
                 return Err(OsError::Refused {
                     path: own.pod.path().to_owned(),
-                    why: "this process uses another file with the number of the same pod, of which one is a copy"
+                    why: "this process also uses another file with the same pod number, so one of \
+                          the two is a copy"
+                        .into(),
+                });
+            }
+            if linux.identity.one_kernel != has_one_kernel {
+                // Presence is locked in one file only, and others conclude from that of this kind.
+                return Err(OsError::Refused {
+                    path: own.pod.path().to_owned(),
+                    why: "this process has attached to the pod as memory of another kind; close \
+                          the pod everywhere in this process, then open it again"
                         .into(),
                 });
             }
             linux.users.fetch_add(1, Ordering::Relaxed);
             return Ok(linux);
+        }
+        if !fork::is_certain() {
+            return Err(OsError::Missing {
+                what: "madvise(MADV_WIPEONFORK)",
+                hint: "a forked child could be mistaken for its parent; the kernel is older than \
+                       4.14, a filter refuses the call, or no memory is left"
+                    .into(),
+            });
         }
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         if let Some(most) = most.filter(|most| *most < DESCRIPTORS) {
@@ -151,10 +170,10 @@ impl Linux {
             },
             boot: place.boot,
             machine: proc::machine(place.boot),
-            one_kernel: false,
+            one_kernel: has_one_kernel,
         };
-        // Not the caller's description, whose lock must end when the caller closes it. (If the file
-        // cannot be opened again, its description and lock are kept.)
+        // A new description instead of the caller's, whose lock must end when the caller closes it.
+        // (If the file cannot be opened again, its description and lock are kept.)
         let file = file.reopened().unwrap_or(file);
         let presence = match has_one_kernel {
             true => file.clone(),
@@ -208,8 +227,8 @@ impl Linux {
         Ok(())
     }
 
-    /// Removes the side files that this process uses for `pod`, and ends that use. Returns whether a
-    /// file was removed.
+    /// Removes the side files that this process uses for `pod`, and ends that use. Returns whether
+    /// a file was removed.
     pub(super) fn remove_attached(pod: u128) -> Result<bool, OsError> {
         let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
         let ours = |linux: &&Linux| linux.pod == pod && linux.of == fork::generation();
@@ -235,9 +254,10 @@ impl Os for Linux {
         self.identity
     }
 
-    /// The monotonic clock, which stands still while the machine is suspended: nobody beats then, so that
-    /// silence is nobody's fault. The clock that counts suspension (`CLOCK_BOOTTIME`) would make every
-    /// member look silent on resumption. It is also the clock of the futex timeouts.
+    /// Returns the monotonic clock, which stops while the machine is suspended: no member can beat
+    /// then, so that time must not count as silence. The clock that counts suspension
+    /// (`CLOCK_BOOTTIME`) would make every member look silent on resumption. The monotonic clock is
+    /// also that of the futex time-outs.
     fn now(&self) -> Duration {
         futex::monotonic()
     }

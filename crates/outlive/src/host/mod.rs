@@ -1,4 +1,4 @@
-//! What the operating system offers, behind one trait with a scripted double.
+//! The services of the operating system, behind one trait with a scripted double.
 
 mod bells;
 mod calls;
@@ -9,12 +9,14 @@ mod core_dumps;
 mod fence_command;
 mod futex;
 mod kept;
+mod last_words;
 mod linux;
 mod obituaries;
 mod os;
 mod presence;
 mod proc;
 mod process;
+mod reported;
 mod robust;
 mod scripted;
 mod service;
@@ -32,6 +34,7 @@ pub use cgroup::Cgroup;
 pub use cord::CordEntry;
 pub use core_dumps::CoreDumps;
 pub use fence_command::{FenceError, run_fence_command};
+pub(crate) use last_words::end_this_process;
 pub use linux::Linux;
 pub use os::{
     Killed, Liveness, Obituary, Os, OsError, OsIdentity, ProcessHandle, ProcessIdentity,

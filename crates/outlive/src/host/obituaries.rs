@@ -1,8 +1,9 @@
-//! Obituaries: how the word of an id in the side file is taken, given back, read and cleared.
+//! Obituaries: taking, releasing, reading and clearing the word of an id in the side file.
 //!
-//! A holder writes its thread id into the word, then the data that distinguishes it from
-//! earlier holders with the same thread id: the process, the start time, and last (release) the thread id again. A reader begins with
-//! that last one (acquire), so it never takes the start time of one holder for that of another.
+//! A holder writes its thread id into the word, then the data that distinguishes it from earlier
+//! holders with the same thread id: the process, the start time, and last (release) the thread id
+//! again. A reader begins with that last one (acquire), so it never takes the start time of one
+//! holder for that of another.
 //!
 //! Tests: tests/host_edges.
 
@@ -13,21 +14,21 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::time::Instant;
 
-/// How long a thread sleeps between two looks where it cannot wait for several words at once.
+/// The interval between two polls where a thread cannot wait for several words at once.
 const POLL: Duration = Duration::from_millis(1);
-/// The number of obituaries that can be watched at once, besides a bell.
+/// The number of obituaries that can be watched at once, in addition to a wake-up futex.
 pub(super) const MOST_WATCHED: usize = futex::MOST_WORDS - 1;
 
 impl SideFile {
     /// Returns whether the thread `tid`, which holds obituary `slot`, is gone.
     pub(super) fn is_gone(&self, slot: u32, tid: u32) -> bool {
-        // Acquire, paired with the holder's last store, and first: what is read after it is this holder's, not its
-        // predecessor's.
+        // Acquire, paired with the holder's last store, and first: the values read after it are
+        // this holder's, not its predecessor's.
         let said = self.holder(slot).load(Ordering::Acquire);
         let pid = self.holder_pid(slot).load(Ordering::Relaxed);
         let start_time = self.holder_start(slot).load(Ordering::Relaxed);
         if said != tid || start_time == 0 {
-            // It had not said more of itself, or its start is not known.
+            // It had not written its other data, or its start time is not known.
             return proc::no_such_tid(tid);
         }
         let holder = ThreadIdentity {
@@ -38,7 +39,7 @@ impl SideFile {
         proc::liveness(holder, self.namespaces) == Liveness::Gone
     }
 
-    /// What stands in a slot whose word is `word`.
+    /// Returns the content of a slot whose word is `word`.
     fn reading(&self, slot: u32, word: u32) -> Obituary {
         if word & OWNER_DIED != 0 {
             // Relaxed: written before the holder died, which the acquire load of the word has seen.
@@ -51,11 +52,12 @@ impl SideFile {
         }
     }
 
-    /// Marks the words as watched, so that the kernel wakes us. `false` if one has changed already.
+    /// Marks the words as watched, so that the kernel wakes this thread. `false` if one has
+    /// changed.
     fn watch(&self, held: &[(u32, u32)]) -> bool {
         held.iter().all(|&(slot, tid)| {
             let word = self.word(slot);
-            // Relaxed: this word alone decides; what it tells is read again by `obituary`.
+            // Relaxed: this word alone decides; `obituary` reads it again.
             let seen = word.load(Ordering::Relaxed);
             seen == tid | WAITERS
                 || seen == tid
@@ -65,8 +67,8 @@ impl SideFile {
         })
     }
 
-    /// Wakes the other watchers of those words that have changed: the kernel wakes one watcher only, and
-    /// this thread may be the one that it woke.
+    /// Wakes the other watchers of those words that have changed: the kernel wakes one watcher
+    /// only, and this thread may be the one that it woke.
     fn pass_on(&self, held: &[(u32, u32)]) {
         for &(slot, tid) in held {
             let word = self.word(slot);
@@ -76,7 +78,7 @@ impl SideFile {
         }
     }
 
-    /// Without `futex_waitv`: sleeps on the bell and looks at the words every millisecond.
+    /// Without `futex_waitv`: sleeps on the futex and polls the words every millisecond.
     fn poll_for_news(&self, held: &[(u32, u32)], key: u64, seen: u32, timeout: Duration) {
         let start = Instant::now();
         while self.read(key) == seen
@@ -103,7 +105,7 @@ impl SideFile {
         let tid = proc::this_tid();
         let word = self.word(slot);
         // SAFETY: `entry` was made for this list's offset. Its window is unmapped only after this
-        // thread has given the word back, or has died and another thread has taken the word.
+        // thread has released the word, or has died and another thread has taken the word.
         match unsafe { list.hold(entry, word, tid) } {
             Ok(()) => {
                 self.keep_window(slot, tid, window);
@@ -111,8 +113,8 @@ impl SideFile {
                 let (pid, start) = (me.process.pid, me.start_time);
                 self.holder_pid(slot).store(pid, Ordering::Relaxed);
                 self.holder_start(slot).store(start, Ordering::Relaxed);
-                // Only the holder writes it. If it is killed before this, the mark carries no thread id, or
-                // that of an earlier holder; the word itself is marked in any case.
+                // Only the holder writes this. If it is killed before this store, the mark has no
+                // thread id, or that of an earlier holder; the word itself is marked in any case.
                 self.holder(slot).store(tid, Ordering::Release);
                 Ok(Ok(()))
             }
@@ -123,12 +125,12 @@ impl SideFile {
     pub(super) fn release_obituary(&self, slot: u32) {
         let tid = proc::this_tid();
         let word = self.word(slot);
-        // Relaxed: only this thread puts its own id there.
+        // Relaxed: only this thread writes its own id there.
         if word.load(Ordering::Relaxed) & TID != tid {
             tracing::error!(
                 slot,
                 tid,
-                "an obituary was to be released that this thread does not hold"
+                "this thread was to release an obituary that it does not hold"
             );
             return;
         }
@@ -139,7 +141,7 @@ impl SideFile {
             tracing::error!(
                 slot,
                 tid,
-                "an obituary names this thread, which does not hold it"
+                "an obituary names this thread, but this thread does not hold it"
             );
             return;
         };
@@ -154,16 +156,16 @@ impl SideFile {
     }
 
     pub(super) fn obituary(&self, slot: u32) -> Obituary {
-        // Acquire: who sees the mark sees all that the dead thread wrote, since the kernel's exchange
-        // orders it.
+        // Acquire: a reader of the mark sees the dead thread's stores, ordered by the kernel's
+        // exchange.
         let word = self.word(slot).load(Ordering::Acquire);
         self.reading(slot, word)
     }
 
-    /// The kernel's mark carries no id, so a thread that clears it late could take the mark of a later
-    /// holder for that of the first. The holder's id is cleared first, by compare-and-swap, and only
-    /// the thread that succeeds clears the word. What then remains of the race hides a mark and never
-    /// makes one: liveness reports that death, later.
+    /// The kernel's mark contains no id, so a thread that clears it late could take the mark of a
+    /// later holder for that of the first. So the holder's id is cleared first, by
+    /// compare-and-swap, and only the thread that succeeds clears the word. The remaining race can
+    /// hide a mark but never make one; that death is detected later, by the thread's liveness.
     pub(super) fn clear_obituary(&self, slot: u32, seen: Obituary) -> bool {
         let word = self.word(slot);
         let now = word.load(Ordering::Acquire);
@@ -178,8 +180,8 @@ impl SideFile {
         if holder.compare_exchange(tid, 0, success, failure).is_err() {
             return false;
         }
-        // AcqRel: the next holder sees what was done about this one. The loop is for the waiters bit,
-        // which a watcher may set meanwhile.
+        // AcqRel: the next holder sees the clearing thread's earlier stores. The loop is for the
+        // waiters bit, which a watcher may set concurrently.
         let cleared = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
             (old & !WAITERS == now & !WAITERS).then_some(0)
         });
@@ -212,7 +214,7 @@ impl SideFile {
 
     /// All threads that clear an unmarked word do so under a lock. So while the lock is held, a
     /// word that is not vacant keeps its holder, dead or alive: no other thread clears it, and none
-    /// takes it. One compare-and-swap suffices then, and a death before or after it leaves nothing
+    /// takes it. Then one compare-and-swap suffices, and a death before or after it leaves nothing
     /// half done.
     pub(super) fn clear_if_gone(&self, slot: u32) -> bool {
         let held_by = |word: u32| word & TID != 0 && word & OWNER_DIED == 0;
@@ -221,18 +223,18 @@ impl SideFile {
             return false;
         }
         let cleared = self.while_clearing(slot, || {
-            // Acquire: the holder's record of itself was written before.
+            // Acquire: the holder's data was written before.
             let now = word.load(Ordering::Acquire);
             let tid = now & TID;
             if !held_by(now) || !self.is_gone(slot, tid) {
                 return None;
             }
-            // Once the id is cleared, the recorded start time is not used. (The swap fails if the kernel has marked the
-            // word and another thread has cleared it.)
+            // Once the id is cleared, the recorded start time is not used. (The swap fails if the
+            // kernel has marked the word and another thread has cleared it.)
             let holder = self.holder(slot);
             let _ = holder.compare_exchange(tid, 0, Ordering::Relaxed, Ordering::Relaxed);
-            // AcqRel: the next holder sees what was done about this one. The loop is for the waiters bit, which a watcher
-            // may set meanwhile.
+            // AcqRel: the next holder sees the clearing thread's earlier stores. The loop is for
+            // the waiters bit, which a watcher may set concurrently.
             let taken = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
                 (old & !WAITERS == tid).then_some(0)
             });
@@ -258,7 +260,7 @@ impl SideFile {
     ) {
         assert!(
             held.len() <= MOST_WATCHED,
-            "{} obituaries watched at once",
+            "{} obituaries cannot be watched at once",
             held.len()
         );
         if !futex::can_wait_any() {

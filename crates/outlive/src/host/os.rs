@@ -1,11 +1,11 @@
-//! What membership asks of an operating system, as one trait.
+//! The services that membership requires of an operating system, as one trait.
 //!
-//! `Linux` answers with the kernel's own means; `Scripted` plays an
-//! operating system in memory, so that everything above is tested without processes too.
+//! `Linux` implements them with the kernel; `Scripted` simulates an operating system in memory, so
+//! that the layers above can also be tested without processes.
 //!
-//! An *obituary* is a word that a thread holds while it lives and that the kernel marks when the thread
-//! dies (on Linux an entry of its robust list in the side file). There is one for every instance id, and
-//! holding it is also what keeps two threads of one operating system from claiming one id.
+//! An *obituary* is a word that a thread holds while it lives and that the kernel marks when the
+//! thread dies (on Linux an entry of its robust list in the side file). Every instance id has one.
+//! Holding it also prevents two threads of one operating system from claiming the same id.
 
 use super::{Bells, Presence};
 use crate::segment::hint;
@@ -20,37 +20,38 @@ pub struct OsIdentity {
     pub id: u128,
     /// The random id of this boot. Machines that were resumed from one snapshot share it.
     pub boot: u128,
-    /// The machine, which stays the same over its boots (`/etc/machine-id`); 0 if that is not known.
+    /// The machine, which stays the same over its boots (`/etc/machine-id`); 0 if that is not
+    /// known.
     pub machine: u128,
     /// Whether this kernel alone can map the pod by the file that this process has opened: a file
     /// on a local filesystem, or a memfd.
     pub one_kernel: bool,
 }
 
-/// A process, told apart from an earlier or later one with the same pid.
+/// A process, distinguished from earlier and later ones with the same pid.
 ///
-/// It is used in messages, and to kill a process that is known to live. Only the presence of its id
-/// says whether it lives.
+/// It is used in messages, and to kill a process that is known to live. Only its presence shows
+/// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessIdentity {
     /// Its process id.
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Its start time, in clock ticks since boot.
     pub start_time: u64,
 }
 
-/// A thread, told apart from an earlier or later one with the same tid.
+/// A thread, distinguished from earlier and later ones with the same tid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadIdentity {
     /// The process that it belongs to.
     pub process: ProcessIdentity,
     /// Its thread id.
     pub tid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Its start time, in clock ticks since boot.
     pub start_time: u64,
 }
 
-/// What can be said of a process or thread without erring.
+/// What is certain about the life of a process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     /// It exists; it may run, sleep, or be stopped.
@@ -61,10 +62,10 @@ pub enum Liveness {
     Unknown,
 }
 
-/// What stands in an obituary word.
+/// The content of an obituary word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obituary {
-    /// Nobody holds it.
+    /// No thread holds it.
     Vacant,
     /// The thread `tid` holds it and was not known to be dead when the word was read.
     Held {
@@ -73,67 +74,67 @@ pub enum Obituary {
     },
     /// The thread `tid` held it when it died: it executes no more user instructions.
     Marked {
-        /// Its thread id; 0 if it died while it was taking the obituary or giving it back.
+        /// Its thread id; if it died while taking or releasing: 0, or an earlier holder's.
         tid: u32,
     },
 }
 
-/// Why an operating system could not do what was asked.
+/// The reason why an operating system could not perform a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OsError {
     /// The call failed.
     #[error("{call} failed: {source}{}", hint(source))]
     Call {
-        /// What was attempted, with its object.
+        /// The operation, with its object.
         call: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Something that is needed is not there.
+    /// A required facility is missing.
     #[error("{what} is missing here: {hint}")]
     Missing {
         /// The facility.
         what: &'static str,
-        /// What to do about it.
+        /// The remedy.
         hint: String,
     },
-    /// A file of ours is still used by a process.
+    /// A file of the pod is still used by a process.
     #[error("{} is in use: stop the members of its pod first", path.display())]
     InUse {
         /// The file.
         path: PathBuf,
     },
-    /// A file has the name of ours but is not what we look for.
+    /// A file has the expected name but is not the expected file.
     #[error("{} is refused: {why}; remove it once no member of its pod runs here", path.display())]
     Refused {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
 
-/// How the killing of a process went.
+/// The result of killing a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Killed {
     /// It is gone: every thread and the address space.
     Gone,
-    /// It was told to die but was not seen gone within the time given (uninterruptible sleep).
+    /// It was sent a signal but was not seen gone within the time limit (uninterruptible sleep).
     Late,
-    /// It could not be told: no permission, or another pid namespace.
+    /// It could not be sent a signal: no permission, or another pid namespace.
     Refused,
 }
 
-/// A handle on one process that cannot come to mean another (a pidfd on Linux).
+/// A handle on one process, which never refers to another one later (a pidfd on Linux).
 pub trait ProcessHandle: Debug + Send + Sync {
-    /// Which process this is.
+    /// Returns the identity of the process.
     fn identity(&self) -> ProcessIdentity;
-    /// Whether all its threads, and the address space with them, are gone.
+    /// Returns whether all its threads are gone, and the address space with them.
     fn is_gone(&self) -> bool;
-    /// Sends SIGKILL without waiting. `false` if it may not.
+    /// Sends SIGKILL without waiting. Returns `false` if that is not permitted.
     fn send_kill(&self) -> bool;
-    /// Waits until the process is gone, at most for `timeout`.
+    /// Waits until the process is gone, at most for `timeout`. Returns whether it is.
     fn wait_gone(&self, timeout: Duration) -> bool;
 }
 
@@ -141,18 +142,18 @@ pub trait ProcessHandle: Debug + Send + Sync {
 ///
 /// The obituaries order memory as a lock does: [`hold_obituary`](Self::hold_obituary) and
 /// [`obituary`](Self::obituary) acquire, [`release_obituary`](Self::release_obituary) releases,
-/// [`clear_obituary`](Self::clear_obituary) does both, and a mark is after everything that the dead thread
-/// did. They may be released while a thread's own destructors run.
+/// [`clear_obituary`](Self::clear_obituary) does both, and a mark is ordered after all stores of
+/// the dead thread. They may be released while a thread's own destructors run.
 pub trait Os: Debug + Send + Sync {
-    /// Which operating system this is.
+    /// Returns the identity of this operating system.
     fn identity(&self) -> OsIdentity;
-    /// Time that never goes back and goes on while nobody runs.
+    /// Returns a time that never decreases and also advances while no member runs.
     fn now(&self) -> Duration;
-    /// The effective user id of this process.
+    /// Returns the effective user id of this process.
     fn uid(&self) -> u32;
-    /// The effective group id of this process.
+    /// Returns the effective group id of this process.
     fn gid(&self) -> u32;
-    /// The calling thread.
+    /// Returns the identity of the calling thread.
     fn this_thread(&self) -> ThreadIdentity;
 
     /// Claims the presence of id `id`. It lasts as long as the result or as the address space of
@@ -216,7 +217,7 @@ pub trait Os: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Opens a handle on `process`; `None` if it is gone (or its pid is another's by now).
+    /// Opens a handle on `process`; `None` if it is gone (or its pid is reused).
     ///
     /// # Errors
     /// If it exists but cannot be watched, or cannot be distinguished from a later process with its
@@ -225,40 +226,40 @@ pub trait Os: Debug + Send + Sync {
         &self,
         process: ProcessIdentity,
     ) -> Result<Option<Box<dyn ProcessHandle>>, OsError>;
-    /// Whether `thread` exists. A zombie thread is gone.
+    /// Returns whether `thread` exists. A zombie thread is gone.
     fn thread_liveness(&self, thread: ThreadIdentity) -> Liveness;
 
-    /// Takes the obituary `slot` for the calling thread, so that no kill at any instruction leaves it
-    /// held and unmarked. Returns what stood there if it was not vacant, and then takes nothing.
+    /// Takes the obituary `slot` for the calling thread, so that no kill at any instruction leaves
+    /// it held and unmarked. If it is not vacant, takes nothing and returns its content.
     ///
     /// # Errors
-    /// If this thread cannot have obituaries.
+    /// If this thread cannot hold obituaries.
     fn hold_obituary(&self, slot: u32) -> Result<Result<(), Obituary>, OsError>;
-    /// Gives back an obituary that the calling thread holds.
+    /// Releases an obituary that the calling thread holds.
     fn release_obituary(&self, slot: u32);
-    /// What stands in obituary `slot`.
+    /// Returns the content of obituary `slot`.
     fn obituary(&self, slot: u32) -> Obituary;
-    /// Makes obituary `slot` vacant if `seen` still stands there. For marked obituaries, and for those
-    /// whose holder is [`Liveness::Gone`] without having been marked.
+    /// Makes obituary `slot` vacant if it still is `seen`. For marked obituaries, and for unmarked
+    /// ones whose holder is [`Liveness::Gone`].
     fn clear_obituary(&self, slot: u32, seen: Obituary) -> bool;
 
-    /// Who holds obituary `slot`, if that is known: not to be relied on for more than a kill or a message,
+    /// Returns the holder of obituary `slot`, if it is known. Use it only for a kill or a message,
     /// since the holder may change at any time.
     fn holder(&self, slot: u32) -> Option<ThreadIdentity>;
-    /// Makes obituary `slot` vacant if its holder is [`Liveness::Gone`] without having been marked. Of
-    /// several callers one does; a holder that lives keeps it, whatever others were that had its tid.
+    /// Makes obituary `slot` vacant if it is unmarked and its holder is [`Liveness::Gone`]. Of
+    /// several callers, one does. A live holder keeps it, even if its tid is reused.
     fn clear_if_gone(&self, slot: u32) -> bool;
 
-    /// The bells of this operating system for this pod.
+    /// Returns the wake-up futexes of this operating system for this pod.
     fn bells(&self) -> &'static dyn Bells;
-    /// Sleeps until one of the obituaries `held` (each given with the tid that held it) changes, or the
-    /// bell `key` has rung since its count was `seen`, at most for `timeout`; may return early. At most
-    /// [`most_watched`](Self::most_watched) obituaries; more are watched in turns by the caller.
+    /// Sleeps until one of the obituaries `held` (each given with the tid that held it) changes, or
+    /// the count of the wake-up futex `key` has changed from `seen`, at most for `timeout`; may
+    /// return early. Takes at most [`most_watched`](Self::most_watched) obituaries; the caller
+    /// watches more of them in turns.
     fn wait_for_news(&self, held: &[(u32, u32)], key: u64, seen: u32, timeout: Duration);
-    /// How many obituaries one [`wait_for_news`](Self::wait_for_news) can watch.
+    /// Returns the number of obituaries that one [`wait_for_news`](Self::wait_for_news) can watch.
     fn most_watched(&self) -> usize;
-    /// Wakes every thread of this operating system that watches obituary `slot`: the kernel wakes only
-    /// one of them.
+    /// Wakes every watcher of obituary `slot` on this operating system: the kernel wakes only one.
     fn wake_watchers(&self, slot: u32);
 }
 

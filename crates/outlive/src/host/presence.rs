@@ -5,7 +5,7 @@
 //! An open-file-description lock belongs to the open file description, and a mapping keeps the
 //! description. So a process that claims the id `n`
 //!
-//! 1. opens the pod's file anew, which makes a description of its own,
+//! 1. opens the pod's file again, which creates a new description,
 //! 2. locks byte 2^62 + n through it (which does not make the file larger),
 //! 3. maps one granule through it, which is never accessed, and excludes the mapping from `fork`,
 //! 4. closes the descriptor.
@@ -17,8 +17,9 @@
 //! longer write to the pod.
 //!
 //! A lock is seen from every PID, mount, user and time namespace of the kernel, through any path to
-//! the same file, by every user that can open it. Other kernels do not see it: `membership/oses.rs`
-//! says which operating systems may conclude a death from a free byte.
+//! the same file, by every user that can open it. Other kernels do not see it:
+//! `membership/operating_systems.rs` defines which operating systems may conclude a death from a
+//! free byte.
 //!
 //! **A locked byte proves nothing** but that a description with the lock exists. A child that
 //! another thread forks between steps 1 and 4, and that does not exec, keeps the lock. A program
@@ -40,7 +41,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
-/// The byte of id 0: far behind the end of any file, and below the largest possible offset.
+/// The offset of the byte of id 0: far beyond the end of any file, and below the largest possible
+/// offset.
 const FIRST_BYTE: libc::off_t = 1 << 62;
 /// The byte that a process locks while it changes the identity of the pod: right before the first
 /// id's.
@@ -51,15 +53,15 @@ const SYSTEM_BYTE: libc::off_t = FIRST_BYTE - 2;
 /// A file in which the presence of a pod's processes is locked: the pod's own, or its side file.
 #[derive(Clone, Debug)]
 pub struct PodFile {
-    /// Has no locks itself: a description does not see its own locks.
+    /// This description has no locks itself: a description does not see its own locks.
     file: Arc<File>,
     path: PathBuf,
     granule: usize,
-    /// Which file it was when it was opened.
+    /// The identity of the file when it was opened.
     which: Option<Which>,
 }
 
-/// A lock on one byte, and the mapping that keeps it. Dropped, it frees the byte.
+/// A lock on one byte, and the mapping that keeps it. A drop frees the byte.
 #[derive(Debug)]
 struct Anchor {
     base: NonNull<libc::c_void>,
@@ -73,8 +75,8 @@ unsafe impl Send for Anchor {}
 // SAFETY: as above.
 unsafe impl Sync for Anchor {}
 
-/// The right to an id on this kernel. It is given up when this is dropped, when the process ends,
-/// and on exec.
+/// The right to an id on this kernel. It ends when the value is dropped, when the process ends, and
+/// on exec.
 #[derive(Debug)]
 pub struct Presence {
     _held: Box<dyn core::fmt::Debug + Send + Sync>,
@@ -93,7 +95,7 @@ impl PodFile {
     /// Returns the file of the pod in `segment`.
     pub fn of(segment: Segment) -> Self {
         Self {
-            // That of the file that is mapped.
+            // The identity of the mapped file.
             which: Some(segment.which()),
             ..Self::new(segment.file(), segment.path(), segment.granule())
         }
@@ -118,7 +120,7 @@ impl PodFile {
         })
     }
 
-    /// Whether it is the same file as `other`.
+    /// Returns whether it is the same file as `other`.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.which.is_some() && self.which == other.which
     }
@@ -128,7 +130,7 @@ impl PodFile {
         self.file.metadata().map_or(true, |file| file.nlink() > 0)
     }
 
-    /// The path by which it was opened.
+    /// Returns the path by which it was opened.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -149,14 +151,18 @@ impl PodFile {
     /// `/dev/shm` if the pod is a device or its file has no name.
     pub(super) fn directory(&self) -> PathBuf {
         let is_file = { self.file.metadata() }.is_ok_and(|metadata| metadata.is_file());
-        // The path by which the kernel knows the file: the same for all who opened it by a relative
-        // path or through symbolic links.
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
-        let path = path.unwrap_or_else(|_| self.path.clone());
-        let found = std::fs::symlink_metadata(&path);
-        let is_it = found.is_ok_and(|found| self.which == Some(Which::of(&found)));
-        match path.parent() {
-            Some(directory) if is_file && is_it && path.is_absolute() => directory.to_owned(),
+        // The path by which the kernel knows the file: it is the same for all processes, even if
+        // they opened it by a relative path or through symbolic links.
+        let known = std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        // A creator's file had no name when it was opened, and the kernel calls it deleted.
+        let named = std::fs::canonicalize(&self.path);
+        let leads_to_it = |path: &PathBuf| {
+            let found = std::fs::symlink_metadata(path);
+            path.is_absolute() && found.is_ok_and(|found| self.which == Some(Which::of(&found)))
+        };
+        let path = { [known, named].into_iter().flatten() }.find(leads_to_it);
+        match path.as_deref().and_then(Path::parent) {
+            Some(directory) if is_file => directory.to_owned(),
             _ => MEETING.into(),
         }
     }
@@ -166,13 +172,13 @@ impl PodFile {
         self.hold(FIRST_BYTE + libc::off_t::from(id), Kind::Write)
     }
 
-    /// As [`claim`](Self::claim), but the byte is unlocked explicitly when the result is dropped.
+    /// Does the same as [`claim`](Self::claim), but a drop of the result unlocks explicitly.
     pub(super) fn claim_briefly(&self, id: u32) -> Result<Option<Presence>, OsError> {
         let (file, byte) = (self.reopen()?, FIRST_BYTE + libc::off_t::from(id));
         if !self.lock(&file, byte, Kind::Write)? {
             return Ok(None);
         }
-        // The mapping keeps the lock if the program closes the descriptor, and goes after the unlocking.
+        // The mapping keeps the lock if the program closes the descriptor, and is dropped last.
         let anchor = self.anchor(&file)?;
         Ok(Some(Presence::new((
             Held::new(Arc::new(file), byte),
@@ -199,9 +205,10 @@ impl PodFile {
         }
         let anchor = self.anchor(&file)?;
         drop(file);
-        // On an overlay the mapping is of the file below, and the lock has ended with the descriptor.
+        // On an overlay the mapping is of the file below, and the lock has ended with the
+        // descriptor.
         let kept = ofd::is_locked(&self.file, byte);
-        match kept.map_err(|source| self.call("asking for a lock of", source))? {
+        match kept.map_err(|source| self.call("querying a lock of", source))? {
             false => Err(OsError::Missing {
                 what: "a filesystem on which a mapping keeps a lock",
                 hint: format!(
@@ -214,12 +221,13 @@ impl PodFile {
         }
     }
 
-    /// Whether the byte of `id` is locked.
+    /// Returns whether the byte of `id` is locked.
     pub(crate) fn is_locked(&self, id: u32) -> bool {
         let ask = || ofd::is_locked(&self.file, FIRST_BYTE + libc::off_t::from(id));
         let is_it = || which(&self.file) == self.which;
-        // A program that closes descriptors that are not its own may have given the number to another file since, whose
-        // bytes are free. It must be this file before and after the answer.
+        // A program that closes descriptors that are not its own may have given the number to
+        // another file since, whose bytes are free. It must be this file before and after the
+        // answer.
         let asked = match ask() {
             Ok(false) if !is_it() => Err(Errno::BADF.into()),
             Ok(false) => ask().and_then(|locked| match locked || is_it() {
@@ -229,7 +237,7 @@ impl PodFile {
             asked => asked,
         };
         asked.unwrap_or_else(|error| {
-            // What cannot be asked proves no death.
+            // A failed query proves no death.
             static ONCE: Once = Once::new();
             ONCE.call_once(|| {
                 tracing::error!(path = %self.path.display(), %error, "the locks of the pod's file cannot be read");
@@ -272,11 +280,11 @@ impl PodFile {
         let opened = ofd::reopen(&self.file, &self.path);
         let opened = opened.and_then(|file| match which(&file) == self.which {
             true => Ok(file),
-            // The descriptor's number was closed by the program, and is another file's.
+            // The program has closed the descriptor, and its number is another file's.
             false => Err(Errno::BADF),
         });
         opened.map_err(|error| OsError::Call {
-            call: format!("opening {} once more", self.path.display()),
+            call: format!("reopening {}", self.path.display()),
             source: error.into(),
         })
     }
@@ -326,8 +334,8 @@ impl PodFile {
     }
 }
 
-/// Returns device and inode of the file that a line of `/proc/PID/maps` shows as shared and writable, as
-/// members have it. The line ends in the file's name, which anybody can choose.
+/// Returns device and inode of the file that a line of `/proc/PID/maps` shows as shared and
+/// writable, as members have it. The line ends in the file's name, which any user can choose.
 fn mapped(line: &str) -> Option<(u32, u32, u64)> {
     let mut fields = line.split(' ').skip(1);
     let rights = fields.next()?;

@@ -1,4 +1,4 @@
-//! What `/proc` says of processes and threads, and where ids mean something.
+//! Data of processes and threads from `/proc`, and the scope in which their ids are valid.
 
 use super::{Liveness, OsError, ProcessIdentity, ThreadIdentity};
 use rustix::fd::OwnedFd;
@@ -6,14 +6,14 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, fstatfs, openat, openat2, re
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-const BOOT_ID: &str = "sys/kernel/random/boot_id";
+/// Below the directory `sys`.
+const BOOT_ID: &str = "kernel/random/boot_id";
 /// The kernel's number for procfs (`PROC_SUPER_MAGIC`).
 const PROC: u32 = 0x9fa0;
 
-/// What one line of `/proc/PID/stat` says.
+/// The data from one line of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) state: u8,
@@ -22,14 +22,14 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// Whether the thread executes no more: a zombie, or dead and about to vanish.
+    /// Returns whether the thread executes no more: it is a zombie, or dead and about to vanish.
     pub(super) fn is_dead(self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
     /// Parses the line of the process or thread `id`. The second field is the program's name in
-    /// parentheses and may itself hold spaces and parentheses, so the fields are counted from the
-    /// last `)`.
+    /// parentheses and may itself contain spaces and parentheses, so the fields are counted from
+    /// the last `)`.
     fn parse(line: &[u8], id: u32) -> Option<Self> {
         if !line.starts_with(format!("{id} (").as_bytes()) {
             return None;
@@ -51,8 +51,7 @@ impl Stat {
     }
 }
 
-/// A `/proc`, kept open while files of it are read: what is mounted over `/proc` meanwhile changes
-/// nothing.
+/// A `/proc`, kept open while it is read, so that a concurrent mount over it has no effect.
 #[derive(Debug)]
 pub(super) struct Proc {
     root: OwnedFd,
@@ -69,11 +68,11 @@ impl Proc {
     /// Opens `/proc` if it is that of this process's own PID namespace, so that its ids are those
     /// that this process knows, and if the calling thread is in the PID and time namespaces
     /// `namespaces`: another time namespace shows other start times. In its own `/proc` the process
-    /// has exactly one id. (In that of a parent namespace it has two; in that of a child or a sibling
-    /// it has no line at all.)
+    /// has exactly one id. (In that of a parent namespace it has two; in that of a child or a
+    /// sibling it has no line at all.)
     ///
     /// # Errors
-    /// `Unsupported` if it is another one or none, and those of opening a file.
+    /// `Unsupported` if it is another one or missing, and the errors of opening a file.
     pub fn own(namespaces: u64) -> io::Result<Self> {
         let other = io::ErrorKind::Unsupported;
         let missing = |error: io::Error| match error.raw_os_error() {
@@ -94,12 +93,12 @@ impl Proc {
         }
     }
 
-    /// Whether it is the kernel's, and not a directory with files of the same names.
+    /// Returns whether it is the kernel's procfs, and not a directory with files of the same names.
     fn is_procfs(&self) -> bool {
         fstatfs(&self.root).is_ok_and(|it| it.f_type as u32 == PROC)
     }
 
-    /// The PID and time namespaces of the calling thread, as in [`Place::namespaces`].
+    /// Returns the PID and time namespaces of the calling thread, as in [`Place::namespaces`].
     fn namespaces(&self) -> io::Result<u64> {
         let directory = self.open("thread-self/ns", OFlags::PATH | OFlags::DIRECTORY)?;
         // The text of the links, such as `pid:[4026531836]`, is their own file's number.
@@ -110,14 +109,19 @@ impl Proc {
             let number = digits.and_then(|it| it.strip_suffix(']')?.parse().ok());
             number.ok_or_else(|| io::ErrorKind::InvalidData.into())
         };
-        Ok(number("pid")? << 32 | number("time").unwrap_or(0) & 0xFFFF_FFFF)
+        let time = match number("time") {
+            // A kernel before 5.6.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            time => time?,
+        };
+        Ok(number("pid")? << 32 | time & 0xFFFF_FFFF)
     }
 
-    /// Opens a file of it, and nothing that is mounted over the file or a directory above it.
+    /// Opens a file of it, but no file that is mounted over it or over a directory above it.
     fn open(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
         let (flags, mode) = (flags | OFlags::CLOEXEC, Mode::empty());
         match openat2(&self.root, path, flags, mode, ResolveFlags::NO_XDEV) {
-            // A kernel before 5.6, or a filter: what is mounted from the same procfs is not noticed.
+            // A kernel before 5.6, or a filter: then a mount from the same procfs is not noticed.
             Err(Errno::NOSYS | Errno::PERM) => {
                 let file = openat(&self.root, path, flags, mode)?;
                 match fstat(&file)?.st_dev == fstat(&self.root)?.st_dev {
@@ -139,17 +143,17 @@ impl Proc {
         Stat::parse(line.as_bytes(), id).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidData,
-                "its stat has no line of this id",
+                "its stat file has no line for this id",
             )
         })
     }
 
-    /// Of a process (its leader thread). `NotFound` also where `/proc` hides it.
+    /// Returns the data of a process (its leader thread). `NotFound` also if `/proc` hides it.
     pub fn of_process(&self, pid: u32) -> io::Result<Stat> {
         self.stat(&format!("{pid}/stat"), pid)
     }
 
-    /// Of a thread. `NotFound` also where `/proc` hides it.
+    /// Returns the data of a thread. `NotFound` also if `/proc` hides it.
     pub fn of_thread(&self, pid: u32, tid: u32) -> io::Result<Stat> {
         self.stat(&format!("{pid}/task/{tid}/stat"), tid)
     }
@@ -176,7 +180,7 @@ fn read(mut file: File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
-/// A process that ends between the opening and the reading of its file is `ESRCH`.
+/// Converts `ESRCH`, the error if a process ends between the opening and the reading of its file.
 fn vanished(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
@@ -184,15 +188,15 @@ fn vanished(error: io::Error) -> io::Error {
     }
 }
 
-/// Whether the kernel knows no thread `tid` in process `pid`. It answers also where `/proc` is hidden.
+/// Returns whether process `pid` has no thread `tid`. Works also where `/proc` is hidden.
 pub(super) fn no_such_thread(pid: u32, tid: u32) -> bool {
-    // SAFETY: signal 0 is never sent; the call only looks whether it could be.
+    // SAFETY: signal 0 is never sent; the call only checks whether it could be.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
     answer == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Whether `thread`, of this operating system, exists.
-/// `namespaces` are those in which its start time was read.
+/// Returns whether `thread`, of this operating system, exists. `namespaces` are those in which its
+/// start time was read.
 pub(super) fn liveness(thread: ThreadIdentity, namespaces: u64) -> Liveness {
     let (pid, tid) = (thread.process.pid, thread.tid);
     // The kernel's own list of the threads of this PID namespace, whatever `/proc` is.
@@ -204,7 +208,8 @@ pub(super) fn liveness(thread: ThreadIdentity, namespaces: u64) -> Liveness {
         let stat = proc.and_then(|proc| proc.of_thread(pid, tid));
         stat.map(is_over)
     };
-    // Most threads live, so the first check uses any `/proc`; a death is proved by this namespace's.
+    // Most threads live, so the first check uses any `/proc`; a death is proved by this
+    // namespace's.
     match has_ended(Proc::any()) {
         Ok(false) => Liveness::Exists,
         Ok(true) if matches!(has_ended(Proc::own(namespaces)), Ok(true)) => Liveness::Gone,
@@ -221,7 +226,7 @@ pub(super) fn differ(one: u64, other: u64) -> bool {
 
 /// Returns whether no thread of this PID namespace has the id `tid`.
 pub(super) fn no_such_tid(tid: u32) -> bool {
-    // SAFETY: signal 0 is never sent; the call only looks whether it could be.
+    // SAFETY: signal 0 is never sent; the call only checks whether it could be.
     let answer = unsafe { libc::syscall(libc::SYS_tkill, tid, 0) };
     answer == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
@@ -241,13 +246,13 @@ pub(super) fn start_time_of(pid: u32, namespaces: u64) -> Option<u64> {
     proc.of_process(pid).ok().map(|stat| stat.start_time)
 }
 
-/// This process. Its start time is read each time: a forked child has its own, and in another time
-/// namespace it is another number.
+/// Returns the identity of this process. Its start time is read each time: a forked child has its
+/// own, and in another time namespace it is another number.
 pub(super) fn this_process(namespaces: u64) -> Result<ProcessIdentity, OsError> {
     let pid = std::process::id();
     let start_time = match Proc::own(namespaces) {
         Ok(proc) => proc.of_process(pid).map(|stat| stat.start_time),
-        // Not known: another start time would prove that this process is gone.
+        // The start time is not known, and a wrong one would prove that this process is gone.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(0),
         Err(error) => Err(error),
     };
@@ -255,7 +260,7 @@ pub(super) fn this_process(namespaces: u64) -> Result<ProcessIdentity, OsError> 
     Ok(ProcessIdentity { pid, start_time })
 }
 
-/// The calling thread of `process`.
+/// Returns the identity of the calling thread, of `process`.
 pub(super) fn this_thread(process: ProcessIdentity, namespaces: u64) -> ThreadIdentity {
     let tid = this_tid();
     let stat = Proc::own(namespaces).and_then(|proc| proc.of_thread(process.pid, tid));
@@ -267,7 +272,7 @@ pub(super) fn this_thread(process: ProcessIdentity, namespaces: u64) -> ThreadId
     }
 }
 
-/// The id of the calling thread. Asked each time: a forked child has another than it remembers.
+/// Returns the id of the calling thread. It is not cached, since a forked child has another one.
 pub(super) fn this_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
@@ -284,20 +289,18 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn of_this_process() -> Result<Self, OsError> {
-        let boot = File::open(Path::new("/proc").join(BOOT_ID)).and_then(boot_id);
+        let boot = File::open(Path::new("/proc/sys").join(BOOT_ID)).and_then(boot_id);
         let boot = boot.map_err(|source| no_proc("/proc/sys/kernel/random/boot_id", source))?;
-        // Even in the /proc of another namespace the link leads to the namespace of the reading
-        // thread. (The process has no time namespace when its first thread has ended.)
-        let path = "/proc/thread-self/ns/pid";
-        let pid = fs::metadata(path).map_err(|source| no_proc(path, source))?;
-        let pid = pid.ino();
-        // Kernels before 5.6 have no time namespaces.
-        let time = fs::metadata("/proc/thread-self/ns/time").map_or(0, |file| file.ino());
-        Ok(Self {
-            boot,
-            // Numbers of namespaces have 32 bits.
-            namespaces: pid << 32 | (time & 0xFFFF_FFFF),
-        })
+        // Even in the /proc of another namespace the links lead to the namespaces of the reading
+        // thread. (The process has no time namespace when its first thread has ended; kernels
+        // before 5.6 have none.) But files of another kind of directory would be the same in every
+        // namespace.
+        let namespaces = Proc::any().and_then(|proc| match proc.is_procfs() {
+            true => proc.namespaces(),
+            false => Err(io::Error::other("it is not a procfs")),
+        });
+        let namespaces = namespaces.map_err(|source| no_proc("/proc/thread-self/ns", source))?;
+        Ok(Self { boot, namespaces })
     }
 }
 
@@ -315,15 +318,24 @@ fn boot_of_kernel() -> io::Result<u128> {
     if !proc.is_procfs() {
         return Err(io::ErrorKind::Unsupported.into());
     }
+    // Container runtimes mount the directory `sys` once more at its place, read-only. Of all the
+    // directories of a procfs only this one has the file below it.
+    let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let sys = Proc {
+        root: openat(&proc.root, "sys", directory, Mode::empty())?,
+    };
+    if !sys.is_procfs() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     let (flags, mode) = (OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-    let file = openat2(&proc.root, BOOT_ID, flags, mode, resolve)?;
+    let file = openat2(&sys.root, BOOT_ID, flags, mode, resolve)?;
     boot_id(file.into())
 }
 
 /// Returns the id of this machine, which stays the same over its boots; 0 if it is not known, or if
-/// `its_boot` is not the boot id of the kernel: the boot of a container with a boot id of its own would
-/// be taken for an earlier one of this machine.
+/// `its_boot` is not the boot id of the kernel: the boot of a container with a boot id of its own
+/// would be taken for an earlier one of this machine.
 pub(super) fn machine(its_boot: u128) -> u128 {
     if !boot_of_kernel().is_ok_and(|boot| boot == its_boot) {
         return 0;

@@ -10,14 +10,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use std::sync::Once;
 use std::{io, thread};
 
-/// How often a process without a pidfd is looked at.
+/// The interval at which a process without a pidfd is polled.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Opens a handle on `process`, or says that it is gone.
+/// Opens a handle on `process`; `None` if it is gone.
 ///
-/// First the pidfd, then the start time. `process` was seen alive before this call, so if its pid still
-/// has its start time after the pidfd was opened, the pid was its own all the while and the pidfd is its.
-/// `namespaces` are those in which its start time was read.
+/// The pidfd is opened first, then the start time is read. `process` was seen alive before this
+/// call. So if its pid still has its start time after the pidfd was opened, the pid was its own in
+/// between, and so the pidfd refers to it. `namespaces` are those in which its start time was read.
 pub(super) fn open(
     process: ProcessIdentity,
     namespaces: u64,
@@ -132,7 +132,7 @@ impl Watched {
             match poll(&mut fds, left_spec.as_ref()) {
                 Ok(ready) if ready > 0 => return true,
                 Ok(_) => return false,
-                // A signal; go on for what is left.
+                // A signal; wait for the remaining time.
                 Err(Errno::INTR) => {}
                 Err(error) => {
                     tracing::error!(%error, pid = self.process.pid, "a pidfd cannot be polled");
@@ -155,7 +155,7 @@ impl ProcessHandle for Watched {
     fn send_kill(&self) -> bool {
         match pidfd_send_signal(&self.pidfd, Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => true,
-            // Filtered, or not permitted; the older call tells which.
+            // Filtered, or not permitted; the older call shows which.
             Err(Errno::NOSYS | Errno::PERM) => {
                 kill_checked(self.process, self.namespaces, self.pid)
             }
@@ -168,8 +168,9 @@ impl ProcessHandle for Watched {
     }
 }
 
-/// A process where no pidfd is to be had. Between the look at its start time and the kill its pid could,
-/// in principle, change hands: it would have to end, be reaped, and all other pids be used up in between.
+/// A process where pidfds are not available. Between the check of its start time and the kill, its
+/// pid could in principle be reused: the process would have to end and be reaped, and all other
+/// pids be used up in between.
 #[derive(Debug)]
 struct Polled {
     process: ProcessIdentity,
@@ -210,7 +211,7 @@ impl ProcessHandle for Polled {
     }
 }
 
-/// Kills by pid, right after a look whether the pid is still that of `process`.
+/// Kills by pid, right after a check that the pid is still that of `process`.
 fn kill_checked(process: ProcessIdentity, namespaces: u64, pid: Pid) -> bool {
     match Proc::own(namespaces).and_then(|proc| proc.of_process(process.pid)) {
         Ok(stat) if differ(stat.start_time, process.start_time) => true,
@@ -253,7 +254,7 @@ mod tests {
         assert!(!handle.wait_gone(Duration::from_millis(5)));
         assert!(handle.send_kill());
         assert!(handle.wait_gone(Duration::from_secs(20)));
-        // Nobody has reaped it yet.
+        // It has not been reaped yet.
         assert!(stat_of(process.pid).unwrap().is_dead());
         child.wait().unwrap();
         assert!(handle.is_gone());
@@ -275,7 +276,7 @@ mod tests {
         assert!(kill_checked(earlier, here(), pid));
         assert!(
             child.try_wait().unwrap().is_none(),
-            "somebody else was killed"
+            "another process was killed"
         );
         let handle = open(process, here()).unwrap().unwrap();
         assert!(handle.send_kill());

@@ -1,8 +1,9 @@
-//! The robust futex list of the calling thread: how a word is marked when its holder dies.
+//! The robust futex list of a thread, by which the kernel marks a word when its holder dies.
 //!
-//! Every thread can register one list of futexes with the kernel, which walks it when the thread dies
-//! and marks each word that holds the thread's id. The C library has registered that one list already,
-//! for its robust mutexes; so we join it, by its own protocol. The list as the kernel sees it:
+//! Every thread can register one list of futexes with the kernel, which walks it when the thread
+//! dies and marks each word that holds the thread's id. The C library has registered that one list
+//! already, for its robust mutexes. So this module adds its entries to it, by the library's own
+//! protocol. The list as the kernel sees it:
 //!
 //! ```text
 //!   head { list, futex_offset, list_op_pending }
@@ -11,21 +12,22 @@
 //!                word of an entry = its address + futex_offset
 //! ```
 //!
-//! Both glibc and musl keep a back link right before each entry's link, and write it in the neighbours
-//! of an entry that they remove. Ours has it too. The back link of the head is never read by either
-//! (musl has none), so we do not write it.
+//! Both glibc and musl keep a back link right before each entry's link, and write it in the
+//! neighbours of an entry that they remove. The entries of this module have it too. Neither library
+//! reads the back link of the head (musl has none), so it is not written here.
 //!
-//! **Crash points.** The kernel reads all this on behalf of the dying thread itself, so what it sees is
-//! what the thread had executed, in program order; only the compiler has to be kept from reordering.
-//! `list_op_pending` names our entry from before the word is taken until after it is linked, and from
-//! before it is unlinked until after the word was given back. Killed in between, the thread's id is in
-//! the word and the kernel marks it by the pending entry, or it is not and the kernel leaves it alone.
-//! An entry that is both linked and pending is marked once.
+//! **Crash points.** The kernel reads all this on behalf of the dying thread itself, so it sees
+//! exactly the stores that the thread has executed, in program order; only the compiler must be
+//! prevented from reordering. `list_op_pending` names the entry from before the word is taken until
+//! after it is linked, and from before it is unlinked until after the word was released. If the
+//! thread is killed in between, either its id is in the word and the kernel marks the word by the
+//! pending entry, or it is not and the kernel ignores the word. An entry that is both linked and
+//! pending is marked once.
 //!
-//! The entries lie in private memory, although their words are shared (`window.rs`): no other
+//! The entries are in private memory, although their words are shared (`window.rs`): no other
 //! process can write a link that this one, or the kernel on its behalf, would follow.
 //!
-//! Not to be called from a signal handler: it might interrupt the C library in the middle of the same.
+//! Not for signal handlers, which may interrupt the C library in the same operation.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the layout of robust list entries is known for 64-bit C libraries only");
@@ -34,7 +36,7 @@ use super::{OsError, futex::last_error};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-/// In the word: somebody sleeps, so the kernel has to wake them.
+/// In the word: a thread sleeps on it, so the kernel has to wake it.
 pub(super) const WAITERS: u32 = libc::FUTEX_WAITERS;
 /// In the word: its holder died.
 pub(super) const OWNER_DIED: u32 = libc::FUTEX_OWNER_DIED;
@@ -56,7 +58,7 @@ pub(super) struct Entry {
     next: usize,
 }
 
-/// Where in an [`Entry`] the address lies by which the list names it.
+/// The offset in an [`Entry`] of the address by which the list names it.
 pub(super) const LINK_AT: usize = core::mem::offset_of!(Entry, next);
 
 /// The robust list of the calling thread.
@@ -65,7 +67,7 @@ pub(super) struct RobustList {
 }
 
 impl RobustList {
-    /// The list that the C library registered for the calling thread.
+    /// Returns the list that the C library registered for the calling thread.
     pub(super) fn of_this_thread() -> Result<Self, OsError> {
         let mut head = registered()?;
         if head.is_null() {
@@ -82,32 +84,33 @@ impl RobustList {
         Ok(Self { head })
     }
 
-    /// How far the word of an entry lies behind the entry's link (it is negative: it lies before it).
+    /// Returns the offset of an entry's word from its link. It is negative: the word is before it.
     pub(super) fn futex_offset(&self) -> isize {
-        // SAFETY: the registered head lies in this thread's control block and lives as long as it.
+        // SAFETY: the registered head is in this thread's control block and lives as long.
         unsafe { (&raw const (*self.head).futex_offset).read_volatile() }
     }
 
-    /// Takes `word` for the thread `tid`, the calling one, if it is 0; else returns what stands there.
+    /// Takes `word` for the calling thread, `tid`, if no thread holds it; else returns its value.
     ///
     /// # Safety
-    /// `word` lies at the list's futex offset from the link of `entry`; `entry` is in no list unless
-    /// this very thread holds `word`; both stay mapped until the thread has ended or given it back.
+    /// `word` is at the list's futex offset from the link of `entry`; `entry` is in no list unless
+    /// this very thread holds `word`; both stay mapped until the thread has ended or released
+    /// `word`.
     pub(super) unsafe fn hold(
         &self,
         entry: *mut Entry,
         word: &AtomicU32,
         tid: u32,
     ) -> Result<(), u32> {
-        // SAFETY: the caller's promise makes `entry` ours once the word is; the head and the neighbours
-        // are this thread's own.
+        // SAFETY: by the caller's promise, this thread owns `entry` once it owns the word; the head
+        // and the neighbours are this thread's own.
         unsafe {
             self.set_pending(link_of(entry));
-            // Acquire: what the former holder wrote before it gave the word back.
+            // Acquire: to see the former holder's stores before it released the word.
             let take = |free, taken| {
                 word.compare_exchange(free, taken, Ordering::AcqRel, Ordering::Acquire)
             };
-            // A word that only says that somebody waits is free, too: another user of the pod may have written that.
+            // A word with only the waiters bit is free, too: another user may have written it.
             let taken = take(0, tid).or_else(|seen| match seen {
                 WAITERS => take(WAITERS, tid | WAITERS),
                 held => Err(held),
@@ -120,7 +123,7 @@ impl RobustList {
         }
     }
 
-    /// Gives `word` back and returns what stood there.
+    /// Releases `word` and returns its former value.
     ///
     /// # Safety
     /// As for [`hold`](Self::hold), and the calling thread holds `word` by `entry`.
@@ -129,8 +132,8 @@ impl RobustList {
         unsafe {
             self.set_pending(link_of(entry));
             self.remove(entry);
-            // Release: what was done under the word comes before it. The compiler may not move the swap
-            // before the unlinking, nor the next volatile store before the swap.
+            // Release: the stores made while the word was held come before it. The compiler may not
+            // move the swap before the unlinking, nor the next volatile store before the swap.
             compiler_fence(Ordering::SeqCst);
             let old = word.swap(0, Ordering::AcqRel);
             self.set_pending(0);
@@ -148,10 +151,10 @@ impl RobustList {
     }
 
     /// # Safety
-    /// `entry` is ours and in no list.
+    /// This thread owns `entry`, which is in no list.
     unsafe fn push(&self, entry: *mut Entry) {
-        // SAFETY: the head is this thread's, `entry` ours, and the first entry one that this thread has
-        // linked or the C library has for it.
+        // SAFETY: the head and `entry` are this thread's, and the first entry is one that this
+        // thread, or the C library for it, has linked.
         unsafe {
             let list = &raw mut (*self.head).list;
             let first = list.read_volatile();
@@ -167,8 +170,8 @@ impl RobustList {
     /// # Safety
     /// `entry` is in this thread's list.
     unsafe fn remove(&self, entry: *mut Entry) {
-        // SAFETY: both neighbours are in this thread's list (or the head); the lowest bit of a link is
-        // no part of the address, and is kept where the link goes on.
+        // SAFETY: both neighbours are in this thread's list (or the head); the lowest bit of a link
+        // is not part of the address, and is kept in the copied link.
         unsafe {
             let prev = (&raw const (*entry).prev).read_volatile();
             let next = (&raw const (*entry).next).read_volatile();
@@ -185,7 +188,7 @@ impl RobustList {
     unsafe fn set_back_link(&self, link: usize, to: usize) {
         let link = link & !1;
         if link != self.head as usize {
-            // SAFETY: an entry, in which the back link lies right before the link.
+            // SAFETY: an entry, in which the back link is right before the link.
             unsafe { ((link - LINK_AT) as *mut usize).write_volatile(to) };
         }
     }
@@ -195,7 +198,7 @@ fn link_of(entry: *mut Entry) -> usize {
     entry as usize + LINK_AT
 }
 
-/// The head that is registered for this thread.
+/// Returns the head that is registered for this thread.
 fn registered() -> Result<*mut Head, OsError> {
     let mut head: *mut Head = core::ptr::null_mut();
     let mut size = 0usize;
@@ -208,10 +211,10 @@ fn registered() -> Result<*mut Head, OsError> {
     Ok(head)
 }
 
-/// Takes and gives back a robust mutex, for its side effect on the thread.
+/// Locks and unlocks a robust mutex, for its side effect on the thread.
 fn take_a_robust_mutex() {
-    // SAFETY: attribute and mutex are initialised before they are used, used by this thread only, and
-    // destroyed unlocked.
+    // SAFETY: attribute and mutex are initialised before they are used, used by this thread only,
+    // and destroyed unlocked.
     unsafe {
         let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         let mut mutex = MaybeUninit::<libc::pthread_mutex_t>::uninit();

@@ -1,4 +1,4 @@
-//! The threads that a process has for its pods, apart from the program's own.
+//! The threads that a process has for its pods, in addition to the program's own.
 
 use super::OsError;
 use core::mem::MaybeUninit;
@@ -18,7 +18,7 @@ const SYNCHRONOUS: [libc::c_int; 6] = [
 
 /// Starts a thread that blocks the program's signals and does not inherit a low priority of the
 /// calling thread. A handler may wait for work of the new thread, and a host whose heart beats too
-/// seldom is fenced.
+/// rarely is fenced.
 ///
 /// # Errors
 /// If the thread cannot be started.
@@ -37,7 +37,7 @@ pub(crate) fn spawn(
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut()) };
     spawned.map_err(|source| match source.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOMEM) => OsError::Missing {
-            what: "room for one more thread",
+            what: "capacity for one more thread",
             hint: format!(
                 "{name} could not be started ({source}); raise the limit on threads (ulimit -u, the container's pids \
                  limit) or on memory (ulimit -v)"
@@ -62,7 +62,7 @@ pub(crate) fn take_program_signals() {
 }
 
 /// Blocks all asynchronous signals for the calling thread, and returns its mask before.
-fn block_signals() -> libc::sigset_t {
+pub(super) fn block_signals() -> libc::sigset_t {
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: `sigfillset` initialises `all`, and `pthread_sigmask` initialises `before`; neither
     // fails with these arguments.

@@ -1,10 +1,11 @@
-//! The side file: what dies with a boot. One for each pod and operating system, in `/dev/shm`.
+//! The side file: the data of a pod that is valid within one boot only. Each pod has one for each
+//! operating system, in `/dev/shm`.
 //!
-//! It holds the obituaries and the bells (wake-up futexes). They cannot live in the pod's segment:
-//! thread ids are valid within one kernel and PID namespace only, the robust list holds addresses,
-//! and futexes do not work on every memory that a segment may lie in. The processes that share the
-//! file find it by its name: `outlive.POD.BOOT.NAMESPACES`. The random number in its header
-//! identifies the operating system.
+//! It contains the obituaries and the wake-up futexes ("bells"). They cannot be in the pod's
+//! segment: thread ids are valid within one kernel and PID namespace only, the robust list contains
+//! addresses, and futexes do not work on every memory that can hold a segment. The processes that
+//! share the file find it by its name: `outlive.POD.BOOT.NAMESPACES`. The random number in its
+//! header identifies the operating system.
 //!
 //! ```text
 //! page 0                     header: never changes once the file has its name
@@ -33,13 +34,13 @@
 //! **Trust.** All users can write to `/dev/shm`, and the name can be guessed. A file is used only
 //! if it is a regular file that belongs to this user, to root or to the owner of the pod's file;
 //! or, where the group may use the pod, to the pod's group, which a user outside the group cannot
-//! give it. Any other file at the name is passed over, and the next of a few names is taken.
+//! give it. Any other file at the name is skipped, and the next of a few names is taken.
 //!
-//! **Memory.** All pages are reserved at creation (a full `/dev/shm` is an error then, not a SIGBUS
-//! later). The pages by which the kernel marks a word are locked where the limit allows. The
-//! mapping is not inherited by fork: a child whose parent's thread was marked can write nothing
-//! here, nor follow the parent's robust list. Its addresses are never released, so no handle on it
-//! can come to point at another mapping.
+//! **Memory.** All pages are reserved at creation (so a full `/dev/shm` is an error at that time,
+//! not a SIGBUS later). The pages by which the kernel marks a word are locked where the limit
+//! allows. The mapping is not inherited by fork: a child whose parent's thread was marked cannot
+//! write here, nor follow the parent's robust list. Its addresses are never released, so no handle
+//! on it ever points to another mapping.
 
 use super::proc::{self, Place};
 use super::robust::{Entry, OWNER_DIED, RobustList, TID};
@@ -79,7 +80,7 @@ pub(super) struct SideFile {
     /// The number of the process that mapped it (`fork::generation`): a child has other memory
     /// there.
     of: u64,
-    /// Those in which it was attached, where the start times in it are valid.
+    /// The namespaces in which it was attached, where the start times in it are valid.
     pub(super) namespaces: u64,
     obituaries: u32,
     word_at: usize,
@@ -87,15 +88,15 @@ pub(super) struct SideFile {
     path: PathBuf,
     /// The identity of `file`.
     which: Option<Which>,
-    /// Held open for its lock and for windows. `None` once it is retired.
+    /// Kept open for its lock and for windows. `None` once it is retired.
     file: RwLock<Option<Held>>,
     registered: Mutex<Option<Registered>>,
     /// The windows on obituaries that threads of this process hold, or held when they died.
     windows: Mutex<HashMap<u32, (u32, Window)>>,
 }
 
-// SAFETY: what the mapping holds is read and written by atomics, or (entries) by the one thread that
-// holds the obituary; the mapping is never undone.
+// SAFETY: the mapping is read and written by atomics, or (entries) by the one thread that holds the
+// obituary; it is never unmapped.
 unsafe impl Send for SideFile {}
 // SAFETY: as above.
 unsafe impl Sync for SideFile {}
@@ -124,7 +125,7 @@ impl SideFile {
                         }
                     }
                     Found::Fit(file) => file,
-                    // The file is passed over. The first error is returned if no name is left.
+                    // The file is skipped. The first error is returned if no name is left.
                     Found::Unfit(why) => {
                         unfit.get_or_insert(refused(&path, why));
                         break;
@@ -134,7 +135,7 @@ impl SideFile {
                     return Ok(side);
                 }
                 if Instant::now() >= until {
-                    // Cleared for ever, or so another user of the pod has it.
+                    // The file stays marked as being cleared, perhaps by another user of the pod.
                     return Err(OsError::InUse { path });
                 }
             }
@@ -151,11 +152,15 @@ impl SideFile {
         place: Place,
         obituaries: u32,
     ) -> Result<Option<Self>, OsError> {
-        if !file_keeps_locks(&file) {
+        let keeps_locks = file_keeps_locks(&file).map_err(|error| OsError::Call {
+            call: format!("fstatfs of {}", path.display()),
+            source: error.into(),
+        })?;
+        if !keeps_locks {
             return Err(OsError::Missing {
                 what: "a filesystem on which a mapping keeps a lock",
                 hint: format!(
-                    "{} is not on one; mount a tmpfs at {MEETING}",
+                    "{} is not on such a filesystem; mount a tmpfs at {MEETING}",
                     path.display()
                 ),
             });
@@ -193,22 +198,22 @@ impl SideFile {
             MapFlags::SHARED | MapFlags::POPULATE,
         );
         let base = map_apart(bytes, |hint| {
-            // SAFETY: a new shared mapping at an address of the kernel's choice; the file has that size
-            // (checked), and no user of the pod truncates it.
+            // SAFETY: a new shared mapping at an address of the kernel's choice; the file has that
+            // size (checked), and no user of the pod truncates it.
             let base = unsafe { mmap(hint.cast(), bytes, access, shared, &file, 0) };
             NonNull::new(base?.cast()).ok_or(Errno::NOMEM)
         });
         let mapped: NonNull<u8> = base.map_err(|error| failed("mapping", path, error))?;
         let base = mapped.as_ptr().cast();
-        // SAFETY: the mapping is ours. Without MADV_DONTFORK a forked child could write here after its
-        // parent's obituary, so failing that is failing.
+        // SAFETY: the mapping is ours. Without MADV_DONTFORK a forked child could write here after
+        // its parent's obituary, so its failure is an error.
         unsafe {
             if libc::madvise(base, bytes, libc::MADV_DONTFORK) != 0 {
                 let error = last_error(format!("madvise(MADV_DONTFORK) on {}", path.display()));
                 libc::munmap(base, bytes);
                 return Err(error);
             }
-            // Keeps it out of core dumps; failing that costs nothing but their size.
+            // Excludes it from core dumps; a failure only makes them larger.
             libc::madvise(base, bytes, libc::MADV_DONTDUMP);
         }
         let registered = Registered::new(base.cast(), bytes, path);
@@ -231,7 +236,7 @@ impl SideFile {
     pub(super) fn remove(&self) -> Result<bool, OsError> {
         let file = self.file()?;
         let removed = remove_locked(&file, &self.path, || true);
-        // Back to a read lock, whether or not it became a write lock.
+        // The lock becomes a read lock again, whether or not it became a write lock.
         ofd::lock(&file, USE_BYTE, Kind::Read).map_err(|error| cannot_lock(&self.path, error))?;
         removed
     }
@@ -290,7 +295,7 @@ impl SideFile {
             .registered
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = None;
-        // The windows left are of threads that died: the kernel has walked their robust lists.
+        // The remaining windows are of threads that died: the kernel has walked their robust lists.
         windows.clear();
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
@@ -315,31 +320,31 @@ impl SideFile {
         Some(clear())
     }
 
-    /// How many obituaries there are.
+    /// Returns the number of obituaries.
     pub(super) fn obituaries(&self) -> u32 {
         self.obituaries
     }
 
-    /// The word of obituary `slot`.
+    /// Returns the word of obituary `slot`.
     pub(super) fn word(&self, slot: u32) -> &AtomicU32 {
         self.atomic(self.cell(slot) + self.word_at)
     }
 
-    /// The id of the holder of obituary `slot`, or 0.
+    /// Returns the thread id of the holder of obituary `slot`, or 0.
     pub(super) fn holder(&self, slot: u32) -> &AtomicU32 {
         self.atomic(self.holder_at(slot))
     }
 
-    /// The process of the holder of obituary `slot`.
+    /// Returns the process id of the holder of obituary `slot`.
     pub(super) fn holder_pid(&self, slot: u32) -> &AtomicU32 {
         self.atomic(self.holder_at(slot) + HOLDER_PID_AT)
     }
 
-    /// When the holder of obituary `slot` started, or 0 if that is not known.
+    /// Returns the start time of the holder of obituary `slot`, or 0 if it is not known.
     pub(super) fn holder_start(&self, slot: u32) -> &AtomicU64 {
         let at = self.holder_at(slot) + HOLDER_START_AT;
-        // SAFETY: inside the mapping, which is never undone, and aligned to 8; accessed by atomics of
-        // this size only.
+        // SAFETY: inside the mapping, which is never undone, and aligned to 8; accessed by atomics
+        // of this size only.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
@@ -355,7 +360,7 @@ impl SideFile {
         }
         if self.word_at != 0 {
             // musl's pthread_exit walks the list too. It takes the word for that of a mutex, whose
-            // type is stored before the word and says whether its futex is shared.
+            // type is stored before the word and defines whether its futex is shared.
             self.atomic(self.cell(slot)).store(128, Ordering::Relaxed);
         }
         let page = self.cell(slot) / PAGE * PAGE;
@@ -377,7 +382,8 @@ impl SideFile {
     /// the obituary could be taken.
     pub(super) fn keep_window(&self, slot: u32, tid: u32, window: Window) {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        // If that thread lives, another user of the pod has changed the word, and its list still leads there.
+        // If that thread lives, another user of the pod has changed the word, and its list still
+        // leads there.
         if let Some((earlier, window)) = windows.insert(slot, (tid, window))
             && proc::is_thread_of_this_process(earlier)
         {
@@ -391,9 +397,9 @@ impl SideFile {
         windows.remove(&slot).map(|(_, window)| window)
     }
 
-    /// The bell that `key` is hashed to.
+    /// Returns the wake-up futex that `key` is hashed to.
     pub(super) fn bell(&self, key: u64) -> &AtomicU32 {
-        // Fibonacci hashing: neighbouring keys get different bells.
+        // Fibonacci hashing: neighbouring keys get different futexes.
         let bell = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - BELL_BITS);
         self.atomic(PAGE + bell as usize * LINE)
     }
@@ -418,21 +424,22 @@ impl SideFile {
     }
 
     fn atomic(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: `at` is inside the mapping, which is never undone, and aligned to 4; these words are
-        // accessed by atomics (and by the kernel) at this size only.
+        // SAFETY: `at` is inside the mapping, which is never undone, and aligned to 4; these words
+        // are accessed by atomics (and by the kernel) at this size only.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 }
 
-/// The lowest bit of a bell: somebody sleeps on it, so a ring must call the kernel. A ring clears it, so
-/// a sleeper who was killed costs one call in vain. The count is in the other bits.
+/// The lowest bit of a wake-up futex: a thread sleeps on it, so a wake-up must call the kernel. A
+/// wake-up clears the bit, so a sleeper that was killed costs one unnecessary call. The count is in
+/// the other bits.
 const SLEEPER: u32 = 1;
 
-/// Sleeps on `bell` only if it can be marked as slept on and still has the count `seen`; returns the
-/// value to sleep on.
+/// Marks `bell` as slept on if it still has the count `seen`. Returns the value to sleep on, or
+/// `None` if the count has changed.
 pub(super) fn mark_sleeper(bell: &AtomicU32, seen: u32) -> Option<u32> {
-    // Relaxed: this word alone decides. The ring's exchange comes before ours (and this fails) or after
-    // it (and the ring sees the sleeper).
+    // Relaxed: this word alone decides. The waker's exchange comes before this one (and this one
+    // fails) or after it (and the waker sees the sleeper).
     match bell.compare_exchange(seen, seen | SLEEPER, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => Some(seen | SLEEPER),
         Err(now) => (now == seen | SLEEPER).then_some(now),
@@ -441,7 +448,7 @@ pub(super) fn mark_sleeper(bell: &AtomicU32, seen: u32) -> Option<u32> {
 
 impl Bells for SideFile {
     fn read(&self, key: u64) -> u32 {
-        // Acquire: who sees the ring sees the change that it tells of.
+        // Acquire: a thread that sees the new count sees the change for which it was incremented.
         self.bell(key).load(Ordering::Acquire) & !SLEEPER
     }
 
@@ -455,7 +462,7 @@ impl Bells for SideFile {
     fn ring(&self, key: u64) {
         let bell = self.bell(key);
         let raise = |old: u32| Some((old & !SLEEPER).wrapping_add(2));
-        // AcqRel: release, for the change that is told of.
+        // AcqRel: release, for the change that the count announces.
         if let Ok(old) = bell.fetch_update(Ordering::AcqRel, Ordering::Relaxed, raise)
             && old & SLEEPER != 0
         {

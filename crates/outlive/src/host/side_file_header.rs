@@ -8,7 +8,7 @@ use crate::segment::filesystem::{file_word, is_same_file};
 use bytemuck::{Pod, Zeroable};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// The directory in which the processes of an operating system find their side file.
@@ -18,12 +18,13 @@ pub(crate) const MEETING: &str = "/dev/shm";
 pub(super) const USE_BYTE: libc::off_t = 0;
 
 const MAGIC: [u8; 8] = *b"OUTLside";
-const VERSION: u32 = 3;
-/// Where in page 0 it stands that the file is being cleared: not zero from before the first byte is until after the last.
+const VERSION: u32 = 4;
+/// The offset in page 0 of the word that marks the file as being cleared. It is not zero from
+/// before the first byte is cleared until after the last.
 pub(super) const DIRTY_AT: u64 = 1024;
 pub(super) const PAGE: usize = 4096;
 pub(super) const LINE: usize = 64;
-/// The number of bells. With more bells fewer keys share one.
+/// The number of wake-up futexes. With more of them, fewer keys share one.
 pub(super) const BELLS: usize = 1024;
 /// The size of the record of a holder. It has the thread id at offset 0, since the kernel's mark
 /// erases it from the word, and the process id and the thread's start time, which distinguish the
@@ -51,13 +52,16 @@ pub(super) struct Header {
     namespaces: u64,
     /// The random number that identifies the operating system.
     pub(super) id: [u64; 2],
-    /// Which file it is: a copy is not used.
+    /// The identity of the file: a copy is not used.
     file: [u64; 2],
     bells: u32,
     /// The offset of an obituary's word in its cell, which depends on the creator's C library.
     pub(super) word_at: u32,
-    reserved: u32,
-    /// The CRC32 of all fields before.
+    /// The device that the file is on, folded. If a whole filesystem was copied block by block,
+    /// inode and time of birth are those of the original. A side file does not survive its boot,
+    /// and within one boot a mounted filesystem keeps its device number.
+    device: u32,
+    /// The CRC32 of all preceding fields.
     checksum: u32,
 }
 
@@ -74,16 +78,17 @@ impl Header {
             file: [0; 2],
             bells: BELLS as u32,
             word_at: word_at as u32,
-            reserved: 0,
+            device: 0,
             checksum: 0,
         };
         header.checksum = header.sum();
         header
     }
 
-    /// The header of the file of `metadata`.
+    /// Returns the header for the file of `metadata`.
     pub(super) fn of(mut self, metadata: &Metadata) -> Self {
         self.file = halves(file_word(metadata).unwrap_or_default());
+        self.device = folded(metadata.dev());
         self.checksum = self.sum();
         self
     }
@@ -92,6 +97,10 @@ impl Header {
         let bytes = bytemuck::bytes_of(self);
         crc32fast::hash(&bytes[..bytes.len() - 4])
     }
+}
+
+fn folded(device: u64) -> u32 {
+    device as u32 ^ (device >> 32) as u32
 }
 
 fn halves(number: u128) -> [u64; 2] {
@@ -146,20 +155,25 @@ pub(super) fn check(
     }
     if header.obituaries != obituaries {
         return Err(refused(format!(
-            "it has {} obituaries and the pod {obituaries} ids",
+            "it has {} obituaries, but the pod has {obituaries} ids",
             header.obituaries
         )));
     }
     let metadata = file.metadata();
     let metadata =
-        metadata.map_err(|error| refused(format!("it cannot be looked at ({error})")))?;
+        metadata.map_err(|error| refused(format!("its metadata cannot be read ({error})")))?;
     let word = u128::from(header.file[1]) << 64 | u128::from(header.file[0]);
-    if !is_same_file(word, file_word(&metadata).unwrap_or_default()) {
+    if !is_same_file(word, file_word(&metadata).unwrap_or_default())
+        || header.device != folded(metadata.dev())
+    {
         return Err(refused("it is a copy of a side file".into()));
     }
     let bytes = metadata.len();
     if bytes != file_bytes(obituaries) as u64 {
-        return Err(refused(format!("it has {bytes} bytes")));
+        return Err(refused(format!(
+            "it has {bytes} bytes, not {}",
+            file_bytes(obituaries)
+        )));
     }
     Ok(header)
 }
@@ -190,5 +204,35 @@ pub(super) fn refused(path: &Path, why: &str) -> OsError {
     OsError::Refused {
         path: path.to_owned(),
         why: why.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_a_copied_filesystem_is_a_copy() {
+        let place = Place {
+            boot: 1,
+            namespaces: 2,
+        };
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(file_bytes(16) as u64).unwrap();
+        let own =
+            Header::new(3, place, 16, word_in_cell(FUTEX_OFFSETS[0])).of(&file.metadata().unwrap());
+        let checked = |header: Header| {
+            file.write_all_at(bytemuck::bytes_of(&header), 0).unwrap();
+            check(&file, Path::new("side"), 3, place, 16).map(drop)
+        };
+        checked(own).unwrap();
+        // Inode and time of birth are the original's.
+        let mut copy = Header {
+            device: own.device ^ 1,
+            ..own
+        };
+        copy.checksum = copy.sum();
+        let refused = checked(copy).unwrap_err().to_string();
+        assert!(refused.contains("a copy"), "{refused}");
     }
 }

@@ -19,12 +19,12 @@ pub(super) const UNFINISHED: &str = "unfinished";
 /// name unavailable. Two side files are two operating systems, which a pod can have.
 pub(super) const NAMES: u32 = 8;
 
-/// A side file that lies in `/dev/shm`, of whatever pod and boot.
+/// A side file in `/dev/shm`, of any pod and boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SideFileEntry {
     /// The number of its pod.
     pub pod: u128,
-    /// The boot in which it was made.
+    /// The boot in which it was created.
     pub boot: u128,
     /// The file.
     pub path: PathBuf,
@@ -40,7 +40,7 @@ impl SideFileEntry {
             return Ok(false);
         };
         ofd::is_locked(&file, USE_BYTE).map_err(|source| OsError::Call {
-            call: format!("looking at the locks of {}", self.path.display()),
+            call: format!("querying the locks of {}", self.path.display()),
             source,
         })
     }
@@ -50,14 +50,14 @@ impl SideFileEntry {
     /// A caller that dies in the middle leaves the file as it was, or removed.
     ///
     /// # Errors
-    /// [`OsError::InUse`], or what the operating system said.
+    /// [`OsError::InUse`], or the error of the operating system.
     pub fn remove(&self) -> Result<bool, OsError> {
         self.remove_if(|| true)
     }
 
-    /// As [`remove`](Self::remove), but only if `is_left_over` returns `true`. It is called while
-    /// no process uses the file or can begin to. A process that comes later finds the file removed,
-    /// and creates another one.
+    /// Does the same as [`remove`](Self::remove), but only if `is_left_over` returns `true`. That
+    /// is called while no process uses the file or can begin to. A later process finds the file
+    /// removed, and creates another one.
     ///
     /// # Errors
     /// As for [`remove`](Self::remove).
@@ -119,7 +119,7 @@ fn lock_for_oneself(file: &File, path: &Path) -> Result<bool, OsError> {
     Ok(false)
 }
 
-/// All side files in `meeting`.
+/// Returns all side files in `meeting`.
 pub(super) fn list(meeting: &Path) -> Result<Vec<SideFileEntry>, OsError> {
     let failed = |source| OsError::Call {
         call: format!("listing {}", meeting.display()),
@@ -178,10 +178,15 @@ pub(super) fn remove_unused(meeting: &Path, pod: u128, place: Place) {
         if entry.pod == pod && !is_here(&entry.path) {
             match entry.remove() {
                 Ok(_) => {
-                    tracing::debug!(path = %entry.path.display(), "removed: no process uses it")
+                    tracing::debug!(
+                        path = %entry.path.display(),
+                        "removed a side file that no process uses"
+                    );
                 }
                 Err(OsError::InUse { .. }) => {}
-                Err(error) => tracing::debug!(%error, "a side file that no process uses stays"),
+                Err(error) => {
+                    tracing::debug!(%error, "a side file that no process uses was not removed")
+                }
             }
         }
     }

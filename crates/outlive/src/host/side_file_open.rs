@@ -61,7 +61,9 @@ pub(super) fn open(path: &Path, access: Access) -> Result<Found, OsError> {
         }
         // Another user has a lease on it, or executes it.
         Err(Errno::AGAIN | Errno::TXTBSY) => {
-            return Ok(Found::Unfit("another process keeps it from being opened"));
+            return Ok(Found::Unfit(
+                "another process has a lease on it or executes it",
+            ));
         }
         Err(Errno::ACCESS) => return Ok(Found::Unfit("this user may not open it")),
         Err(error) => return Err(failed("opening", path, error)),
@@ -89,7 +91,7 @@ pub(super) fn unfit(
     Ok(if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
         Some("it is not a regular file")
     } else if stat.st_nlink > 1 {
-        Some("it has a second name")
+        Some("it has more than one name")
     } else if !(is_of_owner || is_of_group || is_of_all) {
         Some("it belongs to a user who may not use the pod")
     } else if stat.st_mode & 0o777 & !access.mode != 0 {
@@ -126,7 +128,7 @@ pub(super) fn cannot_lock(path: &Path, source: io::Error) -> OsError {
     }
 }
 
-/// Resets all bells and makes all obituaries vacant, in a file that no other process uses.
+/// Resets all futexes and makes all obituaries vacant, in a file that no other process uses.
 pub(super) fn clear(file: &File, path: &Path, obituaries: u32) -> Result<(), OsError> {
     let zeros = vec![0; file_bytes(obituaries) - PAGE];
     let cleared = file
@@ -215,8 +217,8 @@ fn fill(file: &OwnedFd, path: &Path, header: &Header, access: Access) -> Result<
             return Err(OsError::Missing {
                 what: "space for the side file",
                 hint: format!(
-                    "{MEETING} has no {bytes} bytes left; remove what lies there, or make it larger \
-                     (mount -o remount,size=…; --shm-size for a container)"
+                    "{MEETING} does not have {bytes} bytes left; remove files there, or make it \
+                     larger (mount -o remount,size=…; --shm-size for a container)"
                 ),
             });
         }
@@ -249,7 +251,7 @@ pub(super) fn hand_over(file: impl AsFd, path: &Path, access: Access) -> Result<
         match rustix::fs::fchown(&file, owner, access.group.map(Gid::from_raw)) {
             // The creator need not be in the group if all users have the group's rights.
             Err(Errno::PERM) if access.mode & 0o002 != 0 => {}
-            given => given.map_err(|error| failed("giving away", path, error))?,
+            given => given.map_err(|error| failed("setting the owner (fchown) of", path, error))?,
         }
     }
     // After the change of the owner, which may clear mode bits; and regardless of the umask.

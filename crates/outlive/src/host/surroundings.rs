@@ -105,8 +105,8 @@ fn namespaces() -> Capability {
                 ""
             }
         ),
-        cost: "this process joins only with a fence command (docker run --init gives it another \
-               number)",
+        cost: "this process can join only a pod with a fence command (docker run --init gives it \
+               another pid)",
         needed: false,
     }
 }
@@ -166,7 +166,7 @@ fn huge_pages() -> Capability {
     }
 }
 
-/// The limit of this control group for huge pages of the size `kib` ("2048kB"), if it has one.
+/// Returns the limit of this cgroup for huge pages of the size `kib` ("2048kB"), if it has one.
 fn control_group_limit(kib: &str) -> Option<u64> {
     let kib: u64 = kib.strip_suffix("kB")?.parse().ok()?;
     let size = match (kib >> 20, kib >> 10) {
@@ -200,7 +200,7 @@ fn login_manager() -> Capability {
     }
 }
 
-/// The configuration of systemd-logind, in the order in which it is read.
+/// Returns the configuration of systemd-logind, in the order in which it is read.
 fn texts() -> Vec<String> {
     let mut files: Vec<PathBuf> = Vec::new();
     for directory in ["/usr/lib/systemd", "/run/systemd", "/etc/systemd"] {
@@ -220,7 +220,7 @@ fn texts() -> Vec<String> {
         .collect()
 }
 
-/// Whether RemoveIPC is set, which it is by default; the last assignment counts.
+/// Returns whether RemoveIPC is set, which it is by default; the last assignment counts.
 fn removes_ipc(texts: &[String]) -> bool {
     let mut values = texts
         .iter()

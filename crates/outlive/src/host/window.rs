@@ -1,10 +1,10 @@
 //! A window on one obituary: its word in shared memory, its robust list entry in private memory.
 //!
 //! The kernel finds the word of an entry at a fixed distance before the entry's link, in the
-//! address space of the thread that dies. So the two can lie on both sides of a page boundary:
-//! first a page of the side file, which ends in the words, then a private page of this process, in
-//! which the entry lies. No data that another process writes is ever followed as an address,
-//! neither by this process when it unlinks an entry nor by the kernel when it walks the list.
+//! address space of the thread that dies. So the two can be on both sides of a page boundary: first
+//! a page of the side file, which ends with the words, then a private page of this process, which
+//! contains the entry. Data that another process writes is never followed as an address, neither by
+//! this process when it unlinks an entry nor by the kernel when it walks the list.
 //!
 //! ```text
 //!            a page of the side file, shared          |   a private page
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The link is 32 bytes behind the word with glibc and 28 bytes with musl, where the word is the
-//! second half of its cell of 8 bytes. Every window holds one obituary, so entries that would
-//! overlap lie in different private pages.
+//! second half of its cell of 8 bytes. Every window is for one obituary, so entries that would
+//! overlap are in different private pages.
 
 use super::robust::{Entry, LINK_AT};
 use super::{OsError, futex::last_error};
@@ -82,7 +82,8 @@ impl Window {
                 ONCE.call_once(|| {
                     tracing::warn!(
                         error = %std::io::Error::last_os_error(),
-                        "obituaries are not locked in memory and may come late under memory pressure: raise RLIMIT_MEMLOCK"
+                        "obituaries are not locked in memory, so deaths may be reported late under \
+                         memory pressure; raise RLIMIT_MEMLOCK"
                     );
                 });
             }

@@ -1,7 +1,7 @@
-//! Admission: only a process that could be fenced may join.
+//! Admission: only a process that can be fenced may join.
 
-use super::door;
 use super::join::JoinError;
+use super::join_lock;
 use super::shared::{Shared, lock};
 use super::{Instance, InstanceId, Level, Tables};
 use crate::host::{Os, OsError};
@@ -31,8 +31,7 @@ pub(crate) fn refuse_the_unfenceable(
     if by_agent {
         return Ok(());
     }
-    // Processes of one user can signal one another; those of other users can only be killed by a
-    // cord.
+    // Processes of one user can signal one another; those of others can only be killed by a cord.
     let is_foreign = uid != settings.uid;
     if let (true, Some(error)) = (is_foreign, cord) {
         return Err(no_cord(shared, uid, error));
@@ -62,12 +61,13 @@ pub(crate) fn refuse_the_unfenceable(
             continue;
         }
         if !systems.absence_is_proof(shared.os_number, state.host) {
-            // The heart is checked once, before this process holds anything, since the check takes
-            // long.
+            // The heart is checked once, before the process holds anything: the check takes long.
             let host = Instance::new(id, state.generation);
             let is_over = systems.is_earlier_boot(state.host, os.identity())
                 && match stage {
-                    Admission::First => !door::beats_within(tables, os, id, settings.suspicion),
+                    Admission::First => {
+                        !join_lock::beats_within(tables, os, id, settings.suspicion)
+                    }
                     // A host that joined since the first check cannot be of an earlier boot.
                     Admission::Seen => lock(&shared.silent).contains(&host),
                 };
@@ -77,18 +77,20 @@ pub(crate) fn refuse_the_unfenceable(
             }
             return Err(JoinError::Unfenceable {
                 why: format!(
-                    "host {id} of another machine, or of a container with a /dev/shm of its own on memory that machines \
-                     share, is in the pod, and the pod was created without a fence command; create it with one, run all \
-                     processes where they share /dev/shm, or, if host {id} is off, say so by \
-                     `outlive pod bury PATH --host {id}`"
+                    "host {id} of another machine, or of a container with a /dev/shm of its own on \
+                     memory that machines share, is in the pod, and the pod was created without a \
+                     fence command; create the pod with one, run all processes where they share \
+                     /dev/shm, or, if host {id} is off, declare it dead by `outlive pod bury PATH \
+                     --host {id}`"
                 ),
             });
         }
         if let Some(error) = cord {
             return Err(JoinError::Unfenceable {
                 why: format!(
-                    "host {id} runs in another PID namespace or with another /dev/shm, and could not kill it, because it has \
-                     no cord ({error}); run all processes in one PID namespace, or create the pod with a fence command"
+                    "host {id} runs in another PID namespace or with another /dev/shm, and could \
+                     not kill this process, which has no cord ({error}); run all processes in one \
+                     PID namespace, or create the pod with a fence command"
                 ),
             });
         }
@@ -124,10 +126,11 @@ fn unreachable_process(tables: Tables, os: &dyn Os, id: InstanceId) -> Option<St
         let has_cord = record.is_none_or(|record| record.has_cord) && os.finds_cord(id, generation);
         if !has_cord && os.is_present(process) {
             return Some(format!(
-                "process {process} of host {id} runs in another PID namespace, with another /dev/shm or as another user, and \
-                 has no cord by which it could be killed from here (all must reach the pod's file in the same directory, \
-                 writable to them, on a filesystem with leases); run all processes in one PID namespace and as one user, or \
-                 create the pod with a fence command"
+                "process {process} of host {id} runs in another PID namespace, with another \
+                 /dev/shm or as another user, and has no cord by which it could be killed from \
+                 here (all processes must reach the pod's file in the same directory, which they \
+                 can write to, on a filesystem with leases); run all processes in one PID \
+                 namespace and as one user, or create the pod with a fence command"
             ));
         }
     }

@@ -1,16 +1,16 @@
-//! Publishes which fence agents are at work. Joining processes read this.
+//! Publishes which fence agents are at work, for joining processes.
 //!
 //! An agent acts on a machine and not on an incarnation. While it is at work its host may leave, or
 //! die in another way, and be joined again: the agent would then hit the host's next incarnation.
 //! So a process publishes in its record against which hosts it calls agents before it calls them,
 //! and a host comes to life only while no agent of a live caller is at work against it.
 //!
-//! The handshake: the caller of an agent publishes, then a full fence, then reads that the host's
-//! word still is that of the fence. The joining process reads that the host's state is no longer `Fencing`,
-//! then a full fence, then reads what is published. So if the joiner does not see the caller, the
-//! caller sees that the fence is over, and calls no agent.
+//! The handshake: the caller of an agent publishes, executes a full fence, and then checks that the
+//! host's word is still that of the fence. The joining process reads that the host's state is no
+//! longer `Fencing`, executes a full fence, and then reads the published hosts. So if the joiner
+//! does not see the caller, the caller sees that the fence is over, and calls no agent.
 
-use super::door::{beats_within, pause};
+use super::join_lock::{beats_within, pause};
 use super::{Instance, InstanceId, Level, State, Tables};
 use crate::host::Os;
 use core::time::Duration;
@@ -80,8 +80,8 @@ pub(crate) fn wait_for_agents<M: Memory>(
     while let Some((caller, _)) = against(tables, host).find(is_up) {
         if os.now() >= until {
             return Err(format!(
-                "a fence agent that process {caller} has called against its last incarnation, and that has not \
-                 returned"
+                "a fence agent that process {caller} has called for its last incarnation and that \
+                 has not returned"
             ));
         }
         pause(os, INTERVAL);

@@ -1,22 +1,22 @@
-//! A death, once it is proven: the generation is raised, then the groups are told.
+//! The steps after a death is proven: the generation is raised, then the groups are notified.
 //!
-//! Raising is one compare-and-swap from the state in which the incarnation was *seen before it was proven
-//! dead* to the dead state of the next generation. An id's word never comes back to an earlier value, so
-//! if the compare-and-swap succeeds then the incarnation that was proven dead is the one that is raised,
-//! however long the prover slept in between; and of several provers one raises.
+//! Raising is one compare-and-swap from the state in which the incarnation was *seen before it was
+//! proven dead* to the dead state of the next generation. An id's word never returns to an earlier
+//! value. So if the compare-and-swap succeeds, the raised incarnation is the one that was proven
+//! dead, however long the prover slept in between. Of several provers, one raises.
 
-use super::{Groups, Instance, InstanceId, Level, State, Status, Tables};
+use super::{Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::{Bells, Os};
 use outlive_memory::Memory;
 
 outlive_memory::crash_points! {
-    /// Where the burial of an instance may be cut short.
+    /// The points at which a crash may interrupt the finalisation of a death.
     pub enum BuryPoint for "instance.bury" {
         /// Its death is proven.
         Proven,
-        /// Its generation is raised; nobody has been told.
+        /// Its generation is raised; no group has been notified.
         Raised,
-        /// Every group has been told.
+        /// Every group has been notified.
         Told,
     }
 }
@@ -24,9 +24,9 @@ outlive_memory::crash_points! {
 /// Raises the generation of `id`, which was in `seen` before its death was proven. Returns the dead
 /// instance if this call raised it. Wait-free.
 ///
-/// The caller has proof that the incarnation can no longer write: this is the one place where contract 1
-/// is kept or broken.
-/// `by` is the member that has the proof, if the caller is one; it is noted.
+/// The caller has proof that the incarnation can no longer write: this is the one place where
+/// contract 1 is kept or broken. `by`, the member that has the proof, is noted, if the caller is
+/// one.
 pub(crate) fn raise<M: Memory>(
     tables: Tables<M>,
     id: InstanceId,
@@ -51,37 +51,38 @@ pub(crate) fn raise<M: Memory>(
     Some(dead)
 }
 
-/// Buries `id`, which was in `seen` before its death was proven: raises its generation and tells the
-/// groups. For those who bring a detector of their own. Returns the dead instance if this call raised it;
-/// who dies in the middle leaves the telling to any member, within a second.
+/// Finalises the death of `id`, which was in `seen` before its death was proven: raises its
+/// generation and notifies the groups. For programs with their own detector. Returns the dead
+/// instance if this call raised it. If the caller dies in between, another member notifies the
+/// groups within a second.
 ///
 /// # Safety
-/// The incarnation that `seen` describes can no longer write to the pod's memory, and never will again
-/// (contract 1): on the strength of this call others take what it held.
+/// The incarnation that `seen` describes can no longer write to the pod's memory, and never will
+/// again (contract 1): relying on this, others take over its locks and memory.
 pub unsafe fn bury<M: Memory>(
     tables: Tables<M>,
     bells: &dyn Bells,
     id: InstanceId,
     seen: State,
 ) -> Option<Instance> {
+    note_fence(tables, id, seen);
     let dead = raise(tables, id, seen, None)?;
-    tell_because(tables, bells, dead, seen.status == Status::Fencing);
+    tell(tables, bells, dead);
     Some(dead)
 }
 
-/// Tells every group that `dead` died, and rings the bell of each that it was a member of. Lock-free.
-pub(crate) fn tell<M: Memory>(tables: Tables<M>, bells: &dyn Bells, dead: Instance) {
-    tell_because(tables, bells, dead, false);
+/// Notes that the host `id` was fenced, if `seen` is a fence. Called before the host is raised.
+pub(crate) fn note_fence<M: Memory>(tables: Tables<M>, id: InstanceId, seen: State) {
+    if seen.status == Status::Fencing {
+        let host = Instance::new(id, seen.generation);
+        tables.records().note_fenced(host);
+    }
 }
 
-/// [`tell`], of a host that was `fenced`.
-pub(crate) fn tell_because<M: Memory>(
-    tables: Tables<M>,
-    bells: &dyn Bells,
-    dead: Instance,
-    fenced: bool,
-) {
+/// Notifies the groups of `dead` of its death, and wakes their waiters. Lock-free.
+pub(crate) fn tell<M: Memory>(tables: Tables<M>, bells: &dyn Bells, dead: Instance) {
     let groups = tables.groups();
+    let fenced = tables.records().was_fenced(dead);
     for group in groups.all() {
         if groups.log(group).tell_died_because(dead, fenced).is_some() {
             bells.ring(u64::from(group.number()));
@@ -90,8 +91,8 @@ pub(crate) fn tell_because<M: Memory>(
     tables.memory().crash_point(BuryPoint::Told);
 }
 
-/// The processes of `host` that may write, then its threads, each with its word. While the host is being
-/// fenced or joined nobody else becomes one.
+/// Returns the processes of `host` that may write, then its threads, each with its word. While the
+/// host is being fenced or joined, it gets no further members.
 pub(crate) fn members_of<M: Memory>(
     tables: Tables<M>,
     host: InstanceId,
@@ -104,7 +105,7 @@ pub(crate) fn members_of<M: Memory>(
     members
 }
 
-/// Raises and tells `members` in order, each if it is still in the state in which it was seen.
+/// Finalises the deaths of `members` in order, if they are still in the states that were seen.
 pub(crate) fn bury_members<M: Memory>(
     tables: Tables<M>,
     bells: &dyn Bells,
@@ -118,8 +119,8 @@ pub(crate) fn bury_members<M: Memory>(
     }
 }
 
-/// Raises and tells a process that is gone, which was seen in `seen` before that was proven; then every
-/// thread of it, none of which can write.
+/// Finalises the death of a process, which was in `seen` before its death was proven, and of its
+/// threads, none of which can write. Returns whether this call raised the process.
 pub(crate) fn bury_process<M: Memory>(
     tables: Tables<M>,
     bells: &dyn Bells,
@@ -145,8 +146,8 @@ pub(crate) fn bury_process<M: Memory>(
     raised.is_some()
 }
 
-/// Raises and reports the processes of the host `host` whose presence is free. The caller knows
-/// that a free presence is proof for the host's operating system
+/// Finalises the deaths of the processes of the host `host` whose presence is free. The caller
+/// knows that a free presence is proof for the host's operating system
 /// ([`absence_is_proof`](super::OperatingSystems::absence_is_proof)).
 pub(crate) fn bury_absent_processes<M: Memory>(
     tables: Tables<M>,
@@ -162,10 +163,11 @@ pub(crate) fn bury_absent_processes<M: Memory>(
     }
 }
 
-/// Buries members whose host was buried by somebody who did not live to come to them.
+/// Finalises the deaths of members whose host's generation was raised by a process that died before
+/// it reached them.
 ///
-/// Nobody joins a host that is not live, and a host's generation is raised only after none of its members
-/// can write; so a member whose word was read, and whose host was dead *then*, is dead.
+/// No member joins a host that is not live, and a host's generation is raised only after none of
+/// its members can write. So if a member's word is read and its host is dead *then*, it is dead.
 pub(crate) fn bury_orphans<M: Memory>(tables: Tables<M>, bells: &dyn Bells, by: Instance) {
     for (id, seen) in tables.writers() {
         if seen.level > Some(Level::Host)
@@ -178,9 +180,9 @@ pub(crate) fn bury_orphans<M: Memory>(tables: Tables<M>, bells: &dyn Bells, by: 
     }
 }
 
-/// Tells the groups what the table of generations knows and they do not: for those who died between
-/// raising and telling, or between leaving and saying so. Hosts first, then processes, then threads.
-/// Lock-free; costs a pass over the members of every group.
+/// Notifies the groups of deaths and departures that only the table of generations shows, because a
+/// process died between the raise and the notification, or between leaving and reporting it. Hosts
+/// first, then processes, then threads. Lock-free; scans the members of every group.
 pub fn reconcile<M: Memory>(tables: Tables<M>, bells: &dyn Bells) {
     let (groups, generations) = (tables.groups(), tables.generations());
     for group in groups.all() {
@@ -199,7 +201,8 @@ pub fn reconcile<M: Memory>(tables: Tables<M>, bells: &dyn Bells) {
         news.sort_by_key(|(level, ..)| *level);
         for (_, instance, died) in news {
             told |= if died {
-                log.tell_died(instance).is_some()
+                let fenced = tables.records().was_fenced(instance);
+                log.tell_died_because(instance, fenced).is_some()
             } else {
                 log.tell_left(instance).is_some()
             };
@@ -210,19 +213,20 @@ pub fn reconcile<M: Memory>(tables: Tables<M>, bells: &dyn Bells) {
     }
 }
 
-/// Tells the groups how the incarnation `gone` of an id ended, before the id is claimed again: afterwards
-/// a generation that has moved on would look like a death.
-pub(crate) fn settle<M: Memory>(groups: Groups<M>, id: InstanceId, now: State) {
+/// Notifies the groups how the last incarnation of `id` ended; `now` is the state of the id. Called
+/// before the id is claimed again, since an advanced generation would look like a death afterwards.
+pub(crate) fn settle<M: Memory>(tables: Tables<M>, id: InstanceId, now: State) {
+    let groups = tables.groups();
     for group in groups.all() {
         let log = groups.log(group);
         let member = log.member(id);
         let Some(instance) = member.instance.filter(|_| member.standing.is_in()) else {
             continue;
         };
-        // Less, not unequal: the id may have been claimed since `now` was read, and a later incarnation
-        // be the member.
+        // Less, not unequal: the id may have been claimed since `now` was read, and the member may
+        // be of a later incarnation.
         if instance.generation < now.generation {
-            log.tell_died(instance);
+            log.tell_died_because(instance, tables.records().was_fenced(instance));
         } else if now.status == Status::Left {
             log.tell_left(instance);
         }

@@ -11,18 +11,18 @@
 //! In every case the id's word is read *before* the proof is looked for; see [`raise`].
 
 use super::death::{bury_process, raise, tell};
-use super::door::{Door, end_host_if_empty};
+use super::join_lock::{JoinLock, end_host_if_empty};
 use super::watch::watcher_of;
 use super::{Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::{Bells, Gathered, Liveness, Obituary, Os};
 use core::time::Duration;
 
-/// What a look at the obituaries found.
+/// The result of a scan of the obituaries.
 #[derive(Debug, Default)]
 pub(crate) struct Sighting {
-    /// The obituaries that are held, with the tids that hold them: what to sleep on.
+    /// The held obituaries to sleep on, with the tids that hold them.
     pub held: Vec<(u32, u32)>,
-    /// Who was found dead, and raised by this call.
+    /// The members that this scan found dead and raised.
     pub dead: Vec<Instance>,
     /// Processes that are probably dying: their sentinel's obituary is marked.
     pub dying: Vec<(InstanceId, State)>,
@@ -30,8 +30,8 @@ pub(crate) struct Sighting {
 
 /// Checks every obituary of this operating system, raises the generations of dead members and
 /// notifies their groups. It takes a few microseconds, and makes no system call except for
-/// wake-ups. `me` is the calling process. The held obituaries for which `is_to_be_held` is true are
-/// listed, to sleep on.
+/// wake-ups. `me` is the calling process. Lists the held obituaries for which `is_to_be_held` is
+/// true.
 pub(crate) fn look_at_obituaries(
     tables: Tables,
     os: &dyn Os,
@@ -62,8 +62,8 @@ pub(crate) fn look_at_obituaries(
                 }
             }
             Obituary::Vacant | Obituary::Marked { .. } if obituary_tells => {
-                // The kernel wakes one watcher of each word. Wake the others before anything that we
-                // might not live to finish.
+                // The kernel wakes one watcher of each word. Wake the others first, since this
+                // thread may die during the next steps.
                 os.wake_watchers(id);
                 if let Some(dead) = raise(tables, id, state, Some(me)) {
                     sighting.dead.push(dead);
@@ -142,15 +142,14 @@ impl Detector {
             true => self.served_hosts(os),
             false => Vec::new(),
         };
-        // Hosts come last: a host may be found empty right after the burial of its last process.
+        // Hosts come last: a host may be found empty right after the death of its last process.
         let mut hosts = Vec::new();
         for (id, state) in tables.writers() {
             let Some(its_os) = tables.os_of(state) else {
                 continue;
             };
             let is_here = its_os == self.os_number;
-            // Another operating system has sentinels of its own for as long as a process of it
-            // lives.
+            // Another operating system has its own sentinels while a process of it lives.
             if !(is_here || is_its_turn && systems.absence_is_proof(self.os_number, its_os)) {
                 continue;
             }
@@ -184,7 +183,7 @@ impl Detector {
         found
     }
 
-    /// Whether one of the processes that were seen dying is gone.
+    /// Returns whether one of the processes that were seen dying is gone.
     pub(crate) fn is_one_gone_of_the_dying(&self, os: &dyn Os) -> bool {
         let mut dying = self.sighting.dying.iter();
         dying.any(|(id, _)| !os.is_present(*id))
@@ -246,7 +245,8 @@ impl Detector {
         }
         // Under the join lock no process can join the host. If another process has the lock, it
         // ends the host if that is empty.
-        let Ok(_door) = Door::enter(tables, os, self.os_number, host.id, Duration::ZERO) else {
+        let Ok(_join_lock) = JoinLock::enter(tables, os, self.os_number, host.id, Duration::ZERO)
+        else {
             return false;
         };
         end_host_if_empty(tables, os, self.os_number, host, Some(Some(self.me)))

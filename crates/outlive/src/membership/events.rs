@@ -10,7 +10,7 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-/// The events of a group, as one thread learns them.
+/// The events of a group, as one thread receives them.
 ///
 /// While it waits, the thread watches the obituaries of its operating system itself, so the kernel
 /// notifies it of a death directly. In a pod with more than 32 members it sleeps on the
@@ -23,13 +23,11 @@ pub struct GroupEvents {
     group: GroupId,
     subscription: Subscription,
     sighting: Sighting,
-    /// The time until which it leaves the scans to the host's watcher, because there are more than
-    /// [`CROWD`] members.
+    /// The end of the time in which the host's watcher scans for it (more than [`CROWD`] members).
     crowded_until: Duration,
 }
 
-/// The largest number of members of one operating system with which each waiting thread watches all
-/// of them.
+/// The number of members of one operating system up to which a thread watches all of them itself.
 const CROWD: usize = 32;
 /// The time after which a thread counts the members of its operating system again.
 const RECOUNT: Duration = Duration::from_secs(2);
@@ -53,29 +51,29 @@ impl GroupEvents {
         }
     }
 
-    /// Which group.
+    /// The group.
     pub fn group(&self) -> GroupId {
         self.group
     }
 
-    /// How every id that was ever a member stands now.
+    /// Returns the current standing of every id that was ever a member.
     pub fn members(&self) -> Vec<(InstanceId, MemberState)> {
         self.subscription.members()
     }
 
-    /// The next news, if there is any. Makes no system call.
+    /// Returns the next event, if there is one. Makes no system call.
     pub fn poll(&mut self) -> Option<News> {
         self.subscription.poll()
     }
 
-    /// Waits for the next news, at most for `timeout`.
+    /// Waits for the next event, at most for `timeout`.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<News> {
         self.wait_for_unless(timeout, || false)
     }
 
     /// As [`wait_for`](Self::wait_for), but also returns `None` as soon as `happened` returns true.
-    /// It is called whenever the group's bell rings, which [`Process::ring`](super::Process::ring)
-    /// does for the pod's own group.
+    /// `happened` is called at every wake-up of the group's waiters, to which
+    /// [`Process::ring`](super::Process::ring) adds one for the pod's own group.
     pub fn wait_for_unless(
         &mut self,
         timeout: Duration,
@@ -118,6 +116,11 @@ impl GroupEvents {
 
     fn look(&mut self, os: &dyn Os) {
         let shared = &self.shared;
+        // The events of a process that has left: only its survivors detect deaths.
+        let Some(_system) = shared.hold_system() else {
+            self.sighting.held.clear();
+            return;
+        };
         look_at_obituaries(
             shared.tables,
             os,
@@ -140,7 +143,7 @@ impl GroupEvents {
         }
     }
 
-    /// Waits for the next news for as long as it takes.
+    /// Waits for the next event without a time limit.
     pub fn wait(&mut self) -> News {
         loop {
             if let Some(news) = self.wait_for(Duration::from_secs(3600)) {

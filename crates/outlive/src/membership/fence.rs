@@ -1,4 +1,4 @@
-//! Fencing: making sure that a suspected host can no longer touch memory.
+//! Fencing: makes sure that a suspected host can no longer access memory.
 //!
 //! On one kernel every process of the host is killed, by its pid or by the host's cord, and the
 //! fence is complete when their presence is seen free. A host of another kernel is fenced by the
@@ -13,21 +13,22 @@ use crate::host::{Os, run_fence_command};
 use core::time::Duration;
 use std::sync::Arc;
 
-/// Fences a host that this operating system cannot kill by itself: a BMC, a hypervisor, a cluster manager.
+/// An agent that fences a host that this operating system cannot kill by itself: a BMC, a
+/// hypervisor, a cluster manager.
 ///
 /// It is called on a thread of its own and may take as long as it needs. It acts on a machine, so a
-/// late one could hit a host that has come back. Therefore a join of the host waits for 10 seconds
-/// for each agent that was called against it, and then fails. (An agent is ignored if its caller is
-/// dead or the caller's host does not beat.) A process that [leaves](super::Process::leave) waits
-/// for the agent that it has called, and its hearts beat meanwhile. So an agent must return. (The
-/// pod's fence command is killed after
+/// late agent could hit the host's next incarnation. Therefore a join of the host waits for 10
+/// seconds for each agent that was called against it, and then fails. (An agent is ignored if its
+/// caller is dead or the caller's host does not beat.) A process that
+/// [leaves](super::Process::leave) waits for the agent that it has called, and its hearts beat in
+/// the meantime. So an agent must return. (The pod's fence command is killed after
 /// [`Settings::fence_timeout`](super::Settings::fence_timeout).)
 pub trait FenceAgent: Send + Sync {
-    /// Makes sure that the host `host`, called `name`, no longer runs. `Ok` is a promise: on the strength
-    /// of it others take what the host held.
+    /// Makes sure that the host `host`, called `name`, no longer runs. `Ok` is a promise: relying
+    /// on it, other members take over the locks and memory that the host held.
     ///
     /// # Errors
-    /// With what went wrong; the host stays a suspect and the agent is called again.
+    /// Returns the reason for the failure; the host stays a suspect and the agent is called again.
     fn fence(&self, host: Instance, name: &str) -> Result<(), String>;
 }
 
@@ -44,19 +45,18 @@ impl FenceAgent for CommandAgent {
     }
 }
 
-/// How a fence stands.
+/// The state of a fence.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FenceState {
     /// The host can no longer write.
     Done,
-    /// Not yet.
+    /// The host may still write.
     Underway,
-    /// Not within the time given, and why. It goes on.
+    /// The fence is not complete within its time, with the reason. It continues.
     Failing(String),
 }
 
-/// The time that the processes of a host may take to end after its cord was pulled, before the
-/// agent is called.
+/// The time between the pull of a host's cord and the call of the agent, for its processes to end.
 const CORD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The thread of an agent that has been called.
@@ -90,7 +90,7 @@ pub(crate) enum AgentState {
 
 /// One host's fence, which is driven by calls of [`Fence::drive`] and never blocks.
 ///
-/// It is the fence of one incarnation in one state: what it proves, it proves of that.
+/// It is the fence of one incarnation in one state, and proves nothing about any other.
 #[derive(Debug)]
 pub(crate) struct Fence {
     host: InstanceId,
@@ -99,7 +99,7 @@ pub(crate) struct Fence {
     began: Duration,
     patience: Duration,
     agent: Option<RunningAgent>,
-    /// After a failure: when to try again, and what it was.
+    /// After a failure: the time of the next attempt, and the reason.
     failed: Option<(Duration, String)>,
     /// The reason for which the host was last reported.
     reason: Option<String>,
@@ -154,7 +154,7 @@ impl Fence {
         Instance::new(self.host, self.seen.generation)
     }
 
-    /// Whether the fence is slow or has failed: it need not be driven at every round.
+    /// Returns whether the fence is slow or has failed; it need not be driven every round.
     pub(crate) fn is_failing(&self, now: Duration) -> bool {
         self.failed.is_some() || now.saturating_sub(self.began) >= self.patience
     }
@@ -166,8 +166,8 @@ impl Fence {
     /// of the processes is seen from here.
     pub(crate) fn drive(&mut self, os: &dyn Os, is_here: bool, call: Call<'_>) -> FenceState {
         let tables = call.tables;
-        // The full fence of the handshake in `join.rs`: the host's word was set before, everyone's is
-        // read after.
+        // The full fence of the handshake in `join.rs`: the host's word was set before it, all
+        // other words are read after it.
         outlive_memory::Memory::fence(tables.memory(), outlive_memory::Ordering::SeqCst);
         let now = os.now();
         let mut waiting_for = None;
@@ -176,8 +176,8 @@ impl Fence {
             if state.level != Some(Level::Process) || u32::from(state.host) != self.host {
                 continue;
             }
-            // Still the same fence, after the member's word was read: else the member may be one of the
-            // host's next incarnation, which is nobody's to kill.
+            // Checks, after the member's word was read, that the fence is still the same. Otherwise
+            // the member may belong to the host's next incarnation, which must not be killed.
             if tables.generations().state(self.host) != Ok(self.seen) {
                 return FenceState::Underway;
             }
@@ -197,22 +197,21 @@ impl Fence {
                 }
             }
         }
-        // The process that was bringing the host to life when its fence began has its join lock and no
-        // presence, and may be about to write the host's record. Afterwards it writes nothing more
-        // (the handshake in `join.rs`).
+        // The process that was bringing the host to life when its fence began has its join lock and
+        // no presence, and may be about to write the host's record. Afterwards it writes nothing
+        // more (the handshake in `join.rs`).
         if waiting_for.is_none()
             && os.is_present(self.host)
             && tables.records().read(self.instance()).is_none()
         {
-            let why = "a process that is joining it holds its join lock";
+            let why = "a process that is joining the host holds its join lock";
             if now.saturating_sub(self.began) >= self.patience {
                 refused = Some(why.to_owned());
             }
             waiting_for = Some(why.to_owned());
         }
         if let Some(why) = refused {
-            // The cord is pulled repeatedly: a process that was joining may have been tied to it
-            // since.
+            // The cord is pulled repeatedly: a joining process may have been tied to it since.
             let is_due = |(_, last)| now.saturating_sub(last) >= CORD_PATIENCE;
             if self.pulled.is_none_or(is_due) && os.pull_cord(self.host, self.seen.generation) {
                 let first = self.pulled.map_or(now, |(first, _)| first);
@@ -231,7 +230,7 @@ impl Fence {
                     // The host gets time to end before the agent is called again.
                     FenceState::Done => {
                         let why =
-                            "the fence agent has answered that the host is off, which it is not";
+                            "the fence agent has reported that the host is off, but it still runs";
                         self.failed = Some((now + self.patience, why.into()));
                     }
                 }
@@ -286,13 +285,15 @@ impl Fence {
                         agent.fence(host, &name)
                     })
                     .map(|running| self.agent = Some(running))
-                    .map_err(|error| format!("no thread for the agent: {error}"))
+                    .map_err(|error| {
+                        format!("no thread could be started for the fence agent: {error}")
+                    })
             }
         };
         match outcome {
             Ok(()) => FenceState::Underway,
             Err(why) => {
-                // Not again at once: what was asked may be a power switch.
+                // The agent is not called again at once, since it may operate a power switch.
                 self.failed = Some((now + self.patience, why.clone()));
                 FenceState::Failing(why)
             }

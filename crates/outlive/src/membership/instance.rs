@@ -7,8 +7,8 @@ pub type InstanceId = u32;
 
 /// An incarnation of a member, in one 64-bit word (LUPIN §3.1).
 ///
-/// The current generation of every id stands in the segment. If an instance's generation is not the
-/// current one of its id, the instance is dead, and nothing else means that.
+/// The segment holds the current generation of every id. An instance is dead if, and only if, its
+/// generation is not the current one of its id.
 ///
 /// ```
 /// use outlive::membership::Instance;
@@ -26,23 +26,24 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// The word that stands for "nobody".
-    pub const NOBODY: u64 = 0;
+    /// The word that stands for no instance.
+    pub const NONE: u64 = 0;
 
-    /// The instance `generation` of `id`.
+    /// Returns the instance `generation` of `id`.
     #[inline(always)]
     pub const fn new(id: InstanceId, generation: u32) -> Self {
         Self { id, generation }
     }
 
-    /// The word that is stored in lock words, logs and records: generation in the high half.
+    /// Returns the word that is stored in lock words, logs and records: the generation in the high
+    /// half, the id in the low half.
     #[inline(always)]
     pub const fn to_word(self) -> u64 {
         (self.generation as u64) << 32 | self.id as u64
     }
 
-    /// The instance in a word from shared memory; `None` for [`NOBODY`](Self::NOBODY) and any other
-    /// word of generation 0, which no instance has.
+    /// Returns the instance in a word from shared memory; `None` for [`NONE`](Self::NONE) and
+    /// any other word of generation 0, which no instance has.
     #[inline(always)]
     pub const fn from_word(word: u64) -> Option<Self> {
         let generation = (word >> 32) as u32;

@@ -1,31 +1,32 @@
-//! How an incarnation comes and goes.
+//! Joining and leaving of an incarnation.
 //!
 //! # Joining
 //!
 //! 0. A process claims the *presence* of the id: a byte of the pod's file that the kernel keeps
 //!    locked until the process can no longer write. No other process of this kernel can claim it
 //!    until then.
-//! 1. The joining thread takes the *obituary* of the id, in the side file of its operating system. From
-//!    now on its death is marked by the kernel, and no other thread of this operating system can claim
-//!    the id.
+//! 1. The joining thread takes the *obituary* of the id, in the side file of its operating system.
+//!    From now on its death is marked by the kernel, and no other thread of this operating system
+//!    can claim the id.
 //! 2. It *claims* the id in the segment: one compare-and-swap to [`Status::Joining`] of the next
 //!    generation.
-//! 3. It makes sure that its host (and process) may still be joined. This is one half of a handshake
-//!    with whoever fences the host: the joiner sets its own word and then reads the host's; the fencer
-//!    sets the host's word and then reads everyone's. Each has a full fence in between, so at least one
-//!    sees the other: nobody slips in behind a fence.
-//! 4. It writes its record and 5. steps to [`Status::Live`].
+//! 3. It makes sure that its host (and process) may still be joined. This is one half of a
+//!    handshake with the process that fences the host: the joiner sets its own word and then reads
+//!    the host's; the fencing process sets the host's word and then reads all others. Each executes
+//!    a full fence in between, so at least one sees the other: no member joins unseen by a fence.
+//! 4. It writes its record and 5. changes its status to [`Status::Live`].
 //!
-//! So an id is never claimed without an obituary, and what the kernel marks is enough to know: on the
-//! operating system of its host, **an id that is Joining, or a thread that is Live, and whose obituary is
-//! not held by a living thread, is dead**. Whoever sees that (the word first, then the obituary) may raise
-//! its generation; nothing else has to be undone, since until it is Live an incarnation holds nothing.
+//! So an id is never claimed without an obituary, and the kernel's mark is sufficient evidence: on
+//! the operating system of its host, **an id that is Joining, or a thread that is Live, is dead if
+//! no living thread holds its obituary**. A member that sees this (it reads the word first, then
+//! the obituary) may raise the generation. Nothing else has to be undone, since an incarnation
+//! holds nothing until it is Live.
 //!
 //! # Leaving
 //!
 //! The word goes to [`Status::Left`], the groups are notified, and the obituary and then the
-//! presence are released: in that order, so that a death in between leaves no member unwatched.
-//! Other members finish an interrupted notification.
+//! presence are released: in that order, so that every member is watched if the leaving thread dies
+//! in between. Other members finish an interrupted notification.
 
 use super::death::{bury_members, bury_process, members_of, raise, settle, tell};
 use super::record::Record;
@@ -34,59 +35,59 @@ use crate::host::{Obituary, Os, OsError, Presence};
 use outlive_memory::{Memory, Ordering};
 
 outlive_memory::crash_points! {
-    /// Where a join may be cut short.
+    /// The points at which a crash may interrupt a join.
     pub enum JoinPoint for "instance.join" {
         /// The obituary is held.
         Watched,
-        /// The id is ours; nothing says where we run.
+        /// The id is claimed; the record is not written.
         Claimed,
         /// The record is written.
         Recorded,
-        /// A member; the groups have not been told.
+        /// It is a member; the groups have not been notified.
         Live,
     }
 }
 
 outlive_memory::crash_points! {
-    /// Where a leave may be cut short.
+    /// The points at which a crash may interrupt a leave.
     pub enum LeavePoint for "instance.leave" {
-        /// No member any more; the groups have not been told.
+        /// It is no longer a member; the groups have not been notified.
         Left,
-        /// The groups know; the obituary is still held.
+        /// The groups have been notified; the obituary is still held.
         Told,
     }
 }
 
-/// Why an id could not be joined.
+/// The reason why an id could not be joined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// Somebody who lives has the id.
+    /// A live member has the id.
     #[error(
         "id {id} is in use by {by}; wait until that ends, or join under another id (hosts, processes and threads share one space of ids)"
     )]
     InUse {
         /// The id.
         id: InstanceId,
-        /// What is known of who has it.
+        /// A description of that member.
         by: String,
     },
-    /// The last incarnation died and what it held is still being recovered.
+    /// The last incarnation died and has not been recovered yet.
     #[error(
         "the last incarnation of id {id} died and has not been recovered yet; try again in a moment"
     )]
     NotRecovered {
         /// The id.
         id: InstanceId,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// There is no such id.
+    /// The id does not exist.
     #[error("there is no id {id}: hosts, processes and threads share the ids 0 to {last} of this pod; take one of those, or create a pod with more", last = ids.saturating_sub(1))]
     NoSuchId {
         /// The id.
         id: InstanceId,
-        /// How many there are.
+        /// The number of ids of the pod.
         ids: u32,
     },
     /// No id is free.
@@ -94,36 +95,38 @@ pub enum JoinError {
         "all {ids} ids of this pod are in use, for its hosts, processes and threads together; create a pod with more"
     )]
     Full {
-        /// How many there are.
+        /// The number of ids of the pod.
         ids: u32,
     },
     /// The generations of the id are exhausted.
-    #[error("id {id} has been through all its generations and is retired; join under another id")]
+    #[error("id {id} has used all its generations and is retired; join under another id")]
     Retired {
         /// The id.
         id: InstanceId,
     },
     /// The host or the process that was to be joined has died, left, or is being fenced.
-    #[error("{what} {instance} is gone or being fenced; join it again under its next generation")]
+    #[error(
+        "{what} {instance} has ended or is being fenced; join it again under its next generation"
+    )]
     Gone {
         /// `"host"` or `"process"`.
         what: &'static str,
-        /// Which one.
+        /// The host or process.
         instance: Instance,
     },
-    /// Nobody could fence this process, so it must not write.
+    /// No member could fence this process, so it must not write.
     #[error("the join is refused, because no member could fence this process: {why}")]
     Unfenceable {
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         why: String,
     },
     /// The fence command is missing, or is not the pod's.
     #[error("the fence command is refused: {why}")]
     FenceCommand {
-        /// The reason, and what to do.
+        /// The reason, and the remedy.
         why: &'static str,
     },
-    /// The operating system said no.
+    /// The operating system refused a request.
     #[error(transparent)]
     Os(#[from] OsError),
     /// The pod has seen too many operating systems.
@@ -131,7 +134,7 @@ pub enum JoinError {
     TooManyBoots(#[from] super::TooManyBoots),
 }
 
-/// Who wants to be what.
+/// The parameters of a join.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim<'a> {
     pub level: Level,
@@ -218,15 +221,22 @@ pub(crate) fn join_any<M: Memory>(
     first_free(tables, |id| join(tables, os, os_number, id, claim))
 }
 
-/// Returns the first success of `attempt` with an id that looks free, from the largest id down,
+/// Returns the first success of `attempt` with an id that looks free. Tries the largest id first,
 /// because explicit ids are mostly small.
-fn first_free<M: Memory, T>(
+pub(super) fn first_free<M: Memory, T>(
     tables: Tables<M>,
     attempt: impl Fn(InstanceId) -> Result<T, JoinError>,
 ) -> Result<T, JoinError> {
     let (ids, generations) = (tables.extent().ids, tables.generations());
-    // Ids that were never used first, so that the history of the others stays readable.
-    for wanted in [&[Status::Free][..], &[Status::Left, Status::Recovered][..]] {
+    // Ids that were never used come first, so that the history of the others stays readable. Those
+    // of the dead come last: after the death of all members there may be no others, and no member
+    // that recovers them. A new incarnation first recovers its predecessor.
+    let free: [&[Status]; 3] = [
+        &[Status::Free],
+        &[Status::Left, Status::Recovered],
+        &[Status::Dead],
+    ];
+    for wanted in free {
         for id in (0..ids).rev() {
             if !generations
                 .state(id)
@@ -247,7 +257,7 @@ fn first_free<M: Memory, T>(
     Err(JoinError::Full { ids })
 }
 
-/// Takes the obituary of `id` for the calling thread, burying a dead holder.
+/// Takes the obituary of `id` for the calling thread. Finalises the death of a dead holder.
 pub(crate) fn hold<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -255,7 +265,7 @@ pub(crate) fn hold<M: Memory>(
     id: InstanceId,
 ) -> Result<(), JoinError> {
     loop {
-        // The word before the obituary: see `death.rs`.
+        // The word is read before the obituary: see `death.rs`.
         let seen = tables.generations().state(id);
         let stood = match os.hold_obituary(id)? {
             Ok(()) => return Ok(()),
@@ -269,8 +279,9 @@ pub(crate) fn hold<M: Memory>(
                 }
                 os.clear_obituary(id, stood);
             }
-            // Held by a thread that the kernel did not mark: alive, or gone in one of the ways in which
-            // an obituary can be missing. What it had claimed is buried by whoever holds its obituary next.
+            // The kernel has not marked the holder: it is alive, or gone in one of the ways in
+            // which an obituary can be missing. The next holder of its obituary finalises the death
+            // of the incarnation that it had claimed.
             Obituary::Held { .. } if os.clear_if_gone(id) => {}
             Obituary::Held { tid } => {
                 let record = seen
@@ -289,7 +300,7 @@ pub(crate) fn hold<M: Memory>(
     }
 }
 
-/// Raises `id`, seen in `state`, if its obituary is not held and that proves its death.
+/// Finalises the death of `id`, seen in `state`, if a vacant or marked obituary proves it.
 fn bury_local<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -335,8 +346,7 @@ fn bury_former<M: Memory>(
             .absence_is_proof(os_number, its_os)
         && (level == Level::Process || !os.is_present(id))
     {
-        // A live process would have locked the byte, which the calling process has locked, or which
-        // is free.
+        // A live process would have locked the byte; but the caller has locked it, or it is free.
         bury_process(tables, os.bells(), id, state, None);
     }
 }
@@ -352,9 +362,11 @@ pub(crate) fn join_watched<M: Memory>(
     memory.crash_point(JoinPoint::Watched);
     let in_use = |by: String| JoinError::InUse { id, by };
     let read = || {
-        generations
-            .state(id)
-            .map_err(|word| in_use(format!("a corrupt state ({word:#x})")))
+        generations.state(id).map_err(|word| {
+            in_use(format!(
+                "an unknown member: its state is corrupt ({word:#x}; run `outlive pod check`)"
+            ))
+        })
     };
     let mut state = read()?;
     if state.status.may_write() {
@@ -363,12 +375,12 @@ pub(crate) fn join_watched<M: Memory>(
     }
     match state.status {
         Status::Free | Status::Left | Status::Recovered => {}
-        // What a dead thread or process had begun is finished by its next incarnation, if no survivor was
-        // quicker. A host has no log to do that from.
+        // The next incarnation finishes the operations of a dead thread or process, unless a
+        // survivor was quicker. A host has no log from which it could do that.
         Status::Dead if claim.level != Level::Host => {}
         Status::Dead => {
             let why =
-                "a host cannot take over what a thread or process had begun; try again in a moment";
+                "a host cannot finish the operations of a thread or process; try again in a moment";
             let why = why.into();
             return Err(JoinError::NotRecovered { id, why });
         }
@@ -377,15 +389,15 @@ pub(crate) fn join_watched<M: Memory>(
             return Err(in_use(format!("a {state}")));
         }
     }
-    settle(tables.groups(), id, state);
-    // The last generation is kept for the death of the one before it.
+    settle(tables, id, state);
+    // The last generation is reserved for the death of the one before it.
     let Some(generation) = state
         .generation
         .checked_add(1)
         .filter(|next| *next != u32::MAX)
     else {
         if state.status == Status::Dead {
-            // What it left is recovered first: a retired id is nobody's to recover.
+            // The id is recovered first, since no member recovers a retired id.
             let why = "its last generation died and has not been recovered; try again in a moment";
             let why = why.into();
             return Err(JoinError::NotRecovered { id, why });
@@ -407,14 +419,14 @@ pub(crate) fn join_watched<M: Memory>(
         return Err(in_use("another operating system".into()));
     }
     memory.crash_point(JoinPoint::Claimed);
-    // The full fence of the handshake with whoever fences our host; see the top of the file.
+    // The full fence of the handshake with a process that fences this host; see the module's head.
     memory.fence(Ordering::SeqCst);
     for (what, needed) in [("host", claim.host), ("process", claim.process)] {
         if let Some(instance) = needed
             && !is_live(tables, instance)
         {
             if state.status == Status::Dead {
-                // What its predecessor left behind waits for somebody still.
+                // The operations of its predecessor are still to be recovered.
                 raise(tables, id, joining, None);
             } else {
                 let left = State {
@@ -427,8 +439,8 @@ pub(crate) fn join_watched<M: Memory>(
         }
     }
     if claim.level == Level::Host {
-        // What the former incarnation's burial left undone. Not before the id is ours: until then the
-        // members could be those of another operating system's host of this id.
+        // Finalises the deaths left over from the former incarnation. Before the claim, the members
+        // could be those of another operating system's host of this id.
         bury_members(tables, os.bells(), &members_of(tables, id), None);
     }
     let instance = Instance::new(id, generation);
@@ -446,7 +458,7 @@ pub(crate) fn join_watched<M: Memory>(
         ..joining
     };
     if !generations.transition(id, joining, live) {
-        // Our host was fenced meanwhile and we were counted among its dead.
+        // The host was fenced in the meantime, and this member was counted as dead with it.
         return Err(JoinError::Gone {
             what: claim.level.name(),
             instance,
@@ -456,7 +468,7 @@ pub(crate) fn join_watched<M: Memory>(
     Ok(instance)
 }
 
-/// Whether `instance` is a member that others may join.
+/// Returns whether `instance` is a member that others may join.
 pub(crate) fn is_live<M: Memory>(tables: Tables<M>, instance: Instance) -> bool {
     tables
         .generations()
@@ -472,8 +484,8 @@ pub(crate) fn leave<M: Memory>(tables: Tables<M>, os: &dyn Os, instance: Instanc
     os.release_obituary(instance.id);
 }
 
-/// Ends an incarnation that still holds something, on its own behalf: it will not write any more, so it
-/// counts as dead, and what it holds is recovered.
+/// Ends an incarnation that still holds something, on its own behalf: it will not write any more,
+/// so it counts as dead, and what it holds is recovered.
 pub(crate) fn give_up<M: Memory>(tables: Tables<M>, os: &dyn Os, instance: Instance) {
     if let Ok(seen) = tables.generations().state(instance.id)
         && seen.generation == instance.generation
@@ -485,7 +497,7 @@ pub(crate) fn give_up<M: Memory>(tables: Tables<M>, os: &dyn Os, instance: Insta
     os.release_obituary(instance.id);
 }
 
-/// The part of leaving that is not the obituary's.
+/// Leaves, without a release of the obituary.
 pub(crate) fn mark_left<M: Memory>(tables: Tables<M>, os: &dyn Os, instance: Instance) {
     if let Ok(seen) = tables.generations().state(instance.id)
         && seen.generation == instance.generation
@@ -495,7 +507,7 @@ pub(crate) fn mark_left<M: Memory>(tables: Tables<M>, os: &dyn Os, instance: Ins
     }
 }
 
-/// Leaves from the state `seen`, if that still stands, and tells the groups.
+/// Leaves from the state `seen`, if that is still the current one, and notifies the groups.
 pub(crate) fn leave_from<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -507,7 +519,8 @@ pub(crate) fn leave_from<M: Memory>(
         ..seen
     };
     if !tables.generations().transition(instance.id, seen, left) {
-        // Being fenced, or buried: it did not leave, and that is told by whoever saw to it.
+        // It is being fenced, or is dead: it did not leave. The process that fenced it or raised
+        // its generation reports that.
         return;
     }
     tables.memory().crash_point(LeavePoint::Left);

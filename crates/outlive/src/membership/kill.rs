@@ -1,6 +1,6 @@
-//! The killing of one process that has to end before its host's generation is raised.
+//! Killing of one process, which has to end before its host's generation is raised.
 //!
-//! **No process is killed whose presence on this pod's file is free.** A pid comes from the
+//! **A process is killed only if its presence on this pod's file is claimed.** A pid comes from the
 //! segment, and is valid in one PID namespace, until the process ends. So a handle is opened by the
 //! pid first, and the presence is checked after: if it is still claimed and the id's word is the
 //! same, the process lived when the handle was opened. The start time shows that the pid was the
@@ -41,7 +41,8 @@ pub(crate) fn end_process(
     if !is_here {
         let pid = record.map_or(0, |record| record.thread.process.pid);
         return Ending::Refused(format!(
-            "process {process} (pid {pid} in its own PID namespace) cannot be killed from this one"
+            "process {process} (pid {pid} in its own PID namespace) cannot be killed from this PID \
+             namespace"
         ));
     }
     // Without a record it is still joining: then its obituary names the process.
@@ -51,18 +52,20 @@ pub(crate) fn end_process(
     };
     let pid = identity.pid;
     if !os.maps_pod(identity) {
-        return Ending::Refused(format!("process {pid} is not seen to have the pod mapped"));
+        return Ending::Refused(format!(
+            "process {pid} cannot be confirmed to have the pod mapped"
+        ));
     }
     match os.open_process(identity) {
         // Its threads are gone, and its memory will be soon.
         Ok(None) => Ending::Sent(format!(
-            "process {pid} has ended, and its memory has not gone yet"
+            "process {pid} has ended, but its memory is not released yet"
         )),
         Ok(Some(handle)) => {
             let is_still_it = os.is_present(id) && tables.generations().state(id) == Ok(state);
             if !is_still_it || handle.send_kill() {
                 Ending::Sent(format!(
-                    "process {pid} was sent SIGKILL and has not gone yet"
+                    "process {pid} was sent SIGKILL, but has not ended yet"
                 ))
             } else {
                 Ending::Refused(format!("process {pid} may not be killed by this user"))
@@ -72,9 +75,9 @@ pub(crate) fn end_process(
     }
 }
 
-/// Kills `process`, which must be of the caller's operating system, if it is certain which process that
-/// is: the pid in the pod may have been forged by another user. Does not wait. Returns whether the
-/// process can no longer write to the pod; until then the call can be repeated.
+/// Kills `process`, which must be of the caller's operating system, if it is certain which process
+/// that is: the pid in the pod may have been forged by another user. Does not wait. Returns whether
+/// the process can no longer write to the pod; until then the call can be repeated.
 pub fn kill_process(tables: Tables, os: &dyn Os, process: Instance) -> bool {
     match tables.generations().state(process.id) {
         // A corrupt word proves nothing.

@@ -1,20 +1,21 @@
-//! The fabric manager: watches the hosts' hearts, fences the silent, raises and tells.
+//! The fabric manager: watches hosts' hearts, fences silent hosts, raises generations, notifies
+//! groups.
 //!
-//! Every sentinel stands for the role. The holder polls the hearts; a host that has not beaten for as
-//! long as the settings allow is *suspected*: its word goes to [`Status::Fencing`], so that nobody joins
-//! it any more, its members are killed, and only when none of them can write is its generation raised,
-//! from the very word that it had when the fence began. Then the groups are told: the host, then its
-//! processes, then its threads.
+//! Every sentinel is a candidate for the role. The holder polls the hearts. A host that has not
+//! beaten for as long as the settings allow is *suspected*: its word goes to [`Status::Fencing`],
+//! so that no member joins it any more, and its members are killed. Its generation is raised only
+//! when none of them can write, from the very word that it had when the fence began. Then the
+//! groups are notified of the host, then of its processes, then of its threads.
 //!
-//! The manager copies counters that others increment and judges by its own clock. So a manager that
-//! fails can only delay a detection; and one that was itself held up does not count the time it
-//! missed against any host (LUPIN §3.3), unless it is always late ([`LATE_ROUNDS_FORGIVEN`]). A
-//! heart is read between two readings of the clock: it was silent at most since the *later* of the
-//! two at which it last moved, and at least until the *earlier* of the two now. A manager that is
-//! held up anywhere in between only finds silences shorter than they were.
+//! The manager copies counters that others increment and measures by its own clock. So a manager
+//! that fails can only delay a detection. A manager that was itself held up does not count the time
+//! it missed against any host (LUPIN §3.3), unless it is always late ([`LATE_ROUNDS_FORGIVEN`]). A
+//! heart is read between two readings of the clock. Its silence is counted from the *later* reading
+//! of the poll that last saw it move, to the *earlier* reading of the present poll. So a manager
+//! that is held up anywhere in between only finds silences shorter than they were.
 
 use super::agents::bit;
-use super::death::{bury_members, bury_orphans, bury_process, members_of, raise, tell_because};
+use super::death::{bury_members, bury_orphans, bury_process, members_of, note_fence, raise, tell};
 use super::detector::Detector;
 use super::fence::{AgentState, Call, Fence, FenceAgent, FenceState, RunningAgent};
 use super::kill::{Ending, end_process};
@@ -38,7 +39,7 @@ use std::sync::Arc;
 /// that.
 const LATE_ROUNDS_FORGIVEN: u32 = 8;
 
-/// A counter that somebody else increments, and when it was last seen to have moved.
+/// A counter that another member increments, and when it was last seen to have moved.
 #[derive(Clone, Copy, Debug)]
 struct Pulse {
     of: Instance,
@@ -103,7 +104,7 @@ impl Pulse {
     }
 }
 
-/// What one process does for the role.
+/// The state of one process as holder of the role or as backup.
 pub(crate) struct Manager {
     tables: Tables,
     me: Instance,
@@ -146,12 +147,12 @@ impl Manager {
         }
     }
 
-    /// When to call [`tick`](Self::tick) next, at the latest.
+    /// Returns the latest time of the next call of [`tick`](Self::tick).
     pub(crate) fn next_tick(&self) -> Duration {
         let Some(last) = self.last_poll else {
             return Duration::ZERO;
         };
-        // A fence that goes well is finished as soon as the last process is gone.
+        // Frequent polls complete a fence as soon as the last process is gone.
         let hurried = self.fences.values().any(|fence| !fence.is_failing(last));
         let interval = if hurried {
             self.settings.poll.min(Duration::from_millis(1))
@@ -161,7 +162,7 @@ impl Manager {
         last + interval
     }
 
-    /// One round: stands for the role, or does its duty.
+    /// Executes one round: does the manager's duty, or watches the manager and takes a vacant role.
     pub(crate) fn tick(&mut self, os: &dyn Os, detector: &mut Detector) {
         let now = os.now();
         let missed = self.missed(now);
@@ -177,7 +178,6 @@ impl Manager {
             // A leaving process neither fences a silent manager nor takes the role.
             _ if self.leaving => {}
             Some(holder) if !role.is_vacant(generations, holder) => {
-                self.hosts.clear();
                 self.watch_manager(os, detector, holder, now, missed);
             }
             _ => {
@@ -194,8 +194,8 @@ impl Manager {
     /// Returns whether no agent is at work any more; then the role has been resigned.
     ///
     /// While an agent is at work the role is kept, because a second manager would start a second
-    /// fence, which might hit a host that has come back in the meantime. So the caller continues
-    /// its rounds, which beat all hearts, until this returns true.
+    /// fence, which might hit the host's next incarnation. So the caller continues its rounds,
+    /// which beat all hearts, until this returns true.
     pub(crate) fn leave_off(&mut self, os: &dyn Os) -> bool {
         self.leaving = true;
         // Takes the answers of agents that have finished, even if another process holds the role by
@@ -217,8 +217,8 @@ impl Manager {
         !is_at_work
     }
 
-    /// Returns the time since the last round, if this round is late. Which processes were held up,
-    /// and since when, is not known then.
+    /// Returns the time since the last round, if this round is late. Then it is not known which
+    /// processes were held up, and since when.
     fn missed(&self, now: Duration) -> Missed {
         let poll = self.settings.poll;
         let gap = self.last_poll.map_or(Duration::ZERO, |last| now - last);
@@ -229,8 +229,9 @@ impl Manager {
         }
     }
 
-    /// Whether somebody silent for so long is suspected. Polls are discrete: half of what a poll may come
-    /// early against a beat is forgiven, so that two polls without a beat between them suffice.
+    /// Returns whether a host or manager that has been silent for `silence` is suspected. Polls are
+    /// discrete: half of the time by which a poll may precede a beat is forgiven, so that two polls
+    /// without a beat between them suffice.
     fn is_suspect(&self, silence: Duration) -> bool {
         let forgiven = self.settings.poll.saturating_sub(self.settings.heartbeat) / 2;
         !silence.is_zero() && silence + forgiven >= self.settings.suspicion
@@ -246,7 +247,7 @@ impl Manager {
         tracing::info!(manager = %self.me, "became the fabric manager");
     }
 
-    /// A backup's round: a manager that is silent is fenced, and then the role is vacant.
+    /// Executes a backup's round: fences a silent manager, which makes the role vacant.
     fn watch_manager(
         &mut self,
         os: &dyn Os,
@@ -259,8 +260,9 @@ impl Manager {
         let mut pulse = self.manager;
         let silence = Pulse::silence(&mut pulse, holder, os, missed, || role.beats());
         self.manager = pulse;
-        // Backups are more patient than the manager, so that a manager fences its silent backups and not
-        // they it.
+        let host_silence = self.silence_of_its_host(os, holder, missed);
+        // Backups are more patient than the manager, so that the manager fences a silent backup
+        // before the backup fences the manager.
         if silence.is_zero() || silence <= self.settings.suspicion + self.settings.poll * 2 {
             return;
         }
@@ -279,9 +281,15 @@ impl Manager {
                     detector.look_at_processes(os, true);
                     return;
                 }
-                Ending::Sent(_) => return,
-                Ending::Refused(why) => {
-                    // Its host is fenced, unless that is our own.
+                Ending::Sent(_)
+                    if silence <= self.settings.suspicion + self.settings.fence_timeout =>
+                {
+                    return;
+                }
+                // A manager that the signal does not end (for example, in an uninterruptible wait)
+                // counts as one that cannot be killed, since it fences no host in the meantime.
+                Ending::Sent(why) | Ending::Refused(why) => {
+                    // Its host is fenced, unless that is this process's own.
                     let own = generations.state(self.me.id);
                     if own.is_ok_and(|own| own.host == state.host) {
                         if self.unkillable.replace(holder) != Some(holder) {
@@ -301,32 +309,52 @@ impl Manager {
                     tracing::warn!(manager = %holder, ?silence, "the fabric manager is silent; fencing its host");
                 }
             }
-            // Another backup has begun. It is given time before a second power switch is pressed.
+            // Another backup has begun the fence. It gets time before a second agent is called.
             Ok(seen)
                 if seen.status == Status::Fencing
                     && (self.fences.contains_key(&id)
                         || silence > self.settings.suspicion + self.settings.fence_timeout * 2) =>
             {
-                self.go_on_fencing(os, id, seen, now, true);
+                // Its manager is silent; another process of it may beat for the host.
+                let is_silent = self.is_suspect(host_silence);
+                self.go_on_fencing(os, id, seen, now, is_silent);
             }
             _ => {}
         }
     }
 
-    /// The manager's round.
+    /// Returns the time for which the heart of the manager's host has not moved; a backup follows
+    /// no other heart. Called at every round, since a round that this process missed is forgiven.
+    fn silence_of_its_host(&mut self, os: &dyn Os, manager: Instance, missed: Missed) -> Duration {
+        let generations = self.tables.generations();
+        let state_of = |id| generations.state(id).ok();
+        let id = state_of(manager.id).map(|state| InstanceId::from(state.host));
+        let host = id.and_then(|id| Some(Instance::new(id, state_of(id)?.generation)));
+        self.hosts
+            .retain(|id, _| host.is_some_and(|host| host.id == *id));
+        host.map_or(Duration::ZERO, |host| self.silence_of(os, host, missed))
+    }
+
+    /// Returns the time for which this process has not seen the heart of `host` move.
+    fn silence_of(&mut self, os: &dyn Os, host: Instance, missed: Missed) -> Duration {
+        let records = self.tables.records();
+        let pulse = self.hosts.entry(host.id).or_insert(None);
+        Pulse::silence(pulse, host, os, missed, || records.beats(host.id))
+    }
+
+    /// Executes the manager's round.
     fn do_duty(&mut self, os: &dyn Os, now: Duration, missed: Missed) {
-        let (tables, records) = (self.tables, self.tables.records());
+        let tables = self.tables;
         for (id, seen) in tables.writers() {
             if seen.level != Some(Level::Host) {
                 continue;
             }
             match seen.status {
-                // One that joins on our operating system has its obituary watched.
+                // The obituary of a host that joins on this operating system is watched.
                 Status::Joining if seen.host == self.os_number => {}
                 Status::Live | Status::Joining | Status::Fencing => {
                     let host = Instance::new(id, seen.generation);
-                    let pulse = self.hosts.entry(id).or_insert(None);
-                    let silence = Pulse::silence(pulse, host, os, missed, || records.beats(id));
+                    let silence = self.silence_of(os, host, missed);
                     let is_silent = self.is_suspect(silence);
                     if seen.status == Status::Fencing {
                         // Begun by this manager, by one that died, or on request.
@@ -334,7 +362,7 @@ impl Manager {
                             self.go_on_fencing(os, id, seen, now, is_silent);
                         }
                     } else if is_silent && self.begin_fence(id, seen, now) {
-                        tracing::warn!(%host, ?silence, "silent; fencing it");
+                        tracing::warn!(%host, ?silence, "a host is silent; fencing it");
                         let fencing = State {
                             status: Status::Fencing,
                             ..seen
@@ -351,7 +379,8 @@ impl Manager {
         });
     }
 
-    /// Closes the host: nobody joins it from now on, and what a fence proves is proven of this word.
+    /// Closes the host: no member joins it from now on. Returns whether this call did. The fence
+    /// proves the death for this word only.
     fn begin_fence(&mut self, id: InstanceId, seen: State, now: Duration) -> bool {
         if self.leaving {
             return false;
@@ -368,8 +397,7 @@ impl Manager {
         begun
     }
 
-    /// Continues the fence of host `id`. `is_silent`: its heart has not moved for the suspicion
-    /// time.
+    /// Continues the fence of host `id`. `is_silent`: no beat for the suspicion time.
     fn go_on_fencing(
         &mut self,
         os: &dyn Os,
@@ -411,10 +439,11 @@ impl Manager {
             // with virtual machines. So a host that beats is on another machine (its fence was
             // requested), and an agent is preferred where one is configured.
             match is_silent {
-                true => FenceState::Done,
+                // Nothing was fenced, so the events do not report a fence.
+                true => return self.bury_host(os, id, seen, false),
                 false if fence.is_failing(now) => FenceState::Failing(
-                    "its heart beats, so it is on another machine with the same machine id, \
-                     and no fence command is configured"
+                    "its heartbeat continues, so it is on another machine with the same machine \
+                     id, and no fence command is configured"
                         .into(),
                 ),
                 false => FenceState::Underway,
@@ -423,7 +452,7 @@ impl Manager {
             fence.drive_agent(now, call)
         };
         match outcome {
-            FenceState::Done => self.bury_host(os, id, seen),
+            FenceState::Done => self.bury_host(os, id, seen, true),
             FenceState::Underway => {}
             FenceState::Failing(why) => {
                 let is_news = fence.note_reason(&why);
@@ -432,13 +461,17 @@ impl Manager {
         }
     }
 
-    /// Raises and tells a host that is fenced, then its processes, then its threads.
-    fn bury_host(&self, os: &dyn Os, id: InstanceId, seen: State) {
-        // Listed before the raise: afterwards the host could be joined again and have other members.
+    /// Finalises the deaths of a host that is off (because it was `fenced` or is of an earlier
+    /// boot), then of its processes, then of its threads.
+    fn bury_host(&self, os: &dyn Os, id: InstanceId, seen: State, fenced: bool) {
+        // Listed before the raise, after which the host could be joined and have other members.
         let members = members_of(self.tables, id);
+        if fenced {
+            note_fence(self.tables, id, seen);
+        }
         if let Some(dead) = raise(self.tables, id, seen, Some(self.me)) {
             os.remove_cord(dead.id, dead.generation);
-            tell_because(self.tables, os.bells(), dead, true);
+            tell(self.tables, os.bells(), dead);
             bury_members(self.tables, os.bells(), &members, Some(self.me));
         }
     }
@@ -446,7 +479,7 @@ impl Manager {
     /// Reports to all groups that `host` is suspected. Logs the reason if it `is_news`.
     fn report(&self, os: &dyn Os, host: Instance, why: &str, is_news: bool) {
         if is_news {
-            tracing::error!(%host, why, "suspected, and cannot be fenced");
+            tracing::error!(%host, why, "a host is suspected and cannot be fenced");
         }
         let groups = self.tables.groups();
         for group in groups.all() {
@@ -456,8 +489,8 @@ impl Manager {
         }
     }
 
-    /// Forgets the fences that are over, and withdraws the agents that have returned. Called in each
-    /// round, also of a process that does nothing else for the role.
+    /// Forgets the fences that are over, and withdraws the agents that have returned. Called in
+    /// each round, also of a process that does nothing else for the role.
     pub(crate) fn forget_finished_fences(&mut self) {
         let generations = self.tables.generations();
         let over: Vec<_> = self
@@ -473,8 +506,7 @@ impl Manager {
         self.publish_agents();
     }
 
-    /// Withdraws the hosts whose agents have finished from what [`announce`](super::agents::announce)
-    /// has published.
+    /// Withdraws the hosts, published by [`announce`](super::agents::announce), of finished agents.
     fn publish_agents(&self) {
         let of_fences = self
             .fences

@@ -12,9 +12,9 @@ type OnLeave<M> = Box<dyn FnOnce(&Member<M>)>;
 
 /// A live thread of a pod: the right to write to it.
 ///
-/// Every operation that changes shared state asks for a `&Member`. It cannot leave its thread, because
-/// the death of *this* thread is what the kernel tells ([contract 1](crate)); when it is dropped, the
-/// thread leaves the pod in good order.
+/// Every operation that changes shared state takes a `&Member`. A `Member` cannot leave its thread,
+/// because the kernel reports the death of *this* thread ([contract 1](crate)). When it is dropped,
+/// the thread leaves the pod in good order.
 pub struct Member<M: Memory = Native> {
     memory: M,
     generations: Generations<M>,
@@ -28,12 +28,12 @@ pub struct Member<M: Memory = Native> {
 }
 
 impl<M: Memory> Member<M> {
-    /// Acts as `instance`, for the proofs and for whoever brings a membership of their own. `log` is the
-    /// place of the id's log; `bells`, where there are any, are how waiters sleep.
+    /// Acts as `instance`, for the proofs and for programs with a membership of their own. `log` is
+    /// the offset of the id's log; `bells`, if any, are the wake-up futexes on which waiters sleep.
     ///
     /// # Safety
-    /// `instance` is current, nobody else acts as it, and its generation is raised only after this
-    /// thread can no longer write.
+    /// `instance` is current, no other thread acts as it, and its generation is raised only after
+    /// this thread can no longer write.
     pub unsafe fn assume(
         memory: M,
         generations: Generations<M>,
@@ -54,13 +54,13 @@ impl<M: Memory> Member<M> {
         }
     }
 
-    /// What is done when the member is dropped.
+    /// Sets the function that is called when the member is dropped.
     pub(crate) fn on_leave(mut self, leave: impl FnOnce(&Self) + 'static) -> Self {
         self.on_leave = Some(Box::new(leave));
         self
     }
 
-    /// What the rooms above owe it.
+    /// Sets the obligations of the layers above.
     pub(crate) fn with_obligations(mut self, obligations: Arc<dyn Obligations>) -> Self {
         self.obligations = Some(obligations);
         self
@@ -77,7 +77,7 @@ impl<M: Memory> Member<M> {
         self.records
     }
 
-    /// Whatever it is that the rooms above owe it, if they called it a `T`.
+    /// Returns the obligations of the layers above, if they are a `T`.
     pub(crate) fn owed<T: Obligations>(&self) -> Option<&T> {
         let obligations: &dyn Any = self.obligations.as_deref()?;
         obligations.downcast_ref()
@@ -89,26 +89,26 @@ impl<M: Memory> Member<M> {
         self.memory
     }
 
-    /// Which instance this is.
+    /// The instance that this member acts as.
     #[inline(always)]
     pub fn instance(&self) -> Instance {
         self.instance
     }
 
-    /// The table that says who is dead.
+    /// The table of generations, which decides which members are dead.
     #[inline(always)]
     pub fn generations(&self) -> Generations<M> {
         self.generations
     }
 
-    /// Where this id's log is (LUPIN §3.5: "a log in a known location"). Its format is the business of
-    /// the room `recovery`.
+    /// The offset of this id's log (LUPIN §3.5: "a log in a known location"). `recovery` defines
+    /// its format.
     #[inline(always)]
     pub fn log(&self) -> Offset {
         self.log
     }
 
-    /// The bells by which members on this operating system wake one another, if there are any.
+    /// The wake-up futexes of the members on this operating system, if there are any.
     #[inline(always)]
     pub fn bells(&self) -> Option<&'static dyn Bells> {
         self.bells

@@ -1,35 +1,33 @@
-//! Who is alive: instances and their generations, the detectors, the fabric manager, control groups, and
-//! the right to write.
+//! Instances and generations, detectors, the fabric manager, control groups, the right to write.
 //!
-//! The table of generations ([`Generations`]) is the only truth about life and death; everything
-//! else here exists to keep it true. A death goes through four steps, always in this order: it is
-//! *proven* (an obituary, a free presence, a fence), the generation is *raised* (one
-//! compare-and-swap), it is *told* to the control groups, and what the dead held is *recovered*.
-//! Whoever dies between two of these steps leaves the rest to the next who looks: the table says
-//! what has been raised, a group's table says what has been told.
+//! The table of generations ([`Generations`]) alone decides which members are alive; the rest of
+//! this module keeps it true. A death goes through four steps, always in this order: it is *proven*
+//! (an obituary, a free presence, a fence), the generation is *raised* (one compare-and-swap), the
+//! control groups are *notified*, and the locks, memory and operations of the dead member are
+//! *recovered*. If a process dies between two steps, the next one that checks continues: the table
+//! shows which generations have been raised, and a group's table the deaths that were reported to
+//! it.
 
 mod admission;
 mod agents;
 mod death;
 mod detector;
-mod door;
 mod events;
 mod fence;
 mod group;
 mod instance;
 mod join;
-mod keeper;
+mod join_lock;
 mod kill;
 mod manager;
 mod member;
 mod obligations;
+mod operating_systems;
 mod operator;
 mod options;
-mod oses;
 mod process;
-#[doc(hidden)]
-pub mod proofs;
 mod record;
+mod recovery_thread;
 mod request;
 mod role;
 #[cfg(test)]
@@ -38,6 +36,8 @@ mod sentinel;
 mod settings;
 mod shared;
 mod state;
+#[doc(hidden)]
+pub mod steps;
 mod tables;
 mod watch;
 
@@ -53,10 +53,10 @@ pub use join::{JoinError, JoinPoint, LeavePoint};
 pub use kill::kill_process;
 pub use member::Member;
 pub use obligations::{NothingHeld, Obligations};
+pub use operating_systems::{OperatingSystems, TooManyBoots};
 pub use operator::NotBuried;
-pub(crate) use operator::bury_by_word;
+pub(crate) use operator::{bury_by_word, one_that_beats};
 pub use options::ProcessOptions;
-pub use oses::{OperatingSystems, TooManyBoots};
 pub use process::{Process, StillMembers};
 pub use record::{Record, Records};
 pub use request::NobodyToFence;

@@ -1,31 +1,31 @@
-//! What the rooms above owe an instance: a log opened when it comes, closed when it goes, and finished
-//! for it when it dies.
+//! The obligations of the layers above to an instance: its log is opened when it joins, closed when
+//! it leaves, and finished by a survivor when it dies.
 
 use super::{Generations, Member, Status};
 use core::any::Any;
 use outlive_memory::Native;
 
-/// What the rooms above do for instances, as membership calls for it.
+/// The services of the layers above that membership calls for an instance.
 ///
-/// Membership knows nothing of logs; it only sees to it that every incarnation begins with one of its own,
-/// and that what a dead one had begun is finished by somebody who lives.
+/// Membership does not know the format of logs. It only makes sure that every incarnation begins
+/// with a log of its own, and that a live member finishes the operations of a dead one.
 pub trait Obligations: Any + Send + Sync {
-    /// Prepares `member`, which has just joined, before it does anything: finishes what its id's previous
-    /// incarnation left behind, or waits for whoever lives and does, and opens its log.
+    /// Prepares `member`, which has just joined, before it does anything: finishes the operations
+    /// of its id's previous incarnation, or waits for the live member that does, and opens its log.
     ///
     /// # Errors
-    /// If that is impossible; the member leaves again.
+    /// Fails if that is impossible; the member leaves again.
     fn begin(&self, member: &Member) -> Result<(), String>;
 
-    /// Settles `member`, which is about to leave. `false` if it still holds something: then it does not
-    /// leave but counts as dead, and what it holds is recovered.
+    /// Settles `member`, which is about to leave. Returns `false` if it still holds something: then
+    /// it does not leave but counts as dead, and is recovered.
     fn end(&self, member: &Member) -> bool;
 
-    /// Finishes what the dead have left behind, acting as `member`, where nobody else does.
+    /// Finishes the operations of dead members that no other member recovers, acting as `member`.
     fn recover(&self, member: &Member);
 }
 
-/// For a membership without logs: there is nothing to finish.
+/// The obligations of a membership without logs: there is nothing to finish.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NothingHeld;
 

@@ -1,11 +1,11 @@
-//! The operator's word that a host is off of which nothing is known here.
+//! The operator's word that a host is off, where no evidence is available.
 //!
-//! Where no evidence is available (memory that several kernels share, a machine that is off for
-//! good, no fence command), the host's generation may be raised on the word of an operator.
-//! Available evidence is still checked, and overrides the operator: a host lives if a process of it
-//! has its presence claimed on this kernel, or if its heart beats.
+//! Without evidence (memory that several kernels share, a machine that is off for good, no fence
+//! command), the host's generation may be raised on the word of an operator. Available evidence is
+//! still checked, and overrides the operator: a host lives if a process of it has its presence
+//! claimed on this kernel, or if its heart beats.
 
-use super::death::{bury_members, members_of, raise, tell_because};
+use super::death::{bury_members, members_of, note_fence, raise, tell};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::Bells;
 use core::time::Duration;
@@ -21,16 +21,17 @@ const LOOK: Duration = Duration::from_millis(1);
 #[non_exhaustive]
 pub enum NotBuried {
     /// No host has the id.
-    #[error("{host} is not a host that is up: {state}")]
+    #[error("id {host} is not a host that is up: {state}")]
     NoHost {
         /// The id.
         host: InstanceId,
-        /// What the id is.
+        /// The state of the id.
         state: String,
     },
     /// A process of it is on this machine.
     #[error(
-        "{host} lives: its process {process} (pid {pid} in its own PID namespace) is on this machine; end that process instead"
+        "host {host} is alive: its process {process} (pid {pid} in its own PID namespace) is on \
+         this machine; end that process instead"
     )]
     Present {
         /// The host.
@@ -41,10 +42,10 @@ pub enum NotBuried {
         pid: u32,
     },
     /// Its heart beats.
-    #[error("{0} lives: its heart beats")]
+    #[error("host {0} is alive: its heartbeat continues; end its processes instead")]
     Beats(Instance),
     /// Its state changed concurrently.
-    #[error("{0} is being buried or joined at this moment; try again")]
+    #[error("host {0} is being declared dead or joined concurrently; try again")]
     Changed(Instance),
 }
 
@@ -69,13 +70,8 @@ pub(crate) fn bury_by_word(
     }
     let host = Instance::new(id, seen.generation);
     refuse_the_present(tables, host, &is_present)?;
-    let until = Instant::now() + suspicion * 2;
-    let first = tables.records().beats(id);
-    while Instant::now() < until {
-        if tables.records().beats(id) != first {
-            return Err(NotBuried::Beats(host));
-        }
-        sleep(LOOK);
+    if one_that_beats(tables, &[id], suspicion).is_some() {
+        return Err(NotBuried::Beats(host));
     }
     // Closes the host, as a manager does: no process joins it from now on (the handshake in
     // `join.rs`).
@@ -89,10 +85,30 @@ pub(crate) fn bury_by_word(
     tables.memory().fence(Ordering::SeqCst);
     refuse_the_present(tables, host, &is_present)?;
     let members = members_of(tables, id);
+    note_fence(tables, id, fencing);
     let dead = raise(tables, id, fencing, None).ok_or(NotBuried::Changed(host))?;
-    tell_because(tables, bells, dead, true);
+    tell(tables, bells, dead);
     bury_members(tables, bells, &members, None);
     Ok(dead)
+}
+
+/// Returns one of `hosts` whose heart beats within twice the suspicion time, if there is one.
+pub(crate) fn one_that_beats(
+    tables: Tables,
+    hosts: &[InstanceId],
+    suspicion: Duration,
+) -> Option<InstanceId> {
+    let beats = |host: &InstanceId| tables.records().beats(*host);
+    let first: Vec<u64> = hosts.iter().map(beats).collect();
+    let until = Instant::now() + suspicion * 2;
+    while !hosts.is_empty() && Instant::now() < until {
+        let mut both = hosts.iter().zip(&first);
+        if let Some((host, _)) = both.find(|(host, first)| beats(host) != **first) {
+            return Some(*host);
+        }
+        sleep(LOOK);
+    }
+    None
 }
 
 fn refuse_the_present(

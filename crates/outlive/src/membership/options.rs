@@ -1,23 +1,21 @@
-//! The options with which a process joins a pod: its host, its id, its names, and its fence
-//! command.
+//! The options with which a process joins a pod: host, id, names, and fence command.
 
 use super::fence::{CommandAgent, FenceAgent};
 use super::{FenceCommandDigest, InstanceId, JoinError, NothingHeld, Obligations, Settings};
-use crate::host::OsIdentity;
 use core::fmt;
 use std::sync::Arc;
 
 /// The options with which a process joins a pod.
 #[derive(Clone)]
 pub struct ProcessOptions {
-    pub(super) host: InstanceId,
+    /// `None`: a host of its own.
+    pub(super) host: Option<InstanceId>,
     pub(super) host_name: String,
     pub(super) id: Option<InstanceId>,
     pub(super) name: String,
     pub(super) fence_agent: Option<Arc<dyn FenceAgent>>,
     pub(super) fence_command: Option<String>,
     pub(super) obligations: Arc<dyn Obligations>,
-    pub(super) identity: Option<OsIdentity>,
     pub(super) adopt_copy: bool,
 }
 
@@ -36,14 +34,23 @@ impl ProcessOptions {
     /// administrator gave it (LUPIN §3.1). Hosts of one machine are groups of processes.
     pub fn on_host(host: InstanceId) -> Self {
         Self {
-            host,
+            host: Some(host),
             host_name: format!("host {host}"),
+            ..Self::on_own_host()
+        }
+    }
+
+    /// Joins as the only process of a host of its own, under any free id: if the process is
+    /// stopped, it alone is fenced, and it hides the silence of no other process.
+    pub fn on_own_host() -> Self {
+        Self {
+            host: None,
+            host_name: String::new(),
             id: None,
             name: String::new(),
             fence_agent: None,
             fence_command: None,
             obligations: Arc::new(NothingHeld),
-            identity: None,
             adopt_copy: false,
         }
     }
@@ -60,26 +67,25 @@ impl ProcessOptions {
         self.adopt_copy
     }
 
-    /// The host's name, for people and for the fence command.
+    /// Sets the host's name, for people and for the fence command.
     pub fn host_name(mut self, name: impl Into<String>) -> Self {
         self.host_name = name.into();
         self
     }
 
-    /// Joins under this id, the same after every restart. Without it, any free id is taken.
+    /// Sets the id, the same after every restart. Without it, any free id is taken.
     pub fn id(mut self, id: InstanceId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// The process's name, for people.
+    /// Sets the process's name, for people.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// How hosts of other operating systems are fenced, should this process become the fabric
-    /// manager.
+    /// Sets the agent by which this process, as manager, fences hosts of other operating systems.
     pub fn fence_agent(mut self, agent: Arc<dyn FenceAgent>) -> Self {
         self.fence_agent = Some(agent);
         self
@@ -109,7 +115,7 @@ impl ProcessOptions {
         let command = match (&self.fence_command, settings.fence_command) {
             (Some(_), None) => {
                 return refused(
-                    "the pod was created without one; leave it out, or create the pod with it",
+                    "the pod was created without one; omit it, or create the pod with it",
                 );
             }
             (None, None) => None,
@@ -117,7 +123,10 @@ impl ProcessOptions {
         };
         match (command, settings.fence_command, &self.fence_agent) {
             (Some(command), Some(digest), _) if FenceCommandDigest::of(&command) != digest => {
-                refused("it is not the one that the pod was created with; all members use the same")
+                refused(
+                    "it differs from the command that the pod was created with; give the same \
+                     command",
+                )
             }
             (_, _, Some(agent)) => Ok(Some(Arc::clone(agent))),
             (Some(command), ..) => Ok(Some(Arc::new(CommandAgent {
@@ -125,21 +134,16 @@ impl ProcessOptions {
                 timeout: settings.fence_timeout,
             }))),
             (None, Some(_), None) => refused(
-                "the pod was created with one, which every process brings: give it by --fence-command \
-                 (`ProcessOptions::fence_command`) or in the environment variable OUTLIVE_FENCE_COMMAND",
+                "the pod was created with one, which every process must give: by --fence-command \
+                 (`ProcessOptions::fence_command`) or in the environment variable \
+                 OUTLIVE_FENCE_COMMAND",
             ),
             (None, None, None) => Ok(None),
         }
     }
 
-    /// Sets the identity of this operating system in the pod, in place of its own.
-    pub(crate) fn identity(mut self, identity: OsIdentity) -> Self {
-        self.identity = Some(identity);
-        self
-    }
-
-    /// What the rooms above owe the instances of this process. [`Pod::join`](crate::pod::Pod::join)
-    /// sets it.
+    /// Sets the obligations of the layers above to the instances of this process.
+    /// [`Pod::join`](crate::pod::Pod::join) calls this.
     pub fn obligations(mut self, obligations: Arc<dyn Obligations>) -> Self {
         self.obligations = obligations;
         self
@@ -186,7 +190,9 @@ mod tests {
     fn a_fence_command_is_the_one_that_the_pod_was_created_with() {
         let missing = refusal(None, Some("/bin/off now"));
         assert!(missing.contains("--fence-command") && missing.contains("OUTLIVE_FENCE_COMMAND"));
-        assert!(refusal(Some("/bin/off"), Some("/bin/off now")).contains("not the one"));
+        assert!(
+            refusal(Some("/bin/off"), Some("/bin/off now")).contains("differs from the command")
+        );
         assert!(refusal(Some("/bin/off"), None).contains("without one"));
         let agent = |own, pods| options(own).agent(&settings(pods)).expect("it fits");
         assert!(agent(Some("/bin/off now"), Some("/bin/off now")).is_some());

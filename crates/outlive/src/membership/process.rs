@@ -3,8 +3,8 @@
 use super::admission::{Admission, refuse_the_unfenceable};
 use super::events::GroupEvents;
 use super::join::{self, Claim, JoinError};
-use super::keeper;
-use super::oses::enter_system;
+use super::operating_systems::enter_system;
+use super::recovery_thread;
 use super::request::request_fence;
 use super::sentinel::{self, Entry, bell_of};
 use super::shared::{Shared, lock};
@@ -22,8 +22,8 @@ use std::thread::JoinHandle;
 
 /// A process that has joined a pod. Clones are the same process.
 ///
-/// It leaves when [`leave`](Self::leave) is called or the last clone is dropped. A process that ends
-/// without leaving has died, and is told apart.
+/// It leaves when [`leave`](Self::leave) is called or the last clone is dropped. A process that
+/// ends without leaving has died, and is reported as dead.
 #[derive(Clone)]
 pub struct Process {
     inner: Arc<Inner>,
@@ -33,38 +33,37 @@ struct Inner {
     shared: Arc<Shared>,
     host: Instance,
     instance: Instance,
-    /// How many members act for this process; `None` once it is leaving.
+    /// The number of members that act for this process; `None` once it is leaving.
     members: Mutex<Option<usize>>,
-    /// The sentinel and the keeper.
+    /// The sentinel and the recovery thread.
     services: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// A process cannot leave while threads of it are members.
+/// The error if a process leaves while threads of it are members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{members} threads of this process are still members; drop their `Member`s first")]
 pub struct StillMembers {
-    /// How many.
+    /// The number of members.
     pub members: usize,
 }
 
 impl Process {
     /// Joins the pod whose membership is `tables`, through `os`. Starts the sentinel thread.
     ///
-    /// If the caller dies in the middle, it was never a member, or dies as one; nothing of it remains
-    /// that others would not clear away.
+    /// If the caller dies in the middle, it was never a member, or dies as one; survivors clear
+    /// everything that it leaves.
     ///
     /// # Errors
-    /// If the id or the host cannot be had, or nobody could fence this process.
+    /// Fails if the id or the host is not available, or if no member could fence this process.
     pub fn join(
         tables: Tables,
         os: &'static dyn Os,
         options: ProcessOptions,
     ) -> Result<Self, JoinError> {
-        let identity = options.identity.unwrap_or_else(|| os.identity());
-        let (os_number, system) = enter_system(tables, os, identity)?;
+        let (os_number, system) = enter_system(tables, os, os.identity())?;
         let agent = options.agent(&tables.settings())?;
         let shared = Shared::new(tables, os, os_number, agent, options.obligations);
-        *lock(&shared.system) = Some(system);
+        shared.keep_system(system);
         let shared = Arc::new(shared);
         refuse_the_unfenceable(&shared, shared.os, Admission::First, None)?;
         let entry = Entry {
@@ -85,7 +84,8 @@ impl Process {
                 Ok((host, process)) => {
                     let _ = answer.send(Ok((host, process)));
                     sentinel::run(shared, os, host, process);
-                    let in_order = sentinel::await_keeper(shared, host, process, &in_order);
+                    let in_order =
+                        sentinel::await_recovery_thread(shared, host, process, &in_order);
                     sentinel::exit(shared, os, host, process, in_order);
                 }
             },
@@ -98,10 +98,10 @@ impl Process {
             }
             Err(_) => unreachable!("a sentinel that panics ends the process"),
         };
-        shared.keeper.store(instance.id, Ordering::Relaxed);
+        shared.recovery_thread.store(instance.id, Ordering::Relaxed);
         let (answer, begun) = mpsc::sync_channel(1);
-        let keeper = service(&shared, "outlive-keeper", move |shared, os| {
-            let in_order = keeper::run(shared, os, instance, &answer);
+        let recovery_thread = service(&shared, "outlive-recovery_thread", move |shared, os| {
+            let in_order = recovery_thread::run(shared, os, instance, &answer);
             let _ = settled.send(in_order);
         });
         let inner = Inner {
@@ -112,10 +112,10 @@ impl Process {
             services: Mutex::new(vec![sentinel]),
         };
         // From here on, dropping `inner` leaves.
-        lock(&inner.services).push(keeper?);
+        lock(&inner.services).push(recovery_thread?);
         begun
             .recv()
-            .unwrap_or_else(|_| unreachable!("a keeper that panics ends the process"))
+            .unwrap_or_else(|_| unreachable!("a recovery thread that panics ends the process"))
             .map_err(|why| JoinError::NotRecovered {
                 id: instance.id,
                 why,
@@ -154,7 +154,7 @@ impl Process {
     /// [`Member`] is dropped or the thread dies.
     ///
     /// # Errors
-    /// If the id cannot be had, or this process is leaving or has been fenced.
+    /// Fails if the id is not available, or if this process is leaving or has been fenced.
     pub fn enter(&self, id: Option<InstanceId>, name: &str) -> Result<Member, JoinError> {
         let inner = &self.inner;
         let shared = &inner.shared;
@@ -172,12 +172,12 @@ impl Process {
             Some(id) => join::join(shared.tables, os, shared.os_number, id, &claim)?,
             None => join::join_any(shared.tables, os, shared.os_number, &claim)?,
         };
-        // Its obituary is to be watched.
+        // The watcher is to sleep on the new obituary too.
         wake_watcher(shared.tables, os, inner.host);
         let tables = shared.tables;
-        // SAFETY: `join` made this thread the only one that acts as `instance`, and it is raised only
-        // after its obituary, the process's end, a fence or its own giving up has proven that this thread
-        // does not write as it any more.
+        // SAFETY: `join` made this thread the only one that acts as `instance`, and it is raised
+        // only after its obituary, the process's end, a fence or its own giving up has proven that
+        // this thread does not write as it any more.
         let member = unsafe {
             Member::assume(
                 tables.memory(),
@@ -195,7 +195,10 @@ impl Process {
             if shared.obligations.end(member) {
                 join::leave(shared.tables, shared.os, member.instance());
             } else {
-                tracing::warn!(?member, "left holding something; it counts as dead");
+                tracing::warn!(
+                    ?member,
+                    "a member left although its log could not be closed; it counts as dead"
+                );
                 join::give_up(shared.tables, shared.os, member.instance());
             }
         });
@@ -224,8 +227,7 @@ impl Process {
         guard: &Guard,
     ) -> Result<GroupId, GroupError> {
         let tables = self.tables();
-        // The word that names the creator names a thread: if it alone dies, its own obituary says
-        // so.
+        // The creator's word names a thread: if only that thread dies, its obituary shows it.
         if !self.has(member) {
             return Err(GroupError::NotMember);
         }
@@ -234,9 +236,9 @@ impl Process {
             .create(tables.generations(), member.instance(), name, guard)
     }
 
-    /// Makes `member`'s thread, its process and its host members of the group `name`, and subscribes to
-    /// the group's events from there on. `secret` is what the group may ask for; user and group are the
-    /// process's effective ones.
+    /// Makes `member`'s thread, its process and its host members of the group `name`, and
+    /// subscribes to the group's events from there on. `secret` is the secret that the group may
+    /// require; user and group are the process's effective ones.
     ///
     /// # Errors
     /// If there is no such group or it refuses these credentials.
@@ -271,7 +273,8 @@ impl Process {
         Ok(self.events_after(group, before))
     }
 
-    /// Takes `member`'s thread out of `group`. Its process and host stay in for as long as they live.
+    /// Takes `member`'s thread out of `group`. Its process and host stay in for as long as they
+    /// live.
     pub fn leave_group(&self, member: &Member, group: GroupId) {
         let shared = &self.inner.shared;
         if !self.has(member) {
@@ -321,7 +324,7 @@ impl Process {
         request_fence(self.tables(), member)
     }
 
-    /// Whether `member` is a thread of this process.
+    /// Returns whether `member` is a thread of this process.
     pub fn has(&self, member: &Member) -> bool {
         let tables = self.tables();
         member.memory() == tables.memory()
@@ -331,7 +334,7 @@ impl Process {
                 .is_some_and(|record| record.process == Some(self.inner.instance))
     }
 
-    /// The events of the whole pod from now on.
+    /// Returns the events of the whole pod from now on.
     pub fn events(&self) -> GroupEvents {
         let log = self.inner.shared.tables.groups().log(GroupId::POD);
         self.events_after(GroupId::POD, log.tail())
@@ -364,13 +367,13 @@ impl Process {
     /// is at work.
     ///
     /// # Errors
-    /// If threads of this process are members still; then nothing has happened.
+    /// Fails if threads of this process are still members; then nothing has changed.
     pub fn leave(&self) -> Result<(), StillMembers> {
         self.inner.leave()
     }
 }
 
-/// One member more, for as long as it lives.
+/// A count of one member, for as long as the value lives.
 struct Counted {
     inner: Arc<Inner>,
 }
@@ -433,7 +436,7 @@ impl Inner {
         }
         self.shared.stop.store(true, Ordering::Release);
         let bells = self.shared.os.bells();
-        bells.ring(keeper::bell_of(self.instance.id));
+        bells.ring(recovery_thread::bell_of(self.instance.id));
         bells.ring(bell_of(self.instance.id));
         for service in services {
             // One of them may be dropping the last handle: it ends by itself.

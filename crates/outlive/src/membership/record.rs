@@ -1,19 +1,18 @@
-//! Where an incarnation runs, its heartbeat, the process that proved its death, and how its process
-//! ended.
+//! Records of incarnations: where they run, heartbeats, the provers of their deaths, exit statuses.
 //!
 //! A record is written by its joining thread between the claim of the id and the step to
-//! [`Status::Live`](super::Status::Live), and read by whoever watches. Its first word names the
-//! incarnation that it belongs to and is written last: a record whose first word is another incarnation's
-//! is not there yet.
+//! [`Status::Live`](super::Status::Live), and read by detectors and managers. Its first word names
+//! its incarnation and is written last: a record whose first word is another incarnation's has not
+//! been written yet.
 
 use super::{Instance, InstanceId};
 use crate::host::{ProcessIdentity, ThreadIdentity};
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
-/// What is known of an incarnation.
+/// The record of an incarnation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Which incarnation.
+    /// The incarnation.
     pub instance: Instance,
     /// The thread that joined; for a process its sentinel, for a host the thread that joined it.
     pub thread: ThreadIdentity,
@@ -49,13 +48,15 @@ const PROVEN: u64 = 192;
 const ENDED: u64 = 208;
 /// The word of a process that publishes against which hosts its fence agents are at work.
 const AGENTS: u64 = 224;
+/// The word of a host that names its incarnation that was fenced.
+const FENCED: u64 = 232;
 
 impl<M: Memory> Records<M> {
     pub(crate) fn new(memory: M, table: Offset) -> Self {
         Self { memory, table }
     }
 
-    /// How many bytes the records of `ids` ids take.
+    /// Returns the size in bytes of the records of `ids` ids.
     pub const fn bytes(ids: u32) -> u64 {
         ids as u64 * STRIDE
     }
@@ -67,16 +68,16 @@ impl<M: Memory> Records<M> {
     /// Writes the record of an incarnation that is joining. Only the joining thread calls it.
     pub(crate) fn write(self, record: &Record) {
         let at = self.at(record.instance.id);
-        // Not this incarnation's until the last store.
-        self.memory.store(at, Instance::NOBODY, Ordering::Relaxed);
-        // Release fence: whoever sees any word below also sees that the first word was taken away.
+        // The record is not this incarnation's until the last store.
+        self.memory.store(at, Instance::NONE, Ordering::Relaxed);
+        // Release fence: a reader of any word below also sees that the first word was cleared.
         self.memory.fence(Ordering::Release);
         let name = &record.name.as_bytes()[..record.name.len().min(Record::NAME)];
         let words = [
             u64::from(record.thread.process.pid) | u64::from(record.thread.tid) << 32,
             record.thread.process.start_time,
             record.thread.start_time,
-            record.process.map_or(Instance::NOBODY, Instance::to_word),
+            record.process.map_or(Instance::NONE, Instance::to_word),
             u64::from(record.uid) | (name.len() as u64) << 32 | u64::from(record.has_cord) << 63,
         ];
         for (i, word) in words.into_iter().enumerate() {
@@ -87,13 +88,13 @@ impl<M: Memory> Records<M> {
         // Agents that the last incarnation called do not belong to this one.
         self.memory.store(at + AGENTS, 0u64, Ordering::Relaxed);
         self.memory.persist(at, HEART);
-        // Release: the first word comes after the rest.
+        // Release: the first word is visible after the rest.
         self.memory
             .store(at, record.instance.to_word(), Ordering::Release);
         self.memory.persist(at, 8);
     }
 
-    /// The record of `instance`, if it has been written and not been replaced.
+    /// Returns the record of `instance`, if it has been written and not been replaced.
     pub fn read(self, instance: Instance) -> Option<Record> {
         let at = self.at(instance.id);
         let mine = instance.to_word();
@@ -105,8 +106,8 @@ impl<M: Memory> Records<M> {
             (word(0), word(1), word(2), word(3), word(4));
         let mut name = vec![0; ((user >> 32) as usize & 0xFF).min(Record::NAME)];
         self.memory.copy_out(at + 48, &mut name);
-        // Acquire fence, then the first word again: if it still stands, none of the words above came from
-        // a later writer, whose release fence would have made its NOBODY visible here.
+        // Acquire fence, then the first word again: if it is unchanged, none of the words above
+        // came from a later writer, whose release fence would have made its NONE visible here.
         self.memory.fence(Ordering::Acquire);
         if self.memory.load::<u64>(at, Ordering::Relaxed) != mine {
             return None;
@@ -128,12 +129,12 @@ impl<M: Memory> Records<M> {
         })
     }
 
-    /// Notes that `by` has proven that `dead` is dead, and raised its generation. For who did, after it did: nothing
-    /// depends on the note, and whoever dies before it leaves none.
+    /// Notes that `by` has proven that `dead` is dead, and raised its generation. Called by `by`
+    /// after the raise. Nothing depends on the note; if `by` dies before, there is none.
     pub(crate) fn note_proven(self, dead: Instance, by: Instance) {
         let at = self.at(dead.id) + PROVEN;
         let note = u128::from(dead.to_word()) << 64 | u128::from(by.to_word());
-        // Relaxed: it tells nothing but itself. What is noted of a later incarnation stays.
+        // Relaxed: the note publishes nothing but itself. The note of a later incarnation stays.
         let order = Ordering::Relaxed;
         let mut seen: u128 = self.memory.load(at, order);
         while Instance::from_word((seen >> 64) as u64)
@@ -147,14 +148,38 @@ impl<M: Memory> Records<M> {
         self.memory.persist(at, 16);
     }
 
-    /// Who proved that `dead` is dead: an instance for the process in which it was seen. `None` if that is not known (any
-    /// more): it lives, or whoever proved it was no member yet, or died before it could say so.
+    /// Returns the process that proved that `dead` is dead. `None` if that is not known (any more):
+    /// `dead` lives, or its prover was not yet a member, or died before the note.
     pub fn proven_by(self, dead: Instance) -> Option<Instance> {
         let note: u128 = self
             .memory
             .load(self.at(dead.id) + PROVEN, Ordering::Relaxed);
         let of = Instance::from_word((note >> 64) as u64);
         (of == Some(dead)).then_some(Instance::from_word(note as u64)?)
+    }
+
+    /// Returns the offset of the word that names the fenced incarnation of `host`: for proofs.
+    #[doc(hidden)]
+    pub fn fenced_at(self, host: InstanceId) -> Offset {
+        self.at(host) + FENCED
+    }
+
+    /// Notes that `host` is off because it was fenced. Called before its generation is raised, so
+    /// that the reason is there for every member that may report the death. A caller that dies in
+    /// between leaves a note of a host that is still being fenced; the next one writes the same.
+    pub(crate) fn note_fenced(self, host: Instance) {
+        // Relaxed: the raise, which is a release, publishes it. The note of an incarnation that was
+        // not raised means nothing: no incarnation of a later generation has this word.
+        let at = self.fenced_at(host.id);
+        self.memory.store(at, host.to_word(), Ordering::Relaxed);
+        self.memory.persist(at, 8);
+    }
+
+    /// Returns whether `dead`, whose generation was raised, was a host that had been fenced.
+    pub(crate) fn was_fenced(self, dead: Instance) -> bool {
+        // Relaxed: the caller has acquired the raise.
+        let noted = self.memory.load(self.fenced_at(dead.id), Ordering::Relaxed);
+        Instance::from_word(noted) == Some(dead)
     }
 
     /// Records that the process with the process id `pid`, which was an incarnation of `id`, ended
@@ -187,7 +212,8 @@ impl<M: Memory> Records<M> {
     /// Publishes against which hosts the fence agents of the process `id` are at work, as
     /// [bits](super::agents::bit). Only one thread of that process calls this.
     pub(crate) fn publish_agents(self, id: InstanceId, hosts: u64) {
-        // Relaxed: the handshake in `agents.rs` has full fences, and nothing else depends on the word.
+        // Relaxed: the handshake in `agents.rs` has full fences, and nothing else depends on the
+        // word.
         self.memory
             .store(self.at(id) + AGENTS, hosts, Ordering::Relaxed);
     }
@@ -200,7 +226,7 @@ impl<M: Memory> Records<M> {
     /// Beats the heart of `id`. Wait-free.
     #[inline]
     pub fn beat(self, id: InstanceId) {
-        // Relaxed: a count, read by nobody for anything but having changed.
+        // Relaxed: readers only check whether the count has changed.
         self.memory
             .fetch_add(self.at(id) + HEART, 1u64, Ordering::Relaxed);
     }
@@ -219,7 +245,7 @@ impl<M: Memory> Records<M> {
         changed.is_ok()
     }
 
-    /// How often the heart of `id` has beaten.
+    /// Returns the number of beats of the heart of `id`.
     pub fn beats(self, id: InstanceId) -> u64 {
         self.memory.load(self.at(id) + HEART, Ordering::Relaxed)
     }
@@ -259,7 +285,7 @@ mod tests {
         };
         records.write(&long);
         assert_eq!(records.read(long.instance).unwrap().name, "x".repeat(40));
-        // Who proved a death is noted of the last that died.
+        // The prover is noted of the incarnation that died last.
         let (first, second, by) = (record.instance, Instance::new(2, 8), Instance::new(4, 1));
         assert_eq!(records.proven_by(first), None);
         records.note_ended(2, 11, 9);

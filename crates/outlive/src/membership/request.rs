@@ -39,7 +39,8 @@ pub(crate) fn request_fence<M: Memory>(
             _ => InstanceId::from(state.host),
         };
         let seen = state_of(id)?;
-        // After the host's word, which was read with acquire: see above.
+        // The member's word is read after the host's word, which was read with acquire: see the
+        // head of the file.
         if state_of(member.id)? != state {
             continue;
         }

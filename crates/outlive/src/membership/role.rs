@@ -1,9 +1,9 @@
 //! The fabric manager's role: a word that names its holder, and a heartbeat of its own.
 //!
 //! The holder is a process instance (its sentinel does the work). A backup takes the role by one
-//! compare-and-swap from the holder's word to its own, and only once the holder is dead or has left: a
-//! manager that is merely silent is fenced first. So there is never more than one, and a failing manager
-//! can delay a detection but not cause a false one (LUPIN §3.3).
+//! compare-and-swap from the holder's word to its own, and only if the holder is dead or has left.
+//! A manager that is merely silent is fenced first. So there is never more than one manager, and a
+//! failing manager can delay a detection but not cause a false one (LUPIN §3.3).
 
 use super::{Generations, Instance, Status};
 use outlive_memory::{Memory, Native, Offset, Ordering};
@@ -16,11 +16,11 @@ pub struct Role<M: Memory = Native> {
 }
 
 outlive_memory::crash_points! {
-    /// Where a takeover of the role may be cut short.
+    /// The points at which a crash may interrupt a takeover of the role.
     pub enum TakeRolePoint for "role.take" {
-        /// Nothing has been done.
+        /// Nothing has changed.
         Started,
-        /// The role is ours; nobody has been told.
+        /// The role is taken; no group has been notified.
         Taken,
     }
 }
@@ -28,30 +28,33 @@ outlive_memory::crash_points! {
 const BEATS: u64 = 128;
 
 impl<M: Memory> Role<M> {
-    /// How many bytes the role takes.
+    /// The size of the role in bytes.
     pub const BYTES: u64 = 256;
 
     pub(crate) fn new(memory: M, at: Offset) -> Self {
         Self { memory, at }
     }
 
-    /// Who holds the role.
+    /// Returns the holder of the role, which may be dead.
     pub fn holder(self) -> Option<Instance> {
         Instance::from_word(self.memory.load(self.at, Ordering::Acquire))
     }
 
-    /// Whether the role may be taken from `holder`: it is dead, or has left.
+    /// Returns whether the role may be taken from `holder`: it is dead or has left. A corrupt state
+    /// proves neither.
     pub fn is_vacant(self, generations: Generations<M>, holder: Instance) -> bool {
         generations.is_dead(holder)
-            || !generations
+            || generations
                 .state(holder.id)
-                .is_ok_and(|state| matches!(state.status, Status::Joining | Status::Live))
+                .is_ok_and(|state| !matches!(state.status, Status::Joining | Status::Live))
     }
 
-    /// Takes the role for `me` if nobody who lives holds it. Lock-free; of several, one gets it.
+    /// Takes the role for `me` if no live process holds it. Returns whether `me` holds it.
+    /// Lock-free; of several callers, one gets it.
     pub fn take(self, generations: Generations<M>, me: Instance) -> bool {
         self.memory.crash_point(TakeRolePoint::Started);
-        // Acquire, paired with the release of the former holder's take: its view is ours.
+        // Acquire, paired with the release of the former holder's take: the caller sees all that it
+        // saw.
         let word = self.memory.load::<u64>(self.at, Ordering::Acquire);
         if let Some(holder) = Instance::from_word(word)
             && !self.is_vacant(generations, holder)
@@ -73,12 +76,12 @@ impl<M: Memory> Role<M> {
         taken
     }
 
-    /// Gives the role back, if `me` holds it.
+    /// Resigns the role, if `me` holds it.
     pub fn resign(self, me: Instance) {
         let _ = self.memory.compare_exchange(
             self.at,
             me.to_word(),
-            Instance::NOBODY,
+            Instance::NONE,
             Ordering::AcqRel,
             Ordering::Relaxed,
         );
@@ -91,7 +94,7 @@ impl<M: Memory> Role<M> {
             .fetch_add(self.at + BEATS, 1u64, Ordering::Relaxed);
     }
 
-    /// How often the manager's heart has beaten, over all managers.
+    /// Returns the number of beats of the manager's heart, over all managers.
     pub fn beats(self) -> u64 {
         self.memory.load(self.at + BEATS, Ordering::Relaxed)
     }

@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::{
     EventKind, Extent, GroupId, Instance, InstanceId, Level, NothingHeld, Settings, Tables,
 };
-use crate::host::{Os, ProcessIdentity, Scripted, ScriptedOs, ThreadIdentity};
+use crate::host::{Os, Presence, ProcessIdentity, Scripted, ScriptedOs, ThreadIdentity};
 use core::time::Duration;
 use outlive_memory::{Native, PersistenceDomain};
 use std::sync::{Arc, Mutex};
@@ -59,13 +59,9 @@ fn shared(
     agent: Option<Arc<dyn FenceAgent>>,
 ) -> &'static Arc<Shared> {
     let number = tables.operating_systems().number(os.identity()).unwrap();
-    Box::leak(Box::new(Arc::new(Shared::new(
-        tables,
-        os,
-        number,
-        agent,
-        Arc::new(NothingHeld),
-    ))))
+    let shared = Shared::new(tables, os, number, agent, Arc::new(NothingHeld));
+    shared.keep_system(Presence::new(()));
+    Box::leak(Box::new(Arc::new(shared)))
 }
 
 fn try_join(
@@ -81,7 +77,7 @@ fn try_join(
     ));
     let shared = shared(tables, os, agent);
     let entry = Entry {
-        host,
+        host: Some(host),
         host_name: format!("host {host}"),
         id,
         name: "actor".into(),
@@ -131,7 +127,7 @@ impl Actor {
     }
 }
 
-/// What has been told in the pod's own group, as words.
+/// Returns the events of the pod's own group, as words.
 fn told(tables: Tables) -> Vec<(EventKind, Instance)> {
     let log = tables.groups().log(GroupId::POD);
     (1..=log.tail())
@@ -140,7 +136,7 @@ fn told(tables: Tables) -> Vec<(EventKind, Instance)> {
         .collect()
 }
 
-/// Rounds of all `actors`, a millisecond apart, for `time`.
+/// Runs rounds of all `actors`, a millisecond apart, for `time`.
 fn pass(actors: &mut [&mut Actor], time: Duration) {
     let script = actors[0].script.clone();
     let until = script.now() + time;
@@ -210,7 +206,7 @@ fn a_thread_whose_obituary_is_missing_is_found_by_its_absence() {
         Duration::from_millis(1100),
     );
     assert!(told(tables).contains(&(EventKind::ThreadDied, instance)));
-    // Its id can be had again: the obituary that nobody marked is cleared.
+    // Its id is available again: the unmarked obituary is cleared.
     let (.., again) = victim.thread(Some(9));
     assert_eq!((again.id, again.generation), (9, 3));
 }
@@ -232,7 +228,8 @@ fn fenced_before_it_is_raised_a_silent_host_is_found_within_two_polls() {
         // At most a heartbeat before the first of the two polls begins.
         assert!(script.now() - silent_since <= 2 * 16 * MS + 8 * MS, "late");
     }
-    // Told to die is not dead: nothing is raised, nothing is told, and nobody joins it.
+    // A process that was sent a signal is not dead: nothing is raised or reported, and no process
+    // joins the host.
     pass(&mut [&mut manager], 100 * MS);
     assert_eq!(tables.generations().current(victim.host.id), 1);
     assert_eq!(tables.generations().current(thread.id), 1);
@@ -251,14 +248,14 @@ fn fenced_before_it_is_raised_a_silent_host_is_found_within_two_polls() {
         events
             .iter()
             .position(|event| *event == (kind, who))
-            .unwrap_or_else(|| panic!("{kind:?} of {who} was not told: {events:?}"))
+            .unwrap_or_else(|| panic!("{kind:?} of {who} was not reported: {events:?}"))
     };
     let died = place(EventKind::HostDied, victim.host);
     place(EventKind::ProcessDied, victim.process);
     place(EventKind::ThreadDied, thread);
-    // The reason is told, of the host.
+    // The reason is reported, for the host.
     let log = tables.groups().log(GroupId::POD);
-    let event = log.event(died as u64 + 1).expect("it was told");
+    let event = log.event(died as u64 + 1).expect("it was reported");
     assert!(
         event.fenced && event.to_string().ends_with("died: fenced"),
         "{event}"
@@ -385,7 +382,7 @@ fn two_machines_with_one_id_that_join_at_once_are_not_both_admitted() {
         Box::leak(Box::new((*two.seen_by(two.main_thread(late))).clone()));
     let shared = shared(tables, late, None);
     let admitted = |stage| super::admission::refuse_the_unfenceable(shared, late, stage, None);
-    // It looks, and sees nobody yet.
+    // It checks, and sees no other host yet.
     admitted(super::admission::Admission::First).unwrap();
     let first = join(tables, &one, 1);
     let refused = admitted(super::admission::Admission::Seen);
@@ -394,6 +391,41 @@ fn two_machines_with_one_id_that_join_at_once_are_not_both_admitted() {
         "{refused:?}"
     );
     assert!(!tables.generations().is_dead(first.host));
+}
+
+#[test]
+fn a_silent_host_of_an_earlier_boot_is_left_to_the_agent_of_a_host_that_beats() {
+    /// The machine of the pod's host 0 is never switched off by this.
+    struct Stuck;
+    impl FenceAgent for Stuck {
+        fn fence(&self, _: Instance, _: &str) -> Result<(), String> {
+            Err("the switch is stuck".into())
+        }
+    }
+    let settings = Settings {
+        fence_agents: true,
+        ..settings()
+    };
+    let tables = pod(&settings);
+    let (one, two, three) = (
+        Scripted::on_machine(77, 1, IDS),
+        Scripted::on_machine(77, 2, IDS),
+        Scripted::on_machine(88, 3, IDS),
+    );
+    let join = |script, host| try_join(tables, script, host, None, Some(Arc::new(Stuck)));
+    let victim = join(&one, 0).unwrap();
+    let other = join(&three, 1).unwrap();
+    // Host 0 may be a machine with a copied id that is stopped. Host 1 fences it, or does not.
+    let (records, id) = (tables.records(), other.host.id);
+    two.at(5 * MS, move |_| records.beat(id));
+    let refused = join(&two, 0).map(drop);
+    let why = refused.expect_err("it may live").to_string();
+    assert!(why.contains("host 1 is fencing"), "{why}");
+    assert!(!tables.generations().is_dead(victim.host));
+    // All have lost their power: the first machine that is up again continues.
+    let next = join(&two, 0).unwrap();
+    assert!(tables.generations().is_gone(victim.host));
+    assert!(next.host.generation > victim.host.generation);
 }
 
 #[test]
@@ -412,7 +444,7 @@ fn a_machine_with_a_copied_id_is_fenced_on_request_only_when_it_is_silent() {
         pass(&mut [&mut manager], settings().heartbeat);
     }
     assert!(!tables.generations().is_dead(other.host), "it beats");
-    // A pause of both machines: no look and no beat.
+    // A pause of both machines: no poll and no beat.
     two.advance(settings().poll * 1000);
     manager.round();
     assert!(!tables.generations().is_dead(other.host), "it was paused");
@@ -453,7 +485,7 @@ fn what_the_manager_missed_itself_counts_against_nobody() {
     pass(&mut [&mut manager, &mut other], 40 * MS);
     for pause in [17, 20, 24, 25, 31, 40, 100, 5000] {
         for phase in 0..16 {
-            // Everybody sleeps: the machine was taken away. The manager wakes first.
+            // All processes are held up, as by a paused virtual machine. The manager wakes first.
             pass(&mut [&mut other, &mut manager], (32 + phase) * MS);
             script.advance(pause * MS);
             manager.round();
@@ -502,7 +534,7 @@ fn a_waiting_member_finds_the_death_itself() {
     );
     let identity = victim.identity;
     script.at(script.now() + 5 * MS, move |os| os.begin_death(identity));
-    // Nobody's sentinel runs.
+    // No sentinel runs.
     let news = events.wait_for(50 * MS);
     assert!(
         matches!(&news, Some(super::News::Event(event))

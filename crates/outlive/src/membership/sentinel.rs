@@ -8,19 +8,20 @@
 //! for events that other operating systems have reported. The sentinels of the host's other
 //! processes only watch the watcher.
 //!
-//! It does nothing that could take long: a heart that stops for a recovery would be fenced for it. What
-//! the dead have begun is finished by the [keeper](super::keeper), which it wakes.
+//! It does nothing that could take long: a host whose heart stops for a recovery would be fenced.
+//! The [recovery thread](super::recovery_thread), which it wakes, finishes the operations of dead
+//! members.
 
 use super::admission::{Admission, refuse_the_unfenceable};
 use super::death::reconcile;
 use super::detector::Detector;
-use super::door::{Door, attach_host, end_host_if_empty};
 use super::join::{self, Claim, JoinError};
+use super::join_lock::{JoinLock, attach_host, end_host_if_empty};
 use super::manager::Manager;
 use super::shared::Shared;
 use super::watch::{self, Watch};
 use super::{GroupId, Instance, InstanceId, Level, State, Status, Tables};
-use crate::host::Os;
+use crate::host::{Os, end_this_process};
 use core::time::Duration;
 use outlive_memory::Native;
 use std::path::PathBuf;
@@ -28,26 +29,27 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 /// The time that a process waits for one holder of its host's join lock.
-const DOOR_PATIENCE: Duration = Duration::from_secs(10);
-/// How often `/proc` is asked for threads whose obituaries are missing, and the groups are compared with
-/// the table of generations although nobody died.
+const JOIN_LOCK_PATIENCE: Duration = Duration::from_secs(10);
+/// The interval at which `/proc` is checked for threads whose obituaries are missing, and the
+/// groups are compared with the table of generations even without a death.
 const THOROUGH: Duration = Duration::from_secs(1);
-/// How soon a process whose sentinel is dead is looked at again, at the soonest.
+/// The shortest time between two checks of a process whose sentinel is dead.
 const DYING: Duration = Duration::from_micros(500);
-/// What part of the time that it has been dying one waits until the next look.
+/// The time until the next check is this part of the time that the process has been dying.
 const DYING_PART: u32 = 16;
-/// For how long it is: a process may live on without its sentinel.
+/// The time after which these checks end: a process may live on without its sentinel.
 const DYING_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The bell of the sentinel of process `id`.
+/// Returns the wake-up futex of the sentinel of process `id`.
 pub(crate) const fn bell_of(id: InstanceId) -> u64 {
     1 << 32 | id as u64
 }
 
-/// What a process asked for when it joined.
+/// The parameters of a process's join.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub host: InstanceId,
+    /// `None`: a host of its own.
+    pub host: Option<InstanceId>,
     pub host_name: String,
     pub id: Option<InstanceId>,
     pub name: String,
@@ -60,33 +62,29 @@ pub(crate) fn enter(
     entry: &Entry,
 ) -> Result<(Instance, Instance), JoinError> {
     let (tables, number) = (shared.tables, shared.os_number);
-    let _door = loop {
-        let holder = || (entry.host < tables.extent().ids).then(|| os.obituary(entry.host));
-        let before = holder();
-        match Door::enter(tables, os, number, entry.host, DOOR_PATIENCE) {
-            // Hundreds of processes may join at once: the patience is per holder of the lock.
-            Err(JoinError::InUse { .. }) if holder() != before => {}
-            entered => break entered?,
+    let (_join_lock, host) = match entry.host {
+        Some(id) => {
+            let join_lock = wait_for_join_lock(shared, os, id)?;
+            (join_lock, attach(shared, os, entry, id)?)
         }
+        None => join::first_free(tables, |id| create_host(shared, os, entry, id))?,
     };
-    let suspicion = shared.settings.suspicion;
-    let host = attach_host(tables, os, number, entry.host, &entry.host_name, suspicion)?;
     // Without a cord, only users that may signal the process can kill it. Admission depends on
     // that.
     let cord = os.tie_cord(host.id, host.generation);
     if let Err(error) = &cord {
-        tracing::debug!(%host, %error, "not tied to a cord");
+        tracing::debug!(%host, %error, "this process has no cord");
     }
     let claim = Claim {
         level: Level::Process,
-        host_word: entry.host as u16,
+        host_word: host.id as u16,
         host: Some(host),
         process: None,
         has_cord: cord.is_ok(),
         name: &entry.name,
     };
-    // Again, now that others can see us: of two operating systems that come at once, one at least sees
-    // the other.
+    // Checked again, now that others can see the host: of two operating systems that join at the
+    // same time, at least one sees the other.
     let refuse = || refuse_the_unfenceable(shared, os, Admission::Seen, cord.as_ref().err());
     let joined = refuse()
         .and_then(|()| join::join_process(tables, os, number, entry.id, &claim))
@@ -118,10 +116,66 @@ pub(crate) fn enter(
     }
 }
 
+/// Enters the join lock of the host `id`. Hundreds of processes may join at once: the patience is
+/// per holder of the lock.
+fn wait_for_join_lock<'a>(
+    shared: &Shared,
+    os: &'a dyn Os,
+    id: InstanceId,
+) -> Result<JoinLock<'a>, JoinError> {
+    let (tables, number) = (shared.tables, shared.os_number);
+    loop {
+        let holder = || (id < tables.extent().ids).then(|| os.obituary(id));
+        let before = holder();
+        match JoinLock::enter(tables, os, number, id, JOIN_LOCK_PATIENCE) {
+            Err(JoinError::InUse { .. }) if holder() != before => {}
+            entered => return entered,
+        }
+    }
+}
+
+/// Brings the host `id` to life, unless it lives, another process joins it, or the id is to be that
+/// of the process.
+fn create_host<'a>(
+    shared: &Shared,
+    os: &'a dyn Os,
+    entry: &Entry,
+    id: InstanceId,
+) -> Result<(JoinLock<'a>, Instance), JoinError> {
+    let (tables, number) = (shared.tables, shared.os_number);
+    let taken = |by: &str| JoinError::InUse { id, by: by.into() };
+    if entry.id == Some(id) {
+        return Err(taken("the process that joins"));
+    }
+    let join_lock = JoinLock::enter(tables, os, number, id, Duration::ZERO)?;
+    match tables.generations().state(id) {
+        Ok(state) if !state.status.may_write() => {}
+        _ => return Err(taken("another member")),
+    }
+    Ok((join_lock, attach(shared, os, entry, id)?))
+}
+
+/// Joins the host `id`, or brings it to life, under its join lock.
+fn attach(
+    shared: &Shared,
+    os: &dyn Os,
+    entry: &Entry,
+    id: InstanceId,
+) -> Result<Instance, JoinError> {
+    let (tables, number) = (shared.tables, shared.os_number);
+    let suspicion = shared.settings.suspicion;
+    let has_agent = shared.fence_agent.is_some();
+    let name = match entry.host_name.as_str() {
+        "" => &format!("host {id}"),
+        name => name,
+    };
+    attach_host(tables, os, number, id, name, suspicion, has_agent)
+}
+
 /// Waits until the recovery thread has ended, which may first complete a recovery; the hearts of
 /// the host and the process beat while it waits. Returns whether the recovery thread could settle
 /// the obligations of the process.
-pub(crate) fn await_keeper(
+pub(crate) fn await_recovery_thread(
     shared: &Shared,
     host: Instance,
     process: Instance,
@@ -143,7 +197,8 @@ fn beat(tables: Tables, host: Instance, process: Instance) {
     tables.records().beat(process.id);
 }
 
-/// Leaves for the process, and for its host if it was the last. `in_order`: nothing is held.
+/// Leaves for the process, and for its host if it was the last. `in_order`: the process holds
+/// nothing.
 pub(crate) fn exit(
     shared: &Shared,
     os: &dyn Os,
@@ -156,16 +211,16 @@ pub(crate) fn exit(
     Watch::new(tables, host, process, &shared.settings).resign(os);
     // The join lock is taken first, so that no process finds the host empty before this one has
     // ended it. The hearts beat while it waits.
-    let until = os.now() + DOOR_PATIENCE;
-    let door = loop {
+    let until = os.now() + JOIN_LOCK_PATIENCE;
+    let join_lock = loop {
         beat(tables, host, process);
-        match Door::enter(tables, os, number, host.id, shared.settings.heartbeat) {
-            Ok(door) => break Some(door),
+        match JoinLock::enter(tables, os, number, host.id, shared.settings.heartbeat) {
+            Ok(join_lock) => break Some(join_lock),
             Err(JoinError::InUse { .. }) if os.now() < until => {}
             // For example, no descriptor is left. A watcher ends the host, or the next process that
             // joins it does.
             Err(error) => {
-                tracing::warn!(%host, %error, "left without closing the host's door");
+                tracing::warn!(%host, %error, "this process left without its host's join lock");
                 break None;
             }
         }
@@ -175,7 +230,7 @@ pub(crate) fn exit(
     } else {
         join::give_up(tables, os, process);
     }
-    if door.is_some() {
+    if join_lock.is_some() {
         end_host_if_empty(
             tables,
             os,
@@ -195,7 +250,9 @@ pub(crate) fn run(shared: &Shared, os: &dyn Os, host: Instance, process: Instanc
     let mut sentinel = Sentinel::new(shared, host, process);
     let mut turn = 0;
     while !(shared.stop.load(Ordering::Acquire) && sentinel.leave_off(os)) {
-        // The bell before the look: what happens after the look rings it.
+        end_if_declared_dead(shared.tables, host, process);
+        // The futex is read before the round, so that an event after the round's checks ends the
+        // sleep.
         let seen = os.bells().read(bell_of(process.id));
         let until = sentinel.round(os);
         let timeout = until.saturating_sub(os.now());
@@ -206,7 +263,23 @@ pub(crate) fn run(shared: &Shared, os: &dyn Os, host: Instance, process: Instanc
     sentinel.watch.resign(os);
 }
 
-/// What the sentinel keeps in mind between two rounds.
+/// Ends this process by SIGKILL if the pod has declared it or its host dead: a fence command
+/// succeeded although the host was not off, or an operator was wrong. Other members recover, or
+/// have recovered, the operations of this process. It can store until this check: for a heartbeat,
+/// or in a backup for [`watch::interval`]; longer if it is stopped.
+fn end_if_declared_dead(tables: Tables, host: Instance, process: Instance) {
+    let is_dead = |instance| tables.generations().is_dead(instance);
+    if is_dead(host) || is_dead(process) {
+        end_this_process(&format!(
+            "outlive: the pod has declared this process ({process}, on host {host}) dead although \
+             it runs: a fence command succeeded before the host was off, or `outlive pod bury` \
+             named a running host. The process is killed, because others have recovered its work; \
+             check the pod with `outlive pod check`\n"
+        ));
+    }
+}
+
+/// The state that the sentinel keeps between two rounds.
 pub(crate) struct Sentinel<'a> {
     shared: &'a Shared,
     host: Instance,
@@ -220,7 +293,7 @@ pub(crate) struct Sentinel<'a> {
     removed: Vec<PathBuf>,
     /// The obituary of the watcher, on which it sleeps as a backup.
     watcher: Vec<(u32, u32)>,
-    /// The tail of each group's log when its bell was last rung.
+    /// The tail of each group's log when its waiters were last woken.
     tails: Vec<u64>,
     next_beat: Duration,
     next_thorough: Duration,
@@ -248,7 +321,7 @@ impl<'a> Sentinel<'a> {
         }
     }
 
-    /// One round; says when the next is due.
+    /// Executes one round. Returns the time at which the next is due.
     pub(crate) fn round(&mut self, os: &dyn Os) -> Duration {
         let (tables, settings) = (self.shared.tables, &self.shared.settings);
         let now = os.now();
@@ -294,7 +367,7 @@ impl<'a> Sentinel<'a> {
             reconcile(tables, os.bells());
         }
         if self.is_one_more_unrecovered() {
-            self.shared.wake_keeper(os);
+            self.shared.wake_recovery_thread(os);
         }
         ring_for_others(tables, os, &mut self.tails);
         if now >= self.manager.next_tick() {
@@ -330,7 +403,7 @@ impl<'a> Sentinel<'a> {
         now.any(|dead| !before.contains(dead))
     }
 
-    /// The obituaries to sleep on until the next round.
+    /// Returns the obituaries to sleep on until the next round.
     pub(crate) fn held(&self) -> &[(u32, u32)] {
         match self.watcher.is_empty() {
             true => &self.detector.sighting.held,
@@ -377,7 +450,7 @@ impl<'a> Sentinel<'a> {
         }
         let mut is_gone = false;
         let (before, _) = self.detector.other_hosts();
-        // The first looks whatever it was woken by.
+        // The first watcher checks at every wake-up.
         if now >= dying.next || before == 0 {
             is_gone = self.detector.is_one_gone_of_the_dying(os);
             let patience = DYING.max((now - dying.since) / DYING_PART);
@@ -389,7 +462,7 @@ impl<'a> Sentinel<'a> {
     }
 }
 
-/// Who is dying, since when, and when they are to be looked at again.
+/// The dying processes, the time since which they are dying, and the time of the next check.
 #[derive(Clone, Debug)]
 struct Dying {
     who: Vec<Instance>,
@@ -397,14 +470,14 @@ struct Dying {
     next: Duration,
 }
 
-/// What a look at the dying found, and when the next is due.
+/// Whether a check found a dying process gone, and the time of the next check.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hurry {
     is_gone: bool,
     next: Option<Duration>,
 }
 
-/// At most `most` of `held`, another part on each call.
+/// Returns at most `most` of `held`, another part on each call.
 pub(crate) fn in_turn<'a>(
     held: &'a [(u32, u32)],
     most: usize,
@@ -418,7 +491,8 @@ pub(crate) fn in_turn<'a>(
     &held[part * most..held.len().min((part + 1) * most)]
 }
 
-/// Members of this operating system sleep on its bells; what others told reaches them through us.
+/// Wakes the members of this operating system, which sleep on its futexes, for events that other
+/// operating systems have appended.
 fn ring_for_others(tables: Tables, os: &dyn Os, tails: &mut [u64]) {
     let groups = tables.groups();
     for group in groups.all() {

@@ -1,4 +1,4 @@
-//! What the members of a pod have agreed on: written once, when the pod is created.
+//! The settings of a pod: written once, when the pod is created.
 
 use core::fmt;
 use core::time::Duration;
@@ -38,10 +38,10 @@ impl fmt::Debug for FenceCommandDigest {
     }
 }
 
-/// How a pod watches its members.
+/// The settings with which a pod watches its members.
 ///
-/// The defaults are for hosts that share one operating system, where deaths are told by the kernel and
-/// silence means little: a debugger or SIGSTOP silences a host for as long as it likes.
+/// The defaults are for hosts that share one operating system, where the kernel reports deaths and
+/// silence is weak evidence: a debugger or SIGSTOP may silence a host for any time.
 /// [`Settings::real_hosts`] are the paper's (LUPIN §3.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -85,10 +85,11 @@ const COMMAND: u64 = 248;
 const DIGEST: u64 = 256;
 
 impl Settings {
-    /// How many bytes they take in a segment.
+    /// The size of the settings in a segment, in bytes.
     pub const BYTES: u64 = 512;
 
-    /// Hosts beat every 8 ms and the manager looks every 16 ms: for hosts that a manager can power-cycle.
+    /// Returns settings for hosts that a manager can power-cycle: hosts beat every 8 ms and the
+    /// manager polls every 16 ms.
     pub fn real_hosts() -> Self {
         Self {
             heartbeat: Duration::from_millis(8),
@@ -98,7 +99,7 @@ impl Settings {
         }
     }
 
-    /// Writes them at `at`, once, before the segment is published.
+    /// Writes the settings at `at`, once, before the segment is published.
     pub(crate) fn write<M: Memory>(&self, memory: M, at: Offset) {
         let words = [
             micros(self.heartbeat),
@@ -122,8 +123,8 @@ impl Settings {
         memory.persist(at, Self::BYTES);
     }
 
-    /// Reads them from `at`. Nonsense (a corrupt segment) is brought into bounds: no interval is zero or
-    /// longer than a day.
+    /// Reads the settings from `at`. Values of a corrupt segment are clamped: no interval is zero
+    /// or longer than a day.
     pub(crate) fn read<M: Memory>(memory: M, at: Offset) -> Self {
         let word = |i: u64| memory.load::<u64>(at + i * 8, Ordering::Relaxed);
         let time = |i| Duration::from_micros(word(i).clamp(100, 86_400_000_000));

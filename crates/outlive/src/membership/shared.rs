@@ -2,10 +2,10 @@
 //! members.
 
 use super::fence::FenceAgent;
-use super::{GroupId, Instance, Level, Obligations, Settings, Tables, keeper};
+use super::{GroupId, Instance, Level, Obligations, Settings, Tables, recovery_thread};
 use crate::host::{Os, Presence};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// The state that the sentinel, the recovery thread and the members of a process share.
 pub(crate) struct Shared {
@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     pub fence_agent: Option<Arc<dyn FenceAgent>>,
     pub obligations: Arc<dyn Obligations>,
     /// The process's id, once it has one.
-    pub(super) keeper: AtomicU32,
+    pub(super) recovery_thread: AtomicU32,
     /// The presence of the process's id, from before it joins until it has left.
     presence: Mutex<Option<Presence>>,
     /// The tie to its host's cord.
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     /// The hosts of an earlier boot of this machine that were silent before this process joined.
     pub(super) silent: Mutex<Vec<Instance>>,
     /// The lock that keeps the number of its operating system.
-    pub(super) system: Mutex<Option<Presence>>,
+    system: RwLock<Option<Presence>>,
 }
 
 impl Shared {
@@ -45,11 +45,11 @@ impl Shared {
             settings,
             stop: AtomicBool::new(false),
             obligations,
-            keeper: AtomicU32::new(u32::MAX),
+            recovery_thread: AtomicU32::new(u32::MAX),
             presence: Mutex::new(None),
             cord: Mutex::new(None),
             silent: Mutex::new(Vec::new()),
-            system: Mutex::new(None),
+            system: RwLock::new(None),
         }
     }
 
@@ -62,9 +62,29 @@ impl Shared {
     /// Releases the cord, the presence and the number of the operating system: the process has
     /// left, and writes no more.
     pub(crate) fn give_up_presence(&self) {
-        for kept in [&self.cord, &self.presence, &self.system] {
+        for kept in [&self.cord, &self.presence] {
             drop(lock(kept).take());
         }
+        // Waits for threads that still act on the number.
+        drop(
+            self.system
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+    }
+
+    /// Keeps the lock of the number of the operating system until the process has left.
+    pub(super) fn keep_system(&self, system: Presence) {
+        *self.system.write().unwrap_or_else(PoisonError::into_inner) = Some(system);
+    }
+
+    /// Keeps the number of the operating system valid for as long as the result lives. Returns
+    /// `None` after the process has left: the number may be another operating system's by now, so
+    /// nothing may be concluded from it.
+    pub(super) fn hold_system(&self) -> Option<impl Sized + '_> {
+        let system = self.system.read().unwrap_or_else(PoisonError::into_inner);
+        system.is_some().then_some(system)
     }
 
     /// Returns whether the process may use the pod: from before it joins until it has left.
@@ -72,9 +92,10 @@ impl Shared {
         lock(&self.presence).is_some()
     }
 
-    pub(crate) fn wake_keeper(&self, os: &dyn Os) {
-        os.bells()
-            .ring(keeper::bell_of(self.keeper.load(Ordering::Relaxed)));
+    pub(crate) fn wake_recovery_thread(&self, os: &dyn Os) {
+        os.bells().ring(recovery_thread::bell_of(
+            self.recovery_thread.load(Ordering::Relaxed),
+        ));
     }
 
     /// Makes `instance` a member of the pod's own group.

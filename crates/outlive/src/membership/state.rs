@@ -1,4 +1,5 @@
-//! The table of current generations: one word for every id, the only truth about life and death.
+//! The table of current generations: one word for every id, which alone decides whether a member is
+//! dead.
 //!
 //! A word holds the current generation of its id, the id of the host it lives on, its level and its
 //! status, so that one compare-and-swap moves an id from one state to the next. The transitions:
@@ -16,18 +17,18 @@
 //!                                              Fencing: a host whose members are being killed
 //! ```
 //!
-//! Generations never fall and every change of incarnation raises them, so a word never comes back to an
-//! earlier value (no ABA), and a late compare-and-swap by someone who slept fails.
+//! Generations never decrease and every change of incarnation raises them. So a word never returns
+//! to an earlier value (no ABA), and the late compare-and-swap of a process that was held up fails.
 
 use super::{Instance, InstanceId};
 use core::fmt;
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
-/// What kind of member an id stands for.
+/// The kind of member that an id stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// A unit that fails together: its threads, its caches, the memory it lends.
+    /// A unit of failure: its threads, its caches and the memory that it lends fail together.
     Host = 1,
     /// A process on a host.
     Process = 2,
@@ -36,7 +37,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level with this number in a word: 0 for none; `None` if no level has it.
+    /// Returns the level with this number in a word: 0 for none; `None` if no level has it.
     pub(crate) const fn from_code(code: u8) -> Option<Option<Self>> {
         Some(match code {
             0 => None,
@@ -47,7 +48,7 @@ impl Level {
         })
     }
 
-    /// The level's name in lower case.
+    /// Returns the level's name in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -57,7 +58,7 @@ impl Level {
     }
 }
 
-/// Where in its life an id stands.
+/// The stage of an id's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Status {
@@ -67,11 +68,11 @@ pub enum Status {
     Joining = 1,
     /// A member.
     Live = 2,
-    /// A host that is suspected and whose members are being killed; nobody may join it any more.
+    /// A host that is suspected and whose members are being killed; no member may join it any more.
     Fencing = 3,
-    /// Its last incarnation died and what it held has not been recovered yet.
+    /// Its last incarnation died and has not been recovered yet.
     Dead = 4,
-    /// Its last incarnation died and nothing of it is left.
+    /// Its last incarnation died and has been recovered.
     Recovered = 5,
     /// Its last incarnation left in good order.
     Left = 6,
@@ -80,7 +81,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The status's name in lower case.
+    /// Returns the status's name in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Free => "free",
@@ -94,7 +95,7 @@ impl Status {
         }
     }
 
-    /// Whether an incarnation exists that may write.
+    /// Returns whether an incarnation exists that may write.
     pub const fn may_write(self) -> bool {
         matches!(self, Self::Joining | Self::Live | Self::Fencing)
     }
@@ -112,14 +113,14 @@ pub struct State {
     pub generation: u32,
     /// The id of the host that the incarnation lives on (of itself, for a host).
     pub host: u16,
-    /// What the id stands for; `None` while it has never been used.
+    /// The kind of member; `None` while the id has never been used.
     pub level: Option<Level>,
-    /// Where in its life it stands.
+    /// The stage of its life.
     pub status: Status,
 }
 
 impl State {
-    /// An id that was never used.
+    /// The state of an id that was never used.
     pub const FREE: Self = Self {
         generation: 0,
         host: 0,
@@ -127,7 +128,7 @@ impl State {
         status: Status::Free,
     };
 
-    /// The word.
+    /// Returns the word.
     pub const fn to_word(self) -> u64 {
         let level = match self.level {
             None => 0,
@@ -136,7 +137,7 @@ impl State {
         (self.generation as u64) << 32 | (self.host as u64) << 16 | level << 8 | self.status as u64
     }
 
-    /// The state in a word from the segment; `None` if no state has this word.
+    /// Returns the state in a word from the segment; `None` if no state has this word.
     pub const fn from_word(word: u64) -> Option<Self> {
         let status = match word as u8 {
             0 => Status::Free,
@@ -191,11 +192,11 @@ pub struct Generations<M: Memory = Native> {
 }
 
 impl<M: Memory> Generations<M> {
-    /// How many ids a table can have: the host of an instance is named by 16 bits.
+    /// The maximum number of ids of a table: 16 bits name the host of an instance.
     pub const MOST: u32 = 1 << 16;
 
-    /// The table of `capacity` ids at `table` (aligned to 8), which is zeroed memory at first: every id
-    /// free.
+    /// Returns the table of `capacity` ids at `table` (aligned to 8), which is zeroed memory at
+    /// first: every id is free.
     ///
     /// # Panics
     /// If `capacity` is above [`MOST`](Self::MOST).
@@ -212,43 +213,47 @@ impl<M: Memory> Generations<M> {
         }
     }
 
-    /// How many bytes a table of `capacity` ids takes.
+    /// Returns the size in bytes of a table of `capacity` ids.
     pub const fn bytes(capacity: u32) -> u64 {
         capacity as u64 * 8
     }
 
-    /// How many ids there are, from 0.
+    /// Returns the number of ids, which start at 0.
     pub fn capacity(self) -> u32 {
         self.capacity
     }
 
-    /// Where the word of `id` stands.
+    /// Returns the offset of the word of `id`.
     ///
     /// # Panics
-    /// If there is no such id.
+    /// Panics if the id does not exist.
     #[inline]
     pub fn word_at(self, id: InstanceId) -> Offset {
-        assert!(id < self.capacity, "id {id} of {} ids", self.capacity);
+        assert!(
+            id < self.capacity,
+            "there is no id {id} among {} ids",
+            self.capacity
+        );
         self.table + u64::from(id) * 8
     }
 
-    /// The current generation of `id`.
+    /// Returns the current generation of `id`.
     ///
-    /// Acquire: who sees the raised generation also sees everything that was done before it was raised,
-    /// the last stores of the dead (the fence made them visible) among it.
+    /// Acquire: a reader of the raised generation also sees all stores before the raise, including
+    /// the last stores of the dead incarnation (the fence made them visible).
     #[inline]
     pub fn current(self, id: InstanceId) -> u32 {
         (self.memory.load::<u64>(self.word_at(id), Ordering::Acquire) >> 32) as u32
     }
 
-    /// Whether `instance` is dead (or of an id that this pod does not have, so that it cannot live).
+    /// Returns whether `instance` is dead (or of an id that this pod does not have).
     #[inline]
     pub fn is_dead(self, instance: Instance) -> bool {
         instance.id >= self.capacity || self.current(instance.id) != instance.generation
     }
 
-    /// Whether `instance` acts no more: it is dead, or has left. One that left in good order holds nothing
-    /// that is noted anywhere; a lock without a note that it forgot is free for the taking.
+    /// Returns whether `instance` is dead or has left. An instance that left in good order holds
+    /// nothing that any log records; a lock that it left locked without a log entry may be taken.
     #[inline]
     pub fn is_gone(self, instance: Instance) -> bool {
         if instance.id >= self.capacity {
@@ -260,11 +265,11 @@ impl<M: Memory> Generations<M> {
         (word >> 32) as u32 != instance.generation || word as u8 == Status::Left as u8
     }
 
-    /// The state of `id`, or the word that is none.
+    /// Returns the state of `id`, or the word if it is not a state.
     ///
     /// # Errors
-    /// With the word, if the table is corrupt there; with `u64::MAX`, which is no state, if there is no
-    /// such id. So an id that was read from the segment need not be checked first.
+    /// Returns the word if the table is corrupt there, and `u64::MAX`, which is not a state, if the
+    /// id does not exist. So an id that was read from the segment need not be checked first.
     pub fn state(self, id: InstanceId) -> Result<State, u64> {
         if id >= self.capacity {
             return Err(u64::MAX);
@@ -275,8 +280,8 @@ impl<M: Memory> Generations<M> {
 
     /// Moves `id` from state `from` to state `to` if it is still in `from`.
     ///
-    /// AcqRel: release, so that what the mover wrote (a record, the fact of a fence) is seen by whoever
-    /// sees the new state; acquire, for what the former mover wrote.
+    /// AcqRel: release, so that a reader of the new state also sees the earlier stores of the
+    /// caller (a record, the note of a fence); acquire, to see those of the previous caller.
     pub(crate) fn transition(self, id: InstanceId, from: State, to: State) -> bool {
         let at = self.word_at(id);
         let (from, to) = (from.to_word(), to.to_word());

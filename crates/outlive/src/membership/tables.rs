@@ -1,33 +1,33 @@
-//! Where the membership of a pod stands in its segment.
+//! The layout of a pod's membership in its segment.
 //!
 //! ```text
 //! generations   one word an id: generation, host, level, status        (state.rs)
 //! instances     one record an id: where the incarnation runs, its heart (record.rs)
-//! roles         settings, operating systems, the fabric manager's role  (settings.rs, oses.rs, role.rs)
+//! roles         settings, operating systems, the fabric manager's role  (settings.rs, operating_systems.rs, role.rs)
 //! groups        control groups: a log of events and a table of members  (group.rs)
 //! logs          one log an id, for the rooms above
 //! ```
 
-use super::oses::OperatingSystems;
+use super::operating_systems::OperatingSystems;
 use super::record::Records;
 use super::role::Role;
 use super::settings::Settings;
 use super::{Generations, Groups, InstanceId, Level, State};
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
-/// Where the extent stands among the settings.
+/// The offset of the extent in the settings.
 const EXTENT: u64 = 128;
-/// Says that an extent stands there: "members\0".
+/// Marks an extent: "members\0".
 const EXTENT_MAGIC: u64 = u64::from_le_bytes(*b"members\0");
 
-/// How large a membership is: fixed when the pod is created.
+/// The size of a membership, fixed when the pod is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// How many ids there are: hosts, processes and threads together.
+    /// The number of ids, for hosts, processes and threads together.
     pub ids: u32,
-    /// How many control groups there can be.
+    /// The maximum number of control groups.
     pub groups: u32,
-    /// How many events each group remembers.
+    /// The number of events that each group remembers.
     pub events: u32,
     /// The size of one id's log in bytes.
     pub log_bytes: u64,
@@ -47,8 +47,8 @@ impl Extent {
 }
 
 impl Extent {
-    /// The areas one after the other from the start of a memory, and how large that memory must be: for a
-    /// membership without a segment around it.
+    /// Lays out the areas one after the other from the start of a memory, for a membership without
+    /// a segment. Returns them and the size of that memory in bytes.
     pub fn lay_out(self) -> (AreaBytes, u64) {
         let sizes = self.area_bytes();
         let mut end = 0;
@@ -68,7 +68,7 @@ impl Extent {
     }
 }
 
-/// A number for each area of the membership: its size, or where it starts.
+/// A number for each area of the membership: its size, or its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AreaBytes {
     /// The table of current generations.
@@ -92,8 +92,8 @@ pub struct Tables<M: Memory = Native> {
 }
 
 impl<M: Memory> Tables<M> {
-    /// The membership of `extent` whose areas start at `places` (aligned to 128) in `memory`. Zeroed
-    /// memory is a membership without members, but for its [`Settings`].
+    /// Returns the membership of `extent` whose areas start at `places` (aligned to 128) in
+    /// `memory`. Zeroed memory is a membership without members, except for its [`Settings`].
     pub fn new(memory: M, extent: Extent, places: AreaBytes) -> Self {
         Self {
             memory,
@@ -102,7 +102,7 @@ impl<M: Memory> Tables<M> {
         }
     }
 
-    /// Writes what a new membership holds from the start, while nobody can see it yet.
+    /// Writes the settings and the extent of a new membership, before other processes can see it.
     pub fn initialise(self, settings: &Settings) {
         let at = self.settings_at();
         settings.write(self.memory, at);
@@ -121,8 +121,8 @@ impl<M: Memory> Tables<M> {
         self.memory.persist(at, Settings::BYTES);
     }
 
-    /// The extent of the membership whose roles stand in the `bytes` bytes at `roles`, if there is one
-    /// that could be.
+    /// Returns the extent of the membership whose roles are in the `bytes` bytes at `roles`, if a
+    /// plausible one is there.
     pub fn read_extent(memory: M, roles: Offset, bytes: u64) -> Option<Extent> {
         if bytes < Settings::BYTES {
             return None;
@@ -144,12 +144,12 @@ impl<M: Memory> Tables<M> {
         sane.then_some(extent)
     }
 
-    /// What the members have agreed on.
+    /// Returns the pod's settings.
     pub fn settings(self) -> Settings {
         Settings::read(self.memory, self.settings_at())
     }
 
-    /// The same membership, through another handle on the same memory.
+    /// Returns the same membership, through another handle on the same memory.
     pub fn through<N: Memory>(self, memory: N) -> Tables<N> {
         Tables::new(memory, self.extent, self.places)
     }
@@ -159,7 +159,7 @@ impl<M: Memory> Tables<M> {
         self.memory
     }
 
-    /// How large it is.
+    /// The size of the membership.
     pub fn extent(self) -> Extent {
         self.extent
     }
@@ -178,7 +178,7 @@ impl<M: Memory> Tables<M> {
         Records::new(self.memory, Offset::new(self.places.instances))
     }
 
-    /// Where the settings stand.
+    /// The offset of the settings.
     pub fn settings_at(self) -> Offset {
         Offset::new(self.places.roles)
     }
@@ -202,12 +202,13 @@ impl<M: Memory> Tables<M> {
         Groups::new(self.memory, Offset::new(self.places.groups), self.extent)
     }
 
-    /// Where the log of `id` is.
+    /// The offset of the log of `id`.
     pub fn log_at(self, id: InstanceId) -> Offset {
         Offset::new(self.places.logs) + u64::from(id) * self.extent.log_bytes
     }
 
-    /// The number of the operating system on which an id in `state` runs; `None` if its host is none.
+    /// Returns the number of the operating system on which an id in `state` runs; `None` if the id
+    /// of its host is not a host.
     pub fn os_of(self, state: State) -> Option<u16> {
         match state.level? {
             Level::Host => Some(state.host),
@@ -221,7 +222,7 @@ impl<M: Memory> Tables<M> {
         }
     }
 
-    /// Every id whose incarnation may write, with its state.
+    /// Returns every id whose incarnation may write, with its state.
     pub fn writers(self) -> impl Iterator<Item = (InstanceId, State)> {
         let generations = self.generations();
         (0..self.extent.ids).filter_map(move |id| {

@@ -21,11 +21,11 @@ use core::time::Duration;
 use outlive_memory::Memory;
 
 outlive_memory::crash_points! {
-    /// Where the taking of a watch may be cut short.
+    /// The points at which a crash may interrupt the taking of a watch.
     pub enum TakeWatchPoint for "watch.take" {
-        /// No process serves; nothing has been done.
+        /// No process serves; nothing has changed.
         Started,
-        /// The watch is ours; no other watcher has been woken.
+        /// The watch is taken; no other watcher has been woken.
         Taken,
     }
 }
@@ -36,7 +36,7 @@ pub(crate) fn interval(settings: &Settings) -> Duration {
     settings.heartbeat.max(settings.suspicion / 4)
 }
 
-/// Whether the holder of the watch of `host` is live according to the table of generations.
+/// Returns whether the holder of the watch of `host` is live according to the table of generations.
 fn is_member<M: Memory>(tables: Tables<M>, host: Instance, holder: Instance) -> bool {
     let state = tables.generations().state(holder.id);
     state.is_ok_and(|state| {
@@ -53,7 +53,7 @@ pub(crate) fn watcher_of<M: Memory>(tables: Tables<M>, host: Instance) -> Option
     is_member(tables, host, holder).then_some(holder)
 }
 
-/// Wakes the watcher of `host`, if it has one, to check what has changed.
+/// Wakes the watcher of `host`, if it has one, to check for changes.
 pub(crate) fn wake_watcher<M: Memory>(tables: Tables<M>, os: &dyn Os, host: Instance) {
     if let Some(watcher) = watcher_of(tables, host) {
         os.bells().ring(bell_of(watcher.id));
@@ -66,7 +66,7 @@ pub(crate) struct Watch<M: Memory> {
     tables: Tables<M>,
     host: Instance,
     me: Instance,
-    /// The time for which the watcher's heart may stand still.
+    /// The time for which the watcher's heart may be silent.
     patience: Duration,
     seen: Option<Seen>,
 }
@@ -141,7 +141,7 @@ impl<M: Memory> Watch<M> {
     /// watch.
     pub(crate) fn resign(&self, os: &dyn Os) {
         let records = self.tables.records();
-        if !records.change_watch(self.host.id, self.me.to_word(), Instance::NOBODY) {
+        if !records.change_watch(self.host.id, self.me.to_word(), Instance::NONE) {
             return;
         }
         for (id, state) in self.tables.writers() {

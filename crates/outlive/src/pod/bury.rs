@@ -1,12 +1,12 @@
-//! `Pod::bury_host`: the operator's word that a host is off.
+//! `Pod::bury_host`: finalises a host's death on the operator's word that the host is off.
 
 use super::{Pod, PodError};
 use crate::host::{Bells, Linux};
-use crate::membership::{Instance, InstanceId, bury_by_word};
+use crate::membership::{Instance, InstanceId, Level, bury_by_word};
 use core::time::Duration;
 
-/// Bells that do nothing: a caller that is not a member has none. Members notice the death at their
-/// next check of the groups.
+/// Wake-up futexes that do nothing: a caller that is not a member has none. Members notice the
+/// death at their next check of the groups.
 #[derive(Debug)]
 struct Silent;
 
@@ -23,18 +23,20 @@ impl Bells for Silent {
 }
 
 impl Pod {
-    /// Finalises the death of the host `host` on the caller's word that it is off, where nothing
-    /// can prove it: the memory is shared by machines, the host's machine is off for good, and
-    /// there is no fence command. The host's processes and threads are dead with it, and what they
-    /// held is recovered by the members, or by the next process that joins. Needs no membership.
-    /// Takes twice the pod's suspicion time. Returns the dead host.
+    /// Finalises the death of the host `host` on the caller's word that it is off, for a death that
+    /// cannot be proven: the memory is shared by machines, the host's machine is off for good, and
+    /// there is no fence command. The host's processes and threads are dead with it. Their state is
+    /// recovered by the members, or by the next process that joins. Needs no membership. Takes
+    /// twice the pod's suspicion time. Returns the dead host.
     ///
     /// **Relying on this word, other members take over what the host held.** If the host is on and
     /// writes later, the pod becomes corrupt.
     ///
     /// # Errors
-    /// If no such host is up, or it is known to live: a process of it is on this machine, or its
-    /// heart beats.
+    /// If no such host is up, or it is known to be live: a process of it is on this machine, or its
+    /// heart beats. The call does not see processes of this machine that are stopped, of another
+    /// container, and reached the memory by another node of the device or another mount of an
+    /// overlay, or on an overlay have closed all their descriptors.
     ///
     /// # Crash
     /// It can be called again.
@@ -46,50 +48,69 @@ impl Pod {
         Ok(buried?)
     }
 
-    /// Refuses a host of this boot whose processes could not be seen here while another process has the
-    /// pod open, which may be one of them: on memory that machines share, processes are seen by the
-    /// side file of their operating system, which may be that of another container, or gone.
+    /// Refuses a host of this boot if its processes may be invisible here and another process,
+    /// possibly one of them, has the pod open. On memory that machines share, processes are seen by
+    /// the side file of their operating system, which may be that of another container, or removed.
     fn refuse_the_unseen(&self, host: InstanceId) -> Result<(), PodError> {
         let systems = self.tables.operating_systems();
-        let Ok(state) = self.tables.generations().state(host) else {
-            return Ok(());
+        // For a host that is not up, the caller reports it.
+        let state = match self.tables.generations().state(host) {
+            Ok(state) if state.level == Some(Level::Host) && state.status.may_write() => state,
+            _ => return Ok(()),
         };
         let boot = Linux::this_boot().unwrap_or(0);
         let is_of_this_boot = systems.may_be_of_boot(state.host, Linux::this_machine(boot), boot);
-        if self.segment.has_one_kernel() || !is_of_this_boot {
+        let is_by_one_kernel = systems.has_one_kernel(state.host);
+        if !is_of_this_boot || self.segment.has_one_kernel() && is_by_one_kernel {
             return Ok(());
         }
-        // The side file is not created to ask.
-        if Linux::has_side_file(self.number()) && systems.find(self.identity()?) == Some(state.host)
+        let in_use = |why: String| PodError::InUse {
+            path: self.segment.path().into(),
+            why,
+        };
+        // One of the two reached the memory by a local file, the other by an overlay or a device:
+        // the locks of one are not those of the other.
+        if self.segment.has_one_kernel() != is_by_one_kernel {
+            return Err(in_use(format!(
+                "host {host} may be of this boot of this machine, but reached the memory by \
+                 another file (in an overlay, for example); name the pod by that file"
+            )));
+        }
+        // The side file is not created for this check.
+        if Linux::has_side_file(self.number())?
+            && systems.find(self.identity()?) == Some(state.host)
         {
             return Ok(());
         }
         match self.segment.may_be_in_use() {
             false => Ok(()),
-            true => Err(PodError::InUse {
-                path: self.segment.path().into(),
-                why: format!(
-                    "host {host} may be of this boot of this machine, its presence cannot be read here, and a process of \
-                     this machine has the pod open, which may be one of them; end all processes that have it open"
-                ),
-            }),
+            true => Err(in_use(format!(
+                "host {host} may be of this boot of this machine, its presence cannot be read \
+                 here, and a process of this machine, which may be one of the host's, has the pod \
+                 open; end all processes that have it open"
+            ))),
         }
     }
 
-    /// Returns whether a process of this machine has the id `id` in this pod. `false` proves that
-    /// no process of this machine (on memory that machines share: of this operating system) can
-    /// write as the process `id`. If `true`, the process may be stopped, or of another PID
-    /// namespace. Needs no membership.
+    /// Returns whether a process of this machine may have the id `id` in this pod. `false` proves
+    /// that no process of this machine (on memory that machines share: of this operating system)
+    /// can write as the process `id`. If `true`, the process may be stopped, or of another PID
+    /// namespace, or have reached the memory by another file, on which its lock is. Needs no
+    /// membership.
     ///
     /// # Errors
     /// If this process cannot attach to the side file of this operating system, for example because
     /// no descriptor is left.
     pub fn is_present(&self, id: InstanceId) -> Result<bool, PodError> {
         if self.segment.has_one_kernel() {
-            return Ok(self.file().is_locked(id));
+            let state = self.tables.generations().state(id).ok();
+            let its_os = state.and_then(|state| self.tables.os_of(state));
+            let systems = self.tables.operating_systems();
+            let is_elsewhere = its_os.is_some_and(|os| !systems.has_one_kernel(os));
+            return Ok(is_elsewhere || self.file().is_locked(id));
         }
         // The presence is locked in the side file, if this operating system has one.
-        match Linux::has_side_file(self.number()) {
+        match Linux::has_side_file(self.number())? {
             true => Ok(self.attach()?.is_present(id)),
             false => Ok(false),
         }

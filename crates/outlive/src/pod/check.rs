@@ -1,4 +1,4 @@
-//! Every invariant of a pod, looked at from outside.
+//! Checks every invariant of a pod from outside.
 
 use super::Pod;
 use crate::heap::{Heap, HeapStatistics};
@@ -7,14 +7,14 @@ use crate::structures::{self, Finding};
 use core::fmt;
 use outlive_memory::Offset;
 
-/// Something in a pod that cannot be.
+/// A violated invariant of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which room's words it is in.
+    /// The module that the violated words belong to.
     pub room: &'static str,
-    /// Where it stands, if at one place.
+    /// The offset of the violation, if it has one.
     pub at: Option<Offset>,
-    /// What is wrong.
+    /// The description of the violation.
     pub what: String,
 }
 
@@ -27,37 +27,37 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a check looked at and found.
+/// The extent and the findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Check {
-    /// How many ids were looked at.
+    /// The number of ids that were checked.
     pub ids: u32,
-    /// How many of them have an incarnation that may write.
+    /// The number of these ids with an incarnation that may write.
     pub alive: u32,
-    /// How many control groups.
+    /// The number of control groups.
     pub groups: u32,
-    /// How many events.
+    /// The number of events.
     pub events: u64,
-    /// How the heap is used, if the pod has one.
+    /// The use of the heap, if the pod has one.
     pub heap: Option<HeapCheck>,
-    /// What cannot be.
+    /// The violated invariants.
     pub violations: Vec<Violation>,
 }
 
-/// What a check saw of a heap. Of one that is used meanwhile, the numbers need not fit together.
+/// The use of a heap. If the heap is used during the check, the numbers may not be consistent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapCheck {
-    /// What is allocated and free, by size.
+    /// The allocated and free memory, by size.
     pub statistics: HeapStatistics,
-    /// How many blocks are retired and not freed.
+    /// The number of blocks that are retired and not freed.
     pub retired: u64,
 }
 
-/// How often a heap that is used is looked at: what is seen every time is wrong, the rest was on its way.
+/// How often a heap in use is checked: a fault found every time is real, any other was transient.
 const LOOKS: usize = 4;
 
 impl Check {
-    /// Whether nothing is wrong.
+    /// Returns whether there are no violations.
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }
@@ -131,13 +131,13 @@ impl Check {
                     self.violated(
                         "generations",
                         at,
-                        format!("id {id} has no state: {word:#x}"),
+                        format!("the state of id {id} is invalid: {word:#x}"),
                     );
                 }
                 Ok(state) => {
                     self.alive += u32::from(state.status.may_write());
                     if let Some(what) = wrong_with(pod, id, state) {
-                        // It may have changed under our eyes: look again before accusing.
+                        // It may have changed during the check: check again before reporting.
                         if generations.state(id) == Ok(state) {
                             self.violated("generations", at, format!("id {id}, {state}: {what}"));
                         }
@@ -174,13 +174,13 @@ impl Check {
         let tail = log.tail();
         self.events = self.events.saturating_add(tail);
         if tail >= 1 << 48 {
-            let what = format!("{group} says that {tail} events have happened, which cannot be");
+            let what = format!("{group} counts {tail} events, which is impossible");
             self.violated("groups", None, what);
             return;
         }
         let remembered = u64::from(pod.tables().extent().events);
         for sequence in tail.saturating_sub(remembered.saturating_sub(1)).max(1)..=tail {
-            // Gone because the ring has moved on is not a violation; gone although it has not, is.
+            // An event that the moving ring overwrote is no violation; any other missing event is.
             if log.event(sequence).is_none() && log.tail() < sequence.saturating_add(remembered) {
                 let what = format!("{group} has lost event {sequence} of {tail}");
                 self.violated("groups", None, what);
@@ -192,18 +192,20 @@ impl Check {
                 continue;
             };
             if instance.id != id {
-                let what = format!("{group} has {instance} in the place of id {id}");
+                let what = format!("{group} records {instance} in the slot of id {id}");
                 self.violated("groups", None, what);
             } else if generations.current(id) < instance.generation {
-                let what = format!("{group} knows {instance}, which has never been");
+                let what = format!("{group} records {instance}, which never existed");
                 self.violated("groups", None, what);
             } else if member.standing == Standing::Died && !generations.is_dead(instance) {
-                let what = format!("{group} was told that {instance} died, and it is current");
+                let what = format!(
+                    "{group} records the death of {instance}, which is the current incarnation"
+                );
                 self.violated("groups", None, what);
             }
             if member.sequence > log.tail().saturating_add(1) {
                 let what = format!(
-                    "{group} shows event {} of {} for id {id}",
+                    "{group} records event {} for id {id}, but has only {} events",
                     member.sequence,
                     log.tail()
                 );
@@ -213,7 +215,7 @@ impl Check {
     }
 }
 
-/// What looks wrong with the heap now.
+/// Returns the faults that the heap seems to have now.
 fn heap_violations(pod: &Pod, heap: Heap) -> (Vec<Violation>, HeapStatistics) {
     let report = heap.check();
     let members = heap.check_members(pod.logs(), pod.tables().generations());
@@ -240,14 +242,14 @@ fn heap_violations(pod: &Pod, heap: Heap) -> (Vec<Violation>, HeapStatistics) {
     (wrong, report.statistics)
 }
 
-/// What is wrong with `id` being in `state`, if something is.
+/// Returns the reason why `id` cannot be in `state`, if there is one.
 fn wrong_with(pod: &Pod, id: InstanceId, state: State) -> Option<String> {
     let tables = pod.tables();
     let Some(level) = state.level else {
-        return (state != State::FREE).then(|| "it was used and has no level".into());
+        return (state != State::FREE).then(|| "it was used, but has no level".into());
     };
     if state.generation == 0 || state.status == Status::Free {
-        return Some("it was used and has no generation".into());
+        return Some("it was used, but has no generation".into());
     }
     if matches!(state.status, Status::Fencing) && level != Level::Host {
         return Some("only hosts are fenced".into());
@@ -260,7 +262,7 @@ fn wrong_with(pod: &Pod, id: InstanceId, state: State) -> Option<String> {
         if u32::from(state.host) >= tables.extent().ids
             || host.is_none_or(|host| host.level != Some(Level::Host))
         {
-            return Some(format!("its host {} is none", state.host));
+            return Some(format!("the id of its host, {}, is not a host", state.host));
         }
     }
     if state.status == Status::Live
@@ -269,7 +271,7 @@ fn wrong_with(pod: &Pod, id: InstanceId, state: State) -> Option<String> {
             .read(Instance::new(id, state.generation))
             .is_none()
     {
-        return Some("it is live and has no record".into());
+        return Some("it is live, but has no record".into());
     }
     None
 }

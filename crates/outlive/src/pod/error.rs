@@ -1,26 +1,27 @@
-//! What can go wrong at the front door.
+//! The errors of pods.
 
 use crate::heap::{SecondWay, buddy};
 use crate::host::OsError;
 use crate::membership::{GroupError, Instance, JoinError, NotBuried, StillMembers};
+use crate::objects::ObjectError;
 use crate::segment::{CallFailed, CreateError, DestroyError, OpenError};
 use core::time::Duration;
 use std::path::PathBuf;
 
-/// Why a pod could not be created, opened, joined or destroyed.
+/// The reason why a pod could not be created, opened, joined or destroyed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PodError {
-    /// The options ask for what no pod can have.
-    #[error("the pod's {what} cannot be {asked}: it can be {least} to {most}")]
+    /// An option has a value that no pod can have.
+    #[error("the pod's {what} cannot be {asked}; the range is {least} to {most}")]
     Impossible {
-        /// What was asked for.
+        /// The name of the option.
         what: &'static str,
-        /// How much of it.
+        /// The requested value.
         asked: u64,
-        /// The least that it can have.
+        /// The smallest possible value.
         least: u64,
-        /// The most.
+        /// The largest possible value.
         most: u64,
     },
     /// A healthy host would be suspected between two of its heartbeats.
@@ -28,9 +29,9 @@ pub enum PodError {
         "hosts that beat every {heartbeat:?} cannot be suspected after {suspicion:?} of silence; set the suspicion to at least twice the heartbeat"
     )]
     Impatient {
-        /// How often hearts are to beat.
+        /// The requested interval of heartbeats.
         heartbeat: Duration,
-        /// After what silence a host is to be suspected.
+        /// The requested silence after which a host is suspected.
         suspicion: Duration,
     },
     /// The segment could not be created.
@@ -42,55 +43,56 @@ pub enum PodError {
     /// The segment could not be removed.
     #[error(transparent)]
     Destroy(#[from] DestroyError),
-    /// The segment is sound and no pod.
+    /// The segment is sound, but not a pod.
     #[error("{} is a segment, but not a pod: {why}", .path.display())]
     NoMembership {
-        /// Where it is.
+        /// The path of the segment.
         path: PathBuf,
-        /// What is missing.
+        /// The reason.
         why: String,
     },
     /// The pod was created in another file.
     #[error(
-        "{} is a copy of a pod; members of the original stand in it, and none of them can write to it. To make it a pod of \
-         its own, in which they count as dead, join it with --adopt-copy (`ProcessOptions::adopt_copy`)",
+        "{} is a copy of a pod: it records members of the original, and none of them can write to \
+         it. To make it a pod of its own, in which these members count as dead, join it with \
+         --adopt-copy (`ProcessOptions::adopt_copy`)",
         .path.display()
     )]
     Copy {
-        /// Where the copy is.
+        /// The path of the copy.
         path: PathBuf,
     },
-    /// What should be its heap is none.
+    /// The pod's heap is damaged.
     #[error("the heap of the pod {} is damaged: {source}", .path.display())]
     Heap {
-        /// Where the pod is.
+        /// The path of the pod.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage.
         source: buddy::OpenError,
     },
-    /// It was created without a heap.
+    /// The pod was created without a heap.
     #[error("the pod {} has no heap: it was created without one", .path.display())]
     NoHeap {
-        /// Where it is.
+        /// The path of the pod.
         path: PathBuf,
     },
-    /// The thread has a way to the heap already.
+    /// The thread already has a heap handle.
     #[error(transparent)]
     SecondWay(#[from] SecondWay),
     /// The pod is in use, and the operation needs a pod that is not.
     #[error("the pod {} is in use: {why}", .path.display())]
     InUse {
-        /// Where the pod is.
+        /// The path of the pod.
         path: PathBuf,
-        /// By whom.
+        /// The description of the use.
         why: String,
     },
-    /// A member did not join by way of a pod, so nothing is known of how its dead are recovered.
+    /// A member is of another pod, or did not join through a pod and has no recovery handlers.
     #[error("{member} is not a member of the pod {}", .path.display())]
     Stranger {
         /// The member.
         member: Instance,
-        /// Where the pod is.
+        /// The path of the pod.
         path: PathBuf,
     },
     /// The process or thread could not join.
@@ -105,7 +107,10 @@ pub enum PodError {
     /// A control group could not be created or joined.
     #[error(transparent)]
     Group(#[from] GroupError),
-    /// The operating system said no.
+    /// The directory of named objects could not be opened.
+    #[error(transparent)]
+    Objects(#[from] ObjectError),
+    /// The operating system refused or lacks something.
     #[error(transparent)]
     Os(#[from] OsError),
     /// A system call failed.

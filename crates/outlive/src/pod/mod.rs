@@ -1,7 +1,7 @@
-//! The front door: a pod is created, opened, joined, looked at and destroyed here.
+//! The entry point: a pod is created, opened, joined, inspected and destroyed here.
 //!
-//! A pod is a segment with a membership in it. What the rooms below need of the segment is decided when
-//! the pod is created, and stands in it from before anybody can open it:
+//! A pod is a segment with a membership in it. The areas that the lower modules need in the segment
+//! are laid out when the pod is created, before any other process can open it:
 //!
 //! ```text
 //! superblock | roots | generations | instances | roles | groups | logs | heap state | payload (the rest)
@@ -38,27 +38,34 @@ mod bury;
 mod check;
 mod error;
 mod obligations;
+mod open_or_create;
 mod opening;
 mod options;
 mod origin;
 mod repair;
+mod replace;
+mod session;
 mod status;
 
 pub use check::{Check, HeapCheck, Violation};
 pub use error::PodError;
 pub use options::PodOptions;
 pub use repair::Repair;
+pub use session::Session;
 pub use status::{GroupStatus, MemberStatus, Status};
 
 use crate::heap::{self, Heap, LocalHeap};
 use crate::host::{Access, Linux, MEETING, Os, OsError, OsIdentity, PodFile, side_file_bytes};
-use crate::membership::{AreaBytes, Extent, Member, Process, ProcessOptions, Settings, Tables};
+use crate::membership::{
+    AreaBytes, Extent, Level, Member, Process, ProcessOptions, Settings, Tables, one_that_beats,
+};
 use crate::recovery::{Logs, Recoverers};
 use crate::segment::{Area, AreaKind, AreaSize, Roots, Segment};
 use obligations::LogObligations;
 use opening::{Joining, Use};
 use origin::Origin;
 use outlive_memory::Native;
+use replace::refuse_the_living;
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -66,7 +73,7 @@ use std::sync::{Arc, Mutex};
 
 /// A pod that this process has opened.
 ///
-/// Opening makes nobody a member; [`join`](Self::join) does.
+/// Opening a pod makes no members; [`join`](Self::join) does.
 #[derive(Clone, Debug)]
 pub struct Pod {
     segment: Segment,
@@ -76,7 +83,7 @@ pub struct Pod {
     use_of_it: Arc<Mutex<Use>>,
 }
 
-/// The smallest payload that a heap is made of.
+/// The smallest payload of a heap in bytes.
 const LEAST_HEAP: u64 = 64 << 10;
 /// The number of bytes that joining processes need in /dev/shm in addition to the side file: for
 /// names and for the files of cords.
@@ -85,13 +92,16 @@ const BESIDE_SIDE_FILE: u64 = 64 << 10;
 impl Pod {
     /// Creates a pod at `path` with `options`, and opens it.
     ///
-    /// `path` is a file (in /dev/shm, or on a DAX filesystem), `memfd:NAME`, a DAX device or a PCI BAR's
-    /// resource file. A creator that dies leaves nothing, or a pod that was never completed, or the pod.
+    /// `path` is a file (in /dev/shm, or on a DAX filesystem), `memfd:NAME`, a DAX device or a PCI
+    /// BAR's resource file. A creator that dies leaves no pod, an incomplete pod, or the pod.
     ///
     /// # Errors
-    /// If something is there, there is no room for it, or the options contradict one another.
+    /// If `path` already holds something or has no space, or the options contradict one another.
     pub fn create(path: impl AsRef<Path>, options: PodOptions<'_>) -> Result<Self, PodError> {
         options.refuse_the_impossible()?;
+        if options.segment.replaces() {
+            refuse_the_living(path.as_ref())?;
+        }
         let extent = options.extent;
         let sizes = extent.area_bytes();
         let (settings, with_heap) = (options.settings.clone(), options.heap);
@@ -102,7 +112,7 @@ impl Pod {
         if with_heap {
             let state = AreaSize::OfRest {
                 least: LEAST_HEAP,
-                // What is too large for any heap is so for every segment.
+                // A size that is too large for any heap is too large for every segment.
                 bytes: |rest| Heap::<Native>::state_bytes(rest).unwrap_or(u64::MAX),
             };
             builder = builder.area(AreaKind::HeapState, state);
@@ -115,37 +125,39 @@ impl Pod {
             .area(AreaKind::Logs, sizes.logs)
             .area(AreaKind::Payload, AreaSize::Rest)
             .initialise(move |memory, areas| {
-                let tables = lay_out(memory, areas, extent).expect("the areas that were asked for");
+                let tables = lay_out(memory, areas, extent).expect("the requested areas");
                 tables.initialise(&settings);
                 let area = |kind| areas.iter().find(|area| area.kind == kind);
                 if let (Some(state), Some(payload)) =
                     (area(AreaKind::HeapState), area(AreaKind::Payload))
                 {
                     Heap::create(memory, state.offset, payload.offset, payload.size)
-                        .expect("the areas that were asked for");
+                        .expect("the requested areas");
+                }
+            })
+            // Before it has a name: from then on it may be copied.
+            .identify(move |memory, areas, file| {
+                let tables = lay_out(memory, areas, extent).expect("the requested areas");
+                if let Ok(metadata) = file.metadata() {
+                    Origin::in_settings(memory, tables.settings_at()).note(&metadata);
                 }
             })
             .create(path)?;
-        let pod = Self::of(segment)?;
-        // If the creator dies before this, the first process that joins records the file.
-        if let Ok(metadata) = segment.file().metadata() {
-            Origin::of(&pod).note(&metadata);
-        }
-        Ok(pod)
+        Self::of(segment)
     }
 
     /// Opens the pod at `path`.
     ///
     /// # Errors
-    /// If there is none, or what is there is not a sound segment with a membership in it.
+    /// If there is none, or `path` is not a sound segment with a membership in it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, PodError> {
         Self::of(Segment::open(path)?)
     }
 
-    /// The pod in a segment that is open.
+    /// Returns the pod in an open segment.
     ///
     /// # Errors
-    /// If there is no membership in it.
+    /// If it contains no membership.
     pub fn of(segment: Segment) -> Result<Self, PodError> {
         let memory = segment.memory();
         let no_membership = |why: String| PodError::NoMembership {
@@ -156,10 +168,10 @@ impl Pod {
             .area(AreaKind::Roles)
             .ok_or_else(|| no_membership("it has no area `roles`".into()))?;
         let extent = Tables::read_extent(memory, roles.offset, roles.size)
-            .ok_or_else(|| no_membership("its roles say nothing about its extent".into()))?;
+            .ok_or_else(|| no_membership("its area `roles` does not give its extent".into()))?;
         if extent.log_bytes != Logs::<Native>::STRIDE {
             return Err(no_membership(format!(
-                "its logs have {} bytes each, and this version's have {}",
+                "its logs have {} bytes each, but those of this version of Outlive have {}",
                 extent.log_bytes,
                 Logs::<Native>::STRIDE
             )));
@@ -177,13 +189,13 @@ impl Pod {
     /// Joins as a process, with a sentinel thread of its own.
     ///
     /// # Errors
-    /// If the id or the host cannot be had, or nobody could fence this process.
+    /// If the id or the host is not available, or this process could not be fenced.
     pub fn join(&self, options: ProcessOptions) -> Result<Process, PodError> {
         self.join_with(options, |recoverers| recoverers)
     }
 
-    /// As [`join`](Self::join), for a program with recoverable operations or kinds of locks of its own:
-    /// `add` registers their handlers beside those of this library.
+    /// Does what [`join`](Self::join) does, for a program with recoverable operations or kinds of
+    /// locks of its own: `add` registers their handlers in addition to those of this library.
     ///
     /// # Errors
     /// As [`join`](Self::join).
@@ -195,8 +207,8 @@ impl Pod {
         self.join_as(options, add, false)
     }
 
-    /// As [`join_with`](Self::join_with). With `is_repair` it also joins while this opening repairs
-    /// the pod.
+    /// Does what [`join_with`](Self::join_with) does. With `is_repair` it also joins while this
+    /// opening repairs the pod.
     fn join_as(
         &self,
         options: ProcessOptions,
@@ -207,15 +219,14 @@ impl Pod {
         if let Some(heap) = self.heap {
             recoverers = heap::recoverers_of(recoverers, heap);
             recoverers = crate::structures::recoverers(recoverers, heap);
+            recoverers = crate::objects::recoverers(recoverers, heap);
         }
         let recoverers = add(recoverers);
         self.refuse_a_copy(options.adopts_copy())?;
         let joining = Joining::begin(self, is_repair)?;
-        let options = options.obligations(Arc::new(LogObligations::new(recoverers)));
-        let joined = self.identity().and_then(|identity| {
-            let options = options.identity(identity);
-            Ok(Process::join(self.tables, self.attach()?, options)?)
-        });
+        let options = options.obligations(Arc::new(LogObligations::new(recoverers, self.heap)));
+        let joined = { self.attach() }
+            .and_then(|os| Process::join(self.tables, os, options).map_err(PodError::from));
         match joined {
             Ok(process) => {
                 let mut of_it = self.use_of_it();
@@ -256,14 +267,31 @@ impl Pod {
             // A copy has no members.
             return Err(PodError::InUse {
                 path: path(),
-                why: "it has members, so it is not a copy, but some processes cannot read its time of birth; end its members".into(),
+                why:
+                    "it has members, so it is not a copy, but some processes cannot read the time \
+                     at which its file was created; end its members"
+                        .into(),
+            });
+        }
+        // Members that reach this memory by another file, such as that of an overlay, have their
+        // locks elsewhere.
+        let hosts = self.tables.writers();
+        let hosts = hosts.filter(|(_, state)| state.level == Some(Level::Host));
+        let hosts: Vec<_> = hosts.map(|(id, _)| id).collect();
+        if let Some(host) = one_that_beats(self.tables, &hosts, self.settings.suspicion) {
+            return Err(PodError::InUse {
+                path: path(),
+                why: format!(
+                    "it is no copy: the heart of host {host} beats in it, which reached the same \
+                     memory by another file (in an overlay, for example); name the pod by that file"
+                ),
             });
         }
         match origin.adopt(&metadata, &file)? {
             true => Ok(()),
             false => Err(PodError::InUse {
                 path: path(),
-                why: "another process adopts it at this moment; try again".into(),
+                why: "another process is adopting it; try again".into(),
             }),
         }
     }
@@ -279,10 +307,11 @@ impl Pod {
         PodFile::of(self.segment)
     }
 
-    /// This operating system, as the pod's members on it see it: the obituaries and bells of this pod.
+    /// Returns this operating system, as the pod's members on it see it: the obituaries and wake-up
+    /// futexes of this pod.
     ///
     /// # Errors
-    /// If it lacks what membership needs.
+    /// If it lacks a feature that membership needs.
     pub fn os(&self) -> Result<&'static dyn Os, PodError> {
         self.use_of_it().given_out = true;
         self.attach()
@@ -291,7 +320,7 @@ impl Pod {
     fn attach(&self) -> Result<&'static dyn Os, PodError> {
         let access = self.side_file_access();
         let ids = self.tables.extent().ids;
-        // Only then all processes that can map the file see its locks.
+        // Only with one kernel do all processes that can map the file see its locks.
         let has_one_kernel = self.segment.has_one_kernel();
         let mut of_it = self.use_of_it();
         let linux = Linux::attach(self.number(), ids, access, self.file(), has_one_kernel)?;
@@ -309,10 +338,7 @@ impl Pod {
     /// # Errors
     /// As [`os`](Self::os).
     pub fn identity(&self) -> Result<OsIdentity, PodError> {
-        Ok(OsIdentity {
-            one_kernel: self.segment.has_one_kernel(),
-            ..self.attach()?.identity()
-        })
+        Ok(self.attach()?.identity())
     }
 
     /// Returns the access to the side file and cords: users that may use the pod's file may use
@@ -326,17 +352,17 @@ impl Pod {
         metadata.map_or_else(Access::default, |metadata| access_of(&metadata))
     }
 
-    /// The segment that the pod lives in.
+    /// The segment that contains the pod.
     pub fn segment(&self) -> Segment {
         self.segment
     }
 
-    /// The membership.
+    /// The tables of the membership.
     pub fn tables(&self) -> Tables {
         self.tables
     }
 
-    /// What its members have agreed on.
+    /// The settings that all members share.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -346,50 +372,51 @@ impl Pod {
         self.segment.roots()
     }
 
-    /// The heap, unless it was created without one.
+    /// The heap, unless the pod was created without one.
     pub fn heap(&self) -> Option<Heap> {
         self.heap
     }
 
-    /// Where the payload is: the heap's or, without one, the program's.
+    /// The payload: the heap's or, without one, the program's.
     pub fn payload(&self) -> Option<Area> {
         self.segment.area(AreaKind::Payload)
     }
 
-    /// Who is there, and how they are.
+    /// Returns the status of its members and groups.
     pub fn status(&self) -> Status {
         Status::of(self)
     }
 
-    /// Walks everything that stands in the pod and reports every violated invariant. Changes nothing;
-    /// what changes meanwhile is looked at again before it is reported.
+    /// Checks everything in the pod and reports every violated invariant. Changes nothing. State
+    /// that changes during the check is checked again before it is reported.
     pub fn check(&self) -> Check {
         Check::of(self)
     }
 
-    /// Removes the pod at `path`, complete or not, sound or damaged, and what this operating system
-    /// keeps for it: the latter stays, for `outlive pod clean`, if the pod was damaged so that it is not
-    /// known whose it is, or while other processes have the pod open. Returns what stays for that reason.
+    /// Removes the pod at `path`, complete or not, sound or damaged, and the files that this
+    /// operating system keeps for it. Those stay, for `outlive pod clean`, if damage hides which
+    /// pod they belong to, or while other processes have the pod open; in the latter case the file
+    /// that stays is returned.
     ///
     /// # Errors
-    /// If what is there is not a segment.
+    /// If `path` is not a segment.
     pub fn destroy(path: impl AsRef<Path>) -> Result<Option<PathBuf>, PodError> {
         let path = path.as_ref();
         let is_copy = origin::is_copy(path);
         let number = Self::number_at(path).or_else(|| {
-            // The pod may be a device, which can be mapped and not read.
+            // The pod may be a device that can be mapped but not read.
             let segment = Segment::open(path).ok()?;
             let number = Self::of(segment).ok().map(|pod| pod.number());
             segment.close().ok()?;
             number
         });
-        // Where its cords lie, and whose they are.
+        // The directory of its cords, and their access.
         let directory = std::fs::canonicalize(path).ok();
         let directory = directory.as_deref().and_then(Path::parent);
         let access =
             std::fs::metadata(path).map_or_else(|_| Access::default(), |it| access_of(&it));
         Segment::destroy(path)?;
-        // A copy that was not adopted has the number of the original, whose files stay.
+        // A copy that was not adopted has the number of the original. The original's files stay.
         if let Some(number) = number.filter(|_| !is_copy) {
             Linux::remove_cords(directory, number, access);
             match Linux::remove_side_file(number) {
@@ -405,13 +432,13 @@ impl Pod {
     }
 }
 
-/// What a thread has of the pod that it joined.
+/// The parts of a pod that a member uses.
 impl Member {
     /// Returns this thread's heap handle for `pod`, by which it allocates, frees and retires. A
     /// thread has one at a time.
     ///
     /// # Errors
-    /// If the pod has no heap, or this is a member of another; or if this thread has one already.
+    /// If the pod has no heap, this member is of another pod, or it already has a heap handle.
     pub fn heap(&self, pod: &Pod) -> Result<LocalHeap<'_>, PodError> {
         let path = || pod.segment.path().into();
         let heap = pod.heap.ok_or_else(|| PodError::NoHeap { path: path() })?;
@@ -431,7 +458,7 @@ impl Member {
     }
 }
 
-/// The heap in the segment of a pod, if there is one.
+/// Opens the heap in the segment of a pod, if there is one.
 fn open_heap(segment: Segment) -> Result<Option<Heap>, PodError> {
     let Some(state) = segment.area(AreaKind::HeapState) else {
         return Ok(None);
@@ -441,7 +468,7 @@ fn open_heap(segment: Segment) -> Result<Option<Heap>, PodError> {
         path: path(),
         source,
     })?;
-    // Its header is whole, and what it says may still be another segment's.
+    // Its header is intact, but may describe another segment's heap.
     let (first, bytes) = (heap.buddy().region(), heap.buddy().bytes());
     let payload = segment.area(AreaKind::Payload).filter(|payload| {
         payload.offset == first
@@ -452,12 +479,12 @@ fn open_heap(segment: Segment) -> Result<Option<Heap>, PodError> {
         Some(_) => Ok(Some(heap)),
         None => Err(PodError::NoMembership {
             path: path(),
-            why: format!("its heap has {bytes} bytes at {first}, which are not its payload"),
+            why: format!("its heap has {bytes} bytes at {first}, which are not its area `payload`"),
         }),
     }
 }
 
-/// The membership of `extent` in these areas.
+/// Returns the membership tables of `extent` in these areas.
 fn lay_out(memory: Native, areas: &[Area], extent: Extent) -> Result<Tables, String> {
     let sizes = extent.area_bytes();
     let find = |kind: AreaKind, needed: u64| {
@@ -467,7 +494,7 @@ fn lay_out(memory: Native, areas: &[Area], extent: Extent) -> Result<Tables, Str
             .ok_or_else(|| format!("it has no area `{kind}`"))?;
         if area.size < needed {
             return Err(format!(
-                "its area `{kind}` has {} bytes, and {needed} are needed for {} ids",
+                "its area `{kind}` has {} bytes, but {needed} are needed for {} ids",
                 area.size, extent.ids
             ));
         }
@@ -483,7 +510,7 @@ fn lay_out(memory: Native, areas: &[Area], extent: Extent) -> Result<Tables, Str
     Ok(Tables::new(memory, extent, places))
 }
 
-/// Returns the access to what lies beside the file of `metadata`.
+/// Returns the access to files beside the file of `metadata`.
 fn access_of(metadata: &Metadata) -> Access {
     Access {
         mode: metadata.permissions().mode() & 0o666,

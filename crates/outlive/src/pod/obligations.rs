@@ -1,24 +1,28 @@
-//! What a pod owes its instances: the logs of the room `recovery`, for membership to call for.
+//! The pod's obligations to its instances: the logs of `recovery`, for membership to call for.
 
+use crate::heap::Heap;
 use crate::membership::{Member, Obligations};
+use crate::objects::Directory;
 use crate::recovery::{OwnLog, Recovered, Recoverers};
 use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
-/// How long a joining instance sleeps between two looks at whoever recovers its predecessor.
+/// The interval at which a joining instance polls the recovery of its predecessor.
 const ROUND: Duration = Duration::from_micros(200);
 
 /// Logs, opened, closed and recovered by `recoverers`.
 pub(super) struct LogObligations {
     recoverers: Recoverers,
+    heap: Option<Heap>,
     /// The error of the last recovery, to report it once.
     failed: Mutex<Option<String>>,
 }
 
 impl LogObligations {
-    pub(super) fn new(recoverers: Recoverers) -> Self {
+    pub(super) fn new(recoverers: Recoverers, heap: Option<Heap>) -> Self {
         Self {
             recoverers,
+            heap,
             failed: Mutex::new(None),
         }
     }
@@ -40,16 +44,24 @@ impl Obligations for LogObligations {
                 }
                 Err(error) => return Err(error.to_string()),
             }
-            // Another recovers our predecessor, and lives; if it dies, the claim is ours to take.
+            // A live member recovers our predecessor; if it dies, we can take the claim.
             std::thread::sleep(ROUND);
         }
     }
 
     fn end(&self, member: &Member) -> bool {
+        let directory = self.heap.and_then(|heap| Directory::open(heap).ok()?);
+        if directory.is_some_and(|directory| directory.has_leases(member.instance().id)) {
+            tracing::warn!(
+                ?member,
+                "a member that leaves has handles of named objects open"
+            );
+            return false;
+        }
         match OwnLog::of(member).close() {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(?member, %error, "its log cannot be closed");
+                tracing::warn!(?member, %error, "the log of a member that leaves cannot be closed");
                 false
             }
         }
@@ -62,7 +74,7 @@ impl Obligations for LogObligations {
         if let Some(error) = &failed
             && *before != failed
         {
-            tracing::error!(error, "a dead member could not be recovered here");
+            tracing::error!(error, "this process could not recover a dead member");
         }
         *before = failed;
     }

@@ -44,7 +44,7 @@ impl<'a> Joining<'a> {
         if of_it.repairing && !is_repair {
             return Err(PodError::InUse {
                 path: pod.segment.path().into(),
-                why: "this process repairs it; join it when that is done".into(),
+                why: "this process is repairing it; join it when that is done".into(),
             });
         }
         of_it.joining += 1;
@@ -61,8 +61,7 @@ impl<'a> Joining<'a> {
     }
 
     /// Ends a join that was refused. Removes the side file that it created, unless another process
-    /// or another join uses it, and releases this opening's
-    /// attachment to that file.
+    /// or another join uses it, and releases this opening's attachment to that file.
     pub fn refused(self) {
         let mut all = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
         let is_alone = all.get(&self.number) == Some(&1);

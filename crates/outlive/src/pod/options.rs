@@ -1,4 +1,4 @@
-//! What a new pod is to be like.
+//! The options of a new pod.
 
 use super::PodError;
 use crate::membership::{Extent, Settings};
@@ -6,7 +6,7 @@ use crate::recovery::Logs;
 use crate::segment::{HugePages, Segment, SegmentBuilder};
 use outlive_memory::Native;
 
-/// What a new pod is to be like.
+/// The options of a new pod.
 ///
 /// ```
 /// use outlive::pod::PodOptions;
@@ -28,8 +28,8 @@ impl Default for PodOptions<'_> {
 }
 
 impl<'a> PodOptions<'a> {
-    /// A pod of 64 MiB with 256 ids and 8 groups, for hosts on one operating system, of the user that
-    /// creates it.
+    /// Returns the options of a pod of 64 MiB with 256 ids and 8 groups, for hosts on one operating
+    /// system, of the user that creates it.
     pub fn new() -> Self {
         Self {
             segment: Segment::builder().size(64 << 20),
@@ -47,63 +47,63 @@ impl<'a> PodOptions<'a> {
         }
     }
 
-    /// Its size in bytes.
+    /// Sets the size in bytes.
     pub fn size(self, bytes: u64) -> Self {
         self.segment(|segment| segment.size(bytes))
     }
 
-    /// How many hosts, processes and threads it can have at once; each costs about 9 KiB.
+    /// Sets the maximum number of hosts, processes and threads at one time; each costs about 9 KiB.
     pub fn ids(mut self, ids: u32) -> Self {
         self.extent.ids = ids;
         self
     }
 
-    /// How many control groups it can have, besides its own.
+    /// Sets the maximum number of control groups, in addition to the pod's own.
     pub fn groups(mut self, groups: u32) -> Self {
         self.extent.groups = groups.saturating_add(1);
         self
     }
 
-    /// How many events each group remembers for members that lag.
+    /// Sets the number of events that each group keeps for members that lag.
     pub fn events(mut self, events: u32) -> Self {
         self.extent.events = events;
         self
     }
 
-    /// Leaves the payload as it is: zeros, for a program that divides them by itself. Without this a
+    /// Leaves the payload zeroed, for a program that divides it by itself. Without this option, a
     /// [heap](crate::heap) has all of it.
     pub fn without_heap(mut self) -> Self {
         self.heap = false;
         self
     }
 
-    /// How members watch one another, and who may join.
+    /// Sets how members watch one another, and the conditions for joining.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// The permissions of a new file. Default: 0600.
+    /// Sets the permissions of a new file. Default: 0600.
     pub fn mode(self, mode: u32) -> Self {
         self.segment(|segment| segment.mode(mode))
     }
 
-    /// What pages to ask for.
+    /// Sets the pages to ask for.
     pub fn huge_pages(self, huge: HugePages) -> Self {
         self.segment(|segment| segment.huge_pages(huge))
     }
 
-    /// Touches all pages now; `progress` hears the bytes done and the bytes in all.
+    /// Touches all pages at creation; `progress` gets the bytes done and the total bytes.
     pub fn prefault(self, progress: impl FnMut(u64, u64) + 'a) -> Self {
         self.segment(|segment| segment.prefault(progress))
     }
 
-    /// Creates it over what a device, or a file prepared for it, holds.
+    /// Allows creation over the contents of a device, or of a file prepared for the pod.
     pub fn replace(self, replace: bool) -> Self {
         self.segment(|segment| segment.replace(replace))
     }
 
-    /// What no segment of a pod can hold is refused before anything is created.
+    /// Refuses a pod that no segment can hold, before anything is created.
     pub(super) fn refuse_the_impossible(&self) -> Result<(), PodError> {
         let asked = [
             ("number of ids", u64::from(self.extent.ids), 1, 1 << 16),
@@ -140,7 +140,7 @@ impl<'a> PodOptions<'a> {
         Ok(())
     }
 
-    /// Anything else about the segment.
+    /// Changes any other option of the segment.
     pub fn segment(
         mut self,
         change: impl FnOnce(SegmentBuilder<'a>) -> SegmentBuilder<'a>,

@@ -7,10 +7,10 @@
 //! NUMBER   128 bits: the pod's number; 0: the uuid in its superblock
 //! ```
 //!
-//! The creator records `FILE`, or the first process that joins if the creator died before. A file
-//! that records the inode and birth of another one is a copy: the members that are recorded in it
-//! cannot write to it. Devices have no birth and are not copied by copying a file, so they are not
-//! checked.
+//! The creator records `FILE` before the file has its name, or the first process that joins if the
+//! creator could not read it. A file that records the inode and birth of another one is a copy: the
+//! members that are recorded in it cannot write to it. Devices have no birth and are not copied by
+//! copying a file, so they are not checked.
 //!
 //! A copy is *adopted* under a file lock that one process of the kernel has at a time: first the
 //! copy gets a number of its own, which names its side files and cords, then `FILE` becomes the
@@ -42,10 +42,11 @@ pub(super) struct Origin {
 
 impl Origin {
     pub(super) fn of(pod: &Pod) -> Self {
-        Self {
-            memory: pod.tables.memory(),
-            settings: pod.tables.settings_at(),
-        }
+        Self::in_settings(pod.tables.memory(), pod.tables.settings_at())
+    }
+
+    pub(super) fn in_settings(memory: Native, settings: Offset) -> Self {
+        Self { memory, settings }
     }
 
     /// Returns the pod's number; `None` if that is its uuid.

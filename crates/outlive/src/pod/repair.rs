@@ -1,28 +1,28 @@
-//! Mending a pod that nobody uses.
+//! Repairs a pod that is not in use.
 
 use super::{Check, Pod, PodError};
 use crate::heap::HeapRepair;
-use crate::membership::{InstanceId, Level, Member, ProcessOptions, State, Status};
-use crate::segment::backend;
+use crate::membership::{InstanceId, JoinError, Level, Member, ProcessOptions, State, Status};
+use crate::segment::{OpenError, backend};
 use core::time::Duration;
 use std::time::Instant;
 
-/// How long those who seem to live are given to be proven dead, or the dead to be recovered.
+/// The time for members that seem live to be proven dead, or for the dead to be recovered.
 const PATIENCE: Duration = Duration::from_secs(5);
 const ROUND: Duration = Duration::from_millis(5);
 
-/// What a repair did, and what it found afterwards.
+/// The actions of a repair, and the state after it.
 #[derive(Clone, Debug)]
 pub struct Repair {
-    /// The ids that were recovered: their logs, what they had in their hands, their retired blocks.
+    /// The ids that were recovered: logs, pending-allocation cells and retired blocks.
     pub recovered: Vec<InstanceId>,
-    /// The ids that could not be, and why.
+    /// The ids that could not be recovered, and the reasons.
     pub unrecovered: Vec<(InstanceId, String)>,
-    /// How many retired blocks were freed.
+    /// The number of retired blocks that were freed.
     pub freed: u64,
-    /// What was mended in the heap.
+    /// The repairs in the heap.
     pub heap: Vec<HeapRepair>,
-    /// What is wrong still.
+    /// The check after the repair.
     pub check: Check,
 }
 
@@ -32,21 +32,24 @@ struct Repairing<'a>(&'a Pod);
 impl Drop for Repairing<'_> {
     fn drop(&mut self) {
         if let Ok(file) = self.0.segment().own_file() {
-            backend::share(&file);
+            // If this fails, the pod stays locked by this opening.
+            let _ = backend::share(&file, self.0.segment().path());
         }
         self.0.use_of_it().repairing = false;
     }
 }
 
 impl Pod {
-    /// Recovers the dead, frees what they retired and mends what can be mended in the heap, if nobody uses the
-    /// pod; says what was done, and what is wrong still. Nobody must open the pod meanwhile.
+    /// Recovers the dead members, frees the blocks that they retired and repairs the heap as far as
+    /// possible, if the pod is not in use. Returns the actions and the remaining violations. No
+    /// other process must open the pod at the same time.
     ///
-    /// It joins as a process of a host of its own for the time, by which those are noticed whom nobody
-    /// was left to notice. What only a program's own handlers can recover is left, and with it the heap.
+    /// It joins as a process of a host of its own for this time, which notices deaths that no
+    /// member was left to notice. State that only a program's own handlers can recover is left, and
+    /// the heap with it.
     ///
     /// # Errors
-    /// If somebody uses the pod, or it has no id to spare.
+    /// If the pod is in use, or has no id to spare.
     ///
     /// # Crash
     /// It can be run again.
@@ -59,7 +62,7 @@ impl Pod {
         let mut of_it = self.use_of_it();
         if of_it.repairing || of_it.has_members() {
             return Err(in_use(
-                "this process is a member of it, or repairs it".into(),
+                "this process is a member of it, or is already repairing it".into(),
             ));
         }
         of_it.repairing = true;
@@ -67,7 +70,7 @@ impl Pod {
         let _repairing = Repairing(self);
         // Every other opening on this kernel holds a shared lock.
         let file = self.segment().own_file()?;
-        if !backend::lock(&file) {
+        if !backend::lock(&file, self.segment().path()).map_err(OpenError::from)? {
             return Err(in_use("another process has it open".into()));
         }
         self.repair_alone(in_use)
@@ -81,21 +84,33 @@ impl Pod {
                 .collect()
         };
         let before = states();
-        // The last id that nobody has, for ids that are given by hand begin with 0.
-        let host = before.iter().rposition(|state| {
-            state.is_some_and(|state| {
-                matches!(
-                    state.status,
-                    Status::Free | Status::Left | Status::Recovered
-                )
-            })
-        });
+        // The last id without an owner, because ids that are given by hand begin with 0. If there
+        // is none, that of a former host, whose members are dead: no other process has the pod
+        // open.
+        let last = |is_one: fn(State) -> bool| {
+            let mut states = before.iter();
+            states.rposition(|state| state.is_some_and(is_one))
+        };
+        let is_free = |state: State| {
+            use Status::{Free, Left, Recovered};
+            matches!(state.status, Free | Left | Recovered)
+        };
+        let host = last(is_free).or_else(|| last(|state| state.level == Some(Level::Host)));
         let host = host.ok_or_else(|| in_use("all of its ids are taken".into()))? as InstanceId;
         let options = ProcessOptions::on_host(host)
             .host_name("repair")
             .name("repair");
         let process = self.join_as(options, |recoverers| recoverers, true)?;
-        let thread = process.enter(None, "repair")?;
+        let until = Instant::now() + PATIENCE;
+        let thread = loop {
+            match process.enter(None, "repair") {
+                // Until the deaths of members are noticed, all ids may be taken.
+                Err(JoinError::Full { .. }) if Instant::now() < until => {
+                    std::thread::sleep(ROUND);
+                }
+                entered => break entered?,
+            }
+        };
         let own = [host, process.instance().id, thread.instance().id];
         let others = || -> Vec<InstanceId> {
             let writers = self.tables().writers();
@@ -104,12 +119,15 @@ impl Pod {
                 .filter(|id| !own.contains(id))
                 .collect()
         };
-        // The dead among them are noticed by now, or soon.
+        // The deaths among them are noticed by now, or soon.
         let until = Instant::now() + PATIENCE;
         while !others().is_empty() {
             if Instant::now() > until {
                 let ids: Vec<String> = others().iter().map(u32::to_string).collect();
-                return Err(in_use(format!("ids {} live", ids.join(", "))));
+                return Err(in_use(format!(
+                    "the members with the ids {} are alive",
+                    ids.join(", ")
+                )));
             }
             std::thread::sleep(ROUND);
         }
@@ -149,13 +167,14 @@ impl Pod {
         })
     }
 
-    /// Recovers whoever is dead, and the logs that the dead had in their hands; whom it could not, and why.
+    /// Recovers the dead members, and the logs that dead members had claimed. Returns the ids that
+    /// it could not recover, and the reasons.
     fn recover_the_dead(&self, thread: &Member) -> Vec<(InstanceId, String)> {
         let (generations, recoverers) = (self.tables().generations(), thread.recoverers());
         let until = Instant::now() + PATIENCE;
         let mut failed = Vec::new();
         for id in 0..self.tables().extent().ids {
-            // A host holds nothing; the keeper says so.
+            // A host holds nothing; the recovery thread marks it as recovered.
             while let Ok(state) = generations.state(id)
                 && (state.status == Status::Dead
                     || recoverers.is_some_and(|recoverers| recoverers.is_due(thread, id)))

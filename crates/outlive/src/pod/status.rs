@@ -1,4 +1,4 @@
-//! Who is in a pod, and how they are.
+//! The members of a pod and their states.
 
 use super::Pod;
 use crate::membership::{GroupId, Instance, InstanceId, Record, State};
@@ -10,14 +10,15 @@ pub struct MemberStatus {
     pub id: InstanceId,
     /// Its state in the table of generations.
     pub state: State,
-    /// Where its incarnation runs or, once it has left or died, ran; `None` if nothing is known.
+    /// Where its incarnation runs or, once it has left or died, ran; `None` if that is unknown.
     pub record: Option<Record>,
-    /// How often its heart has beaten (hosts and processes).
+    /// The number of its heartbeats (hosts and processes).
     pub beats: u64,
 }
 
 impl MemberStatus {
-    /// The incarnation that the record is about: for the dead, the one before the raised generation.
+    /// Returns the incarnation that the record describes: for a dead one, the one before the raised
+    /// generation.
     pub fn instance(&self) -> Instance {
         self.record
             .as_ref()
@@ -30,22 +31,22 @@ impl MemberStatus {
 /// One control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStatus {
-    /// Which one.
+    /// The id of the group.
     pub id: GroupId,
     /// Its name; empty for the pod's own.
     pub name: String,
-    /// How many members it has now.
+    /// The number of its current members.
     pub members: u32,
-    /// How many events have been told.
+    /// The number of events that were reported.
     pub events: u64,
 }
 
-/// A look at a pod. Members come and go while it is taken, so it is a view of each id by itself.
+/// A snapshot of a pod. Members come and go while it is taken: it is consistent for each id only.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// Every id that was ever used, by number.
     pub members: Vec<MemberStatus>,
-    /// Who holds the fabric manager's role.
+    /// The holder of the fabric manager's role.
     pub manager: Option<Instance>,
     /// The control groups, the pod's own first.
     pub groups: Vec<GroupStatus>,

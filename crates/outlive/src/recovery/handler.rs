@@ -1,5 +1,5 @@
-//! What the rooms above bring to a recovery: handlers for their operations, their locks and the room of a log; and
-//! what those are given, a dead instance's log in the hands of its only recoverer.
+//! Recovery handlers, which the modules above provide for their operations, their locks and the
+//! scratch area of a log, and [`Recovering`], the handlers' view of a dead instance's log.
 
 use super::operation::{BadOperation, Operation, RunningOperation};
 use super::recover::RecoverError;
@@ -7,14 +7,15 @@ use super::{LockEntry, Log, Logs};
 use crate::membership::{Instance, Member};
 use outlive_memory::{Memory, Native, Offset};
 
-/// Finds out whether a dead instance's operation took effect, completes or undoes it, and says so.
+/// Determines whether a dead instance's operation took effect, completes or undoes it, and records
+/// the outcome.
 ///
-/// It runs while the recoverer holds the claim on the dead instance's log and while the locks that the
-/// dead held are still locked. It must come to the same end when it is cut short at any instruction and
-/// run again by another. It takes no lock: it works under those that the dead holds (two recoverers
-/// that waited for each other's dead would wait for ever).
+/// It runs while the recoverer holds the claim on the dead instance's log and while the dead
+/// instance's locks are still locked. It must come to the same result if it is cut short at any
+/// instruction and run again by another recoverer. It takes no lock (two recoverers could wait for
+/// each other for ever): it works under those of the dead instance.
 pub trait RecoverOperation<M: Memory>: Send + Sync {
-    /// Recovers `operation`, which is running, and [settles](Recovering::running) it.
+    /// Recovers the running operation `operation` and [settles](Recovering::running) it.
     ///
     /// # Errors
     /// If that is impossible; the log is then left to another recoverer.
@@ -23,35 +24,36 @@ pub trait RecoverOperation<M: Memory>: Send + Sync {
 
 /// Releases a lock for a dead instance.
 pub trait RecoverLock<M: Memory>: Send + Sync {
-    /// Sees to it that the dead instance neither holds nor waits for the lock of `entry`. The entry may
-    /// be mere intent. Restartable at any instruction; waits for nobody.
+    /// Ensures that the dead instance neither holds nor waits for the lock of `entry`. The entry
+    /// may be mere intent. Restartable at any instruction; waits for no other thread.
     ///
     /// # Errors
     /// If the lock is corrupt.
     fn release(&self, dead: &Recovering<'_, M>, entry: LockEntry) -> Result<(), RecoverError>;
 }
 
-/// Settles what stands in the [room](Log::room) of a dead instance's log.
+/// Settles the [scratch area](Log::room) of a dead instance's log.
 ///
 /// Both steps run on every recovery, whether an operation was running or not, and
-/// [again](super::Recoverers::revisit) for what could not be given up then: also in the log of an instance that did not
-/// die but left in good order. What is said of [`RecoverOperation`] holds for them: restartable at any
-/// instruction, and without locks.
+/// [again](super::Recoverers::revisit) for resources that could not be given up then: also in the
+/// log of an instance that did not die but left in good order. The rules of [`RecoverOperation`]
+/// hold for them: restartable at any instruction, and without locks.
 pub trait RecoverRoom<M: Memory>: Send + Sync {
-    /// Completes or undoes the step that the dead was at: after the replay of its transaction, before its
-    /// operation's handler runs.
+    /// Completes or undoes the step that the dead instance was executing: after the replay of its
+    /// transaction, before its operation's handler runs.
     ///
     /// # Errors
     /// If that is impossible; the log is then left to another recoverer.
     fn settle(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError>;
 
-    /// Gives up what the dead still held, after its operation is settled and its locks are released.
+    /// Gives up the resources that the dead instance still held, after its operation is settled and
+    /// its locks are released.
     ///
     /// # Errors
     /// As [`settle`](Self::settle).
     fn release(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError>;
 }
-/// A dead instance's log in the hands of its only recoverer: what handlers are given.
+/// A dead instance's log as its only recoverer passes it to the handlers.
 #[derive(Debug)]
 pub struct Recovering<'r, M: Memory = Native> {
     pub(super) member: &'r Member<M>,
@@ -71,22 +73,23 @@ impl<'r, M: Memory> Recovering<'r, M> {
         self.owner
     }
 
-    /// Its log. Only the holder of this value writes to what the log's [room](Log::room) and nodes hold.
+    /// The dead instance's log. Only the holder of this value writes to the log's
+    /// [scratch area](Log::room) and nodes.
     pub fn log(&self) -> Log<M> {
         self.log
     }
 
-    /// The logs of everybody, to look at.
+    /// Read access to all logs of the pod.
     pub fn logs(&self) -> Logs<M> {
         self.logs
     }
 
-    /// Whether the dead listed the lock at `lock` as held or being taken.
+    /// Returns whether the dead instance listed the lock at `lock` as held or being taken.
     pub fn lists(&self, lock: Offset) -> bool {
         self.log.locks().any(|entry| entry.lock == lock)
     }
 
-    /// The operation that the dead left running, to be settled.
+    /// Returns the handle to settle `operation`, which the dead instance left running.
     pub fn running(&self, operation: &Operation) -> RunningOperation<'r, M> {
         RunningOperation::of_the_dead(self.log, operation.sequence)
     }

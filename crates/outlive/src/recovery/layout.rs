@@ -1,4 +1,4 @@
-//! Where things stand in a log.
+//! The layout of a log.
 
 use super::Log;
 use crate::membership::{InstanceId, Member};
@@ -25,17 +25,17 @@ pub struct Logs<M: Memory = Native> {
 }
 
 impl<M: Memory> Logs<M> {
-    /// How many bytes one id's log takes.
+    /// The size of one id's log in bytes.
     pub const STRIDE: u64 = 0x2000;
-    /// How many locks one instance can hold or be taking at once.
+    /// The maximal number of locks that one instance can hold or be taking at once.
     pub const LOCKS: usize = 32;
-    /// How many stores one redo transaction can have.
+    /// The maximal number of stores of one redo transaction.
     pub const RECORDS: usize = ((NODES - RECORDS) / 16) as usize;
-    /// How many bytes of its log the rooms above may use as they like.
+    /// The size in bytes of a log's scratch area, which the modules above may use.
     pub const ROOM: u64 = Self::STRIDE - ROOM;
 
-    /// The logs of ids 0 to `capacity` at `base`, which is zeroed memory at first: nobody's logs,
-    /// settled.
+    /// Returns the handle on the logs of the first `capacity` ids at `base`. Zeroed memory holds
+    /// settled logs without an owner.
     ///
     /// # Panics
     /// If `base` is not aligned to a cache line or the area is not inside the memory.
@@ -53,12 +53,12 @@ impl<M: Memory> Logs<M> {
         }
     }
 
-    /// How many bytes the logs of `capacity` ids take.
+    /// The size in bytes of the logs of `capacity` ids.
     pub const fn bytes(capacity: u32) -> u64 {
         capacity as u64 * Self::STRIDE
     }
 
-    /// How many ids have a log here.
+    /// The number of ids that have a log here.
     #[inline]
     pub fn capacity(self) -> u32 {
         self.capacity
@@ -70,10 +70,10 @@ impl<M: Memory> Logs<M> {
         self.memory
     }
 
-    /// Where the log of `id` is: what [`Member::assume`] wants to be told.
+    /// The offset of the log of `id`, which is an argument of [`Member::assume`].
     ///
     /// # Panics
-    /// If there is no such id.
+    /// If the id does not exist.
     #[inline]
     pub fn at(self, id: InstanceId) -> Offset {
         if id >= self.capacity {
@@ -82,16 +82,16 @@ impl<M: Memory> Logs<M> {
         self.base + u64::from(id) * Self::STRIDE
     }
 
-    /// The log of `id`, to look at.
+    /// Read access to the log of `id`.
     ///
     /// # Panics
-    /// If there is no such id.
+    /// If the id does not exist.
     #[inline]
     pub fn of(self, id: InstanceId) -> Log<M> {
         Log::new(self.memory, self.at(id))
     }
 
-    /// Whether `member`'s log is the one that these logs have for its id.
+    /// Returns whether `member`'s log is the one that these logs have for its id.
     #[inline]
     pub fn has(self, member: &Member<M>) -> bool {
         let id = member.instance().id;
@@ -99,10 +99,11 @@ impl<M: Memory> Logs<M> {
     }
 }
 
-/// Out of line, and with plain values: a handle that a message points at is in memory on the fast path too.
+/// Out of line, and with plain values: a handle whose address a panic message takes would be in
+/// memory on the fast path too.
 #[cold]
 #[inline(never)]
 #[track_caller]
 fn no_such_id(id: InstanceId, capacity: u32) -> ! {
-    panic!("id {id} of {capacity} logs")
+    panic!("there is no id {id} among {capacity} logs")
 }

@@ -1,6 +1,7 @@
-//! A log as others see it, and as its owner writes it.
+//! The log of an instance: the view of other members, and the writing view of its owner.
 
 use super::Logs;
+use super::kinds::CoreLock;
 use super::layout::{
     CLAIM, INHERITED, LOCKS, NODE_BYTES, NODES, OPERATION_BYTES, OPERATIONS, OWNER, ROOM,
 };
@@ -13,9 +14,9 @@ use core::num::NonZeroU32;
 use outlive_memory::{Link, Memory, Native, Offset, Ordering, PersistenceDomain};
 
 outlive_memory::crash_points! {
-    /// Where the opening of a log by a new incarnation may be cut short.
+    /// Crash points of the opening of a log by a new incarnation.
     pub enum LogOpenPoint for "log.open" {
-        /// The log is the new incarnation's, its contents still name the old one as owner.
+        /// The new incarnation has claimed the log; the contents still name the old one as owner.
         Claimed,
         /// The log is open.
         Opened,
@@ -23,28 +24,28 @@ outlive_memory::crash_points! {
 }
 
 outlive_memory::crash_points! {
-    /// Where the closing of a log may be cut short.
+    /// Crash points of the closing of a log.
     pub enum LogClosePoint for "log.close" {
-        /// What the instance did last has been kept for its successor.
+        /// The last operation of the instance has been kept for its successor.
         Inherited,
-        /// The log is nobody's.
+        /// The log has no claimant.
         Settled,
     }
 }
 
-/// What kind of lock an entry of a log names: who knows how to release it for the dead. 1 to 15.
+/// The kind of a lock, 1 to 15: selects the handler that releases the lock for a dead owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockKind(u8);
 
 impl LockKind {
-    /// A test-and-test-and-set lock of the room `sync`.
-    pub const TATAS: Self = Self(1);
-    /// A queue lock of the room `sync`.
-    pub const QUEUE: Self = Self(2);
-    /// A lock of the room `sync` that is left to whoever wants it next.
-    pub const BARE: Self = Self(3);
+    /// A [`Tatas`](crate::sync::Tatas) lock.
+    pub const TATAS: Self = Self(CoreLock::Tatas as u8);
+    /// A [`QueueLock`](crate::sync::QueueLock).
+    pub const QUEUE: Self = Self(CoreLock::Queue as u8);
+    /// A bare TATAS lock: a dead owner leaves it to the next owner.
+    pub const BARE: Self = Self(CoreLock::Bare as u8);
 
-    /// The kind `number`, for locks of other rooms: 4 to 15.
+    /// The kind `number`, for locks of programs: 4 to 15.
     ///
     /// # Panics
     /// If it is not one of those.
@@ -62,15 +63,15 @@ impl LockKind {
 /// A lock that an instance holds or is about to take, as its log names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockEntry {
-    /// Where the lock is.
+    /// The offset of the lock.
     pub lock: Offset,
-    /// What kind of lock it is.
+    /// The kind of lock.
     pub kind: LockKind,
-    /// Which of the log's entries this is; the queue node of the same number belongs to it.
+    /// The index of this entry in the log; the queue node of the same number belongs to it.
     pub slot: usize,
 }
 
-/// The log of one id, to look at. What it shows of a live owner's log may have changed since.
+/// Read access to the log of one id. Values read from a live owner's log may have changed since.
 #[derive(Clone, Copy, Debug)]
 pub struct Log<M: Memory = Native> {
     memory: M,
@@ -87,7 +88,7 @@ impl<M: Memory> Log<M> {
         self.memory
     }
 
-    /// Where the log is.
+    /// The offset of the log.
     pub fn at(self) -> Offset {
         self.at
     }
@@ -97,7 +98,8 @@ impl<M: Memory> Log<M> {
         Instance::from_word(self.memory.load(self.at + OWNER, Ordering::Acquire))
     }
 
-    /// Who may write to the log now: its owner, or whoever recovers the owner; `None` if it is settled.
+    /// The instance that may write to the log now: its owner, or the owner's recoverer; `None` if
+    /// the log is settled.
     pub fn claimant(self) -> Option<Instance> {
         Instance::from_word(self.memory.load(self.at + CLAIM, Ordering::Acquire))
     }
@@ -123,38 +125,38 @@ impl<M: Memory> Log<M> {
     /// The operation that was begun last, running or done; `None` if there has been none.
     ///
     /// # Errors
-    /// If the words there are no operation's.
+    /// If the descriptor is corrupt.
     pub fn operation(self) -> Result<Option<Operation>, BadOperation> {
         operation::latest(self)
     }
 
-    /// The last operation of the previous incarnation, as its recovery left it, until the present one
-    /// has [said](OwnLog::forget_inherited) that it has read it.
+    /// The last operation of the previous incarnation, as its recovery left it, until the present
+    /// incarnation calls [`forget_inherited`](OwnLog::forget_inherited).
     ///
     /// # Errors
-    /// If the words there are no operation's.
+    /// If the descriptor is corrupt.
     pub fn inherited(self) -> Result<Option<Operation>, BadOperation> {
         operation::read(self, self.inherited_at())
     }
 
-    /// Whether a redo transaction is committed and not yet retired.
+    /// Returns whether a redo transaction is committed and not yet retired.
     pub fn redo_committed(self) -> bool {
         self.owner()
             .is_some_and(|owner| redo::committed(self, owner).is_some())
     }
 
-    /// The bytes of the log that the rooms above may use; [`Logs::ROOM`] of them. Whoever uses them says
-    /// in a handler how they are recovered.
+    /// The offset of the log's scratch area: [`Logs::ROOM`] bytes for the modules above. A module
+    /// that uses it registers a handler that recovers it.
     pub fn room(self) -> Offset {
         self.at + ROOM
     }
 
-    /// The part of the [room](Self::room) that belongs to the program: 1 KiB.
+    /// The offset of the program's part of the [scratch area](Self::room): 1 KiB.
     pub fn program_room(self) -> Offset {
         self.room() + Logs::<M>::ROOM / 2
     }
 
-    /// The line that a queue lock may use as its node while entry `slot` is listed.
+    /// The cache line that a queue lock may use as its node while entry `slot` is listed.
     #[inline]
     pub fn node(self, slot: usize) -> Offset {
         if slot >= Logs::<M>::LOCKS {
@@ -185,30 +187,30 @@ impl<M: Memory> Log<M> {
         self.at + INHERITED
     }
 
-    /// Keeps the latest operation for the next incarnation, if `owner` began it. Only for the holder of
-    /// the claim.
+    /// Keeps the latest operation for the next incarnation, if `owner` began it. Only for the
+    /// holder of the claim.
     pub(super) fn keep_for_heir(self, owner: Instance) -> Result<(), BadOperation> {
         match self.operation()? {
             Some(last) if last.instance == owner => {
                 operation::copy(self, last.sequence);
                 Ok(())
             }
-            // The owner began nothing: what it inherited itself is still what its heir wants to know.
+            // The owner began no operation: the one that it inherited itself stays for its
+            // successor.
             _ => Ok(()),
         }
     }
 
-    /// Gives the log to nobody. Only for the holder of the claim, when nothing is left in it.
+    /// Clears the claim. Only for the holder of the claim, when nothing is left in the log.
     pub(super) fn settle(self) {
         let claim = self.claim_at();
-        // Release: whoever finds the log settled also finds it empty.
-        self.memory
-            .store(claim, Instance::NOBODY, Ordering::Release);
+        // Release: a thread that finds the log settled also finds it empty.
+        self.memory.store(claim, Instance::NONE, Ordering::Release);
         self.memory.persist(claim, 8);
     }
 }
 
-/// An instance holds or takes as many locks as its log has entries.
+/// The instance holds or is taking as many locks as its log has entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{instance} already holds {} locks, as many as its log can name; release one first", Logs::<Native>::LOCKS)]
 pub struct TooManyLocks {
@@ -220,10 +222,10 @@ pub struct TooManyLocks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {
-    /// The log is not this instance's: it was never opened, or somebody recovers it.
-    #[error("the log of {instance} is not open; what its id left behind has not been recovered")]
+    /// The instance does not own the log: it was never opened, or it is being recovered.
+    #[error("the log of {instance} is not open: it was never opened, or it is being recovered")]
     NotOpen {
-        /// Who wanted to close it.
+        /// The instance that tried to close it.
         instance: Instance,
     },
     /// A lock is still held.
@@ -249,10 +251,11 @@ pub enum CloseError {
     BadOperation(#[from] BadOperation),
 }
 
-/// An entry for a lock in the log of the instance that listed it: for those who make locks of their own.
+/// An entry for a lock in the log of the instance that listed it. For implementations of further
+/// locks.
 ///
-/// It belongs to one log and is spent by [`OwnLog::unlist`]; given to another member's log, or a second
-/// time, it strikes out somebody else's entry, and that lock is lost if its holder dies.
+/// It belongs to one log and is consumed by [`OwnLog::unlist`]. Given to another member's log, or a
+/// second time, it clears the entry of a different lock, and that lock is lost if its holder dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an entry stays listed until it is given to `unlist`"]
 pub struct Listed {
@@ -261,7 +264,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Which entry it is.
+    /// The index of the entry.
     #[inline(always)]
     pub fn slot(self) -> usize {
         self.number.get() as usize - 1
@@ -282,8 +285,9 @@ fn no_such_entry(slot: usize) -> ! {
     panic!("a log has no entry {slot}")
 }
 
-/// Writes `word` into a free entry; `first` is the first of them. Whoever nests locks comes here. (The
-/// arguments fit into registers; those of a method of [`OwnLog`] would not.)
+/// Writes `word` into a free entry; `first` is the offset of the first entry. Called for nested
+/// locks and on write-back memory. (The arguments fit into registers; those of a method of
+/// [`OwnLog`] would not.)
 #[inline(never)]
 fn list_slowly<M: Memory>(memory: M, first: Offset, word: u64) -> Option<Listed> {
     for number in 1..=Logs::<M>::LOCKS as u32 {
@@ -298,7 +302,7 @@ fn list_slowly<M: Memory>(memory: M, first: Offset, word: u64) -> Option<Listed>
     None
 }
 
-/// The log of a live member, to write to.
+/// Write access to the log of a live member.
 ///
 /// ```
 /// use outlive::membership::{Generations, Instance, Level, Member, State, Status};
@@ -311,7 +315,7 @@ fn list_slowly<M: Memory>(memory: M, first: Offset, word: u64) -> Option<Listed>
 /// let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
 /// // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
 /// assert!(unsafe { generations.assume_state(2, State::FREE, live) });
-/// // SAFETY: this thread alone acts as 2.1, and nobody raises its generation.
+/// // SAFETY: this thread alone acts as 2.1, and no thread raises its generation.
 /// let member = unsafe {
 ///     Member::assume(memory, generations, Instance::new(2, 1), logs.at(2), None)
 /// };
@@ -340,42 +344,43 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         }
     }
 
-    /// Opens the log for a new incarnation: once, while it joins, before it does anything else. Wait-free.
+    /// Opens the log for a new incarnation: once, while it joins, before any other use of the log.
+    /// Has no effect on a log that is open already. Wait-free.
     ///
-    /// For proofs and for whoever brings a membership of their own; [`Pod::join`](crate::pod::Pod::join) has
-    /// seen to it. Opened already, nothing happens.
+    /// For proofs and for programs with a membership of their own;
+    /// [`Pod::join`](crate::pod::Pod::join) calls it.
     ///
     /// # Errors
-    /// With the claimant, if the log is not settled: the previous incarnation has not been recovered.
-    /// [Recover](super::Recoverers::recover) it, or wait for whoever does.
+    /// Returns the claimant if the log is not settled: the previous incarnation has not been
+    /// recovered. [Recover](super::Recoverers::recover) it, or wait for its recoverer.
     ///
     /// # Crash
-    /// A member that dies in here leaves a log without contents, settled or claimed by the dead.
+    /// A death in here leaves a log without contents, settled or claimed by the dead member.
     #[doc(hidden)]
     pub fn open(member: &'m Member<M>) -> Result<Self, Instance> {
         let own = Self::of(member);
         let (memory, log) = (own.log.memory, own.log);
         let word = own.instance.to_word();
-        // Acquire: what the last recoverer did to the log is done. Release: who finds our name here sees the
-        // generation that we joined with.
+        // Acquire: the last recoverer's changes to the log are visible. Release: a thread that
+        // reads this claim sees the generation that this instance joined with.
         let taken = memory.compare_exchange(
             log.claim_at(),
-            Instance::NOBODY,
+            Instance::NONE,
             word,
             Ordering::AcqRel,
             Ordering::Acquire,
         );
         match taken.map_err(Instance::from_word) {
             Err(Some(holder)) if holder != own.instance => return Err(holder),
-            // A word that names nobody: only damage makes one, and a settled log is what it means.
+            // Only damage leaves a nonzero word that names no instance. The log counts as settled.
             Err(None) => memory.store(log.claim_at(), word, Ordering::Relaxed),
-            // Ours already: what is under way in it stays.
+            // The log is open already: an operation under way in it is kept.
             Err(Some(_)) if log.owner() == Some(own.instance) => return Ok(own),
             _ => {}
         }
         memory.persist(log.claim_at(), 8);
         memory.crash_point(LogOpenPoint::Claimed);
-        // A transaction that a former owner forgot.
+        // Clears the busy flag of a transaction that a former owner left open.
         redo::forget(log);
         memory.store(log.owner_at(), word, Ordering::Release);
         memory.persist(log.owner_at(), 8);
@@ -383,10 +388,10 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         Ok(own)
     }
 
-    /// Closes the log as its owner leaves. Wait-free.
+    /// Closes the log when its owner leaves. Wait-free.
     ///
-    /// For proofs and for whoever brings a membership of their own: a [`Member`] of a pod does so when it is
-    /// dropped. Whoever goes on after it takes locks that no recovery finds.
+    /// For proofs and for programs with a membership of their own: a [`Member`] of a pod closes its
+    /// log when it is dropped. No recovery finds a lock that the instance takes after this call.
     ///
     /// # Errors
     /// If a lock is held or an operation runs; nothing is changed then.
@@ -394,7 +399,7 @@ impl<'m, M: Memory> OwnLog<'m, M> {
     pub fn close(self) -> Result<(), CloseError> {
         let (log, instance) = (self.log, self.instance);
         match log.claimant() {
-            // Settled: never opened, and nothing was left by a predecessor.
+            // Settled: never opened, and a predecessor left nothing.
             None => return Ok(()),
             Some(claimant) if claimant == instance && log.owner() == Some(instance) => {}
             Some(_) => return Err(CloseError::NotOpen { instance }),
@@ -421,24 +426,23 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         Ok(())
     }
 
-    /// The log, to look at.
+    /// Read access to the log.
     #[inline(always)]
     pub fn log(self) -> Log<M> {
         self.log
     }
 
-    /// The instance that writes here.
+    /// The instance that owns this log.
     #[inline(always)]
     pub fn instance(self) -> Instance {
         self.instance
     }
 
-    /// Notes that the lock of `kind` at `lock` is about to be taken: *before* the first step that makes
-    /// it one's own. Wait-free.
+    /// Records that the lock of `kind` at `lock` is about to be taken. Call it *before* the first
+    /// step that makes the caller the owner. Wait-free.
     ///
-    /// The entry's store is relaxed and must be ordered before that step by the step itself, a
-    /// compare-and-swap or exchange with release. On write-back memory the entry is in memory when this
-    /// returns.
+    /// The entry's store is relaxed. That step itself must order it, as a compare-and-swap or
+    /// exchange with release. On write-back memory the entry is in memory when this returns.
     ///
     /// # Errors
     /// If the log has no free entry.
@@ -452,8 +456,7 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         list_slowly(memory, first, word).ok_or(TooManyLocks { instance })
     }
 
-    /// [`list`](Self::list) where that is one store: the first entry is free and nothing has to be written
-    /// back.
+    /// [`list`](Self::list) as one store: the first entry is free and no write-back is needed.
     #[inline(always)]
     pub(crate) fn list_at_once(self, lock: Offset, kind: LockKind) -> Option<Listed> {
         let (memory, first) = (self.log.memory, self.log.lock_at(0));
@@ -469,22 +472,22 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         })
     }
 
-    /// Strikes out an entry: *after* the step by which the lock ceased to be one's own.
+    /// Clears an entry. Call it *after* the step by which the caller ceases to be the lock's owner.
     #[inline(always)]
     pub fn unlist(self, listed: Listed) {
         let (memory, at) = (self.log.memory, self.log.lock_at(listed.slot()));
-        // Release: the step that gave the lock up comes first; without the entry nobody would look.
+        // Release: the lock was given up before; no recoverer examines a lock without an entry.
         memory.store(at, 0u64, Ordering::Release);
         memory.persist(at, 8);
     }
 
-    /// Where the last of the entries stands.
+    /// The offset of the last entry.
     #[inline(always)]
     pub(crate) fn last_entry(self) -> Offset {
         self.log.lock_at(Logs::<M>::LOCKS - 1)
     }
 
-    /// Where an entry stands.
+    /// The offset of an entry.
     #[inline(always)]
     pub(crate) fn entry(self, listed: Listed) -> Offset {
         self.log.lock_at(listed.slot())
@@ -497,13 +500,13 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         Some(Listed { number })
     }
 
-    /// Returns the place of the lock that an entry names.
+    /// Returns the offset of the lock that an entry names.
     pub(crate) fn lock_of(self, listed: Listed) -> Offset {
         let word: u64 = (self.log.memory).load(self.log.lock_at(listed.slot()), Ordering::Relaxed);
         Link::from_word(word).offset()
     }
 
-    /// Whether the log names the lock at `lock`.
+    /// Returns whether the log names the lock at `lock`.
     pub fn lists(self, lock: Offset) -> bool {
         self.log.locks().any(|entry| entry.lock == lock)
     }
@@ -514,8 +517,8 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         self.log.at + NODES + listed.slot() as u64 * NODE_BYTES
     }
 
-    /// Begins an operation that shall be detectable: from now on, until it is finished, a recoverer runs
-    /// the handler of its `kind` should this instance die. Wait-free.
+    /// Begins a detectable operation: until it is finished, a recoverer runs the handler of its
+    /// `kind` if this instance dies. Wait-free.
     ///
     /// # Panics
     /// If there are more than [`Operation::ARGUMENTS`] arguments.
@@ -524,13 +527,13 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         operation::begin(self, kind, arguments)
     }
 
-    /// Begins a redo transaction under `guards`, references to the guards of the locks that keep
-    /// other members from what it stores: none of these locks is released, or reacquired, before
-    /// the transaction ends. A single guard has a method for this, such as
+    /// Begins a redo transaction under `guards`, references to the guards of the locks that exclude
+    /// other members from the words that it stores to. None of these locks is released, or
+    /// reacquired, before the transaction ends. A single guard has a method for this, such as
     /// [`TatasGuard::redo`](crate::sync::TatasGuard::redo).
     ///
     /// # Errors
-    /// If another one is open, or no lock is listed under which it could be replayed.
+    /// If another transaction is open, or no lock is listed under which it could be replayed.
     #[inline]
     pub fn redo_under<'g, G: Copy + 'g>(self, guards: G) -> Result<Redo<'g, M>, RedoError>
     where
@@ -540,7 +543,7 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         redo::begin(self)
     }
 
-    /// Says that the [inherited](Log::inherited) operation has been read.
+    /// Marks the [inherited](Log::inherited) operation as read.
     pub fn forget_inherited(self) {
         operation::erase(self.log, self.log.inherited_at());
     }

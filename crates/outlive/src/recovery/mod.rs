@@ -1,9 +1,10 @@
-//! What a dead instance leaves behind, and how exactly one other finishes it.
+//! The logs of instances, and how exactly one other instance completes the work of a dead one.
 //!
-//! Every instance id has a log at a known place (LUPIN §3.5). While an instance lives it notes there
-//! which locks it holds or is about to take, the changes that it is about to make under them, and what
-//! it was asked to do. When it is dead, one survivor (or the id's next incarnation) *claims* the log,
-//! completes what it says, releases the locks and settles the log for the next incarnation.
+//! Every instance id has a log at a known place (LUPIN §3.5). A live instance records there the
+//! locks that it holds or is about to take, the changes that it is about to make under them, and
+//! its current operation. When it is dead, one survivor (or the id's next incarnation) *claims* the
+//! log, completes the recorded work, releases the locks and settles the log for the next
+//! incarnation.
 //!
 //! # The log of one id
 //!
@@ -21,39 +22,41 @@
 //!  0x2000 the next id's log
 //! ```
 //!
-//! What is written together shares a line; what different instances write never does.
+//! Words that are written together share a cache line; words of different writers never do.
 //!
-//! # Why it is right
+//! # Correctness
 //!
-//! *One writer.* The claim word names the only instance that may write to the log or apply it. It moves
-//! by compare-and-swap alone, and only away from an instance that is dead: from the dead owner to a
-//! recoverer, from a dead recoverer to the next. An instance is dead when its generation has been raised,
-//! and that happens only after it can no longer write (contract 1). So a recoverer that is merely slow
-//! is never overtaken, and one that was overtaken cannot come late with a plain store. Nothing that was
-//! read before the claim is used after it, so it does no harm that a recoverer which cannot finish (it
-//! lacks a handler) gives the claim back to the dead.
+//! *One writer.* The claim word names the only instance that may write to the log or apply it. It
+//! moves by compare-and-swap alone, and only away from an instance that is dead: from the dead
+//! owner to a recoverer, from a dead recoverer to the next. An instance is dead when its generation
+//! has been raised, and that happens only after it can no longer write (contract 1). So a recoverer
+//! that is merely slow is never overtaken, and one that was overtaken cannot execute a late plain
+//! store. A recoverer that cannot finish (it lacks a handler) may give the claim back to the dead
+//! instance, because no value that was read before the claim is used after it.
 //!
-//! *Nobody else is in the way.* A lock that stands in a dead instance's log stays locked until the holder
-//! of the claim releases it, so what the redo records change is changed by nobody else meanwhile. That
-//! is why plain stores suffice for them.
+//! *No interference.* A lock in a dead instance's log stays locked until the holder of the claim
+//! releases it, so until then no other instance changes the words that the redo records change.
+//! Plain stores therefore suffice for them.
 //!
-//! *Any number of times.* Recovery goes claim, redo, rooms settled, operation, locks, rooms released,
-//! inheritance, settle. Each step
-//! leaves the log such that doing it again has the same effect: redo records are absolute values and
-//! are retired only after all were applied; handlers of operations are required to be restartable; a
-//! lock is released by a compare-and-swap from the dead instance, and its entry is cleared after it. If
-//! the recoverer dies, the next one begins at the first step.
+//! *Idempotence.* The steps of recovery are: claim, redo, scratch areas settled, operation, locks,
+//! scratch areas released, inheritance, settle. Each step leaves the log such that re-executing it
+//! has the same effect: redo records are absolute values and are retired only after all were
+//! applied; handlers of operations are required to be restartable; a lock is released by a
+//! compare-and-swap from the dead instance, and its entry is cleared after it. If the recoverer
+//! dies, the next one begins at the first step.
 //!
-//! *That order.* Redo and rooms before the handler, for the handler is to find a structure without half-done
-//! changes. The handler before the locks, for after them the structure is others' to change, and whether
-//! the operation took effect could no longer be told. The claim is settled before the state of the id
-//! moves from dead to recovered: the next incarnation, which waits for that, finds a log that is nobody's.
+//! *Order.* Redo and scratch areas precede the handler, because the handler must find the structure
+//! without half-done changes. The handler precedes the locks, because once they are released other
+//! members may change the structure, and the handler could no longer tell whether the operation
+//! took effect. The claim is settled before the state of the id moves from dead to recovered: the
+//! next incarnation, which waits for that state, finds a log without a claimant.
 //!
-//! Under [`WriteBack`](outlive_memory::PersistenceDomain::WriteBack) a word of a log is written back
-//! before what it announces is done, so the log of a dead host's instance is never behind its deeds; see
-//! [`OwnLog::list`] and [`Redo`] for where.
+//! Under [`WriteBack`](outlive_memory::PersistenceDomain::WriteBack) a word of a log is written
+//! back before the step that it records, so the log of a dead host's instance never lags behind the
+//! instance's actions; see [`OwnLog::list`] and [`Redo`] for where.
 
 mod handler;
+pub(crate) mod kinds;
 mod layout;
 mod log;
 mod operation;

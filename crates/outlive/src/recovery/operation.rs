@@ -1,4 +1,4 @@
-//! Operation descriptors: after a crash one can tell whether an operation took effect.
+//! Operation descriptors: they tell after a crash whether an operation took effect.
 //!
 //! A descriptor is two cache lines of sixteen words:
 //!
@@ -9,9 +9,9 @@
 //!   4..7 arguments 0 to 3
 //! ```
 //!
-//! There are two, and sequence numbers alternate between them, so the result of the last operation stays
-//! readable while the next is described. The stamp is written last and by one store: until then the
-//! descriptor does not exist, and the one before it is the latest.
+//! There are two, and sequence numbers alternate between them, so the result of the last operation
+//! stays readable while the next is being described. The stamp is written last, by one store: until
+//! then the descriptor does not exist, and the previous one is the latest.
 
 use super::layout::{CLAIM, OPERATION_BYTES};
 use super::redo::{Redo, RedoError};
@@ -40,9 +40,9 @@ fn argument_at(at: Offset, index: usize) -> Offset {
 }
 
 outlive_memory::crash_points! {
-    /// Where a detectable operation may be cut short, as far as its descriptor goes.
+    /// Crash points of a detectable operation that concern its descriptor.
     pub enum OperationPoint for "log.operation" {
-        /// The descriptor is written but for its stamp: nothing has begun.
+        /// The descriptor is written except for its stamp: the operation has not begun.
         Described,
         /// The operation has begun; a recoverer will run its handler.
         Begun,
@@ -51,7 +51,8 @@ outlive_memory::crash_points! {
     }
 }
 
-/// What an operation does, hence which handler recovers it. Any number but 0; rooms agree on theirs.
+/// The kind of an operation, which selects the handler that recovers it. Any number but 0; the core
+/// has those from 0x100 to 0x2FF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationKind(u64);
 
@@ -71,13 +72,13 @@ impl OperationKind {
     }
 }
 
-/// How far an operation has come.
+/// The progress of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Progress {
-    /// It has begun; whether it took effect is for its handler to find out.
+    /// It has begun; its handler determines whether it took effect.
     Running = 1,
-    /// It took effect, and its result says how.
+    /// It took effect; its result is in the descriptor.
     Done = 2,
     /// It is certain that it did not take effect and never will.
     Undone = 3,
@@ -106,35 +107,35 @@ pub struct Operation {
     pub instance: Instance,
     /// Its number among the operations of this id, from 1.
     pub sequence: u64,
-    /// What it does.
+    /// The kind of operation.
     pub kind: OperationKind,
-    /// How far it has come.
+    /// Its progress.
     pub progress: Progress,
-    /// What it was asked; unused ones are 0.
+    /// Its arguments; unused ones are 0.
     pub arguments: [u64; Self::ARGUMENTS],
-    /// What it noted for its own recovery last.
+    /// The last note that it wrote for its own recovery.
     pub note: u64,
-    /// What it answered, once it is done.
+    /// Its result, once it is done.
     pub result: [u64; Self::RESULTS],
 }
 
 impl Operation {
-    /// How many arguments an operation can have.
+    /// The maximal number of arguments of an operation.
     pub const ARGUMENTS: usize = 8;
-    /// How many words a result has.
+    /// The number of words of a result.
     pub const RESULTS: usize = 4;
 
-    /// Whether it is settled, done or undone.
+    /// Returns whether it is settled, done or undone.
     pub fn is_done(&self) -> bool {
         self.progress != Progress::Running
     }
 }
 
-/// The words of a descriptor are no operation's.
+/// An operation descriptor is corrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the operation descriptor at {at} is corrupt: stamp {stamp:#x}, kind {kind}")]
 pub struct BadOperation {
-    /// Where it is.
+    /// The offset of the descriptor.
     pub at: Offset,
     /// Its stamp.
     pub stamp: u64,
@@ -142,11 +143,11 @@ pub struct BadOperation {
     pub kind: u64,
 }
 
-/// The descriptor at `at`; `None` if nothing was ever begun there.
+/// Reads the descriptor at `at`; `None` if no operation was ever begun there.
 pub(super) fn read<M: Memory>(log: Log<M>, at: Offset) -> Result<Option<Operation>, BadOperation> {
     let memory = log.memory();
     let word = |offset: u64| memory.load::<u64>(at + offset, Ordering::Relaxed);
-    // Acquire: what the stamp announces was written before it.
+    // Acquire: the words of the descriptor were written before the stamp.
     let stamp: u64 = memory.load(at + STAMP, Ordering::Acquire);
     if stamp == 0 {
         return Ok(None);
@@ -190,8 +191,8 @@ pub(super) fn latest<M: Memory>(log: Log<M>) -> Result<Option<Operation>, BadOpe
     }
 }
 
-/// Copies operation `sequence` to the place of the inherited one. Cut short, it leaves none there, or the
-/// whole; the original stays until a later incarnation begins its second operation.
+/// Copies operation `sequence` to the inherited descriptor. A crash leaves no descriptor there, or
+/// the whole one; the original stays until a later incarnation begins its second operation.
 pub(super) fn copy<M: Memory>(log: Log<M>, sequence: u64) {
     let (memory, from, to) = (log.memory(), log.operation_at(sequence), log.inherited_at());
     let stamp: u64 = memory.load(from + STAMP, Ordering::Acquire);
@@ -206,16 +207,16 @@ pub(super) fn copy<M: Memory>(log: Log<M>, sequence: u64) {
     publish(memory, to, stamp);
 }
 
-/// Makes the descriptor at `at` nothing.
+/// Erases the descriptor at `at`.
 pub(super) fn erase<M: Memory>(log: Log<M>, at: Offset) {
     let memory = log.memory();
     memory.store(at + STAMP, 0u64, Ordering::Release);
     memory.persist(at + STAMP, 8);
-    // The words that follow must not be seen under the stamp that stood here.
+    // The words that are written next must not be seen under the old stamp.
     memory.fence(Ordering::Release);
 }
 
-/// Writes a stamp after everything that it announces.
+/// Writes a stamp after all other words of the descriptor.
 #[inline(always)]
 fn publish<M: Memory>(memory: M, at: Offset, stamp: u64) {
     memory.persist(at, OPERATION_BYTES);
@@ -238,8 +239,8 @@ pub(super) fn begin<'m, M: Memory>(
     let (log, memory) = (own.log(), own.log().memory());
     let sequence = latest_sequence(log) + 1;
     let at = log.operation_at(sequence);
-    // The stamp that stands here is the last but one's. While it does, what is written below it is
-    // garbage, but nobody reads it: the latest operation is in the other place.
+    // The stamp here is that of the last operation but one. The words written under it are garbage
+    // until it is replaced, but no thread reads them: the latest operation is in the other place.
     let put = |offset: u64, word: u64| memory.store(at + offset, word, Ordering::Relaxed);
     put(INSTANCE, own.instance().to_word());
     put(KIND, kind.0);
@@ -261,10 +262,10 @@ pub(super) fn begin<'m, M: Memory>(
     }
 }
 
-/// An operation that has begun and is not done: its owner's, or its recoverer's.
+/// An operation that has begun and is not done, as a handle of its owner or of its recoverer.
 ///
 /// Dropping it changes nothing: the operation stays running. (An owner that panics in the middle
-/// finishes it, or closes its log in vain.)
+/// must finish it; until then, closing its log fails.)
 #[derive(Debug)]
 #[must_use = "an operation runs until it is finished"]
 pub struct RunningOperation<'m, M: Memory = Native> {
@@ -274,7 +275,7 @@ pub struct RunningOperation<'m, M: Memory = Native> {
 }
 
 impl<M: Memory> RunningOperation<'_, M> {
-    /// The claimant's handle on the operation that the dead left running.
+    /// Returns the claimant's handle on the operation that the dead instance left running.
     pub(super) fn of_the_dead(log: Log<M>, sequence: u64) -> Self {
         Self {
             log,
@@ -292,18 +293,18 @@ impl<M: Memory> RunningOperation<'_, M> {
     #[inline(always)]
     pub fn note(&self, note: u64) {
         let (memory, at) = (self.log.memory(), self.at() + NOTE);
-        // Release: what the note announces was written before it.
+        // Release: the steps that the note records come before it.
         memory.store(at, note, Ordering::Release);
         memory.persist(at, 8);
     }
 
-    /// The note as it stands.
+    /// The present note.
     pub fn noted(&self) -> u64 {
         let at = self.at() + NOTE;
         self.log.memory().load(at, Ordering::Acquire)
     }
 
-    /// Says that the operation took effect, with its result. Wait-free.
+    /// Records that the operation took effect, with its result. Wait-free.
     ///
     /// # Panics
     /// If there are more than [`Operation::RESULTS`] words.
@@ -312,7 +313,7 @@ impl<M: Memory> RunningOperation<'_, M> {
         self.settle(Progress::Done, result);
     }
 
-    /// Says that the operation did not take effect and never will, with the reason as its result.
+    /// Records, with the reason as its result, that the operation never takes effect.
     ///
     /// # Panics
     /// As [`finish`](Self::finish).
@@ -325,7 +326,7 @@ impl<M: Memory> RunningOperation<'_, M> {
     /// operation is done in one atomic step, the transaction's commit.
     ///
     /// # Errors
-    /// If the transaction has no room.
+    /// If the transaction is full.
     ///
     /// # Panics
     /// As [`finish`](Self::finish).

@@ -9,48 +9,49 @@ use outlive_memory::{Memory, Native, Offset, OffsetOutOfRange, Ordering};
 use std::collections::BTreeMap;
 
 outlive_memory::crash_points! {
-    /// Where a recovery may be cut short.
+    /// Crash points of a recovery.
     pub enum RecoverPoint for "log.recover" {
         /// The log is claimed; nothing has been done.
         Claimed,
-        /// What was committed is carried out and retired.
+        /// The committed transaction is carried out and retired.
         Replayed,
-        /// What stood in the log's room is settled.
+        /// The log's scratch area is settled.
         RoomSettled,
         /// The running operation is settled.
         OperationSettled,
         /// A lock is released and still listed.
         LockReleased,
-        /// A lock is struck out.
+        /// The entry of a lock is cleared.
         LockStruck,
-        /// What the dead held on to by its log's room is released.
+        /// The resources that the dead instance held through its log's scratch area are released.
         RoomReleased,
         /// The last operation is kept for the next incarnation.
         Inherited,
-        /// The log is nobody's; the id still counts as dead.
+        /// The log has no claimant; the id still counts as dead.
         Settled,
         /// The id is recovered.
         Announced,
     }
 }
 
-/// What came of an attempt to recover.
+/// The outcome of an attempt to recover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovered {
     /// The caller has recovered it.
     Completed {
         /// The instance that had died.
         owner: Instance,
-        /// How many stores of a committed transaction were carried out.
+        /// The number of stores of a committed transaction that were carried out.
         redone: usize,
         /// Whether an operation had been running.
         operation: bool,
-        /// How many locks it held or was taking.
+        /// The number of locks that it held or was taking.
         locks: usize,
     },
     /// There is nothing to recover, or nothing any more.
     NothingLeft,
-    /// A live instance is at it; never overtaken. Waiting for it is waiting for the living.
+    /// A live instance is recovering it and is never overtaken. Waiting for it is waiting for a
+    /// live instance.
     ByAnother(Instance),
 }
 
@@ -58,12 +59,12 @@ pub enum Recovered {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
-    /// There is no such id.
+    /// The id does not exist.
     #[error("there is no id {id} among {capacity} logs")]
     NoSuchId {
         /// The id.
         id: InstanceId,
-        /// How many there are.
+        /// The number of ids that have a log.
         capacity: u32,
     },
     /// The claim, or another word that should name an instance, names an impossible one.
@@ -71,14 +72,15 @@ pub enum RecoverError {
         "the word at {at} names {named}, which this pod cannot have; the segment is damaged: run `outlive pod check`"
     )]
     ForeignInstance {
-        /// Where it stands.
+        /// The offset of the word.
         at: Offset,
-        /// What it names.
+        /// The instance that it names.
         named: Instance,
     },
-    /// The state of the id is none.
+    /// The state word of the id is not a valid state.
     #[error(
-        "the state of id {id} is the impossible word {word:#x}; the segment is damaged: run `outlive pod check`"
+        "the state of id {id} is invalid ({word:#x}); the segment is damaged: run `outlive pod \
+         check`"
     )]
     BadState {
         /// The id.
@@ -105,18 +107,22 @@ pub enum RecoverError {
         /// The operation's kind.
         kind: OperationKind,
     },
-    /// The handler came back without having settled the operation.
+    /// The handler returned without having settled the operation.
     #[error("the handler for operations of kind {} left operation {sequence} of {owner} running", .kind.get())]
     Unsettled {
         /// The dead instance.
         owner: Instance,
         /// The operation's kind.
         kind: OperationKind,
-        /// Its number.
+        /// The operation's number.
         sequence: u64,
     },
     /// This program does not know the kind of lock that was held.
-    #[error("{owner} died with a lock of unknown kind {} at {}; register its kind", .entry.kind.get(), .entry.lock)]
+    #[error(
+        "{owner} died while it held a lock of unknown kind {} at {}; register a handler for that \
+         kind",
+        .entry.kind.get(), .entry.lock
+    )]
     UnknownLock {
         /// The dead instance.
         owner: Instance,
@@ -144,24 +150,25 @@ pub enum RecoverError {
     Handler(String),
 }
 
-/// A handler that panics has failed; it must not take its caller along, and the next one, and the next.
+/// Runs a handler. A panic of the handler is an error here: if it unwound, it would end this
+/// recoverer and every later one.
 fn guarded(handler: impl FnOnce() -> Result<(), RecoverError>) -> Result<(), RecoverError> {
     std::panic::catch_unwind(core::panic::AssertUnwindSafe(handler)).unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("it did not say why");
+            .unwrap_or("no message");
         Err(RecoverError::Handler(format!(
             "a recovery handler panicked: {message}"
         )))
     })
 }
 
-/// Who knows how to recover what: the logs of a pod, a handler for each kind of operation and of lock.
+/// The recovery handlers of a pod: its logs, and a handler for each kind of operation and of lock.
 ///
-/// The rooms above register theirs when a pod is opened; recovery is then a matter of
-/// [`recover`](Self::recover).
+/// The modules above register their handlers when a pod is opened; [`recover`](Self::recover) runs
+/// them.
 pub struct Recoverers<M: Memory = Native> {
     logs: Logs<M>,
     operations: BTreeMap<OperationKind, Box<dyn RecoverOperation<M>>>,
@@ -170,8 +177,8 @@ pub struct Recoverers<M: Memory = Native> {
 }
 
 impl<M: Memory> Recoverers<M> {
-    /// No handlers yet, not even for the locks of the room [`sync`](crate::sync): see
-    /// [`sync::recoverers`](crate::sync::recoverers).
+    /// Returns an instance without handlers. It cannot recover even the locks of
+    /// [`sync`](crate::sync); see [`sync::recoverers`](crate::sync::recoverers).
     pub fn bare(logs: Logs<M>) -> Self {
         Self {
             logs,
@@ -184,7 +191,7 @@ impl<M: Memory> Recoverers<M> {
     /// Registers the handler for operations of `kind`.
     ///
     /// # Panics
-    /// If there is one: two rooms use the same number.
+    /// If there is one: two modules use the same number.
     pub fn operation(
         mut self,
         kind: OperationKind,
@@ -205,8 +212,8 @@ impl<M: Memory> Recoverers<M> {
         self
     }
 
-    /// Registers a handler for what stands in the rooms of logs. They settle in the order of their
-    /// registration, and release in the opposite one.
+    /// Registers a handler for the scratch areas of logs. Handlers settle in the order of their
+    /// registration, and release in the opposite order.
     pub fn room(mut self, by: impl RecoverRoom<M> + 'static) -> Self {
         self.rooms.push(Box::new(by));
         self
@@ -217,19 +224,20 @@ impl<M: Memory> Recoverers<M> {
         self.logs
     }
 
-    /// Recovers the dead instance that the log of `id` belongs to, as `member`, if nobody else has or is
-    /// about to. May be called at any time by anybody, in particular by a new incarnation of `id`
-    /// before it [opens](super::OwnLog::open) its log, and by whoever waits for a lock whose owner died.
+    /// Recovers the dead instance that the log of `id` belongs to, as `member`, unless another
+    /// instance has recovered it or is recovering it. Any member may call this at any time, in
+    /// particular a new incarnation of `id` before it [opens](super::OwnLog::open) its log, and a
+    /// member that waits for a lock whose owner died.
     ///
-    /// Waits for nobody. When it has `Completed`, the id is [`Status::Recovered`] (unless `member` is the
-    /// next incarnation itself).
+    /// Does not wait for other members. After `Completed`, the id is [`Status::Recovered`] (unless
+    /// `member` is the next incarnation itself).
     ///
     /// # Errors
     /// See [`RecoverError`]; the log is left to another recoverer.
     ///
     /// # Crash
-    /// If `member` dies in here, the next caller begins again, after `member`'s generation has been
-    /// raised; what was done already is done again with the same effect or found done.
+    /// If `member` dies in here, the next caller begins again once `member`'s generation has been
+    /// raised. Completed steps are re-executed with the same effect or found done.
     pub fn recover(&self, member: &Member<M>, id: InstanceId) -> Result<Recovered, RecoverError> {
         let generations = member.generations();
         let capacity = self.logs.capacity().min(generations.capacity());
@@ -238,7 +246,8 @@ impl<M: Memory> Recoverers<M> {
         }
         let (memory, log, me) = (member.memory(), self.logs.of(id), member.instance());
         let at = log.claim_at();
-        // Read before the log is settled: should others go on from there, ours is the late attempt.
+        // Read before the log is found settled: if the state changes after that, the transition
+        // fails.
         let state = |id| {
             let bad = |word| RecoverError::BadState { id, word };
             generations.state(id).map_err(bad)
@@ -247,8 +256,8 @@ impl<M: Memory> Recoverers<M> {
         loop {
             let held: u64 = memory.load(at, Ordering::Acquire);
             let Some(holder) = Instance::from_word(held) else {
-                // Settled. If the id still counts as dead, whoever settled died before saying so (or
-                // the instance died before it opened its log).
+                // Settled. If the id still counts as dead, the recoverer that settled the log died
+                // before it announced that (or the instance died before it opened its log).
                 if before.status == Status::Dead {
                     self.announce(member, id, before);
                 }
@@ -269,8 +278,8 @@ impl<M: Memory> Recoverers<M> {
                     Recovered::ByAnother(holder)
                 });
             }
-            // AcqRel: acquire, for what the dead wrote and what an earlier claimant did to it; release,
-            // so that whoever takes the claim from us sees that too.
+            // AcqRel: acquire, to see the writes of the dead instance and of an earlier claimant;
+            // release, so that an instance that takes the claim from this one sees them too.
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             let claim = memory.compare_exchange(at, held, me.to_word(), order.0, order.1);
             if claim.is_ok() {
@@ -280,7 +289,7 @@ impl<M: Memory> Recoverers<M> {
         }
         memory.persist(at, 8);
         memory.crash_point(RecoverPoint::Claimed);
-        // The state may be older than the death of whom we just took the claim from.
+        // The state may be older than the death of the instance that the claim was just taken from.
         before = state(id)?;
         let claim = Claim {
             log,
@@ -292,17 +301,19 @@ impl<M: Memory> Recoverers<M> {
         Ok(done)
     }
 
-    /// Has the rooms settle and release again what the last incarnation of `id`, which is gone, left in
-    /// its log: for what could not be given up while others were reading it. As `member`, which holds the
-    /// claim meanwhile, like a recoverer; a new incarnation of the id waits so long. Waits for nobody.
+    /// Runs the scratch-area handlers again on the log of `id`, whose last incarnation is dead or
+    /// has left, to give up resources that could not be given up while other members were reading
+    /// them. `member` holds the claim during this, like a recoverer; a new incarnation of the id
+    /// waits for its release. Does not wait for other members.
     ///
-    /// `NothingLeft` also if the id has an incarnation again.
+    /// Returns `NothingLeft`, also if the id has an incarnation again.
     ///
     /// # Errors
-    /// As [`recover`](Self::recover); the log is left to another then, as if its owner had died.
+    /// As [`recover`](Self::recover). The log is then left to another recoverer.
     ///
     /// # Crash
-    /// The log is claimed by a dead instance, and whoever recovers all, or comes by, takes the claim.
+    /// The log stays claimed by a dead instance. The next [`recover_all`](Self::recover_all), or
+    /// another call for `id`, takes the claim.
     pub fn revisit(&self, member: &Member<M>, id: InstanceId) -> Result<Recovered, RecoverError> {
         let capacity = self.logs.capacity();
         if id >= capacity {
@@ -313,9 +324,9 @@ impl<M: Memory> Recoverers<M> {
         // AcqRel: as for any claim.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         let me = member.instance().to_word();
-        let claim = memory.compare_exchange(at, Instance::NOBODY, me, order.0, order.1);
+        let claim = memory.compare_exchange(at, Instance::NONE, me, order.0, order.1);
         if claim.is_err() {
-            // Somebody is at it. If that is a dead instance, this takes its place.
+            // Another instance holds the claim. If it is dead, `member` takes its place.
             return self.recover(member, id);
         }
         memory.persist(at, 8);
@@ -324,7 +335,8 @@ impl<M: Memory> Recoverers<M> {
             self.settled(member, id);
             return Ok(Recovered::NothingLeft);
         };
-        // Should a room fail, the log is its last owner's again, who is gone: somebody else's to recover.
+        // If a handler fails, the claim goes back to the log's last owner, which is dead or has
+        // left: another recoverer finds it.
         let claim = Claim {
             log,
             back_to: owner,
@@ -346,14 +358,15 @@ impl<M: Memory> Recoverers<M> {
         Ok(Recovered::NothingLeft)
     }
 
-    /// Gives the log of `id`, in which nothing is left, to nobody, and says that the id is recovered if it counts
-    /// as dead: by the death that led here, or because another incarnation has died meanwhile before it could
-    /// open the log.
+    /// Settles the log of `id`, in which nothing is left. Sets the id's state to recovered if it
+    /// counts as dead: by the death that led here, or because another incarnation has died since,
+    /// before it could open the log.
     fn settled(&self, member: &Member<M>, id: InstanceId) {
         self.logs.of(id).settle();
         let memory = member.memory();
         memory.crash_point(RecoverPoint::Settled);
-        // Either who tells of the death finds the log settled (see `recover_all`), or we learn of it here.
+        // Either the thread that reports the death finds the log settled (see `recover_all`), or
+        // this thread sees the death here.
         memory.fence(Ordering::SeqCst);
         if let Ok(state) = member.generations().state(id)
             && state.status == Status::Dead
@@ -363,14 +376,15 @@ impl<M: Memory> Recoverers<M> {
         }
     }
 
-    /// Recovers every id that is dead and that nobody else recovers, and says how many. Call it when a
-    /// death was told, and after joining.
+    /// Recovers every dead id that no other instance is recovering, and returns their number. Call
+    /// it when a death is reported, and after joining.
     ///
     /// # Errors
-    /// The first one met; the others have been recovered nevertheless.
+    /// The first error met; the other ids have been recovered nevertheless.
     pub fn recover_all(&self, member: &Member<M>) -> Result<usize, RecoverError> {
         let (mut done, mut first) = (0, None);
-        // Whoever settles a log without knowing of the death that we were told of is seen to have settled it.
+        // If a recoverer settles a log without seeing the death that was reported to this thread,
+        // this thread sees the log settled.
         member.memory().fence(Ordering::SeqCst);
         for id in 0..self.logs.capacity().min(member.generations().capacity()) {
             let due = self.is_due(member, id);
@@ -383,8 +397,8 @@ impl<M: Memory> Recoverers<M> {
         first.map_or(Ok(done), Err)
     }
 
-    /// Whether `id` is dead, or has its log from one who is gone: from somebody who died while he
-    /// [revisited](Self::revisit) it. For an id among those that there are.
+    /// Returns whether `id` is dead, or its log is claimed by a dead instance, which died while it
+    /// [revisited](Self::revisit) the log. `id` must be below the capacity.
     pub(crate) fn is_due(&self, member: &Member<M>, id: InstanceId) -> bool {
         match member.generations().state(id).map(|state| state.status) {
             Ok(Status::Dead) => true,
@@ -392,7 +406,7 @@ impl<M: Memory> Recoverers<M> {
                 let claimant = self.logs.of(id).claimant();
                 claimant.is_some_and(|holder| member.generations().is_gone(holder))
             }
-            // An incarnation that is about to join sees to it.
+            // The incarnation that is about to join recovers the log.
             Ok(Status::Joining | Status::Live | Status::Fencing) | Err(_) => false,
         }
     }
@@ -406,7 +420,7 @@ impl<M: Memory> Recoverers<M> {
         member.memory().crash_point(RecoverPoint::Announced);
     }
 
-    /// Everything between claim and settlement.
+    /// Runs the steps between claim and settlement.
     fn finish_for(&self, member: &Member<M>, log: Log<M>) -> Result<Recovered, RecoverError> {
         let memory = member.memory();
         let Some(owner) = log.owner() else {
@@ -454,7 +468,7 @@ impl<M: Memory> Recoverers<M> {
         }
 
         let mut locks = 0;
-        // Innermost first, as the owner would have.
+        // Innermost first, as the owner would have released them.
         for slot in (0..Logs::<M>::LOCKS).rev() {
             let Some(entry) = log.lock_entry(slot) else {
                 continue;
@@ -464,7 +478,7 @@ impl<M: Memory> Recoverers<M> {
             };
             guarded(|| kind.release(&dead, entry))?;
             memory.crash_point(RecoverPoint::LockReleased);
-            // Release: the lock is free before its entry is gone.
+            // Release: the lock is free before its entry is cleared.
             memory.store(log.lock_at(slot), 0u64, Ordering::Release);
             memory.persist(log.lock_at(slot), 8);
             memory.crash_point(RecoverPoint::LockStruck);
@@ -495,8 +509,8 @@ impl<M: Memory> fmt::Debug for Recoverers<M> {
     }
 }
 
-/// Gives the claim back when a recovery fails or a handler panics. (A recoverer that dies gives nothing
-/// back; its claim is taken over.)
+/// Gives the claim back when a recovery fails or a handler panics. (The claim of a recoverer that
+/// dies is taken over.)
 struct Claim<M: Memory> {
     log: Log<M>,
     back_to: Instance,
@@ -505,7 +519,7 @@ struct Claim<M: Memory> {
 impl<M: Memory> Drop for Claim<M> {
     fn drop(&mut self) {
         let (memory, at) = (self.log.memory(), self.log.claim_at());
-        // Release: the next claimant sees what was done.
+        // Release: the next claimant sees the steps that were done.
         memory.store(at, self.back_to.to_word(), Ordering::Release);
         memory.persist(at, 8);
     }

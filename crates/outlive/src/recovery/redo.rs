@@ -1,19 +1,19 @@
-//! Redo transactions: several stores under a lock, all of them or none.
+//! Redo transactions: several stores under a lock, of which all take effect or none.
 //!
-//! A transaction appends its stores as records, makes them count by one *commit word*, carries them out
-//! and retires. Before the commit word nothing has happened; after it, whoever replays the records
-//! finishes what the owner began. The commit word holds the number of records and a checksum over the
-//! owner, the sequence number and the records:
+//! A transaction appends its stores as records, makes them valid by one *commit word*, carries them
+//! out and retires. Before the commit word is written, the transaction has no effect. After it, a
+//! recoverer that replays the records completes the transaction. The commit word holds the number
+//! of records and a checksum over the owner, the sequence number and the records:
 //!
 //! ```text
 //!  line:  | sequence number | crc32 << 32 | count | busy |        records: | size, target | value | ...
 //! ```
 //!
 //! On memory that loses a dead host's caches, records and commit word are written back together and
-//! drained once; whichever words were lost, the checksum does not match and nothing was begun. That
-//! saves a drain, and it also keeps a commit word from validating records of another transaction or
-//! another incarnation. The word is retired, and written back, before the lock can be released: records
-//! that others may have overtaken since are never replayed.
+//! drained once, which saves a drain. If any of these words was lost, the checksum does not match
+//! and the transaction never began. The checksum also keeps a commit word from validating records
+//! of another transaction or incarnation. The word is retired, and written back, before the lock
+//! can be released, so records are never replayed over later changes of other members.
 
 use super::layout::{RECORDS, REDO};
 use super::{LockKind, Log, Logs, OwnLog};
@@ -26,13 +26,13 @@ const COMMIT: u64 = REDO + 8;
 const BUSY: u64 = REDO + 16;
 
 outlive_memory::crash_points! {
-    /// Where a redo transaction may be cut short.
+    /// Crash points of a redo transaction.
     pub enum RedoPoint for "redo.commit" {
-        /// All records are appended; the transaction does not count yet.
+        /// All records are appended; the transaction is not yet valid.
         Appended,
-        /// It counts; nothing is carried out yet.
+        /// It is committed; no store is carried out yet.
         Committed,
-        /// Everything is carried out; the transaction would still be replayed.
+        /// All stores are carried out; the transaction would still be replayed.
         Applied,
         /// It is over.
         Retired,
@@ -43,15 +43,17 @@ outlive_memory::crash_points! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RedoError {
-    /// Another one of this instance is open.
+    /// Another transaction of this instance is open.
     #[error("{instance} already has a redo transaction open; commit or drop it first")]
     Nested {
         /// The instance.
         instance: Instance,
     },
-    /// No lock is listed in the log, so nothing keeps others from what a replay would store.
+    /// No lock is listed in the log, so other members could change the words that a replay stores
+    /// to.
     #[error(
-        "{instance} holds no logged lock under which its stores could be redone; take one first"
+        "{instance} holds no logged lock under which its stores could be replayed; acquire one \
+         first"
     )]
     NoLock {
         /// The instance.
@@ -61,12 +63,12 @@ pub enum RedoError {
     #[error("a redo transaction has at most {} stores; split the change", Logs::<Native>::RECORDS)]
     Full,
     /// The target cannot be stored to.
-    #[error("cannot redo a store: {0}")]
+    #[error("the target of a store is invalid: {0}")]
     Target(OffsetOutOfRange),
 }
 
-/// A transaction of stores, carried out by [`commit`](Self::commit): all of them or, if the owner dies
-/// before, none. Dropped without it, none.
+/// A transaction of stores, carried out by [`commit`](Self::commit): all of them or, if the owner
+/// dies before or drops it without a commit, none.
 ///
 /// It borrows the guards of the locks that it was begun under, so none of them is released before
 /// it ends.
@@ -75,14 +77,15 @@ pub struct Redo<'g, M: Memory = Native> {
     log: Log<M>,
     instance: Instance,
     count: usize,
-    /// The locks that were listed when it began, and their entries mixed together. They keep other
-    /// members from the words that it changes until it is committed. This field detects locks that
-    /// were released without being borrowed.
+    /// Bit mask of the lock entries that were listed when it began, and a hash of these entries.
+    /// The locks exclude other members from the words that it changes. This field detects locks
+    /// that were released without being borrowed.
     locks: (u32, u64),
     guards: PhantomData<&'g Member<M>>,
 }
 
-/// Which entries of `log` (of those in `among`) list a lock other than a bare one, and a mix of them.
+/// Returns a bit mask of the entries of `log`, out of those in `among`, that list a lock other than
+/// a bare one, and a hash of these entries.
 fn locks<M: Memory>(log: Log<M>, among: u32) -> (u32, u64) {
     log.locks()
         .filter(|entry| among & 1 << entry.slot != 0 && entry.kind != LockKind::BARE)
@@ -105,7 +108,7 @@ pub(super) fn begin<'g, M: Memory>(own: OwnLog<'_, M>) -> Result<Redo<'g, M>, Re
     if memory.load::<u64>(busy, Ordering::Relaxed) != 0 {
         return Err(RedoError::Nested { instance });
     }
-    // For the owner's own eyes; recovery clears it.
+    // Only the owner reads this flag; recovery clears it.
     memory.store(busy, 1u64, Ordering::Relaxed);
     Ok(Redo {
         log,
@@ -140,8 +143,8 @@ impl<M: Memory> Redo<'_, M> {
         Ok(())
     }
 
-    /// The word at `at` as it will be after the commit: the transaction's own store, or else what stands
-    /// there.
+    /// Returns the word at `at` as it will be after the commit: the transaction's own store to it,
+    /// or else its present value.
     pub fn load<W: Word>(&self, at: Offset) -> W {
         let memory = self.log.memory();
         for index in (0..self.count).rev() {
@@ -156,26 +159,26 @@ impl<M: Memory> Redo<'_, M> {
         memory.load(at, Ordering::Relaxed)
     }
 
-    /// Drops all stores but the first `count`: a change that could not be completed.
+    /// Drops all stores but the first `count`, for a change that could not be completed.
     pub fn truncate(&mut self, count: usize) {
         self.count = self.count.min(count);
     }
 
-    /// How many stores it has.
+    /// The number of its stores.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether it has none.
+    /// Returns whether it has no stores.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Makes the stores count and carries them out. Wait-free; its time is that of the stores.
+    /// Commits the stores and carries them out. Wait-free; its time is that of the stores.
     ///
     /// # Crash
-    /// A death in here leaves none of them, or a committed log from which the recoverer makes all of
-    /// them, under the lock that the dead still holds.
+    /// A death in here leaves none of the stores done, or a committed log from which the recoverer
+    /// carries out all of them, under the lock that the dead instance still holds.
     pub fn commit(self) {
         let (log, memory) = (self.log, self.log.memory());
         if self.count > 0 {
@@ -190,7 +193,7 @@ impl<M: Memory> Redo<'_, M> {
             memory.crash_point(RedoPoint::Appended);
             let crc = checksum(log, self.instance, number, self.count);
             let commit = u64::from(crc) << 32 | self.count as u64;
-            // Release: whoever finds the word finds the records and the sequence number.
+            // Release: a thread that reads the word sees the records and the sequence number.
             memory.store(log.at() + COMMIT, commit, Ordering::Release);
             memory.write_back(log.at() + SEQUENCE, 16);
             memory.write_back(record_at(log, 0), self.count as u64 * 16);
@@ -198,11 +201,11 @@ impl<M: Memory> Redo<'_, M> {
             memory.crash_point(RedoPoint::Committed);
             apply(log, self.count);
         }
-        // Dropping gives the log free.
+        // Dropping clears the busy flag.
     }
 }
 
-/// Gives the log free for a transaction, whoever left it busy.
+/// Clears the busy flag, which a former owner may have left set.
 pub(super) fn forget<M: Memory>(log: Log<M>) {
     log.memory().store(log.at() + BUSY, 0u64, Ordering::Relaxed);
 }
@@ -235,11 +238,11 @@ fn checksum<M: Memory>(log: Log<M>, owner: Instance, sequence: u64, count: usize
     hasher.finalize()
 }
 
-/// The number of records that `owner` has committed and not retired; `None` if there is no commit, or
-/// one that the records do not bear out.
+/// The number of records that `owner` has committed and not retired; `None` if there is no commit,
+/// or one whose checksum does not match the records.
 pub(super) fn committed<M: Memory>(log: Log<M>, owner: Instance) -> Option<usize> {
     let memory = log.memory();
-    // Acquire: the records were written before the word.
+    // Acquire: the records were written before the commit word.
     let commit: u64 = memory.load(log.at() + COMMIT, Ordering::Acquire);
     let (count, crc) = ((commit & 0xFFFF_FFFF) as usize, (commit >> 32) as u32);
     if count == 0 || count > Logs::<M>::RECORDS {
@@ -249,7 +252,7 @@ pub(super) fn committed<M: Memory>(log: Log<M>, owner: Instance) -> Option<usize
     (checksum(log, owner, sequence, count) == crc).then_some(count)
 }
 
-/// The first record whose target is not a word of this memory.
+/// Returns the error of the first record whose target is not a word of this memory.
 pub(super) fn bad_target<M: Memory>(log: Log<M>, count: usize) -> Option<OffsetOutOfRange> {
     (0..count).find_map(|index| target(log, index).err())
 }
@@ -262,8 +265,8 @@ fn target<M: Memory>(log: Log<M>, index: usize) -> Result<(Offset, u8), OffsetOu
     Ok((at, link.tags().min(3)))
 }
 
-/// Carries out the first `count` records and retires them. For the owner, and for the claimant after
-/// [`bad_target`] found nothing.
+/// Carries out the first `count` records and retires them. For the owner, and for the claimant
+/// after [`bad_target`] returned `None`.
 pub(super) fn apply<M: Memory>(log: Log<M>, count: usize) {
     let memory = log.memory();
     for index in 0..count {
@@ -271,7 +274,7 @@ pub(super) fn apply<M: Memory>(log: Log<M>, count: usize) {
             continue;
         };
         let value: u64 = memory.load(record_at(log, index) + 8, Ordering::Relaxed);
-        // Relaxed: released with the lock, and by the retirement below for whoever replays.
+        // Relaxed: published by the lock's release, and to a recoverer by the retirement below.
         match size {
             0 => memory.store(at, value as u8, Ordering::Relaxed),
             1 => memory.store(at, value as u16, Ordering::Relaxed),
@@ -286,10 +289,10 @@ pub(super) fn apply<M: Memory>(log: Log<M>, count: usize) {
     memory.crash_point(RedoPoint::Retired);
 }
 
-/// Makes what stands in the redo log count for nothing.
+/// Retires the redo log: its records are invalid from now on.
 pub(super) fn retire<M: Memory>(log: Log<M>) {
     let memory = log.memory();
-    // Release: everything was carried out before.
+    // Release: all stores were carried out before.
     memory.store(log.at() + COMMIT, 0u64, Ordering::Release);
     memory.store(log.at() + BUSY, 0u64, Ordering::Relaxed);
     memory.persist(log.at() + COMMIT, 8);

@@ -1,15 +1,16 @@
-//! The parts of a segment, each with its kind, and how their places are chosen.
+//! The areas of a segment, each with its kind, and the choice of their places.
 //!
-//! Words that synchronise (generations, logs, locks, heads, bitmaps) stand apart from bulk payload, because
-//! the hardware of today may be coherent in a small part of its memory only. So every area has a class,
-//! areas that synchronise come first in a segment, and all of them begin on pages of their own.
+//! Words that synchronise (generations, logs, locks, heads, bitmaps) are kept apart from bulk
+//! payload, because present hardware may be coherent in a small part of its memory only. So every
+//! area has a class, areas that synchronise come first in a segment, and all areas begin on pages
+//! of their own.
 
 use super::roots::Roots;
 use super::superblock::SUPERBLOCK_BYTES;
 use core::fmt;
 use outlive_memory::{Native, Offset};
 
-/// What stands in an area.
+/// The contents of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AreaKind {
     /// The table of typed roots. Every segment has one; the builder makes it.
@@ -24,13 +25,13 @@ pub enum AreaKind {
     Groups,
     /// The logs, one for every instance id.
     Logs,
-    /// What the heap knows of its blocks: trees, bitmaps, locks.
+    /// The heap's metadata: trees, bitmaps, locks.
     HeapState,
     /// Heads and tables of structures that have a fixed place.
     Structures,
     /// Bulk payload.
     Payload,
-    /// An area of somebody else's; codes below [`FIRST_OTHER`](Self::FIRST_OTHER) are Outlive's own.
+    /// Another area; codes below [`FIRST_OTHER`](Self::FIRST_OTHER) are reserved for Outlive.
     Other(u32),
 }
 
@@ -54,7 +55,7 @@ impl AreaKind {
         }
     }
 
-    /// The kind with this number; `None` for 0, which is none's.
+    /// The kind with this number; `None` for 0, which is no kind.
     pub const fn from_code(code: u32) -> Option<Self> {
         Some(match code {
             0 => return None,
@@ -105,12 +106,12 @@ impl fmt::Display for AreaKind {
     }
 }
 
-/// What is asked of the memory under an area.
+/// The requirement on the memory under an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AreaClass {
-    /// Its words order what hosts do: the memory must be coherent between them.
+    /// Its words order the accesses of hosts: the memory must be coherent between them.
     Synchronises,
-    /// Bulk payload, which something else orders.
+    /// Bulk payload, ordered by words in other areas.
     Payload,
 }
 
@@ -145,7 +146,7 @@ impl fmt::Display for AreaClass {
 pub struct AreaName([u8; Self::BYTES]);
 
 impl AreaName {
-    /// How long a name can be, in bytes.
+    /// The maximal length of a name in bytes.
     pub const BYTES: usize = 40;
 
     /// The name `text`; `None` if it is empty, too long or holds a zero byte.
@@ -158,7 +159,7 @@ impl AreaName {
         Some(Self(bytes))
     }
 
-    /// The name in these bytes, if they are one filled up with zeros.
+    /// Returns the name in these bytes, if they are a name padded with zeros.
     pub(super) fn from_bytes(bytes: [u8; Self::BYTES]) -> Option<Self> {
         let end = bytes
             .iter()
@@ -199,15 +200,15 @@ impl fmt::Debug for AreaName {
 /// A part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// What stands in it. A segment has at most one area of a kind.
+    /// Its contents. A segment has at most one area of a kind.
     pub kind: AreaKind,
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: AreaName,
-    /// What is asked of the memory under it.
+    /// The requirement on the memory under it.
     pub class: AreaClass,
-    /// Where it begins, aligned to 4096.
+    /// Its start, aligned to 4096.
     pub offset: Offset,
-    /// How many bytes it has, a multiple of 4096.
+    /// Its size in bytes, a multiple of 4096.
     pub size: u64,
 }
 
@@ -218,18 +219,18 @@ impl Area {
     }
 }
 
-/// How large an area is to be.
+/// The requested size of an area.
 #[derive(Clone, Copy, Debug)]
 pub enum AreaSize {
-    /// So many bytes, rounded up to whole pages of 4096.
+    /// This number of bytes, rounded up to whole pages of 4096.
     Bytes(u64),
-    /// What the others leave of the segment, at least one page. One area at most can ask for that.
+    /// The rest of the segment, at least one page. At most one area can request it.
     Rest,
-    /// As many bytes as describe the area that takes the rest.
+    /// The bytes that describe the area that takes the rest.
     OfRest {
-        /// The least that the rest can be.
+        /// The minimal size of the rest in bytes.
         least: u64,
-        /// How many bytes it takes to describe a rest of so many; never fewer for a larger one.
+        /// Returns the number of bytes that describe a rest of the given size. It never decreases.
         bytes: fn(u64) -> u64,
     },
 }
@@ -240,41 +241,48 @@ impl From<u64> for AreaSize {
     }
 }
 
-/// Why the areas asked for make no segment.
+/// Why no segment can have the requested areas.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// A kind was asked for twice, or the roots, which the builder makes.
-    #[error("the area `{0}` was asked for twice (the builder makes `roots` itself)")]
+    /// A kind was requested twice, or the roots were, which the builder adds.
+    #[error("the area `{0}` was requested twice (the builder adds `roots` itself)")]
     Twice(AreaKind),
     /// A program's own area has a code that is Outlive's.
-    #[error("the code {0} of an area of your own is below {first}", first = AreaKind::FIRST_OTHER)]
+    #[error(
+        "the code {0} is reserved; a program's own areas have codes of at least {first}",
+        first = AreaKind::FIRST_OTHER
+    )]
     ReservedCode(u32),
     /// The name is empty, has more than 40 bytes or holds a zero byte.
-    #[error("{0:?} is not a name for an area: 1 to 40 bytes without a zero byte")]
+    #[error("{0:?} cannot be the name of an area; a name has 1 to 40 bytes, none of them zero")]
     Name(String),
     /// An area of no bytes.
     #[error("the area `{0}` would have no bytes")]
     Empty(AreaKind),
     /// More areas than a superblock has places for.
-    #[error("{wanted} areas were asked for; a segment has at most {most}")]
+    #[error("{wanted} areas were requested; a segment has at most {most}")]
     TooMany {
-        /// How many, the roots among them.
+        /// The number of areas, including the roots.
         wanted: usize,
-        /// How many there can be.
+        /// The maximal number.
         most: usize,
     },
     /// There is no rest to describe.
-    #[error("the area `{0}` is to describe the rest of the segment, which no area asks for")]
+    #[error("the area `{0}` describes the rest of the segment, but no area requests the rest")]
     NoRest(AreaKind),
-    /// Two areas want the rest.
-    #[error("both `{0}` and `{1}` ask for the rest of the segment")]
+    /// Two areas request the rest.
+    #[error("both `{0}` and `{1}` request the rest of the segment")]
     TwoRests(AreaKind, AreaKind),
-    /// Neither a size was given nor does the medium have one.
-    #[error("the area `{0}` asks for the rest of a segment whose size was not said: call size()")]
+    /// Neither the request nor the medium has a size.
+    #[error("the area `{0}` requests the rest of a segment whose size is not given; call size()")]
     NoSize(AreaKind),
     /// The areas need more than the segment has.
-    #[error("the areas need {needed} bytes ({} MiB) and the segment has {size} bytes: ask for at least {needed} bytes", mebibytes(*needed))]
+    #[error(
+        "the areas need {needed} bytes ({} MiB), but the segment has {size} bytes; request at \
+         least {needed} bytes",
+        mebibytes(*needed)
+    )]
     TooSmall {
         /// Bytes that the superblock and the areas take (one page for an area that takes the rest).
         needed: u64,
@@ -286,12 +294,12 @@ pub enum LayoutError {
     TooLarge(u64),
 }
 
-/// For people, rounded up: who asks for so much gets enough.
+/// Returns mebibytes for messages, rounded up so that a segment of this size is large enough.
 fn mebibytes(bytes: u64) -> f64 {
     (bytes as f64 / (1 << 20) as f64 * 10.0).ceil() / 10.0
 }
 
-/// An area that is asked for.
+/// A requested area.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub kind: AreaKind,
@@ -300,7 +308,7 @@ pub(super) struct Request {
     pub size: AreaSize,
 }
 
-/// Where everything goes: the size of the segment and its areas.
+/// The layout of a segment: its size and its areas.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub size: u64,
@@ -312,9 +320,9 @@ pub(super) fn pages(bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(Native::GRANULE)
 }
 
-/// Chooses places for the roots and the areas asked for in a segment of `size` bytes, or in one that just
-/// fits if no size is given. The roots come first, then what synchronises, then payload, each class in
-/// the order asked.
+/// Chooses places for the roots and the requested areas in a segment of `size` bytes, or in the
+/// smallest one that fits if no size is given. The roots come first, then areas that synchronise,
+/// then payload, each class in the order requested.
 pub(super) fn plan(
     size: Option<u64>,
     requests: &[Request],
@@ -376,7 +384,7 @@ pub(super) fn plan(
         return Err(LayoutError::NoRest(kind));
     }
     let fixed = needed;
-    // With a rest of so many bytes.
+    // The size of the segment with a rest of `bytes` bytes.
     let with_rest = |bytes: u64| {
         let describe = |sum: u64, request: &&Request| match request.size {
             AreaSize::OfRest { bytes: of, .. } => sum.checked_add(pages(of(bytes))?),
@@ -399,7 +407,7 @@ pub(super) fn plan(
         return Err(LayoutError::TooSmall { needed, size });
     }
 
-    // The largest that fits, in pages: at least what has been counted, and less than all there is.
+    // The largest rest that fits, in pages: at least the minimum above, and less than the segment.
     let (mut fits, mut too_many) = (least / Native::GRANULE, size / Native::GRANULE);
     while too_many - fits > 1 {
         let middle = fits.midpoint(too_many);

@@ -11,7 +11,7 @@
 
 use super::mapped::{Slot, find};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use libc::{c_int, c_void, siginfo_t};
 use std::io;
 use std::sync::OnceLock;
@@ -21,9 +21,10 @@ const LINE: usize = 512;
 
 /// The disposition that was replaced. It is not changed after the handler has been installed.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
-/// The bytes that are written after the line, and their number.
-static MORE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
-static MORE_LEN: AtomicUsize = AtomicUsize::new(0);
+/// Whether the handler has been installed.
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+/// The text that is written after the line, if it is not null. A text is never freed.
+static MORE: AtomicPtr<String> = AtomicPtr::new(null_mut());
 /// The state of the report: 0 before it, 1 while a thread writes it, 2 afterwards. Of several
 /// threads that fault at the same time, one reports.
 static REPORT: AtomicU8 = AtomicU8::new(0);
@@ -42,9 +43,13 @@ const MOST_YIELDS: u32 = 10_000;
 /// # Errors
 /// If the handler cannot be installed.
 pub fn report_bus_errors() -> io::Result<()> {
-    if BEFORE.get().is_some() {
+    if INSTALLED.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
+    install().inspect_err(|_| INSTALLED.store(false, Ordering::Relaxed))
+}
+
+fn install() -> io::Result<()> {
     // SAFETY: zeros are a valid `sigaction`, which the calls read and write; the handler is
     // async-signal-safe.
     unsafe {
@@ -52,10 +57,8 @@ pub fn report_bus_errors() -> io::Result<()> {
         if libc::sigaction(libc::SIGBUS, core::ptr::null(), &raw mut before) != 0 {
             return Err(io::Error::last_os_error());
         }
-        // Set before the handler can run.
-        if BEFORE.set(before).is_err() {
-            return Ok(());
-        }
+        // Set before the handler can run; it keeps the value of an attempt that failed.
+        BEFORE.get_or_init(|| before);
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = on_bus_error as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
@@ -66,15 +69,11 @@ pub fn report_bus_errors() -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the text that is written after the line of [`report_bus_errors`]: what the process leaves
-/// behind, and how to remove it.
+/// Sets the text that is written after the line of [`report_bus_errors`]: the resources that the
+/// process leaves behind, and how to remove them.
 pub fn say_after_bus_error(text: &str) {
-    // Leaked: the handler may be reading an earlier text.
-    let text: &'static mut [u8] = Vec::leak(text.as_bytes().to_vec());
-    // The length is zero while the two do not belong together.
-    MORE_LEN.store(0, Ordering::SeqCst);
-    MORE.store(text.as_mut_ptr(), Ordering::SeqCst);
-    MORE_LEN.store(text.len(), Ordering::SeqCst);
+    // Leaked: the handler may be reading an earlier text. Release: the handler sees the bytes.
+    MORE.store(Box::into_raw(Box::new(text.to_owned())), Ordering::Release);
 }
 
 extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
@@ -114,7 +113,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
 }
 
 fn restore(signal: c_int, before: &libc::sigaction) {
-    // SAFETY: async-signal-safe; `before` is what the kernel gave.
+    // SAFETY: async-signal-safe; `before` came from the kernel.
     unsafe { libc::sigaction(signal, before, null_mut()) };
 }
 
@@ -153,15 +152,13 @@ fn report(slot: &Slot, code: c_int) {
         len += 1;
     }
     write(line.get(..len).unwrap_or_default());
-    let more = MORE_LEN.load(Ordering::SeqCst);
-    if more > 0 {
-        // SAFETY: a leaked text of at least this length: the length is stored after the pointer,
-        // and 0 before it.
-        write(unsafe { core::slice::from_raw_parts(MORE.load(Ordering::SeqCst), more) });
+    // SAFETY: null, or a leaked text that is not changed.
+    if let Some(more) = unsafe { MORE.load(Ordering::Acquire).as_ref() } {
+        write(more.as_bytes());
     }
 }
 
 fn write(bytes: &[u8]) {
-    // SAFETY: async-signal-safe; what is not written is lost.
+    // SAFETY: async-signal-safe; bytes that are not written are lost.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
 }

@@ -1,21 +1,22 @@
-//! How much memory the control group of this process leaves it (versions 1 and 2).
+//! The memory that the control group of this process leaves it (versions 1 and 2).
 //!
-//! Pages of a shared-memory file are charged to the control group of whoever touches them first. Going over
-//! the limit is answered by the kernel with a kill, so the limit is read before pages are reserved.
+//! Pages of a shared-memory file are charged to the control group of the process that touches them
+//! first. The kernel answers an excess over the limit with a kill, so the limit is read before
+//! pages are reserved.
 
 use super::space::Places;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a control group leaves.
+/// The memory that a control group leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Left {
     pub bytes: u64,
     pub group: PathBuf,
 }
 
-/// The tightest limit on this process, its own group's or an ancestor's; `None` where there is none or
-/// nothing can be read.
+/// The tightest limit on this process, its own group's or an ancestor's; `None` where there is none
+/// or nothing can be read.
 pub(super) fn left(places: &Places) -> Option<Left> {
     let groups = fs::read_to_string(places.at("proc/self/cgroup")).ok()?;
     let mounts = fs::read_to_string(places.at("proc/self/mountinfo")).ok()?;
@@ -71,8 +72,8 @@ impl<'a> Membership<'a> {
             .min_by_key(|left| left.bytes)
     }
 
-    /// The mount point and the root of the mount that this line of mountinfo describes, if it shows this
-    /// hierarchy.
+    /// The mount point and the root of the mount that this line of mountinfo describes, if it shows
+    /// this hierarchy.
     fn is_mounted_by(&self, line: &str, places: &Places) -> Option<(PathBuf, PathBuf)> {
         let (mount, kind) = line.split_once(" - ")?;
         let mut kind = kind.split(' ');
@@ -91,8 +92,8 @@ impl<'a> Membership<'a> {
 }
 
 impl Version {
-    /// What the limit of one group leaves. Pages of files can be dropped and do not count; pages of
-    /// shared memory can only be swapped, which nobody wants of them, and do.
+    /// Returns the bytes that the limit of one group leaves. Pages of files can be dropped and do
+    /// not count; pages of shared memory could only be swapped, which is not wanted, and do.
     fn left_in(self, group: &Path) -> Option<u64> {
         let read = |name: &str| fs::read_to_string(group.join(name)).ok();
         let (limit, used) = match self {

@@ -1,4 +1,4 @@
-//! The creation of a segment, from what is asked for to the finished thing.
+//! The creation of a segment, from the request to the finished segment.
 
 use super::area::{Area, AreaClass, AreaKind, AreaSize, Request, pages, plan};
 use super::backend::{self, Backend, Fresh};
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
-/// Says what a segment is to be like, and creates it.
+/// Takes the properties of a segment, and creates it.
 ///
 /// ```
 /// use outlive::segment::{AreaKind, AreaSize, Segment};
@@ -44,13 +44,17 @@ pub struct SegmentBuilder<'a> {
     fresh: Fresh,
     areas: Vec<Request>,
     initialise: Option<Box<Initialise<'a>>>,
+    identify: Option<Box<Identify<'a>>>,
     places: Places,
 }
 
-/// Writes what a new segment holds from the start.
+/// Writes the initial contents of a new segment.
 type Initialise<'a> = dyn FnOnce(Native, &[Area]) + 'a;
 
-/// Hears how many bytes of how many are done.
+/// Writes the identity of the file into a new segment.
+type Identify<'a> = dyn FnOnce(Native, &[Area], &File) + 'a;
+
+/// Receives the number of bytes that are done, and their total.
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 
 impl<'a> SegmentBuilder<'a> {
@@ -71,25 +75,26 @@ impl<'a> SegmentBuilder<'a> {
             },
             areas: Vec::new(),
             initialise: None,
+            identify: None,
             places: Places::real(),
         }
     }
 
-    /// The size in bytes, rounded up to whole pages. If it is not said, a device is used whole and a file is
-    /// as large as its areas.
+    /// The size in bytes, rounded up to whole pages. Without it, a device is used whole and a file
+    /// is as large as its areas.
     pub fn size(mut self, bytes: u64) -> Self {
         self.size = Some(bytes);
         self
     }
 
-    /// What survives the death of a host's caches there. Default: [`PersistenceDomain::Flushed`].
-    /// The write-back domain is refused for now.
+    /// The persistence domain. Default: [`PersistenceDomain::Flushed`]. The write-back domain is
+    /// refused for now.
     pub fn domain(mut self, domain: PersistenceDomain) -> Self {
         self.domain = domain;
         self
     }
 
-    /// The identity of the pod; a new random one if it is not said.
+    /// The identity of the pod. Default: a new random one.
     pub fn uuid(mut self, uuid: Uuid) -> Self {
         self.uuid = Some(uuid);
         self
@@ -101,26 +106,26 @@ impl<'a> SegmentBuilder<'a> {
         self
     }
 
-    /// What pages to ask for.
+    /// The kind of pages to request.
     pub fn huge_pages(mut self, huge: HugePages) -> Self {
         self.huge = huge;
         self.fresh.reserved_huge_pages = huge == HugePages::Reserved;
         self
     }
 
-    /// Touches all pages now, so that nobody waits for them later; `progress` hears the bytes done and
-    /// the bytes in all. On devices it hears of their clearing first.
+    /// Touches all pages now, so that no later access waits for them. `progress` receives the bytes
+    /// done and the bytes in all; on devices it receives those of their clearing first.
     pub fn prefault(mut self, progress: impl FnMut(u64, u64) + 'a) -> Self {
         self.prefault = Some(Box::new(progress));
         self
     }
 
-    /// An area of `kind`. The roots need not be asked for.
+    /// Adds an area of `kind`. The roots need not be requested.
     pub fn area(self, kind: AreaKind, size: impl Into<AreaSize>) -> Self {
         self.named_area(kind, kind.name(), kind.class(), size)
     }
 
-    /// An area of `kind` with another name or class than its kind's, as a program's own areas have.
+    /// Adds an area of `kind`, with a name and class of its own, as a program's own areas have.
     pub fn named_area(
         mut self,
         kind: AreaKind,
@@ -137,18 +142,33 @@ impl<'a> SegmentBuilder<'a> {
         self
     }
 
-    /// Writes what the areas hold from the start, while nobody can open the segment yet. All is zero before.
+    /// Writes the initial contents of the areas, before any process can open the segment. All areas
+    /// are zero before.
     pub fn initialise(mut self, write: impl FnOnce(Native, &[Area]) + 'a) -> Self {
         self.initialise = Some(Box::new(write));
         self
     }
 
-    /// Creates the segment in place over an earlier one on a device or in a file (as famfs prepares them), or
-    /// over whatever a device holds. All of it is cleared. The caller says that nobody on any host uses what
-    /// is there; processes of this operating system that have it open are noticed.
+    /// Writes the identity of the file after the [initial contents](Self::initialise), also before
+    /// any process can open or copy the segment.
+    pub(crate) fn identify(mut self, write: impl FnOnce(Native, &[Area], &File) + 'a) -> Self {
+        self.identify = Some(Box::new(write));
+        self
+    }
+
+    /// Creates the segment in place over an earlier one on a device or in a file (as famfs prepares
+    /// them), or over any contents of a device. All of it is cleared. The caller guarantees that no
+    /// process uses the present contents, and that of two creators whose file locks are not the
+    /// same (of two machines, or above and below an overlay) only one runs. Processes of this
+    /// kernel that have the segment open by a local file are noticed.
     pub fn replace(mut self, replace: bool) -> Self {
         self.fresh.replace = replace;
         self
+    }
+
+    /// Returns whether it [replaces](Self::replace) an earlier segment.
+    pub(crate) fn replaces(&self) -> bool {
+        self.fresh.replace
     }
 
     /// Leaves `bytes` bytes free for files in `directory`, if the segment is on the same
@@ -158,7 +178,7 @@ impl<'a> SegmentBuilder<'a> {
         self
     }
 
-    /// Creates a segment in the write-back domain although what would live in it has not been explored
+    /// Creates a segment in the write-back domain although its contents have not been explored
     /// under lost caches: for that exploration.
     #[doc(hidden)]
     pub fn accept_unproven_write_back(mut self) -> Self {
@@ -173,21 +193,23 @@ impl<'a> SegmentBuilder<'a> {
         self
     }
 
-    /// Takes the tree at `root` for `/`, when it looks for devices and limits: for tests.
+    /// Uses the tree at `root` in place of `/` for devices and limits: for tests.
     #[doc(hidden)]
     pub fn stand_in(mut self, root: &Path) -> Self {
         self.places = Places::below(root);
         self
     }
 
-    /// Creates the segment at `path`: a new file; `memfd:NAME`; a DAX device; a PCI BAR's resource file.
+    /// Creates the segment at `path`: a new file; `memfd:NAME`; a DAX device; a PCI BAR's resource
+    /// file.
     ///
-    /// A kill at any instruction leaves nothing, what was there, an incomplete segment, or the segment. The
-    /// creator's crash points are [`CreatePoint`](super::CreatePoint)'s. Waits for nobody.
+    /// A kill at any instruction leaves nothing, the previous contents, an incomplete segment, or
+    /// the segment. The crash points are those of [`CreatePoint`](super::CreatePoint). Does not
+    /// wait for other processes.
     ///
     /// # Errors
-    /// If something is there, there is no room, or the path can hold none. Nothing is left behind then,
-    /// but for an incomplete segment where an existing one was being replaced.
+    /// If the path exists, there is no space, or the path cannot hold a segment. Nothing is left
+    /// behind then, except for an incomplete segment where an existing one was being replaced.
     pub fn create(mut self, path: impl AsRef<Path>) -> Result<Segment, CreateError> {
         let path = path.as_ref();
         if self.domain == PersistenceDomain::WriteBack {
@@ -223,8 +245,9 @@ impl<'a> SegmentBuilder<'a> {
 
         let transparent = self.huge.are_transparent_on(backend.as_ref());
         let mapping = Mapping::new(backend.file(), backend.path(), mapped, transparent)?;
-        // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this function,
-        // which then gives the handle to nobody. Others keep to the rules by the room's documentation.
+        // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this
+        // function, which then returns no handle. Other processes follow the rules in the module's
+        // documentation.
         let memory = unsafe { mapping.memory(plan.size, self.domain) }?;
         let busy = |_| CreateError::Busy { path: path.into() };
         let creation = Creation::begin(memory, seen, nonce()).map_err(busy)?;
@@ -234,7 +257,9 @@ impl<'a> SegmentBuilder<'a> {
             None => &mut silent,
         };
         if !backend.is_fresh() {
-            creation.clear(|done| progress(done, plan.size));
+            creation
+                .clear(|done| progress(done, plan.size))
+                .map_err(busy)?;
         }
         let pages = Pages::of(backend.as_ref(), &mapping, transparent);
         let prefaulted = self.prefault.is_some();
@@ -255,7 +280,12 @@ impl<'a> SegmentBuilder<'a> {
             areas: plan.areas,
         };
         if let Some(initialise) = self.initialise.take() {
+            creation.check().map_err(busy)?;
             initialise(memory, &superblock.areas);
+        }
+        if let Some(identify) = self.identify.take() {
+            creation.check().map_err(busy)?;
+            identify(memory, &superblock.areas, backend.file());
         }
         for area in &superblock.areas {
             let at = area.offset.byte();
@@ -264,7 +294,7 @@ impl<'a> SegmentBuilder<'a> {
         creation.complete(&superblock.encode()).map_err(busy)?;
         // Before other processes can find it, the lock changes from "being created", if it was
         // that, to "in use". No other process can lock it exclusively in between.
-        if !backend::share(backend.file()) {
+        if !backend::share(backend.file(), path)? {
             return Err(CreateError::Busy { path: path.into() });
         }
         backend.publish()?;
@@ -295,7 +325,7 @@ impl<'a> SegmentBuilder<'a> {
         }
     }
 
-    /// The size to plan with: what was said, or what the medium has.
+    /// Returns the size to plan with: the requested one, or that of the medium.
     fn size_on(&self, backend: &dyn Backend) -> Result<Option<u64>, CreateError> {
         if backend.is_fresh() {
             return Ok(self.size);

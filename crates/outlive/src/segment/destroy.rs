@@ -1,8 +1,8 @@
 //! The removal of a segment.
 
-use super::backend::{self, Backend, BackendKind};
+use super::backend::{self, Backend};
 use super::completion::erase;
-use super::error::{CallFailed, DestroyError, OpenError};
+use super::error::{DestroyError, OpenError};
 use super::mapping::Mapping;
 use super::space::Places;
 use super::superblock::{Magic, SUPERBLOCK_BYTES, Superblock};
@@ -16,9 +16,9 @@ pub(super) fn destroy(path: &Path, places: &Places) -> Result<(), DestroyError> 
     let mut word = [0; 8];
     word[..page.len().min(8)].copy_from_slice(&page[..page.len().min(8)]);
     let word = u64::from_ne_bytes(word);
-    // Whatever bears the mark is a segment, however damaged. A page of zeros may be the start of anything, and an empty
-    // file anybody's: that one is a creation's only if it was killed between the naming of the file and its first
-    // write, on a filesystem that has no unnamed files.
+    // Contents with the mark are a segment, however damaged. A page of zeros may start any file,
+    // and an empty file may be any program's: a creation leaves one only if it was killed between
+    // the naming of the file and its first write, on a filesystem without unnamed files.
     if let Err(refusal) = Superblock::decode(&page, capacity)
         && matches!(Magic::of(word), Magic::Zero | Magic::Foreign)
     {
@@ -27,26 +27,32 @@ pub(super) fn destroy(path: &Path, places: &Places) -> Result<(), DestroyError> 
             refusal,
         });
     }
-    match backend.kind() {
-        BackendKind::File => std::fs::remove_file(path)
-            .map_err(|error| CallFailed::new("unlink", path, error).into()),
-        BackendKind::Memfd => Err(DestroyError::Unnamed { path: path.into() }),
-        BackendKind::DaxDevice | BackendKind::PciBar => erase_device(backend.as_ref(), path, word),
+    if backend.is_device() {
+        return erase_device(backend.as_ref(), path, word);
+    }
+    // A removal would remove the link only. (The path of a memfd is a link of procfs.)
+    let is_file = backend.kind() == backend::BackendKind::File;
+    match std::fs::read_link(path) {
+        Ok(target) if is_file => Err(DestroyError::Link {
+            path: path.into(),
+            target,
+        }),
+        _ => backend.unlink(),
     }
 }
 
 fn erase_device(backend: &dyn Backend, path: &Path, seen: u64) -> Result<(), DestroyError> {
     let busy = || DestroyError::Busy { path: path.into() };
-    if !backend::lock(backend.file()) {
+    if !backend::lock(backend.file(), path)? {
         return Err(busy());
     }
     let mapping = Mapping::new(backend.file(), backend.path(), backend.granule(), false)?;
-    // In whatever domain it was: written back at once, where that can be done.
+    // In either domain: written back at once, if the processor can.
     let domain = match WriteBackInstruction::detect() {
         Some(_) => PersistenceDomain::WriteBack,
         None => PersistenceDomain::Flushed,
     };
-    // SAFETY: the handle is used in this function only; others keep to the rules.
+    // SAFETY: the handle is used in this function only; other processes follow the rules.
     let memory = unsafe { mapping.memory(SUPERBLOCK_BYTES, domain) }.map_err(OpenError::from)?;
     erase(memory, seen).map_err(|_| busy())
 }
@@ -58,7 +64,7 @@ mod tests {
     use crate::segment::{CreateError, OpenOptions, Segment};
     use std::fs;
 
-    /// Of a DAX device, played by a plain file.
+    /// A plain file stands in for a DAX device.
     #[test]
     fn a_device_loses_its_superblock_when_nobody_uses_it() {
         let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What can go wrong, one enum for each operation.
+//! The errors, one enum for each operation.
 
 use super::area::LayoutError;
 use super::space::NoRoom;
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[error("{call} failed for {}: {source}{}", path.display(), hint(source))]
 pub struct CallFailed {
-    /// What was attempted.
+    /// The name of the call.
     pub call: &'static str,
-    /// On what.
+    /// The file or device.
     pub path: PathBuf,
-    /// What the operating system said.
+    /// The operating system's error.
     pub source: io::Error,
 }
 
@@ -29,7 +29,7 @@ impl CallFailed {
     }
 }
 
-/// Returns what to do about an error whose cause is the environment and not the call's object.
+/// Returns advice about an error that the environment causes, and not the call's object.
 pub(crate) fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::ENOSYS) => {
@@ -50,7 +50,7 @@ pub(crate) fn hint(error: &io::Error) -> &'static str {
 pub struct Unsuitable {
     /// The path.
     pub path: PathBuf,
-    /// What is wrong with it, and what to do.
+    /// The reason, and advice.
     pub why: String,
 }
 
@@ -67,18 +67,18 @@ impl Unsuitable {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// The areas asked for make no segment.
+    /// No segment can have the requested areas.
     #[error("no segment can have these areas: {0}")]
     Layout(#[from] LayoutError),
-    /// Something is there already.
+    /// The path exists already.
     #[error("{} exists already: {what}", path.display())]
     Exists {
         /// The path.
         path: PathBuf,
-        /// What is there, and what to do.
+        /// The present contents, and advice.
         what: String,
     },
-    /// Somebody is creating a segment there at this moment.
+    /// Another process is creating a segment there at this moment.
     #[error("another process is creating a segment at {}", path.display())]
     Busy {
         /// The path.
@@ -90,29 +90,30 @@ pub enum CreateError {
     /// There is not enough memory or space for its pages.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
-    /// A device, or a file that was prepared, is smaller than what was asked for.
-    #[error("{} has {found} bytes, fewer than the {wanted} asked for", path.display())]
+    /// A device, or a file that was prepared, is smaller than the requested size.
+    #[error("{} has {found} bytes, fewer than the {wanted} requested", path.display())]
     MediumTooSmall {
         /// The device or file.
         path: PathBuf,
-        /// The size asked for.
+        /// The requested size.
         wanted: u64,
-        /// The size there is.
+        /// The size of the medium.
         found: u64,
     },
     /// The write-back domain was asked for.
     #[error(
-        "a segment in the write-back domain is not created yet: under it a dead host's dirty cache \
-         lines may be lost, and what would live in the segment has not been explored for that; \
-         use the flushed domain if the platform flushes caches on failure"
+        "segments in the write-back domain are not supported yet: a dead host's dirty cache lines \
+         may be lost there, and the structures in a segment have not been proved for that; use the \
+         flushed domain if the platform flushes caches on failure"
     )]
     WriteBackUnproven,
-    /// The write-back domain was asked for and the processor has no instruction to write lines back.
+    /// The write-back domain was asked for and the processor has no instruction to write lines
+    /// back.
     #[error(
         "no write-back instruction is known for this processor: the write-back domain needs one"
     )]
     NoWriteBack,
-    /// The processor lacks what shared words need.
+    /// The processor lacks an instruction that shared words need.
     #[error(transparent)]
     NoWideAtomics(#[from] NoWideAtomics),
     /// Huge pages from the system's pool were asked for and are not available.
@@ -152,7 +153,7 @@ fn reserve_command(page_size: u64, reserve: u64) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is nothing at the path.
+    /// The path does not exist.
     #[error("there is no segment at {}: nothing is there; create it first, or check the path", path.display())]
     NotFound {
         /// The path.
@@ -163,18 +164,18 @@ pub enum OpenError {
     Denied {
         /// The path.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The path is of no kind that can hold a segment.
     #[error(transparent)]
     Unsuitable(#[from] Unsuitable),
-    /// What is there is not followed.
+    /// The contents are not a sound segment.
     #[error("{}: {refusal}", path.display())]
     Refused {
         /// The path.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The reason, and the place of the error.
         refusal: Refusal,
     },
     /// Another process of this machine has the segment locked to create or repair it.
@@ -183,7 +184,8 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// The file has pages that were never reserved (a sparse copy) and there is no room for them now.
+    /// The file has pages that were never reserved (a sparse copy) and there is no space for them
+    /// now.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
     /// It is of the write-back domain and the processor has no instruction to write lines back.
@@ -192,7 +194,7 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// The processor lacks what shared words need.
+    /// The processor lacks an instruction that shared words need.
     #[error(transparent)]
     NoWideAtomics(#[from] NoWideAtomics),
     /// A call failed.
@@ -201,7 +203,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Why the bytes at the path were not followed, if that is what happened.
+    /// Returns the reason why the contents were refused, if this error is a refusal.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused { refusal, .. } => Some(refusal),
@@ -210,29 +212,41 @@ impl OpenError {
     }
 }
 
-/// Why a segment was not destroyed. It is as it was.
+/// Why a segment was not destroyed. It is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DestroyError {
-    /// It cannot be looked at.
+    /// It cannot be read.
     #[error("nothing was destroyed: {0}")]
     Open(#[from] OpenError),
-    /// What is there is not a segment.
+    /// The path does not hold a segment.
     #[error("{} was not removed, since it is not a segment: {}; if you do not need it, remove it with rm", path.display(), what_else(refusal))]
     NotASegment {
         /// The path.
         path: PathBuf,
-        /// What is there instead.
+        /// The error in the contents.
         refusal: Refusal,
     },
-    /// Somebody changed it at the same time.
-    #[error("another process is creating or destroying the segment at {}", path.display())]
+    /// Another process changes it at the same time, or has this device open.
+    #[error("another process is creating or destroying the segment at {}, or has this device open", path.display())]
     Busy {
         /// The path.
         path: PathBuf,
     },
+    /// The path is a symbolic link to the segment.
+    #[error("{} is a symbolic link; destroy the segment by its own name, {}", path.display(), target.display())]
+    Link {
+        /// The path.
+        path: PathBuf,
+        /// The text of the link.
+        target: PathBuf,
+    },
     /// It has no name that could be removed.
-    #[error("{} goes away with the last process that holds it; there is nothing to remove", path.display())]
+    #[error(
+        "{} has no name that could be removed; it disappears with the last process that has it \
+         open",
+        path.display()
+    )]
     Unnamed {
         /// The path.
         path: PathBuf,
@@ -242,7 +256,7 @@ pub enum DestroyError {
     Call(#[from] CallFailed),
 }
 
-/// What is there that is not a segment, without the advice to whoever opens it.
+/// Describes contents that are not a segment, without the advice for opening them.
 fn what_else(refusal: &Refusal) -> String {
     match refusal {
         Refusal::NeverCompleted(unfinished) => unfinished.to_string(),

@@ -8,11 +8,11 @@
 //! * On a network or cluster filesystem each machine maps a page cache of its own: two machines
 //!   write to two copies. Its locks may be those of a machine or of the cluster, and survive or
 //!   lose their holder by rules of their own. It is refused.
-//! * On FUSE the page cache is filled by a user process, which may serve files of another machine,
-//!   and whose death turns accesses into SIGBUS. It is refused, unless the file is mapped directly
-//!   (DAX): then the mapping is memory that its server provides. So virtiofs with DAX (the mapping
-//!   is the host's page cache) and famfs are accepted, as memory that several kernels can map;
-//!   virtiofs without DAX is refused.
+//! * On FUSE a user process fills the page cache. It may serve files of another machine, and its
+//!   death turns accesses into SIGBUS. It is refused, unless the file is mapped directly (DAX):
+//!   then the mapping is memory that its server provides. So virtiofs with DAX (the mapping is the
+//!   host's page cache) and famfs are accepted, as memory that several kernels can map; virtiofs
+//!   without DAX is refused.
 //! * A filesystem that is not in the table is accepted as memory that several kernels may map.
 
 use super::error::Unsuitable;
@@ -106,8 +106,8 @@ pub(crate) fn mapping_keeps_locks(directory: &Path) -> bool {
 }
 
 /// As [`mapping_keeps_locks`], for an open file.
-pub(crate) fn file_keeps_locks(file: &File) -> bool {
-    !filesystem(file).is_ok_and(|magic| matches!(find(magic), Some((_, Kind::Overlay))))
+pub(crate) fn file_keeps_locks(file: &File) -> Result<bool, Errno> {
+    Ok(!matches!(find(filesystem(file)?), Some((_, Kind::Overlay))))
 }
 
 /// The kernel's number for the kind of filesystem that `file` is on.
@@ -144,16 +144,27 @@ pub(crate) fn file_word(metadata: &Metadata) -> Option<u128> {
     Some(u128::from(metadata.ino()) << 64 | u128::from(born)).filter(|&word| word != 0)
 }
 
-/// Returns whether two words identify the same file. An unknown time of birth matches any.
-pub(crate) fn is_same_file(one: u128, other: u128) -> bool {
+/// Returns whether `recorded` identifies the same file as `own`, which this process has read. A
+/// time of birth that the recorder could not read matches any; so does one that this process cannot
+/// read, unless it is that the filesystem has none.
+pub(crate) fn is_same_file(recorded: u128, own: u128) -> bool {
     let born = |word: u128| word as u64;
-    one >> 64 == other >> 64 && (born(one) == born(other) || born(one) == 0 || born(other) == 0)
+    recorded >> 64 == own >> 64
+        && (born(recorded) == born(own)
+            || born(recorded) == 0
+            || born(own) == 0 && !can_read_births())
+}
+
+/// Returns whether this process may call statx(2), which a seccomp filter may refuse.
+fn can_read_births() -> bool {
+    statx(CWD, ".", AtFlags::empty(), StatxFlags::BTIME).is_ok()
 }
 
 /// Returns an error for a file whose mappings are not coherent between the processes that can map
 /// it.
 pub(super) fn refuse_remote(file: &File, path: &Path) -> Result<(), Unsuitable> {
-    let magic = filesystem(file).unwrap_or(0);
+    let unknown = |error| Unsuitable::new(path, format!("its filesystem is not known: {error}"));
+    let magic = filesystem(file).map_err(unknown)?;
     let is_direct = magic == FUSE
         && statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
             .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::DAX));
@@ -178,6 +189,18 @@ fn why_not(magic: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_a_time_of_birth_is_not_one_that_has_it() {
+        let word = |inode: u128, born: u128| inode << 64 | born;
+        assert!(is_same_file(word(12, 7), word(12, 7)));
+        assert!(!is_same_file(word(12, 7), word(13, 7)));
+        assert!(!is_same_file(word(12, 7), word(12, 8)));
+        // The recorder may not have been able to read it; this process can.
+        assert!(is_same_file(word(12, 0), word(12, 7)));
+        assert!(can_read_births());
+        assert!(!is_same_file(word(12, 7), word(12, 0)));
+    }
 
     #[test]
     fn every_filesystem_has_one_row_and_network_filesystems_are_refused_by_name() {

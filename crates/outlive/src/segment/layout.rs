@@ -1,30 +1,29 @@
-//! Types that may stand in a segment, and what is known of their layout.
+//! Types that may be stored in a segment, and descriptions of their layout.
 //!
-//! Two programs that share a segment may have been built from different sources. So a type that is named in
-//! a segment brings a description of its layout, and a fingerprint of that: of its name, size and alignment
-//! and of every field's name, place and type, down to the integers. A field that was renamed, moved or
-//! changed makes another fingerprint, even if the size stayed.
+//! Two programs that share a segment may have been built from different sources. So a type that is
+//! named in a segment brings a description of its layout, and a fingerprint of that description: of
+//! its name, size and alignment and of every field's name, offset and type, down to the integers. A
+//! renamed, moved or changed field makes another fingerprint, even if the size is the same.
 
 use bytemuck::Pod;
 use core::fmt;
 
-/// Plain data whose layout is known: a type that may stand in a segment.
+/// Plain data with a known layout: a type that may be stored in a segment.
 ///
-/// Every bit pattern is a value of it, it has no padding, and it means the same in every process, so it
-/// holds neither addresses nor `usize`. Integers, floats and arrays of such types are, and
-/// [`shared!`](crate::shared) makes structs that are.
+/// Every bit pattern is a value of it, it has no padding, and it means the same in every process,
+/// so it holds neither addresses nor `usize`. Integers, floats and arrays of such types are
+/// `Shared`, and [`shared!`](crate::shared) makes structs that are.
 ///
 /// # Safety
-/// [`LAYOUT`](Self::LAYOUT) describes the type truly: two types with equal layouts can stand for one
-/// another.
+/// [`LAYOUT`](Self::LAYOUT) describes the type truly: types with equal layouts are interchangeable.
 pub unsafe trait Shared: Pod {
-    /// What the type looks like.
+    /// The layout of the type.
     const LAYOUT: TypeLayout;
-    /// A number that differs, but for accident, between types that differ.
+    /// A number that differs, except by accident, between types that differ.
     const FINGERPRINT: u64 = Self::LAYOUT.fingerprint();
 }
 
-/// What a type looks like in memory.
+/// The layout of a type in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeLayout {
     /// Its name, without a path.
@@ -33,20 +32,20 @@ pub struct TypeLayout {
     pub size: usize,
     /// Its alignment in bytes.
     pub align: usize,
-    /// What it is made of.
+    /// Its composition.
     pub shape: Shape,
 }
 
-/// What a type is made of.
+/// The composition of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Nothing smaller: an integer or a float.
+    /// An integer or a float, without parts.
     Primitive,
-    /// So many of one type, one after the other.
+    /// `count` elements of one type, one after the other.
     Array {
-        /// What each element looks like.
+        /// The layout of each element.
         element: &'static TypeLayout,
-        /// How many there are.
+        /// The number of elements.
         count: usize,
     },
     /// Fields.
@@ -58,16 +57,27 @@ pub enum Shape {
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// Where it is, in bytes from the struct's start.
+    /// Its offset in bytes from the struct's start.
     pub offset: usize,
-    /// What it looks like.
+    /// The layout of its type.
     pub layout: TypeLayout,
 }
 
 impl TypeLayout {
-    /// The fingerprint of this layout: FNV-1a, 64 bits, over all that it says.
+    /// Returns the fingerprint of this layout: FNV-1a, 64 bits, over all parts of it.
     pub const fn fingerprint(&self) -> u64 {
         self.add_to(0xCBF2_9CE4_8422_2325)
+    }
+
+    /// Describes the type in words: a struct with its fields, any other type by its name. It does
+    /// not describe elements of arrays or the fields of fields, so it is no identity; the
+    /// [fingerprint](Self::fingerprint) is.
+    pub fn in_words(&self) -> String {
+        let text = self.to_string();
+        match (self.shape, text.split_once(" (")) {
+            (Shape::Primitive | Shape::Array { .. }, Some((name, _))) => name.into(),
+            _ => text,
+        }
     }
 
     const fn add_to(&self, hash: u64) -> u64 {
@@ -178,11 +188,11 @@ unsafe impl<T: Shared, const N: usize> Shared for [T; N] {
     };
 }
 
-/// Declares a struct that may stand in a segment: plain data with a known layout.
+/// Declares a struct that may be stored in a segment: plain data with a known layout.
 ///
 /// It is `repr(C)`, `Copy`, and implements [`Shared`](crate::segment::Shared), `bytemuck::Pod` and
-/// `bytemuck::Zeroable`. Every field must be `Shared`, and there must be no padding: a struct with a gap does
-/// not compile, and wants a field there. Derive what else is needed.
+/// `bytemuck::Zeroable`. Every field must be `Shared`, and there must be no padding: a struct with
+/// a gap does not compile, and needs a field there. Derive further traits as needed.
 ///
 /// ```
 /// use outlive::segment::Shared;
@@ -228,8 +238,8 @@ macro_rules! shared {
 
         // SAFETY: every field is `Shared` (the layout below needs that), hence zeroable.
         unsafe impl $crate::segment::__bytemuck::Zeroable for $name {}
-        // SAFETY: `repr(C)`, `Copy`, every field is `Shared`, hence plain data, and there is no padding,
-        // since the sizes of the fields add up to the whole.
+        // SAFETY: `repr(C)`, `Copy`, every field is `Shared`, hence plain data, and there is no
+        // padding, since the sizes of the fields add up to the whole.
         unsafe impl $crate::segment::__bytemuck::Pod for $name {}
         // SAFETY: the layout is taken from the compiler.
         unsafe impl $crate::segment::Shared for $name {
@@ -356,7 +366,7 @@ mod tests {
         );
     }
 
-    /// It stands in segments: a change of it is a change of format.
+    /// Fingerprints are stored in segments: a change of this one is a change of format.
     #[test]
     fn the_fingerprint_is_the_same_for_ever() {
         assert_eq!(u64::FINGERPRINT, 0x0c08_4949_f3e1_bf9a);

@@ -2,14 +2,15 @@
 //! shrinks.
 //!
 //! **SIGBUS.** The handler can neither lock nor allocate. It looks for a mapping that a thread is
-//! accessing, whose slot is not reused meanwhile. (Of another slot it may read a torn entry, and then
-//! print its path.)
+//! accessing, so the slot of this mapping is not reused in the meantime. (Of another slot it may
+//! read a torn entry, and then print its path.)
 //!
-//! **Forks.** A forked child does not inherit these mappings (`MADV_DONTFORK`): it could write after the
-//! death of its parent was reported. Its copies of the parent's handles point at addresses that are
-//! free in the child. If its own mapping of the same pod came to lie there, the child would write as its
-//! parent. The child inherits the table too, and no entry of its parent leaves it. So a new mapping that
-//! overlaps an entry is removed, and made elsewhere ([`map_apart`]).
+//! **Forks.** A forked child does not inherit these mappings (`MADV_DONTFORK`): it could write
+//! after the death of its parent was reported. Its copies of the parent's handles point at
+//! addresses that are free in the child. If its own mapping of the same pod came to lie there, the
+//! child would write as its parent. The child inherits the table too, and no entry of its parent
+//! leaves it. So a new mapping that overlaps an entry is removed, and made elsewhere
+//! ([`map_apart`]).
 
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
@@ -159,9 +160,9 @@ impl Drop for Registered {
     }
 }
 
-/// Makes a mapping of `len` bytes by `map`, at an address that no entry has: the entries of this process
-/// are mapped, and those of the processes from which it was forked may not be reused. `map` gets an
-/// address as a hint to the kernel, or null.
+/// Makes a mapping of `len` bytes by `map`, at an address that no entry has: the entries of this
+/// process are mapped, and those of the processes from which it was forked may not be reused. `map`
+/// gets an address as a hint to the kernel, or null.
 pub(crate) fn map_apart(
     len: usize,
     mut map: impl FnMut(*mut u8) -> Result<NonNull<u8>, Errno>,
@@ -190,7 +191,7 @@ pub(crate) fn map_apart(
     }
 }
 
-/// Replaces what is mapped at the `len` addresses from `start` on by a reservation without access.
+/// Replaces the mappings at the `len` addresses from `start` on by a reservation without access.
 ///
 /// # Safety
 /// The range is the caller's, and nothing in it is referenced.

@@ -16,13 +16,13 @@ use std::sync::{Mutex, PoisonError};
 
 /// The size of a huge page on x86-64 and on Arm with pages of 4096.
 const HUGE: u64 = 2 << 20;
-/// So much is prefaulted between two reports of progress.
+/// The number of bytes prefaulted between two reports of progress.
 const STEP: u64 = 16 << 20;
 /// `MADV_COLLAPSE`, since Linux 6.1.
 const MADV_COLLAPSE: i32 = 25;
 
-/// A mapping that goes away when it is dropped: a creation that fails leaves none. A segment keeps its
-/// mapping from being dropped.
+/// A mapping that is removed when it is dropped: a creation that fails leaves none. A segment keeps
+/// its mapping from being dropped.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Mapping {
     of: u64,
 }
 
-// SAFETY: it is an address; whoever accesses what is there answers for it.
+// SAFETY: it is an address; the code that accesses the memory there is responsible for that.
 unsafe impl Send for Mapping {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Mapping {}
@@ -73,17 +73,20 @@ impl Mapping {
         self.which
     }
 
-    /// A handle on the first `size` bytes.
+    /// Returns a handle on the first `size` bytes.
     ///
     /// # Safety
-    /// The handle is not used after the mapping has been dropped, and all who map the file keep to the
-    /// rules of [`Native::new`].
+    /// The handle is not used after the mapping has been dropped, and all processes that map the
+    /// file follow the rules of [`Native::new`].
     pub unsafe fn memory(
         &self,
         size: u64,
         domain: PersistenceDomain,
     ) -> Result<Native, NoWideAtomics> {
-        assert!(size <= self.len as u64, "a handle on more than is mapped");
+        assert!(
+            size <= self.len as u64,
+            "a handle on more bytes than are mapped"
+        );
         // SAFETY: the bytes are mapped for as long as the caller promises.
         unsafe { Native::new(self.base, size, domain) }
     }
@@ -119,7 +122,7 @@ impl Mapping {
         self.advise(Advice::LinuxHugepage)
     }
 
-    /// Asks the kernel to gather pages that are there into huge ones, now.
+    /// Asks the kernel to collapse present pages into huge ones, now.
     pub fn collapse(&self) -> Result<(), Errno> {
         // SAFETY: collapsing moves pages without changing what a load returns.
         let result = unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, MADV_COLLAPSE) };
@@ -130,7 +133,7 @@ impl Mapping {
         Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
     }
 
-    /// How many bytes are mapped by huge pages at this moment.
+    /// Returns the number of bytes that are mapped by huge pages now.
     pub fn huge_bytes(&self) -> u64 {
         let start = format!("{:x}-", self.base.as_ptr() as usize);
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
@@ -155,9 +158,9 @@ impl Mapping {
 
     /// Puts every page of the first `size` bytes into this process's page table, writable.
     ///
-    /// Contents stay as they are. Where the kernel lacks the means (before Linux 5.14), a page is touched
-    /// by adding no bits to its first word, but only if `fresh`: in a segment that others use the word may
-    /// be one of another size.
+    /// Contents stay unchanged. On kernels without the call (before Linux 5.14), a page is touched
+    /// by adding no bits to its first word, but only if `fresh`: in a segment that is in use, other
+    /// processes may access that word at another size.
     pub fn prefault(
         &self,
         size: u64,
@@ -179,8 +182,8 @@ impl Mapping {
             } {
                 Ok(()) => {}
                 Err(Errno::INTR | Errno::AGAIN) => continue,
-                // An old kernel, or device memory, which has no faults to take. (EFAULT says that a touch
-                // would be answered by SIGBUS: an error.)
+                // An old kernel, or device memory, which has no faults to take. (EFAULT means that
+                // a touch would raise SIGBUS: an error.)
                 Err(Errno::INVAL) => {
                     if fresh {
                         self.touch(at, len);
@@ -217,12 +220,14 @@ impl Drop for Mapping {
         }
         // Before the address can belong to another mapping.
         self.unregister();
-        // SAFETY: the mapping is ours, and who holds a handle on it promised not to use it from now on.
+        // SAFETY: the mapping is ours, and the holders of handles on it promised not to use them
+        // from now on.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
-/// Maps the first `len` bytes of `file`, at the address `hint` if it is not null and the kernel agrees.
+/// Maps the first `len` bytes of `file`, at the address `hint` if it is not null and the kernel
+/// agrees.
 fn map(file: &File, len: usize, huge: bool, hint: *mut u8) -> Result<NonNull<u8>, Errno> {
     let (at, fixed) = if huge && len as u64 >= HUGE {
         (aligned_place(len)?, MapFlags::FIXED)
@@ -230,7 +235,8 @@ fn map(file: &File, len: usize, huge: bool, hint: *mut u8) -> Result<NonNull<u8>
         (hint.cast(), MapFlags::empty())
     };
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: either the kernel chooses a free place, or `aligned_place` has reserved this one for us.
+    // SAFETY: either the kernel chooses a free place, or `aligned_place` has reserved this one for
+    // us.
     let base = unsafe { mmap(at, len, access, MapFlags::SHARED | fixed, file, 0) };
     let base = base.inspect_err(|_| {
         if !fixed.is_empty() {
@@ -259,7 +265,7 @@ fn aligned_place(len: usize) -> Result<*mut core::ffi::c_void, Errno> {
     let (at, end) = unsafe { (start.byte_add(before), start.byte_add(more - after)) };
     for (edge, len) in [(start, before), (end, after)] {
         if len > 0 {
-            // SAFETY: the edges of a reservation that nobody else knows of.
+            // SAFETY: the edges of a reservation that no other code knows of.
             let _ = unsafe { munmap(edge, len) };
         }
     }
@@ -269,7 +275,8 @@ fn aligned_place(len: usize) -> Result<*mut core::ffi::c_void, Errno> {
 /// Loads the first page of a device, which can be mapped but not read, in units of `granule` bytes.
 pub(super) fn map_page(file: &File, path: &Path, granule: u64) -> Result<Page, CallFailed> {
     let mapping = Mapping::new(file, path, granule, false)?;
-    // SAFETY: the handle is used in this function only; whoever else maps the device keeps to the rules.
+    // SAFETY: the handle is used in this function only; all processes that map the device follow
+    // the rules.
     let memory = unsafe { mapping.memory(SUPERBLOCK_BYTES, PersistenceDomain::Flushed) }
         .map_err(|error| CallFailed::new("mmap", path, std::io::Error::other(error)))?;
     Ok(load_page(memory))

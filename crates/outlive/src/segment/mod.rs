@@ -1,8 +1,8 @@
 //! One mapped region of shared memory: backends, superblock, areas, typed roots.
 //!
-//! A [`Segment`] is created once, with a size that it keeps for ever, and opened by whoever is allowed to.
-//! It says of itself what it is ([`Superblock`]), is divided into [`Area`]s, and its [`Roots`] name the
-//! structures in it by name and type. It knows nothing of who is alive.
+//! A [`Segment`] is created once, with a fixed size, and opened by any process that may access it.
+//! Its [`Superblock`] describes it, it is divided into [`Area`]s, and its [`Roots`] name the
+//! structures in it by name and type. This module does not know which members are alive.
 //!
 //! ```
 //! use outlive::segment::{AreaKind, AreaSize, Segment};
@@ -19,16 +19,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! * **Creation is atomic.** Killed at any instruction, a creator leaves nothing, what was there before, an
-//!   incomplete segment, which [`open`](Segment::open) calls by that name, or a segment. (The order of writes is
-//!   argued in `completion.rs`.)
-//! * **No page is missing later.** All pages are reserved when the segment is created; where there is no
-//!   room for them, creation fails, says who has none, and leaves nothing.
-//! * **What is not a segment is not followed.** Truncated, foreign, newer, older, corrupt and incomplete
-//!   segments are refused, each by its name ([`Refusal`]). The first page is loaded once, checked, and only the
-//!   checked copy is used.
+//! * **Creation is atomic.** A creator that is killed at any instruction leaves nothing, the
+//!   previous contents, an incomplete segment, which [`open`](Segment::open) reports as incomplete,
+//!   or a segment. (`completion.rs` argues the order of writes.)
+//! * **No page is missing later.** All pages are reserved when the segment is created. If there is
+//!   no space for them, creation fails, names the limit, and leaves nothing.
+//! * **Only sound segments are used.** Truncated, foreign, newer, older, corrupt and incomplete
+//!   segments are refused, each with its own error ([`Refusal`]). The first page is loaded once,
+//!   checked, and only the checked copy is used.
 //! * **A mapping stays.** It lives as long as the process, so handles on it are `Copy` and never
 //!   dangle. [`close`](Segment::close) releases the memory and keeps the addresses; only the unsafe
 //!   [`unmap`](Segment::unmap) releases those too. It is not inherited by `fork`: a child that
@@ -40,22 +40,23 @@
 //!
 //! # Formats
 //!
-//! The superblock has one [format number](Superblock::FORMAT), which stands for the layout of everything
-//! that Outlive keeps in a segment, in all its rooms.
+//! The superblock has one [format number](Superblock::FORMAT) for the layout of everything that
+//! Outlive keeps in a segment, in all its modules.
 //!
-//! * Any change of meaning or place raises the number, in whatever room it is made. What only uses bytes
-//!   that were reserved raises it too: readers check that reserved bytes are zero.
-//! * A library writes the newest format and reads from [`Superblock::OLDEST`] up to it. A newer one is
-//!   refused as newer, an older one as older, and the message says which Outlive reads it.
-//! * A segment is never upgraded in place: others may have it mapped and keep to the old rules, and a
-//!   death in the middle would leave neither format. To upgrade, a program that reads the old format copies what
-//!   it needs into a new segment, under a new name, and destroys the old one when nobody uses it.
-//! * While the number is below 10 a library reads its own format only. From 10 on it reads at least the
-//!   formats of the two minor releases before it.
-//! * The first 24 bytes and the extent of the checksum mean the same in every format, so that every library
-//!   can tell damage from a format that it does not know.
-//! * A kind of area that a library does not know is no reason to refuse: it is [`AreaKind::Other`], and is
-//!   left alone.
+//! * Any change of meaning or place raises the number, in whichever module it is made. A change
+//!   that only uses reserved bytes raises it too: readers check that reserved bytes are zero.
+//! * A library writes the newest format and reads from [`Superblock::OLDEST`] up to it. A newer one
+//!   is refused as newer, an older one as older, and the message says which Outlive reads it.
+//! * A segment is never upgraded in place: other processes may have it mapped and follow the old
+//!   rules, and a death in the middle would leave neither format. To upgrade, a program that reads
+//!   the old format copies the data that it needs to a new segment, under a new name, and destroys
+//!   the old one when no process uses it.
+//! * While the number is below 10 a library reads its own format only. From 10 on it reads at least
+//!   the formats of the two minor releases before it.
+//! * The first 24 bytes and the extent of the checksum mean the same in every format, so that every
+//!   library can tell damage from a format that it does not know.
+//! * An area of a kind that a library does not know is no reason to refuse: its kind is
+//!   [`AreaKind::Other`], and it is left alone.
 
 mod area;
 pub(crate) mod backend;
@@ -66,11 +67,11 @@ mod create;
 mod destroy;
 mod error;
 pub(crate) mod filesystem;
+#[cfg(test)]
+mod killing_memory;
 mod layout;
 mod mapped;
 mod mapping;
-#[cfg(test)]
-mod mortal;
 pub(crate) mod ofd;
 mod open;
 mod pages;
@@ -131,7 +132,7 @@ struct Inner {
     companion: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
-/// What is kept open of a segment.
+/// The resources that an open segment holds.
 struct Medium {
     /// Holds the file, by which a memfd is passed to another process.
     backend: Arc<dyn Backend>,
@@ -146,17 +147,18 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Sets out to create a segment.
+    /// Returns a builder that creates a segment.
     pub fn builder<'a>() -> SegmentBuilder<'a> {
         SegmentBuilder::new()
     }
 
-    /// Opens the segment at `path`: a file, a DAX device, a PCI BAR, or a memfd by `/proc/PID/fd/N`.
+    /// Opens the segment at `path`: a file, a DAX device, a PCI BAR, or a memfd by
+    /// `/proc/PID/fd/N`.
     ///
-    /// [`OpenOptions`] has more to choose from. Wait-free but for the operating system.
+    /// [`OpenOptions`] has more options. Wait-free except for system calls.
     ///
     /// # Errors
-    /// If there is none, this process may not use it, or what is there is not a sound segment of a known
+    /// If there is no segment, this process may not use it, or it is not a sound segment of a known
     /// format.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         OpenOptions::new().open(path)
@@ -170,15 +172,15 @@ impl Segment {
         OpenOptions::new().open_file(file)
     }
 
-    /// Removes the segment at `path`, complete or not, sound or damaged: a file loses its name, a device
-    /// its superblock.
+    /// Removes the segment at `path`, complete or not, sound or damaged: a file loses its name, a
+    /// device its superblock.
     ///
-    /// Processes that have a file open go on with it; its memory is freed when the last of them ends. On a
-    /// device the caller says that nobody uses it. Killed in the middle, it leaves the segment, an incomplete
-    /// one, or none.
+    /// Processes that have a file open go on with it; its memory is freed when the last of them
+    /// ends. On a device the caller guarantees that no process uses it. A kill in the middle leaves
+    /// the segment, an incomplete one, or none.
     ///
     /// # Errors
-    /// If what is there is not a segment, or somebody is creating one there. It is as it was then.
+    /// If there is no segment at `path`, or one is being created there. Nothing is changed then.
     pub fn destroy(path: impl AsRef<Path>) -> Result<(), DestroyError> {
         destroy::destroy(path.as_ref(), &space::Places::real())
     }
@@ -191,7 +193,7 @@ impl Segment {
         backend: Box<dyn Backend>,
         held: Option<Held>,
     ) -> Result<Self, CallFailed> {
-        // Asked now and not later: see `own_file`.
+        // Read now and not later: see `own_file`.
         let (has_one_kernel, is_known_by_inode) =
             (backend.has_one_kernel(), backend.is_known_by_inode());
         let inner = Box::new(Inner {
@@ -216,8 +218,8 @@ impl Segment {
     }
 
     fn inner(&self) -> &'static Inner {
-        // SAFETY: the box was leaked; only `unmap` frees it, whose caller promises that no handle is used
-        // any more.
+        // SAFETY: the box was leaked; only `unmap` frees it, whose caller promises that no handle
+        // is used any more.
         unsafe { self.inner.as_ref() }
     }
 
@@ -226,7 +228,7 @@ impl Segment {
         self.inner().memory
     }
 
-    /// What the segment says about itself.
+    /// The checked contents of its first page.
     pub fn superblock(&self) -> &'static Superblock {
         &self.inner().superblock
     }
@@ -241,14 +243,14 @@ impl Segment {
         self.inner().superblock.size
     }
 
-    /// What survives the death of a host's caches in it.
+    /// The persistence domain: which stores survive the loss of a host's caches.
     pub fn domain(&self) -> PersistenceDomain {
         self.inner().superblock.domain
     }
 
     /// The area of this kind, if it has one.
     pub fn area(&self, kind: AreaKind) -> Option<Area> {
-        // By code: a known kind and an "other" of the same code are one.
+        // By code: a known kind and an "other" of the same code are equal.
         self.areas()
             .iter()
             .find(|area| area.kind.code() == kind.code())
@@ -277,7 +279,7 @@ impl Segment {
         }
     }
 
-    /// What it is made of.
+    /// The kind of medium that holds it.
     ///
     /// # Panics
     /// Like every method that needs the file, if the segment was [closed](Self::close).
@@ -285,7 +287,7 @@ impl Segment {
         self.medium().kind()
     }
 
-    /// Where it can be opened. For a memfd that is `/proc/PID/fd/N` of this process.
+    /// The path at which it can be opened: for a memfd `/proc/PID/fd/N` of this process.
     pub fn path(&self) -> &'static Path {
         &self.inner().path
     }
@@ -300,8 +302,8 @@ impl Segment {
         self.inner().mapping.which()
     }
 
-    /// Returns the file that is mapped, if its descriptor is still that file's: a program that closes
-    /// descriptors which it has not opened may have given the number to another file since.
+    /// Returns the file that is mapped, if its descriptor is still that file's: a program that
+    /// closes descriptors which it has not opened may have given the number to another file since.
     pub(crate) fn own_file(&self) -> Result<Arc<File>, CallFailed> {
         let file = self.file();
         match which(&file) == Some(self.which()) {
@@ -350,13 +352,14 @@ impl Segment {
         companion.expect("one layer has a companion")
     }
 
-    /// What pages it was mapped with.
+    /// The kind of pages that it was mapped with.
     pub fn pages(&self) -> &'static Pages {
         &self.inner().pages
     }
 
-    /// Maps all its pages into this process, now, so that no access waits for one later: for who stands by, and is to be quick
-    /// when it matters. What is in them stays. On kernels before 5.14 it does nothing.
+    /// Maps all its pages into this process now, so that no later access waits for one: for a
+    /// standby process that must be quick when it takes over. The contents stay. On kernels before
+    /// 5.14 it does nothing.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -394,10 +397,11 @@ impl Segment {
     ///
     /// # Safety
     /// No copy of this handle is used any more, nor is anything that came from one: the
-    /// [`memory`](Self::memory), [`roots`](Self::roots), areas, and whatever was built over them in this
+    /// [`memory`](Self::memory), [`roots`](Self::roots), areas, and structures over them in this
     /// process, in any thread. Each `open` has a mapping of its own; others are not touched.
     pub unsafe fn unmap(self) {
-        // SAFETY: the pointer came from a leaked box, and the caller says that this is its last use.
+        // SAFETY: the pointer came from a leaked box, and the caller says that this is its last
+        // use.
         drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
     }
 }

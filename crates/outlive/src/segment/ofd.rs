@@ -66,9 +66,9 @@ pub(crate) struct Held {
     /// The number of the process that holds it (`fork::generation`): a child shares the
     /// description, and leaves the lock to its parent.
     of: u64,
-    /// The position of the description, a random one, by which it is recognised: the program may have
-    /// closed the descriptor and opened a file under its number, even the same one. `None` if it has
-    /// no position; then only the end of the description unlocks the byte.
+    /// The position of the description, a random one, by which it is recognised: the program may
+    /// have closed the descriptor and opened a file under its number, even the same one. `None` if
+    /// it has no position; then only the end of the description unlocks the byte.
     position: Option<u64>,
 }
 
@@ -120,8 +120,8 @@ pub(crate) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
     excludes(file, byte, Kind::Write)
 }
 
-/// Whether a description other than that of `file` has a lock on `byte` that excludes one of this
-/// kind.
+/// Returns whether a description other than that of `file` has a lock on `byte` that excludes one
+/// of this kind.
 pub(super) fn excludes(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<bool> {
     let mut lock = flock(byte, l_type(kind));
     // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.
@@ -205,8 +205,8 @@ mod tests {
 
         let first = held(open());
         let copy = first.file().try_clone().unwrap();
-        // SAFETY: closes the description of `first`, as a program may that closes all descriptors, and
-        // opens the same file again under its number.
+        // SAFETY: closes the description of `first`, as a program may that closes all descriptors,
+        // and opens the same file again under its number.
         let number = unsafe { libc::dup2(open().as_raw_fd(), first.file().as_raw_fd()) };
         assert_eq!(number, first.file().as_raw_fd());
         drop(copy);

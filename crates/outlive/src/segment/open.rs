@@ -12,12 +12,13 @@ use super::space::{Places, Space};
 use super::superblock::Superblock;
 use outlive_memory::{Memory, Offset, PersistenceDomain, WriteBackInstruction};
 use rustix::fs::fstat;
+use rustix::io::Errno;
 use std::fmt;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Says how a segment is to be opened, and opens it.
+/// Takes the options for opening a segment, and opens it.
 ///
 /// ```
 /// use outlive::segment::{OpenOptions, Segment};
@@ -52,7 +53,7 @@ impl fmt::Debug for OpenOptions<'_> {
 }
 
 impl<'a> OpenOptions<'a> {
-    /// Those of [`Segment::open`].
+    /// Returns the options of [`Segment::open`].
     pub fn new() -> Self {
         Self {
             huge: HugePages::Off,
@@ -61,20 +62,20 @@ impl<'a> OpenOptions<'a> {
         }
     }
 
-    /// What pages to ask for. Those from the system's pool are a matter of creation.
+    /// The kind of pages to request. Pages from the system's pool are requested at creation.
     pub fn huge_pages(mut self, huge: HugePages) -> Self {
         self.huge = huge;
         self
     }
 
-    /// Maps all pages now; `progress` hears the bytes done and the bytes in all. On kernels before 5.14
-    /// it does nothing.
+    /// Maps all pages now. `progress` receives the bytes done and the bytes in all. On kernels
+    /// before 5.14 it does nothing.
     pub fn prefault(mut self, progress: impl FnMut(u64, u64) + 'a) -> Self {
         self.prefault = Some(Box::new(progress));
         self
     }
 
-    /// Takes the tree at `root` for `/`, when it looks for devices: for tests.
+    /// Uses the tree at `root` in place of `/` for devices: for tests.
     #[doc(hidden)]
     pub fn stand_in(mut self, root: &Path) -> Self {
         self.places = Places::below(root);
@@ -95,9 +96,14 @@ impl<'a> OpenOptions<'a> {
     /// # Errors
     /// As for [`Segment::open`].
     pub fn open_file(self, file: File) -> Result<Segment, OpenError> {
-        // By a description of its own: a passed one has the lock of the sender's opening.
+        // Through a description of its own: a passed one has the lock of the sender's opening.
         let (file, is_own) = match ofd::reopen(&file, Path::new("")) {
             Ok(own) => (own, true),
+            // A shared description loses its lock with the sender's opening.
+            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => {
+                let path = Path::new("the passed descriptor");
+                return Err(CallFailed::new("open once more", path, error).into());
+            }
             Err(_) => (file, false),
         };
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
@@ -130,7 +136,7 @@ impl<'a> OpenOptions<'a> {
             decode().map_err(|_| refusal)?;
         }
         // Marks the segment as in use for creators and repairs of this kernel.
-        if !backend::share(backend.file()) {
+        if !backend::share(backend.file(), &path)? {
             return Err(OpenError::Busy { path });
         }
         let superblock = decode()?;
@@ -143,10 +149,11 @@ impl<'a> OpenOptions<'a> {
         let mapped = superblock.size.next_multiple_of(backend.granule());
         let transparent = self.huge.are_transparent_on(backend.as_ref());
         let mapping = Mapping::new(backend.file(), backend.path(), mapped, transparent)?;
-        // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this function,
-        // which then gives the handle to nobody. Others keep to the rules by the room's documentation.
+        // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this
+        // function, which then returns no handle. Other processes follow the rules in the module's
+        // documentation.
         let memory = unsafe { mapping.memory(superblock.size, superblock.domain) }?;
-        // Who acts on a segment must not lose it with its creator's caches.
+        // A segment that is in use must not be lost with its creator's caches.
         memory.persist(Offset::new(0), super::superblock::SUPERBLOCK_BYTES);
         let pages = Pages::of(backend.as_ref(), &mapping, transparent);
         let prefaulted = self.prefault.is_some();
@@ -172,8 +179,8 @@ impl<'a> OpenOptions<'a> {
     }
 }
 
-/// Reserves the pages that a file lacks: a copy of a segment may have come out sparse, and touching a hole
-/// on a full filesystem kills.
+/// Reserves the pages that a file lacks: a copy of a segment may be sparse, and an access to a hole
+/// on a full filesystem kills the process.
 fn fill_holes(backend: &mut dyn Backend, size: u64, places: &Places) -> Result<(), OpenError> {
     let stat =
         fstat(backend.file()).map_err(|error| CallFailed::new("fstat", backend.path(), error))?;

@@ -1,24 +1,23 @@
-//! What pages a segment is mapped with.
+//! The pages that a segment is mapped with.
 
-use super::backend::{Backend, BackendKind};
+use super::backend::Backend;
 use super::error::{CreateError, Unsuitable};
-use super::filesystem::{HUGETLBFS, filesystem};
 use super::mapping::Mapping;
 use super::space::Places;
 use core::fmt;
 use outlive_memory::Native;
 use std::path::Path;
 
-/// What pages to ask for.
+/// The kind of pages to request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HugePages {
-    /// Those that come.
+    /// The default pages.
     #[default]
     Off,
     /// Transparent huge pages where the kernel gives them (for shared memory it does if
-    /// `/sys/kernel/mm/transparent_hugepage/shmem_enabled` or the mount's `huge=` allow it); small ones
-    /// otherwise. [`Segment::pages`](super::Segment::pages) says what came.
+    /// `/sys/kernel/mm/transparent_hugepage/shmem_enabled` or the mount's `huge=` allow it); small
+    /// ones otherwise. [`Segment::pages`](super::Segment::pages) returns the outcome.
     Transparent,
     /// Pages from the system's pool, which an administrator has filled: for `memfd:NAME` and for a
     /// file on a hugetlbfs mount (which has them always). Creation is refused if the pool has too
@@ -26,21 +25,21 @@ pub enum HugePages {
     Reserved,
 }
 
-/// What pages a segment is mapped with.
+/// The kind of pages that a segment is mapped with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pages {
-    /// No others were asked for than those that come.
+    /// The default pages; no others were requested.
     Default,
-    /// Transparent huge pages were asked for.
+    /// Transparent huge pages were requested.
     Transparent {
-        /// How many bytes were mapped by huge pages when the segment had been prefaulted (0 if it was not:
-        /// the kernel may give them as pages are touched).
+        /// The number of bytes that were mapped by huge pages when the segment had been prefaulted
+        /// (0 if it was not: the kernel may give them as pages are touched).
         huge_bytes: u64,
     },
-    /// Transparent huge pages were asked for and the kernel gives none; small ones are used.
+    /// Transparent huge pages were requested and the kernel gives none; small ones are used.
     Refused {
-        /// What it said.
+        /// The kernel's reason.
         why: String,
     },
     /// All pages are huge ones from the system's pool.
@@ -56,21 +55,22 @@ pub enum Pages {
 }
 
 impl HugePages {
-    /// Whether to ask for transparent huge pages; memory that comes in larger units has no use for them.
+    /// Returns whether to ask for transparent huge pages; memory that comes in larger units has no
+    /// use for them.
     pub(super) fn are_transparent_on(self, backend: &dyn Backend) -> bool {
         self == Self::Transparent && backend.granule() == Native::GRANULE
     }
 }
 
-/// Refuses a segment of `bytes` bytes that is to have reserved huge pages and would not get them.
+/// Refuses a segment of `bytes` bytes that requests reserved huge pages and would not get them.
 pub(super) fn require_reserved(
     backend: &dyn Backend,
     path: &Path,
     bytes: u64,
     places: &Places,
 ) -> Result<(), CreateError> {
-    if matches!(backend.kind(), BackendKind::DaxDevice | BackendKind::PciBar) {
-        let why = "a device has pages of its own sizes; do not ask for reserved huge pages on it";
+    if backend.is_device() {
+        let why = "a device has pages of its own sizes; do not request reserved huge pages on it";
         return Err(Unsuitable::new(path, why).into());
     }
     if !is_pooled(backend) {
@@ -86,7 +86,7 @@ pub(super) fn require_reserved(
     }
     let pool = Pool::read(backend.granule(), places);
     if pool.free < bytes.div_ceil(backend.granule()) {
-        let why = "the system's pool of them is too small".into();
+        let why = "the system's pool of huge pages is too small".into();
         return Err(no_huge_pages(path, why, bytes, backend.granule(), places));
     }
     Ok(())
@@ -118,10 +118,9 @@ fn default_size(places: &Places) -> u64 {
     places.meminfo("Hugepagesize").unwrap_or(2 << 20)
 }
 
-/// Whether the pages of the memory come from the system's pool of huge pages.
+/// Returns whether the pages of the memory come from the system's pool of huge pages.
 fn is_pooled(backend: &dyn Backend) -> bool {
-    backend.kind() == BackendKind::Memfd && backend.granule() > Native::GRANULE
-        || filesystem(backend.file()) == Ok(HUGETLBFS)
+    !backend.is_device() && backend.granule() > Native::GRANULE
 }
 
 /// The system's pool of huge pages of one size, in pages.
@@ -156,7 +155,10 @@ impl fmt::Display for Pages {
         match self {
             Self::Default => f.write_str("default pages"),
             Self::Transparent { huge_bytes } => {
-                write!(f, "transparent huge pages ({huge_bytes} bytes mapped so)")
+                write!(
+                    f,
+                    "transparent huge pages ({huge_bytes} bytes in huge pages)"
+                )
             }
             Self::Refused { why } => write!(f, "small pages (huge ones refused: {why})"),
             Self::Reserved { size } => write!(f, "reserved huge pages of {size} bytes"),
@@ -166,26 +168,28 @@ impl fmt::Display for Pages {
 }
 
 impl Pages {
-    /// What pages the mapping has by its medium, before any are gathered into larger ones. Asks for
-    /// transparent ones if they are wanted.
+    /// Returns the pages that the mapping has by its medium, before any are collapsed into larger
+    /// ones. Requests transparent ones if `transparent`.
     pub(super) fn of(backend: &dyn Backend, mapping: &Mapping, transparent: bool) -> Self {
         let size = backend.granule();
         if is_pooled(backend) {
             return Self::Reserved { size };
         }
-        match backend.kind() {
-            BackendKind::DaxDevice | BackendKind::PciBar => Self::Device { unit: size },
-            _ if transparent => match mapping.advise_huge() {
-                Ok(()) => Self::Transparent { huge_bytes: 0 },
-                Err(error) => Self::Refused {
-                    why: format!("madvise(MADV_HUGEPAGE): {error}"),
-                },
+        if backend.is_device() {
+            return Self::Device { unit: size };
+        }
+        if !transparent {
+            return Self::Default;
+        }
+        match mapping.advise_huge() {
+            Ok(()) => Self::Transparent { huge_bytes: 0 },
+            Err(error) => Self::Refused {
+                why: format!("madvise(MADV_HUGEPAGE): {error}"),
             },
-            _ => Self::Default,
         }
     }
 
-    /// What has become of the pages now that they are there; small ones are gathered if need be.
+    /// Returns the pages after prefaulting; collapses small ones if there are no huge ones.
     pub(super) fn after_prefault(self, mapping: &Mapping, prefaulted: bool) -> Self {
         let Self::Transparent { .. } = self else {
             return self;
@@ -193,7 +197,8 @@ impl Pages {
         if !prefaulted {
             return self;
         }
-        // Pages that were reserved before they were mapped are small unless the mount says otherwise.
+        // Pages that were reserved before they were mapped are small unless the mount says
+        // otherwise.
         let collapsed = match mapping.huge_bytes() {
             0 => mapping.collapse(),
             _ => Ok(()),

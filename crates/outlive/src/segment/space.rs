@@ -1,9 +1,10 @@
-//! Whether there is room for a segment's pages, and the reserving of them.
+//! The check for free space for a segment's pages, and their reservation.
 //!
-//! A file on a memory filesystem gets its pages when they are touched; where none is left then, the
-//! toucher dies by SIGBUS, or of its control group's limit. So all pages are reserved when the segment is
-//! created, after a look at every limit that the kernel would enforce by a signal: the filesystem's free
-//! space, the control group's memory, the machine's available memory, and the limit on file sizes.
+//! A file on a memory filesystem gets its pages when they are touched. If none is left then, the
+//! process that touches it dies by SIGBUS, or of its control group's limit. So all pages are
+//! reserved when the segment is created, after a check of every limit that the kernel would enforce
+//! by a signal: the filesystem's free space, the control group's memory, the machine's available
+//! memory, and the limit on file sizes.
 
 use super::cgroup;
 use super::error::CallFailed;
@@ -16,7 +17,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Where the operating system's own files are. The tests put a tree of plain files in their place.
+/// The location of the operating system's own files. The tests replace it by a tree of plain files.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     root: PathBuf,
@@ -33,7 +34,7 @@ impl Places {
         Self { root: root.into() }
     }
 
-    /// Whether these stand in for the real ones.
+    /// Returns whether these stand in for the real ones.
     pub fn stand_in(&self) -> bool {
         self.root != Path::new("/")
     }
@@ -53,7 +54,7 @@ impl Places {
     }
 }
 
-/// Who has no room.
+/// The limit that leaves too little space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
@@ -84,39 +85,39 @@ impl fmt::Display for Limit {
     }
 }
 
-/// There is no room for a segment's pages.
+/// There is not enough space for a segment's pages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no room for a segment at {}: {wanted} bytes are needed{} and {limit} {free}; {}",
+    "not enough space for a segment at {}: {wanted} bytes are needed{}, but {limit} {free}; {}",
     path.display(), and_beside(*beside), advice(*fits)
 )]
 pub struct NoRoom {
     /// The segment's path.
     pub path: PathBuf,
-    /// How many bytes were still to be reserved.
+    /// The number of bytes that were still to be reserved.
     pub wanted: u64,
     /// The number of further bytes that must stay free, for the files that joining processes create
     /// on the same filesystem.
     pub beside: u64,
-    /// How many there are.
+    /// The number of bytes available.
     pub free: u64,
     /// The size of the largest segment that fits.
     pub fits: u64,
-    /// Who has no more.
+    /// The limit.
     pub limit: Limit,
 }
 
 fn and_beside(bytes: u64) -> String {
     match bytes {
         0 => String::new(),
-        bytes => format!(", plus {bytes} for the processes that join,"),
+        bytes => format!(", plus {bytes} for the processes that join"),
     }
 }
 
 fn advice(fits: u64) -> String {
     match fits {
         0 => "free some space".into(),
-        fits => format!("ask for at most {fits} bytes, or free some space"),
+        fits => format!("request at most {fits} bytes, or free some space"),
     }
 }
 
@@ -127,8 +128,9 @@ pub(super) enum NotReserved {
     Call(CallFailed),
 }
 
-/// So much is reserved by one call, at most and at least. A signal that arrives in the middle of a call makes
-/// tmpfs undo all of it, so calls become smaller until they get through between a timer's signals.
+/// The maximal and minimal number of bytes that one call reserves. A signal that arrives in the
+/// middle of a call makes tmpfs undo all of it, so calls become smaller until they get through
+/// between a timer's signals.
 const MOST_STEP: u64 = 32 << 20;
 const LEAST_STEP: u64 = 64 << 10;
 
@@ -197,8 +199,8 @@ pub(super) fn reserve(
     Ok(())
 }
 
-/// Reserves by writing, where the filesystem cannot reserve: what lies beyond the old end is written
-/// with zeros; what lies before it stays as it is, since others may be using it.
+/// Reserves by writing, where the filesystem cannot reserve. Zeros are written beyond the old end;
+/// bytes before it stay unchanged, since other processes may be using them.
 fn write_zeros(file: &File, path: &Path, length: u64, space: Space) -> Result<(), NotReserved> {
     let zeros = vec![0; 1 << 20];
     let mut at = length.next_multiple_of(PAGE).min(space.size);
@@ -220,7 +222,7 @@ fn write_zeros(file: &File, path: &Path, length: u64, space: Space) -> Result<()
     Ok(())
 }
 
-/// The filesystem's free bytes for this user; `None` if it has no limit of its own.
+/// Returns the filesystem's free bytes for this user; `None` if it has no limit of its own.
 fn free_space(file: &File) -> Option<u64> {
     let stat = fstatvfs(file).ok()?;
     (stat.f_blocks != 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))

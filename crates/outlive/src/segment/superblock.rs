@@ -1,8 +1,8 @@
-//! The first page of a segment: what it is, and where its areas are.
+//! The first page of a segment: its identity, and the places of its areas.
 //!
-//! The page is written once, when the segment is created, and never changes. A reader loads it once into
-//! private memory, checks the copy and uses only that, so that nobody who scribbles over the page later
-//! can lead it astray.
+//! The page is written once, when the segment is created, and never changes. A reader loads it once
+//! into private memory, checks the copy and uses only that, so that a later corruption of the page
+//! cannot mislead it.
 //!
 //! ```text
 //!    0  magic            "OUTLIVE\x01"; "OUTLNNNN" with other bytes while it is being created
@@ -19,9 +19,9 @@
 //! 2112  reserved         0 up to 4096
 //! ```
 //!
-//! Numbers are in the byte order of the processor that created the segment; a processor of the other order
-//! refuses it. The first 24 bytes and the extent of the checksum mean the same in every format, for ever, so
-//! that damage can be told from a format that is only unknown.
+//! Numbers are in the byte order of the processor that created the segment; a processor of the
+//! other order refuses it. The first 24 bytes and the extent of the checksum mean the same in every
+//! format, for ever, so that damage can be told from an unknown format.
 
 use super::area::{Area, AreaClass, AreaKind, AreaName};
 use super::roots::Roots;
@@ -34,7 +34,7 @@ use uuid::Uuid;
 pub(super) const SUPERBLOCK_BYTES: u64 = 4096;
 /// A superblock's bytes.
 pub(super) type Page = [u8; SUPERBLOCK_BYTES as usize];
-/// How many areas a segment can have.
+/// The maximal number of areas of a segment.
 pub(super) const MOST_AREAS: usize = 32;
 
 /// The first word of a complete segment.
@@ -53,7 +53,7 @@ pub(super) fn incomplete_word(nonce: u32) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// What the first word says.
+/// The meaning of the first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Magic {
     Zero,
@@ -74,57 +74,59 @@ impl Magic {
     }
 }
 
-/// What a segment says about itself.
+/// The description of a segment in its first page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// The identity of the pod that this segment belongs to.
     pub uuid: Uuid,
     /// The size of the segment in bytes.
     pub size: u64,
-    /// What survives the death of a host's caches in it.
+    /// The persistence domain: which stores survive the loss of a host's caches.
     pub domain: PersistenceDomain,
-    /// When it was created, in seconds since 1970, by the creator's clock.
+    /// The time of its creation, in seconds since 1970, by the creator's clock.
     pub created: u64,
     /// Its areas.
     pub areas: Vec<Area>,
 }
 
-/// Why the bytes at hand are not followed as a segment. Places are byte offsets from the segment's start.
+/// Why bytes are not accepted as a segment. Places are byte offsets from the segment's start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Its creator has not finished, or died before it had.
+    /// Its creator has not finished, or died before it finished.
     #[error(
-        "the segment was never completed ({0}): if nobody is creating it now, remove it and create it again"
+        "the segment was never completed ({0}): if no process is creating it now, remove it and \
+         create it again"
     )]
     NeverCompleted(Unfinished),
-    /// There are fewer bytes than a superblock has, or than the superblock says.
+    /// There are fewer bytes than a superblock has, or than the superblock names.
     #[error("truncated: a segment of {expected} bytes has only {found} here")]
     Truncated {
-        /// How many bytes there should be at least.
+        /// The minimal number of bytes expected.
         expected: u64,
-        /// How many there are.
+        /// The number of bytes found.
         found: u64,
     },
-    /// It begins with something that Outlive never writes.
+    /// It begins with bytes that Outlive never writes.
     #[error("not an Outlive segment: it begins with {:02x?} at 0x0", .0)]
     Foreign([u8; 8]),
     /// It was created by a processor of the other byte order.
     #[error("foreign layout: created on a processor of the other byte order (0x8 holds {0:#010x})")]
     ForeignByteOrder(u32),
-    /// The checksum does not fit.
+    /// The checksum does not match.
     #[error(
         "corrupt superblock: the checksum at 0x10 is {stored:#010x}, the page's is {computed:#010x}"
     )]
     Corrupt {
-        /// What stands in the superblock.
+        /// The checksum in the superblock.
         stored: u32,
-        /// What the bytes have.
+        /// The checksum of the bytes.
         computed: u32,
     },
     /// Its format is of a later version of Outlive.
     #[error(
-        "format {found} (at 0xc) is newer than this library, which reads up to {newest}: use a newer Outlive"
+        "format {found} (at 0xc) is too new for this library, which reads formats up to {newest}: \
+         use a newer Outlive"
     )]
     Newer {
         /// The segment's format.
@@ -134,7 +136,8 @@ pub enum Refusal {
     },
     /// Its format is of an earlier version, which this one does not read any more.
     #[error(
-        "format {found} (at 0xc) is older than this library reads, from {oldest}: copy what it holds to a new segment with an older Outlive"
+        "format {found} (at 0xc) is too old for this library, which reads formats from {oldest}: \
+         copy the contents to a new segment with an older Outlive"
     )]
     Older {
         /// The segment's format.
@@ -142,16 +145,16 @@ pub enum Refusal {
         /// The oldest that this library reads.
         oldest: u32,
     },
-    /// A field holds what no library of this format writes.
+    /// A field has a value that no library of this format writes.
     #[error("invalid {field} at {at:#x}: {value:#x} {why}")]
     Field {
         /// The field.
         field: &'static str,
-        /// Where it is.
+        /// The offset.
         at: u64,
-        /// What stands there.
+        /// The value.
         value: u64,
-        /// What is wrong with it.
+        /// The error in the value.
         why: &'static str,
     },
     /// Two areas share bytes.
@@ -179,10 +182,10 @@ pub enum Refusal {
     Missing(AreaKind),
 }
 
-/// How far a creation had come when it was cut short, as far as can be told.
+/// The progress of an unfinished creation, as far as it can be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {
-    /// There is not one byte.
+    /// The medium has no bytes.
     Empty,
     /// The first page is all zeros.
     Zeroed,
@@ -244,13 +247,13 @@ fn checksum(page: &Page) -> u32 {
 impl Superblock {
     /// The format that this library writes.
     ///
-    /// It stands for the layout of everything in a segment, not of the superblock only. The policy is in
-    /// the [room's documentation](crate::segment#formats).
-    pub const FORMAT: u32 = 6;
+    /// It stands for the layout of everything in a segment, not only of the superblock. The policy
+    /// is in the [module's documentation](crate::segment#formats).
+    pub const FORMAT: u32 = 7;
     /// The oldest format that this library reads.
-    pub const OLDEST: u32 = 6;
+    pub const OLDEST: u32 = 7;
 
-    /// The page that says this, complete.
+    /// Returns the complete page with these contents.
     pub(super) fn encode(&self) -> Page {
         let mut raw = Raw::zeroed();
         raw.magic = COMPLETE;
@@ -282,17 +285,17 @@ impl Superblock {
 
     /// Reads the superblock in `bytes`, the beginning of a medium that has `capacity` bytes in all.
     ///
-    /// Any bytes whatever are answered by a superblock whose every number can be relied on or by an error:
-    /// all areas lie inside `size`, which lies inside `capacity`, apart from one another, aligned, each kind
-    /// once, the roots among them.
+    /// Any bytes yield an error, or a superblock with valid numbers only: all areas lie inside
+    /// `size`, which lies inside `capacity`, apart from one another, aligned, each kind once, the
+    /// roots among them.
     ///
     /// # Errors
-    /// With what is wrong and where.
+    /// Names the error and its place.
     pub fn decode(bytes: &[u8], capacity: u64) -> Result<Self, Refusal> {
         if capacity == 0 {
             return Err(Refusal::NeverCompleted(Unfinished::Empty));
         }
-        // The magic comes first: what is foreign is called foreign even if it is short too.
+        // The magic comes first: foreign contents are reported as foreign even if they are short.
         let mut magic = [0; 8];
         let there = bytes.len().min(8);
         magic[..there].copy_from_slice(&bytes[..there]);
@@ -336,7 +339,7 @@ impl Superblock {
 }
 
 impl Raw {
-    /// Checks what the checksum cannot: a right sum over wrong numbers.
+    /// Checks the values: a page with wrong values can have a right checksum.
     fn check(&self, page: &Page, capacity: u64) -> Result<Superblock, Refusal> {
         let field = |field, at, value, why| Refusal::Field {
             field,
@@ -467,7 +470,7 @@ impl RawArea {
     }
 }
 
-/// The page with a checksum that fits whatever stands in it: for tests of what lies behind the checksum.
+/// Returns the page with a matching checksum, for tests of the checks behind the checksum.
 #[cfg(test)]
 pub(super) fn sealed(mut page: Page) -> Page {
     let sum = checksum(&page);

@@ -1,4 +1,4 @@
-//! What can be a key or a value.
+//! The types of keys and values.
 
 use crate::segment::Shared;
 use core::cmp::Ordering as Order;
@@ -6,29 +6,33 @@ use outlive_memory::{Memory, Offset};
 
 /// A key or a value: plain data of one size, a string, or bytes.
 ///
-/// In a structure it is its bytes. Keys are equal when their bytes are. (So for floats 0.0 and -0.0 differ,
-/// and a NaN can be found.)
+/// A structure stores a datum as its bytes. Keys are equal when their bytes are. (So for floats 0.0
+/// and -0.0 differ, and a NaN can be found.)
 ///
-/// Everything that is [`Shared`] is one: integers, floats, arrays, and structs made by
+/// Every [`Shared`] type is a datum: integers, floats, arrays, and structs made by
 /// [`shared!`](crate::shared). `str` and `[u8]` are of any length up to 4 GiB.
 pub trait Datum {
-    /// What is read: the value itself, a `String`, a `Vec<u8>`.
+    /// The type that is read: the value itself, a `String`, a `Vec<u8>`.
     type Owned;
-    /// How many bytes every value of the type has; `None` if they differ.
+    /// The number of bytes of every value of the type; `None` if they differ.
     const BYTES: Option<u64>;
-    /// A number that differs, but for accident, between types that differ.
+    /// A number that differs, except by accident, between types that differ.
     const FINGERPRINT: u64;
 
-    /// The bytes.
+    /// Describes the type in words. Named objects store and compare the text, so it must not
+    /// change.
+    fn describe() -> String;
+
+    /// Returns the bytes.
     fn bytes(&self) -> &[u8];
 
-    /// Reads one of `len` bytes at `at`.
+    /// Reads a datum of `len` bytes at `at`.
     fn read<M: Memory>(memory: M, at: Offset, len: u64) -> Self::Owned;
 
-    /// What was read, to be written or compared again.
+    /// Borrows a datum that was read, to be written or compared again.
     fn borrow(owned: &Self::Owned) -> &Self;
 
-    /// A copy, as it would be read.
+    /// Returns a copy, as it would be read.
     fn owned(&self) -> Self::Owned;
 }
 
@@ -36,6 +40,10 @@ impl<T: Shared> Datum for T {
     type Owned = T;
     const BYTES: Option<u64> = Some(size_of::<T>() as u64);
     const FINGERPRINT: u64 = <T as Shared>::FINGERPRINT;
+
+    fn describe() -> String {
+        T::LAYOUT.in_words()
+    }
 
     #[inline(always)]
     fn bytes(&self) -> &[u8] {
@@ -60,7 +68,7 @@ impl<T: Shared> Datum for T {
     }
 }
 
-/// `len` bytes at `at`. A length that a damaged segment made up allocates nothing that large.
+/// Reads `len` bytes at `at`. A wrong length in a damaged segment causes no large allocation.
 fn read_bytes<M: Memory>(memory: M, at: Offset, len: u64) -> Vec<u8> {
     let inside = Offset::checked(at.raw(), len, 8, memory.size()).is_ok();
     assert!(
@@ -76,6 +84,10 @@ impl Datum for [u8] {
     type Owned = Vec<u8>;
     const BYTES: Option<u64> = None;
     const FINGERPRINT: u64 = u64::from_le_bytes(*b"[bytes] ");
+
+    fn describe() -> String {
+        "bytes".into()
+    }
 
     fn bytes(&self) -> &[u8] {
         self
@@ -99,13 +111,17 @@ impl Datum for str {
     const BYTES: Option<u64> = None;
     const FINGERPRINT: u64 = u64::from_le_bytes(*b"[string]");
 
+    fn describe() -> String {
+        "str".into()
+    }
+
     fn bytes(&self) -> &[u8] {
         self.as_bytes()
     }
 
     fn read<M: Memory>(memory: M, at: Offset, len: u64) -> String {
         let bytes = read_bytes(memory, at, len);
-        // Only damage makes text that is none.
+        // Only damage makes invalid text.
         String::from_utf8(bytes)
             .unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned())
     }
@@ -121,10 +137,10 @@ impl Datum for str {
 
 /// A key that a [`List`](super::List) can be sorted by.
 pub trait OrderedDatum: Datum {
-    /// A number that is not larger for a smaller key: what most comparisons need to look at.
+    /// Returns a number that is not larger for a smaller key. Most comparisons need only this.
     fn rank(&self) -> u64;
 
-    /// How this key compares with one of the same rank, of `len` bytes at `at`.
+    /// Compares this key with one of the same rank, of `len` bytes at `at`.
     fn compare<M: Memory>(&self, memory: M, at: Offset, len: u64) -> Order;
 }
 
@@ -155,7 +171,7 @@ ordered! {
     i64: u64, 1 << 63;
 }
 
-/// The first eight bytes, the first of them the most significant.
+/// Returns the first eight bytes as a number, the first of them the most significant.
 fn rank_of(bytes: &[u8]) -> u64 {
     let mut first = [0; 8];
     let len = bytes.len().min(8);

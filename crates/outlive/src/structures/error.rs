@@ -1,99 +1,102 @@
-//! What can go wrong.
+//! The errors of structures.
 
 use crate::heap::buddy::AllocateError;
 use outlive_memory::{Offset, OffsetOutOfRange};
 
-/// Why a structure could not be opened.
+/// The reason why a structure could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is none there.
+    /// The place holds no structure.
     #[error("there is no list or map at {at}: its first word is {magic:#x}")]
     NotOne {
-        /// Where it was looked for.
+        /// The place.
         at: Offset,
-        /// What stands there.
+        /// The first word there.
         magic: u64,
     },
-    /// It would not be inside the memory.
-    #[error("there can be no list or map at {at}: {source}")]
+    /// The structure would not be inside the memory.
+    #[error("no list or map can be at {at}: {source}")]
     Outside {
-        /// Where it was looked for.
+        /// The place.
         at: Offset,
-        /// What is outside.
+        /// The range that is outside.
         source: OffsetOutOfRange,
     },
     /// The header is damaged.
     #[error("the header at {at} is corrupt: its checksum is {found:#x}, not {expected:#x}")]
     Checksum {
-        /// Where it is.
+        /// The offset.
         at: Offset,
-        /// What its checksum should be.
+        /// The expected checksum.
         expected: u64,
-        /// What it is.
+        /// The checksum in the header.
         found: u64,
     },
-    /// It was made by a version of Outlive that this one does not know.
-    #[error("the structure at {at} is of an unknown kind ({word:#x}); a newer version made it")]
+    /// The structure was created by a version of Outlive that this one does not know.
+    #[error(
+        "the structure at {at} is of an unknown kind ({word:#x}); it was created by a newer \
+         version of Outlive"
+    )]
     UnknownKind {
-        /// Where it is.
+        /// The offset.
         at: Offset,
-        /// What its header says.
+        /// The kind in its header.
         word: u64,
     },
-    /// It is another structure.
+    /// The structure is of another kind.
     #[error("there is a {found} at {at}, not a {wanted}")]
     OtherKind {
-        /// Where it is.
+        /// The offset.
         at: Offset,
-        /// What is there.
+        /// The kind found.
         found: &'static str,
-        /// What was wanted.
+        /// The kind wanted.
         wanted: &'static str,
     },
-    /// Its keys or values are of another type.
+    /// The keys or values are of another type.
     #[error(
         "the {what} at {at} are of another type: fingerprint {found:016x} instead of {wanted:016x}"
     )]
     OtherType {
-        /// Where it is.
+        /// The offset.
         at: Offset,
         /// Keys or values.
         what: &'static str,
-        /// The fingerprint of the type that it was made with.
+        /// The fingerprint of the type that the structure was created with.
         found: u64,
         /// The fingerprint of the type that was wanted.
         wanted: u64,
     },
 }
 
-/// Why a structure could not be made.
+/// The reason why a structure could not be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
     /// The cell is in use.
-    #[error("the cell at {cell} already holds {holds:#x}; open what is there")]
+    #[error("the cell at {cell} already holds {holds:#x}; open the structure that it leads to")]
     CellOccupied {
         /// The cell.
         cell: Offset,
-        /// What it holds.
+        /// The value of the cell.
         holds: u64,
     },
-    /// What the cell holds is not what was to be made.
+    /// The cell leads to something other than the requested structure.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The heap has no room.
+    /// The heap has no free space.
     #[error(transparent)]
     Heap(#[from] AllocateError),
 }
 
-/// Why nothing was inserted. `V` is what values are read as.
+/// The reason why nothing was inserted. `V` is the type that values are read as.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError<V> {
-    /// The key is there, with this value.
-    #[error("the key is there already")]
+    /// The key exists, with this value.
+    #[error("the key exists already")]
     Exists(V),
-    /// The heap has no room.
+    /// The heap has no free space.
     #[error(transparent)]
     Heap(#[from] AllocateError),
 }

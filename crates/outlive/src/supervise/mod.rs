@@ -1,18 +1,18 @@
-//! Starting again what failed: threads by a control thread, processes by a control process, and the
+//! Restarts failures: of threads by a control thread, of processes by a control process, and of the
 //! control process by the operating system's service manager (LUPIN §3.4).
 //!
-//! Membership tells who died, and recovery sees to what the dead held; this room brings them back, under
-//! the same ids and as the next generations.
+//! Membership reports deaths, and recovery settles the state of the dead; this module starts them
+//! again, under the same ids and as the next generations.
 //!
 //! * [`ThreadSupervisor`] runs bodies on threads of a process.
-//! * [`ProcessSupervisor`] runs programs on the hosts of a pod, and finds other hosts for those whose
-//!   host failed.
-//! * [`RestartPolicy`] says how often and how soon, and when to give up.
+//! * [`ProcessSupervisor`] runs programs on the hosts of a pod, and moves them to other hosts when
+//!   their host has failed.
+//! * [`RestartPolicy`] limits the number and delay of restarts.
 //!
-//! A supervisor holds nothing in the pod and keeps nothing there. All that it decides follows from
-//! the table of generations, which outlives it; so it may be killed at any instruction, and the next one, which
-//! `docs/systemd/outlive-supervisor.service` shows how to have started, goes on from what it finds. It is
-//! woken by the pod's events but never relies on having heard one.
+//! A supervisor holds nothing in the pod and keeps nothing there. All its decisions follow from the
+//! table of generations, which outlives it. So it may be killed at any instruction, and its
+//! successor (`docs/systemd/outlive-supervisor.service` shows how to have one started) goes on from
+//! that table. It is woken by the pod's events but never relies on having received one.
 
 mod place;
 mod plan;

@@ -1,11 +1,11 @@
-//! Where a child runs: its host, how it is launched there, and what it is told of it.
+//! The place of a child: its host, how it is launched there, and how it learns of it.
 
 use crate::membership::{InstanceId, Level, Status, Tables};
 use std::ffi::OsString;
 use std::io;
 use std::process::{Child as Spawned, Command, ExitStatus};
 
-/// The place of a process in a pod, as its supervisor told it.
+/// The place of a process in a pod, as given by its supervisor.
 ///
 /// ```no_run
 /// use outlive::supervise::Place;
@@ -15,23 +15,23 @@ use std::process::{Child as Spawned, Command, ExitStatus};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The pod, by the name under which it is opened.
+    /// The name under which the pod is opened.
     pub pod: OsString,
-    /// The host that the process is on.
+    /// The host of the process.
     pub host: InstanceId,
-    /// The id that it joins under.
+    /// The id under which it joins.
     pub id: InstanceId,
 }
 
-/// A process was not told its place, or not in words that can be understood.
+/// The environment of a process does not name its place, or not in a valid form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the environment variable {variable} {problem}; start this program under a supervisor or set it"
 )]
 pub struct NoPlace {
-    /// Which variable.
+    /// The name of the variable.
     pub variable: &'static str,
-    /// What is wrong with it.
+    /// The problem with its value.
     pub problem: &'static str,
 }
 
@@ -43,7 +43,7 @@ impl Place {
     /// The environment variable with the process's id.
     pub const ID: &'static str = "OUTLIVE_ID";
 
-    /// The place that the environment of this process names.
+    /// Returns the place that the environment of this process names.
     ///
     /// # Errors
     /// If a variable is not set or is not an id.
@@ -84,36 +84,36 @@ fn number(name: &'static str) -> Result<InstanceId, NoPlace> {
 
 /// Starts programs on hosts.
 ///
-/// The default, [`ThisMachine`], starts a process here, for hosts that are groups of processes. Pods of real machines bring
-/// their own: by ssh, by Slurm, by a cluster manager.
+/// The default, [`ThisMachine`], starts a process here, for hosts that are groups of processes.
+/// Pods of real machines need their own: by ssh, by Slurm, by a cluster manager.
 pub trait Launch: Send {
-    /// Starts `command` so that it runs at `place`, which stands in the command's environment already
+    /// Starts `command` so that it runs at `place`, which is already in the command's environment
     /// ([`Command::get_envs`]). Must not wait for it.
     ///
     /// # Errors
-    /// If it could not be started. That counts as a failure of the child.
+    /// If it could not be started. This counts as a failure of the child.
     fn launch(&self, place: &Place, command: Command) -> io::Result<Box<dyn Launched>>;
 }
 
-/// A handle on something launched: the process itself, or a program (an ssh client, say) that ends when
-/// it ends.
+/// A handle to a launched program: the child itself, or a program (an ssh client, say) that ends
+/// when the child ends.
 pub trait Launched: Send {
-    /// Its status if it has ended; reaps it. Must not wait.
+    /// Returns its status if it has ended, and reaps it. Must not wait.
     ///
     /// # Errors
-    /// If that cannot be known.
+    /// If its status cannot be determined.
     fn try_wait(&mut self) -> io::Result<Option<ExitStatus>>;
-    /// Ends it by force, if it has not ended; for what is left of a child that is known to be dead.
+    /// Ends it by force, if it has not ended; for the remains of a child that is known to be dead.
     fn kill(&mut self);
-    /// Its process id, if it is the child itself and on this operating system.
+    /// Returns its process id, if it is the child itself and on this operating system.
     fn pid(&self) -> Option<u32>;
 }
 
 /// Starts processes on the supervisor's own operating system, as its children.
 ///
-/// They live on when the supervisor dies. The address space that a process shares with its parent
-/// until it executes its program is of no concern: only the C library's code runs in it, which knows
-/// nothing of the pod.
+/// They survive the supervisor's death. A process shares its parent's address space until it
+/// executes its program. This is harmless: only the C library's code runs then, which does not
+/// access the pod.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThisMachine;
 
@@ -129,7 +129,7 @@ impl Launched for Spawned {
     }
 
     fn kill(&mut self) {
-        // Only fails if it has ended.
+        // This fails only if it has ended.
         let _ = Self::kill(self);
     }
 
@@ -138,30 +138,30 @@ impl Launched for Spawned {
     }
 }
 
-/// A child whose host failed.
+/// A child on a failed host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// The child's id.
     pub id: InstanceId,
     /// The host that failed.
     pub host: InstanceId,
-    /// The host that it was meant for at first.
+    /// The host that the child was first meant for.
     pub home: InstanceId,
 }
 
 /// A host that has not failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Survivor {
-    /// Its id.
+    /// The id of the host.
     pub host: InstanceId,
-    /// How many of the supervisor's children run on it, or are on their way.
+    /// The number of the supervisor's children that run on it, or are on their way.
     pub children: usize,
 }
 
-/// Decides on which host a child whose host failed is started again; `None`: on none for now, ask
-/// again.
+/// Chooses the host on which a child of a failed host is started again. `None` means that there is
+/// none for now; the supervisor asks again.
 pub trait Placement: Send {
-    /// The host for `lost`. `survivors`, ordered by id, is never empty.
+    /// Returns the host for `lost`. `survivors`, ordered by id, is never empty.
     fn place(&mut self, lost: &Lost, survivors: &[Survivor]) -> Option<InstanceId>;
 }
 
@@ -174,7 +174,8 @@ where
     }
 }
 
-/// The survivor with the fewest children; of several the one with the lowest id. The default.
+/// Returns the survivor with the fewest children, among equals that with the lowest id. The
+/// default.
 pub fn fewest(_lost: &Lost, survivors: &[Survivor]) -> Option<InstanceId> {
     survivors
         .iter()
@@ -182,30 +183,30 @@ pub fn fewest(_lost: &Lost, survivors: &[Survivor]) -> Option<InstanceId> {
         .map(|survivor| survivor.host)
 }
 
-/// The host that it was meant for at first, which comes back to life by that: for hosts that are groups
-/// of processes on one machine.
+/// Returns the host that the child was first meant for, which becomes live again by this: for hosts
+/// that are groups of processes on one machine.
 pub fn home(lost: &Lost, _survivors: &[Survivor]) -> Option<InstanceId> {
     Some(lost.home)
 }
 
-/// How a host stands, for who wants to start something on it.
+/// The state of a host, for a supervisor that wants to start a child on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostStanding {
-    /// It has living processes.
+    /// It has live processes.
     Lives,
-    /// Nobody is on it, and it did not fail: the first process brings it to life.
+    /// It has no process, and did not fail: the first process makes it live.
     Vacant,
     /// It failed.
     Failed,
-    /// It is being joined, fenced or buried: one has to wait.
+    /// It is being joined or fenced, or its death is being finalised: the supervisor has to wait.
     Unsettled,
 }
 
-/// How the host `id` stands. A host without a living process is about to end, and is not taken for a
-/// survivor however its word still stands.
+/// Returns the state of the host `id`. A host without a live process is about to end, and does not
+/// count as a survivor even if its word still says live.
 pub(super) fn standing(tables: Tables, id: InstanceId) -> HostStanding {
     if id >= tables.extent().ids {
-        // Joining will say so.
+        // Joining will report this.
         return HostStanding::Vacant;
     }
     let Ok(state) = tables.generations().state(id) else {

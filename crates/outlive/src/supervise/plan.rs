@@ -1,48 +1,49 @@
-//! What is to be done about one child process: pure logic over what is seen.
+//! Decides the next step for one child process: pure logic over observations.
 //!
-//! Two witnesses speak of a child. The *table of generations* knows whether its id lives, died or left,
-//! whoever started it, and it does not err. The *parent's* view (the handle on what was launched) knows of a
-//! program that ended before it joined, and with what status, but only for what this supervisor
-//! launched itself. The rules:
+//! There are two sources about a child. The *table of generations* says whether its id lives, died
+//! or left, regardless of the process that started it, and is always right. The *parent's* view
+//! (the handle to the launched program) knows of a program that ended before it joined, and its
+//! status, but only for programs that this supervisor launched itself. The rules:
 //!
-//! * Only the table says that a child lives. So a supervisor that was itself restarted finds the children of
-//!   its predecessor, and what lives is never started a second time: a start is asked for only when the table shows nobody
-//!   and nothing that was launched here is still on its way. (The one gap is a child that a former
-//!   supervisor launched and that has not joined yet; of the two that race then, the join refuses one, and
-//!   the other is adopted.)
-//! * Only a failure that the table proves, or the end of what was launched, is a failure. Silence is not.
-//! * What died is started again when it has been recovered, so a new incarnation never meets what its
-//!   predecessor held.
-//! * A child is finished if it left the pod in good order and, where its status is known, ended with
-//!   success. Exit status 0 without having left is a death like any other.
+//! * Only the table says that a child lives. So a supervisor that was itself restarted finds the
+//!   children of its predecessor, and a live child is never started a second time: a start is
+//!   requested only when the table shows that the id is not in use and no program launched here is
+//!   still on its way. (The one gap is a child that a former supervisor launched and that has not
+//!   joined yet; of the two that race then, the join refuses one, and the other is adopted.)
+//! * Only a failure that the table proves, or the end of a launched program, is a failure. Silence
+//!   is not.
+//! * A dead child is started again when it has been recovered, so a new incarnation never meets
+//!   state that its predecessor held.
+//! * A child is finished if it left the pod in good order and, where its status is known, ended
+//!   with success. Exit status 0 without having left is a death like any other.
 //!
-//! Nothing here is written down anywhere: what a supervisor knows is private and dies with it, and its
-//! successor learns from the table what counts. Only the number of recent restarts is forgotten, and who
-//! restarts the supervisor has a limit of its own.
+//! Nothing here is stored: a supervisor's knowledge is private and dies with it, and its successor
+//! learns the relevant facts from the table. Only the number of recent restarts is forgotten, and
+//! the restarts of the supervisor itself are limited separately.
 
 use super::{Failure, GaveUp, Outlook, RestartPolicy, Restarts, Verdict, What};
 use crate::membership::{Instance, InstanceId, Level, State, Status};
 use core::time::Duration;
 use std::process::ExitStatus;
 
-/// What the pod's table says of a child's id.
+/// The state of a child's id in the pod's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InPod {
-    /// Nobody has the id, and it can be joined.
+    /// The id is not in use, and can be joined.
     Absent {
         /// The last generation.
         generation: u32,
         /// Whether the last incarnation died.
         died: bool,
     },
-    /// It died, and what it held is not recovered yet.
+    /// It died, and is not recovered yet.
     Unrecovered {
         /// The generation that its death was raised to.
         generation: u32,
     },
     /// A process lives under the id, or is joining.
     Lives {
-        /// Which incarnation.
+        /// The incarnation that lives.
         instance: Instance,
         /// Its host.
         host: InstanceId,
@@ -52,11 +53,11 @@ pub(super) enum InPod {
 }
 
 impl InPod {
-    /// What `state`, the state of `id`, means for a child process.
+    /// Returns the meaning of `state`, the state of `id`, for a child process.
     pub(super) fn of(id: InstanceId, state: State) -> Self {
         let generation = state.generation;
         match state.status {
-            Status::Retired => Self::Unusable("its id has been through all its generations"),
+            Status::Retired => Self::Unusable("its id has used all its generations"),
             Status::Free | Status::Left => Self::Absent {
                 generation,
                 died: false,
@@ -77,22 +78,22 @@ impl InPod {
     }
 }
 
-/// What the parent sees of the program that it launched.
+/// The parent's view of the program that it launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AsParent {
     /// It runs.
     Runs,
-    /// It has ended, with this status if that can be known. (Where nothing was launched, nobody asks.)
+    /// It has ended, with this status if known. (Not evaluated where nothing was launched.)
     Ended(Option<ExitStatus>),
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Choose a host and start it; then [`Plan::started`], [`Plan::not_started`], or neither if no host
-    /// is to be had now.
+    /// Choose a host and start it; then call [`Plan::started`], [`Plan::not_started`], or neither
+    /// if no host is available now.
     Start,
-    /// Tell this, then look again.
+    /// Report this, then look again.
     Tell(What),
 }
 
@@ -106,17 +107,17 @@ enum Phase {
     Launched {
         before: u32,
     },
-    /// Lives, and there is no handle on it, or no longer.
+    /// Lives, and there is no handle to it, or no longer.
     Watched {
         instance: Instance,
-        /// How the program that this supervisor launched for it ended.
+        /// The exit status of the program that this supervisor launched for it.
         ended: Option<ExitStatus>,
     },
     Finished,
     GivenUp,
 }
 
-/// One child's place in its life.
+/// The progress of one child through its life.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     phase: Phase,
@@ -124,7 +125,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// A child that is to run from now on.
+    /// Returns the plan of a child that is to run from now on.
     pub(super) fn new(policy: RestartPolicy) -> Self {
         Self {
             phase: Phase::Absent {
@@ -134,11 +135,11 @@ impl Plan {
         }
     }
 
-    /// What follows from what is seen at time `now`; `None` if nothing does.
+    /// Returns the next step, given the observations at time `now`, if there is one.
     ///
-    /// An end in the parent's view must have been seen *before* the table was read: then the table shows
-    /// whether the program that ended had ever joined. `same` says whether the incarnation that lives is
-    /// the program that was launched here.
+    /// An end in the parent's view must have been seen *before* the table was read: then the table
+    /// shows whether the program that ended had ever joined. `same` says whether the live
+    /// incarnation is the program that was launched here.
     pub(super) fn look(
         &mut self,
         now: Duration,
@@ -151,8 +152,8 @@ impl Plan {
                 let AsParent::Ended(status) = parent else {
                     return None;
                 };
-                // Its death or leaving has yet to be seen; or what was launched only started it and went
-                // away; or it was refused because another has the id.
+                // Its death or leaving is yet to be seen; or the launched program only started it
+                // and ended; or the program was refused because the id is in use.
                 let ended = if same { status } else { None };
                 self.phase = Phase::Watched { instance, ended };
                 (!same).then_some(Step::Tell(What::Adopted { instance, host }))
@@ -162,7 +163,7 @@ impl Plan {
                 let joined =
                     !matches!(in_pod, InPod::Absent { generation, .. } if generation == before);
                 match parent {
-                    // What still runs is not the child: it only launched it.
+                    // The program that still runs is not the child: it only launched it.
                     AsParent::Runs => died.then(|| self.ended(now, true, None)),
                     AsParent::Ended(None) if !joined => {
                         let why = "it ended before it had joined".into();
@@ -172,7 +173,8 @@ impl Plan {
                 }
             }
             (Phase::Watched { instance: was, .. }, InPod::Lives { instance, host }) => {
-                // Another one: it ended, and somebody else started it, between two looks.
+                // Another incarnation: the child ended and was started elsewhere, between two
+                // looks.
                 (instance != was).then(|| self.adopt(instance, host))
             }
             (Phase::Watched { ended, .. }, _) => {
@@ -191,7 +193,7 @@ impl Plan {
                     why: GaveUp::Hopeless,
                 }))
             }
-            // Somebody started it by hand: it is watched again, and its failures count from here on.
+            // It was started by hand: it is watched again, and its failures count from now on.
             (Phase::Finished | Phase::GivenUp, InPod::Lives { instance, host }) => {
                 self.restarts.forget();
                 Some(self.adopt(instance, host))
@@ -200,7 +202,7 @@ impl Plan {
         }
     }
 
-    /// Whether `in_pod` shows the death of the incarnation that this plan is about.
+    /// Returns whether `in_pod` shows the death of the incarnation of this plan.
     pub(super) fn shows_death(&self, in_pod: InPod) -> bool {
         let (generation, died) = match in_pod {
             InPod::Absent { generation, died } => (generation, died),
@@ -208,14 +210,14 @@ impl Plan {
             InPod::Lives { .. } | InPod::Unusable(_) => return false,
         };
         match self.phase {
-            // The last one's death is not this one's.
+            // The death of the previous incarnation is not that of this one.
             Phase::Launched { before } => died && generation != before,
             Phase::Watched { .. } => died,
             _ => false,
         }
     }
 
-    /// Whether what was launched here has been in the pod and, as `in_pod` shows, is not any more.
+    /// Returns whether the program launched here has been in the pod and, by `in_pod`, has gone.
     pub(super) fn is_ending(&self, in_pod: InPod) -> bool {
         let now = match in_pod {
             InPod::Absent { generation, .. } | InPod::Unrecovered { generation } => generation,
@@ -224,31 +226,32 @@ impl Plan {
         matches!(self.phase, Phase::Launched { before } if before != now)
     }
 
-    /// It was launched when the table said `in_pod`.
+    /// Records that it was launched when the table said `in_pod`.
     pub(super) fn started(&mut self, in_pod: InPod) {
         let before = match in_pod {
             InPod::Absent { generation, .. } => generation,
-            _ => unreachable!("only what nobody has is started"),
+            _ => unreachable!("a process is started only for an id without a member"),
         };
         self.phase = Phase::Launched { before };
     }
 
-    /// It could not be launched.
+    /// Records that it could not be launched.
     pub(super) fn not_started(&mut self, now: Duration, why: String) -> What {
         self.failed(now, Failure::NotStarted { why })
     }
 
-    /// Whether the plan is about what was launched here. If not, that is only to be ended and reaped.
+    /// Returns whether the plan is about the launched program. If not, that program is only to be
+    /// ended and reaped.
     pub(super) fn is_launched(&self) -> bool {
         matches!(self.phase, Phase::Launched { .. })
     }
 
-    /// Whether it is running, or on its way, so that it counts for its host.
+    /// Returns whether it is running, or on its way, so that it counts for its host.
     pub(super) fn runs(&self) -> bool {
         matches!(self.phase, Phase::Launched { .. } | Phase::Watched { .. })
     }
 
-    /// Whether there is nothing left to do about it: finished, or given up.
+    /// Returns whether it is settled: finished, or given up.
     pub(super) fn outlook(&self) -> Outlook {
         match self.phase {
             Phase::Finished => Outlook::Finished,
@@ -257,7 +260,7 @@ impl Plan {
         }
     }
 
-    /// When it is to be started, if it waits for that.
+    /// Returns the time at which it is to be started, if it waits for that.
     pub(super) fn due(&self) -> Option<Duration> {
         match self.phase {
             Phase::Absent { from } => Some(from),

@@ -1,5 +1,5 @@
-//! A plan against a small world: a table, a parent, a child that lives and dies at random, supervisors
-//! that are killed, and others that start the child by hand.
+//! Tests a plan in a simulation: a table, a parent, a child that lives and dies at random,
+//! supervisors that are killed, and other processes that start the child by hand.
 
 use super::*;
 use proptest::prelude::*;
@@ -95,7 +95,7 @@ fn how_a_child_ended_is_told_by_both_witnesses() {
     // It left and ended with success; or it had nothing to do in the pod.
     assert_eq!(ended(absent(4, false), Some(ok())), finished);
     assert_eq!(ended(absent(3, true), Some(ok())), finished);
-    // It left, and nobody knows its status.
+    // It left, and its status is not known.
     assert_eq!(ended(absent(4, false), None), finished);
     let exited = Failure::Exited { status: killed() };
     assert_eq!(failure(ended(absent(4, false), Some(killed()))), exited);
@@ -144,7 +144,7 @@ fn a_child_that_was_refused_gives_way_to_who_has_the_id() {
         plan.look(NOW, lives(9), refused, false),
         Some(Step::Tell(What::Adopted { .. }))
     ));
-    // The refused one's status is not the other's.
+    // The status of the refused one is not that of the other.
     assert_eq!(
         plan.look(NOW, absent(9, false), refused, false),
         Some(Step::Tell(What::Finished))
@@ -200,7 +200,7 @@ fn an_id_that_no_process_can_have_is_given_up() {
     }
 }
 
-/// What happens in the world between two looks.
+/// An event of the simulation between two looks.
 #[derive(Clone, Copy, Debug)]
 enum Happens {
     Joins,
@@ -217,7 +217,7 @@ enum Happens {
     Later(u64),
 }
 
-/// A child in the world.
+/// The child's program in the simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Program {
     None,
@@ -228,7 +228,7 @@ enum Program {
     GoneUnseen,
 }
 
-/// The world, with what really is.
+/// The simulation, with the true state.
 struct World {
     table: InPod,
     program: Program,
@@ -254,7 +254,7 @@ impl World {
     fn happens(&mut self, what: Happens) {
         match (what, self.program) {
             (Happens::Joins, Program::OnItsWay) => {
-                // A start is asked for only when nobody has the id, and this is the only program.
+                // A start is requested only while the id is unused, and this is the only program.
                 assert!(matches!(self.table, InPod::Absent { .. }));
                 self.table = lives(self.generation() + 1);
                 self.program = Program::Member;
@@ -262,7 +262,7 @@ impl World {
             (Happens::Killed, Program::OnItsWay) => {
                 self.program = Program::None;
                 self.status = killed();
-                // A successor that did not launch it sees nothing of it.
+                // A successor that did not launch it does not see it.
                 self.failures += usize::from(self.ours);
             }
             (Happens::Killed, Program::Member) => {
@@ -288,7 +288,7 @@ impl World {
                     self.table = absent(generation, true);
                 }
             }
-            // Only what the supervisor has settled, so that what it does meanwhile is plain.
+            // Only states that the supervisor has settled, so that its next action is clear.
             (Happens::ByHand, Program::None)
                 if matches!(self.table, InPod::Absent { .. })
                     && self.plan.outlook() != Outlook::Unsettled =>
@@ -298,7 +298,7 @@ impl World {
                 self.ours = false;
             }
             (Happens::Successor, _) => {
-                // What its predecessor had not judged is not a failure for this one.
+                // A failure that its predecessor had not judged is none for this one.
                 self.plan = plan(self.most);
                 self.ours = false;
                 self.counted = self.failures;
@@ -390,14 +390,14 @@ proptest! {
             prop_assert!(world.counted <= world.failures, "{} of {}", world.counted, world.failures);
         }
         world.look();
-        // In the end all that can be seen is seen.
+        // In the end all visible changes are seen.
         for _ in 0..3 {
             world.happens(Happens::Raised);
             world.happens(Happens::Recovered);
             world.now += Duration::from_secs(100);
             world.look();
         }
-        // What somebody started by hand can come and go unseen.
+        // A child that was started by hand can come and go unseen.
         prop_assert!(world.counted == world.failures || !looks_often);
         if world.plan.outlook() == Outlook::Unsettled {
             prop_assert!(world.program != Program::None, "nothing runs, and nothing is to be started");

@@ -1,18 +1,19 @@
-//! How often, and how soon, what failed is started again.
+//! The limits and delays of restarts after failures.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
-/// How often, and how soon, one supervised thread or process is started again after failures.
+/// The number and delay of the restarts of one supervised thread or process after failures.
 ///
-/// The first restart comes at once: most failures come alone, and what the dead held is waiting. If
-/// restarts follow one another within [`window`](Self::window), the second waits for
+/// The first restart is immediate: most failures come alone, and the state of the dead member is
+/// waiting. If restarts follow one another within [`window`](Self::window), the second waits for
 /// [`backoff`](Self::backoff) and each further one twice as long as the one before, up to
-/// [`longest`](Self::longest). The failure that would need more than [`most`](Self::most) restarts within
-/// a window ends it: the supervisor gives up on this one, reports it, and goes on with the others.
+/// [`longest`](Self::longest). When a failure would need more than [`most`](Self::most) restarts
+/// within a window, the supervisor gives up on this thread or process, reports it, and goes on with
+/// the others.
 ///
-/// There is no randomness in the waits: one supervisor restarts what it supervises one after the other, so
-/// there is no herd to scatter, and a run can be repeated.
+/// The waits are not random: one supervisor restarts its threads or processes one after the other,
+/// so there is no herd to scatter, and a run is repeatable.
 ///
 /// ```
 /// use outlive::supervise::{RestartPolicy, Restarts, Verdict};
@@ -27,11 +28,11 @@ use std::collections::VecDeque;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartPolicy {
-    /// The most restarts within a window.
+    /// The maximum number of restarts within a window.
     pub most: u32,
-    /// How long a restart counts.
+    /// The time for which a restart counts.
     pub window: Duration,
-    /// How long the second restart within a window waits.
+    /// The wait of the second restart within a window.
     pub backoff: Duration,
     /// The longest wait.
     pub longest: Duration,
@@ -50,7 +51,7 @@ impl Default for RestartPolicy {
 }
 
 impl RestartPolicy {
-    /// Failures are reported and nothing is started again.
+    /// The policy that reports failures and never restarts.
     pub const NEVER: Self = Self {
         most: 0,
         window: Duration::ZERO,
@@ -58,7 +59,7 @@ impl RestartPolicy {
         longest: Duration::ZERO,
     };
 
-    /// How long the restart waits that follows `before` others of its window.
+    /// Returns the wait of a restart that follows `before` others of its window.
     fn wait(&self, before: usize) -> Duration {
         let Some(doublings) = before.checked_sub(1) else {
             return Duration::ZERO;
@@ -72,14 +73,14 @@ impl RestartPolicy {
     }
 }
 
-/// What follows a failure.
+/// The consequence of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is to be started again at this time, by the clock whose time was passed in.
+    /// It is to be restarted at this time, by the clock of the time that was passed in.
     RestartAt(Duration),
-    /// It has been started again as often as the policy allows.
+    /// It has been restarted as often as the policy allows.
     GiveUp {
-        /// How many restarts of it count now.
+        /// The number of its restarts that count now.
         restarts: u32,
     },
 }
@@ -90,12 +91,12 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Restarts {
     policy: RestartPolicy,
-    /// When each restart was due, at most `policy.most` of them, in order.
+    /// The times at which the restarts were due, at most `policy.most` of them, in order.
     counted: VecDeque<Duration>,
 }
 
 impl Restarts {
-    /// None so far.
+    /// Returns the state without restarts.
     pub fn new(policy: RestartPolicy) -> Self {
         Self {
             policy,
@@ -105,8 +106,8 @@ impl Restarts {
 
     /// Judges a failure at time `now`.
     ///
-    /// A restart counts from when it is due until a window later, so no half-open window holds more than
-    /// the policy's most.
+    /// A restart counts from when it is due until a window later, so no half-open window holds more
+    /// than the policy's most.
     pub fn failed(&mut self, now: Duration) -> Verdict {
         while let Some(oldest) = self.counted.front()
             && oldest.saturating_add(self.policy.window) <= now
@@ -121,14 +122,14 @@ impl Restarts {
         }
         let mut due = now.saturating_add(self.policy.wait(before));
         if let Some(last) = self.counted.back() {
-            // It can fail before it was due only if somebody else started it.
+            // It can fail before it was due only if another process started it.
             due = due.max(*last);
         }
         self.counted.push_back(due);
         Verdict::RestartAt(due)
     }
 
-    /// Forgets all restarts: somebody has seen to it.
+    /// Forgets all restarts, after an intervention from outside.
     pub fn forget(&mut self) {
         self.counted.clear();
     }
@@ -150,7 +151,7 @@ mod tests {
         })
     }
 
-    /// Plays something that fails each given time after it was started; the times of its restarts.
+    /// Simulates a process that fails each given time after a start. Returns its restart times.
     fn play(policy: RestartPolicy, lives: &[u64]) -> (Vec<(Duration, Duration)>, bool) {
         let (mut restarts, mut now) = (Restarts::new(policy), Duration::ZERO);
         let mut granted = Vec::new();

@@ -16,16 +16,16 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
-/// How often the supervisor looks at programs that have not joined, whose end nobody tells.
+/// How often the supervisor checks programs that have not joined, whose end is not reported.
 const LOOK: Duration = Duration::from_millis(20);
 /// How often the supervisor checks whether a child that has left the pod has ended.
 const PENDING: Duration = Duration::from_millis(1);
 /// The shortest time between two checks of a child that waits for a recovery.
 const RECOVERING: Duration = Duration::from_micros(100);
-/// How long killed children may take to be gone.
+/// The maximum time for killed children to end.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 
-/// A child process: what to run, and where.
+/// A child process: its command and its host.
 pub struct Child {
     id: InstanceId,
     host: InstanceId,
@@ -34,10 +34,10 @@ pub struct Child {
 }
 
 impl Child {
-    /// The process that joins under `id`, meant for `host`. `command` makes the command for each start;
-    /// the supervisor adds the child's [`Place`] to its environment.
+    /// Creates the child that joins under `id`, meant for `host`. `command` makes the command for
+    /// each start; the supervisor adds the child's [`Place`] to its environment.
     ///
-    /// Give it no pipe to the supervisor: it is to live on when the supervisor dies.
+    /// Give it no pipe to the supervisor: it has to survive the supervisor's death.
     pub fn new(
         id: InstanceId,
         host: InstanceId,
@@ -51,7 +51,7 @@ impl Child {
         }
     }
 
-    /// A policy of its own.
+    /// Sets a policy of its own.
     pub fn policy(mut self, policy: RestartPolicy) -> Self {
         self.policy = Some(policy);
         self
@@ -66,18 +66,19 @@ impl fmt::Debug for Child {
 
 /// The supervisor of a pod's processes (LUPIN §3.4: the control process).
 ///
-/// It starts every child whose id nobody has, adopts those that live, and starts each again, under the same
-/// id and so as the next generation, when it has died or failed and what it held has been recovered.
+/// It starts every child with an unused id, adopts those that live, and starts each again, under
+/// the same id and so as the next generation, when it has died or failed and has been recovered.
 /// When a host fails, its children are placed on hosts that have not.
 ///
-/// If the supervisor dies, its children live on. Its successor (started by systemd, say) adopts them: it
-/// watches them as it watches its own, but cannot learn their exit status, so that one that leaves the pod in
-/// good order is taken for finished. A child that had finished is started again by a new supervisor,
-/// which knows only who lives; a program that has nothing left to do says so by leaving again.
+/// If the supervisor dies, its children survive. Its successor (started by systemd, say) adopts
+/// them: it watches them like its own, but cannot learn their exit status, so a child that leaves
+/// the pod in good order counts as finished. A child that had finished is started again by a new
+/// supervisor, which knows only the live ones; a program that has nothing left to do reports this
+/// by leaving again.
 ///
-/// One supervisor acts at a time if it joins the pod under an id of its own, always the same: a second one
-/// is refused while the first lives. So a stand-by is a second copy of the program that tries to join
-/// until it can.
+/// One supervisor acts at a time if it joins the pod under an id of its own, always the same: a
+/// second one is refused while the first lives. So a standby is a second copy of the program that
+/// tries to join until it succeeds.
 ///
 /// ```no_run
 /// use outlive::membership::ProcessOptions;
@@ -105,7 +106,7 @@ pub struct ProcessSupervisor {
     on_report: Option<OnReport>,
     hosts: Vec<InstanceId>,
     children: Vec<Supervised>,
-    /// What was launched and is of no account any more, until it has ended.
+    /// Launched programs that are no longer used, until they have ended.
     reaping: Vec<(InstanceId, Box<dyn Launched>)>,
     stop: Stop,
     began: Instant,
@@ -117,15 +118,16 @@ struct Supervised {
     host: InstanceId,
     plan: Plan,
     launched: Option<Box<dyn Launched>>,
-    /// How what was launched ended, once that is known.
+    /// The exit status of the launched program if it has ended; `Some(None)` if unknown.
     ended: Option<Option<ExitStatus>>,
-    /// Since when what was launched has been out of the pod and has not ended.
+    /// The time since which the launched program has been out of the pod without having ended.
     ending: Option<Duration>,
     attempts: u32,
 }
 
 impl ProcessSupervisor {
-    /// A supervisor that acts as `process` in the pod called `pod`, under which name the children open it.
+    /// Creates a supervisor that acts as `process` in the pod called `pod`, the name under which
+    /// the children open it.
     pub fn new(process: Process, pod: impl Into<OsString>) -> Self {
         Self {
             process,
@@ -142,7 +144,7 @@ impl ProcessSupervisor {
         }
     }
 
-    /// The policy of the children that have none of their own and are added from here on.
+    /// Sets the policy of children that have none of their own and are added after this call.
     pub fn policy(mut self, policy: RestartPolicy) -> Self {
         self.policy = policy;
         self
@@ -151,7 +153,7 @@ impl ProcessSupervisor {
     /// Adds a child.
     ///
     /// # Panics
-    /// If there is one with its id.
+    /// If there already is one with its id.
     pub fn child(mut self, child: Child) -> Self {
         let id = child.id;
         assert!(
@@ -172,8 +174,8 @@ impl ProcessSupervisor {
         self
     }
 
-    /// A host that children whose host failed may be placed on, besides those that children are meant
-    /// for. When none of all these lives, they are placed on the supervisor's own.
+    /// Adds a host for children of failed hosts, in addition to those that children are meant for.
+    /// When none of all these lives, children are placed on the supervisor's own.
     pub fn host(mut self, host: InstanceId) -> Self {
         if let Err(at) = self.hosts.binary_search(&host) {
             self.hosts.insert(at, host);
@@ -181,34 +183,34 @@ impl ProcessSupervisor {
         self
     }
 
-    /// How children are started on hosts. Default: [`ThisMachine`].
+    /// Sets how children are started on hosts. Default: [`ThisMachine`].
     pub fn launch(mut self, launch: impl Launch + 'static) -> Self {
         self.launch = Box::new(launch);
         self
     }
 
-    /// Where children go whose host failed. Default: [`fewest`].
+    /// Sets where children of failed hosts are placed. Default: [`fewest`].
     pub fn placement(mut self, placement: impl Placement + 'static) -> Self {
         self.placement = Box::new(placement);
         self
     }
 
-    /// What hears the reports, on the supervisor's thread. They go to `tracing` as well.
+    /// Sets the receiver of the reports, on the supervisor's thread. They go to `tracing` as well.
     pub fn on_report(mut self, hear: impl FnMut(&Report) + Send + 'static) -> Self {
         self.on_report = Some(Box::new(hear));
         self
     }
 
-    /// What tells this supervisor to end and leave the children alone.
+    /// Returns a handle that tells this supervisor to end and leave the children alone.
     pub fn stopper(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// Supervises with the calling thread until every child is finished or given up, or the supervisor is
-    /// told to stop; says what has become of each. Children that live then live on, and calling this again takes
-    /// them up again.
+    /// Supervises with the calling thread until every child is finished or given up, or the
+    /// supervisor is told to stop. Returns the outlook of each child. Children that live then live
+    /// on, and another call supervises them again.
     pub fn run(&mut self) -> Vec<(InstanceId, Outlook)> {
-        // Subscribed before the first look, so that whatever changes after a look wakes us.
+        // Subscribed before the first look, so that every change after a look wakes us.
         let mut events = self.process.events();
         while !self.stop.is_stopped() {
             self.look();
@@ -216,7 +218,7 @@ impl ProcessSupervisor {
                 break;
             }
             if events.wait_for(self.nap()).is_some() {
-                // What happened is read from the tables; the news only says that something did.
+                // The tables say what happened; an event only says that something did.
                 while events.poll().is_some() {}
             }
         }
@@ -226,9 +228,9 @@ impl ProcessSupervisor {
             .collect()
     }
 
-    /// Kills every child that lives, its own and adopted ones, and waits until they are gone, at most 5 s. Returns
-    /// those that it could not: on another operating system, not permitted, or in uninterruptible
-    /// sleep.
+    /// Kills all live children, its own and adopted ones, and waits at most 5 s until they are
+    /// gone. Returns those that it could not kill: on another operating system, not permitted, or
+    /// in uninterruptible sleep.
     pub fn kill_children(&mut self) -> Vec<InstanceId> {
         let until = Instant::now() + LAST_BREATH;
         let left = || until.saturating_duration_since(Instant::now());
@@ -271,14 +273,14 @@ impl ProcessSupervisor {
             .all(|child| child.plan.outlook() != Outlook::Unsettled)
     }
 
-    /// How long to sleep if nothing is told meanwhile.
+    /// Returns how long to sleep without an event.
     fn nap(&self) -> Duration {
         let now = self.began.elapsed();
         if self.settled() {
             // Only killed programs are waited for.
             return PENDING;
         }
-        // Who has left the pod probably ends soon; nobody tells when.
+        // A child that has left the pod probably ends soon, without an event.
         let ending = |child: &Supervised| Some((now - child.ending?) / 8);
         let ending = self.children.iter().filter_map(ending).min();
         let longest = ending.map_or(LOOK, |nap| nap.clamp(PENDING, LOOK));
@@ -296,7 +298,7 @@ impl ProcessSupervisor {
             .map_or(longest, |nap| nap.min(longest))
     }
 
-    /// One round over all children.
+    /// Checks all children once.
     fn look(&mut self) {
         for i in 0..self.children.len() {
             while self.look_at(i) {}
@@ -304,7 +306,7 @@ impl ProcessSupervisor {
         self.reap();
     }
 
-    /// Does the next thing about child `i`; returns whether there may be more to do.
+    /// Takes the next step for child `i`. Returns whether there may be more to do.
     fn look_at(&mut self, i: usize) -> bool {
         let child = &mut self.children[i];
         let id = child.child.id;
@@ -314,7 +316,7 @@ impl ProcessSupervisor {
             return false;
         };
         if parent == AsParent::Runs && child.plan.shows_death(seen) {
-            // It died between the two, and now its status can be had.
+            // It died between the two, and now its status is available.
             parent = child.as_parent(&self.process);
         }
         let mut same = false;
@@ -348,8 +350,7 @@ impl ProcessSupervisor {
     }
 
     fn start(&mut self, i: usize, host: InstanceId, seen: InPod) {
-        // Before the next incarnation overwrites the record in which the end of the last one is
-        // noted.
+        // Before the next incarnation overwrites the record that holds the previous one's end.
         self.reap();
         let child = &mut self.children[i];
         let id = child.child.id;
@@ -384,7 +385,7 @@ impl ProcessSupervisor {
         self.report(id, what);
     }
 
-    /// The host on which child `i` is started now; `None` if one has to wait.
+    /// Returns the host on which child `i` is started now; `None` if the supervisor has to wait.
     fn choose_host(&mut self, i: usize) -> Option<InstanceId> {
         let tables = self.process.tables();
         let child = &self.children[i];
@@ -415,7 +416,7 @@ impl ProcessSupervisor {
         self.placement.place(&Lost { id, host, home }, &survivors)
     }
 
-    /// Reaps what has ended; returns whether nothing is left.
+    /// Reaps programs that have ended. Returns whether none is left.
     fn reap(&mut self) -> bool {
         let records = self.process.tables().records();
         self.reaping.retain_mut(|(id, launched)| {
@@ -458,9 +459,12 @@ impl Supervised {
                     records.note_ended(self.child.id, pid, status.into_raw());
                 }
             }
-            // Somebody else reaped it, or nobody can know.
+            // It was reaped elsewhere, or its end cannot be known.
             Err(error) => {
-                tracing::warn!(id = self.child.id, %error, "the end of a child cannot be seen");
+                tracing::warn!(
+                    id = self.child.id, %error,
+                    "the exit status of a child cannot be read"
+                );
                 self.ended = Some(None);
             }
         }
@@ -468,7 +472,8 @@ impl Supervised {
     }
 }
 
-/// What the table says of `id`; `None` if it is corrupt there, which is not for a supervisor to judge.
+/// Returns the table's view of `id`; `None` if the table is corrupt there, which is not for a
+/// supervisor to judge.
 fn in_pod(process: &Process, id: InstanceId) -> Option<InPod> {
     let tables = process.tables();
     if id >= tables.extent().ids {
@@ -478,7 +483,7 @@ fn in_pod(process: &Process, id: InstanceId) -> Option<InPod> {
     Some(InPod::of(id, state))
 }
 
-/// Whether `instance` runs on the supervisor's own operating system.
+/// Returns whether `instance` runs on the supervisor's own operating system.
 fn is_here(process: &Process, instance: Instance) -> bool {
     let tables = process.tables();
     let os_of = |id| {
@@ -488,7 +493,7 @@ fn is_here(process: &Process, instance: Instance) -> bool {
     os_of(instance.id).is_some_and(|os| os_of(process.instance().id) == Some(os))
 }
 
-/// The process id of `instance`, if it runs on the supervisor's own operating system.
+/// Returns the process id of `instance`, if it runs on the supervisor's own operating system.
 fn pid_of(process: &Process, instance: Instance) -> Option<u32> {
     let record = process.tables().records().read(instance)?;
     is_here(process, instance).then_some(record.thread.process.pid)

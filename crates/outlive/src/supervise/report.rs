@@ -1,34 +1,34 @@
-//! What a supervisor tells.
+//! The reports of a supervisor.
 
 use crate::membership::{Instance, InstanceId, Level};
 use core::fmt;
 use core::time::Duration;
 use std::process::ExitStatus;
 
-/// Something that a supervisor saw or did.
+/// An observation or action of a supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The id of the supervised thread or process.
     pub id: InstanceId,
-    /// Which of the two it is.
+    /// Whether it is a thread or a process.
     pub level: Level,
-    /// What happened.
+    /// The event.
     pub what: What,
 }
 
-/// What happened to a supervised thread or process.
+/// An event of a supervised thread or process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
     /// It was started. It is a member once it has joined.
     Started {
-        /// How often this supervisor had started it before.
+        /// The number of earlier starts by this supervisor.
         attempt: u32,
         /// The host on which it was started.
         host: InstanceId,
     },
-    /// It lived when the supervisor looked, started by somebody else (an earlier supervisor, or by hand);
-    /// it is watched from here on.
+    /// It already lived, not started by this supervisor (but by an earlier one, or by hand); it is
+    /// watched from now on.
     Adopted {
         /// The incarnation that was found.
         instance: Instance,
@@ -37,9 +37,9 @@ pub enum What {
     },
     /// It failed, and will be started again.
     Failed {
-        /// How.
+        /// The kind of failure.
         how: Failure,
-        /// How long its restart waits; it also waits until what it held has been recovered.
+        /// The wait before its restart, which also waits until its state has been recovered.
         wait: Duration,
     },
     /// Its host failed, and another was found for it.
@@ -49,59 +49,59 @@ pub enum What {
         /// The host on which it will be started.
         to: InstanceId,
     },
-    /// It ended and said that it was finished.
+    /// It ended and reported that it was finished.
     Finished,
-    /// It is not started again, unless somebody else does: then it is adopted.
+    /// It is not started again. If it is started from elsewhere, it is adopted.
     GaveUp {
-        /// How it failed the last time.
+        /// The last failure.
         how: Failure,
-        /// Why that was the last time.
+        /// The reason for giving up.
         why: GaveUp,
     },
 }
 
-/// How a supervised thread or process failed.
+/// The kind of failure of a supervised thread or process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
     /// It died: its generation was raised.
     Died {
-        /// With what status it ended, if the supervisor is its parent.
+        /// Its exit status, if the supervisor is its parent.
         status: Option<ExitStatus>,
     },
-    /// It ended in good order as far as the pod can tell, with a status that says it failed.
+    /// It ended in good order as far as the pod can tell, with a status that reports failure.
     Exited {
-        /// The status.
+        /// The exit status.
         status: ExitStatus,
     },
     /// The thread panicked. It left the pod in good order while it unwound.
     Panicked {
-        /// What it said.
+        /// The panic message.
         message: String,
     },
     /// The thread's body returned without being finished.
     Unfinished,
     /// It could not be started, or could not join.
     NotStarted {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// Why a supervisor gave up on something.
+/// The reason why a supervisor gave up on a thread or process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GaveUp {
     /// It was restarted as often as the policy allows.
     Limit {
-        /// How often, within the policy's window.
+        /// The number of restarts within the policy's window.
         restarts: u32,
     },
     /// No restart can help.
     Hopeless,
 }
 
-/// What has become of a supervised thread or process when its supervisor ends.
+/// The state of a supervised thread or process when its supervisor ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outlook {
     /// It is finished.
@@ -121,7 +121,7 @@ impl fmt::Display for Failure {
             Self::Died { status: None } => f.write_str("died"),
             Self::Exited { status } => write!(f, "failed ({status})"),
             Self::Panicked { message } => write!(f, "panicked ({message})"),
-            Self::Unfinished => f.write_str("ended unfinished"),
+            Self::Unfinished => f.write_str("ended without being finished"),
             Self::NotStarted { why } => write!(f, "could not be started ({why})"),
         }
     }
@@ -131,9 +131,12 @@ impl fmt::Display for GaveUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Limit { restarts } => {
-                write!(f, "gave up, having restarted it {restarts} times lately")
+                write!(
+                    f,
+                    "gave up after {restarts} restarts within the window of the policy"
+                )
             }
-            Self::Hopeless => f.write_str("gave up, since no restart can help"),
+            Self::Hopeless => f.write_str("gave up, because no restart can help"),
         }
     }
 }
@@ -151,17 +154,17 @@ impl fmt::Display for Report {
             }
             What::Failed { how, wait } if wait.is_zero() => write!(f, "{how}"),
             What::Failed { how, wait } => write!(f, "{how}; waiting {wait:?}"),
-            What::Moved { from, to } => write!(f, "moves from host {from}, which failed, to {to}"),
+            What::Moved { from, to } => write!(f, "moves from the failed host {from} to host {to}"),
             What::Finished => f.write_str("finished"),
             What::GaveUp { how, why } => write!(f, "{how}; {why}"),
         }
     }
 }
 
-/// What is done with reports.
+/// The receiver of reports.
 pub(super) type OnReport = Box<dyn FnMut(&Report) + Send>;
 
-/// Reports go to the log as well.
+/// Writes a report to the log.
 pub(super) fn log(report: &Report) {
     match report.what {
         What::GaveUp { .. } => tracing::error!("{report}"),

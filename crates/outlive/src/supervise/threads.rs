@@ -1,4 +1,4 @@
-//! The control thread: runs bodies on threads of their own, and starts them again.
+//! The control thread: runs bodies on threads of their own, and restarts them.
 
 use super::report::{OnReport, log};
 use super::{Failure, GaveUp, Outlook, Report, RestartPolicy, Restarts, Stop, Verdict, What};
@@ -11,22 +11,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// How often the supervisor looks, should nobody tell it anything.
+/// The interval at which the supervisor checks its threads without an event.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often it looks whether what is due can be started.
+/// The interval at which it checks whether a due thread can be started.
 const PENDING: Duration = Duration::from_millis(1);
 
-/// What a supervised thread says when it returns.
+/// The result of a supervised thread's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
     /// Its work is done; it is not started again.
     Finished,
-    /// It could not go on, and is to be started again.
+    /// It could not continue, and is to be started again.
     Failed,
 }
 
-/// Which run of a body this is.
+/// One run of a body.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     number: u32,
@@ -34,12 +34,13 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// How often this supervisor had started the thread before: 0 on the first run.
+    /// Returns how often this supervisor had started the thread before: 0 on the first run.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Whether the supervisor has been told to end. A body that goes on for ever looks at it now and then and returns.
+    /// Returns whether the supervisor has been asked to end. A body that runs for ever polls this
+    /// from time to time and returns.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_stopped()
     }
@@ -49,15 +50,15 @@ type Body = Arc<dyn Fn(&Member, Attempt) -> Outcome + Send + Sync>;
 
 /// The supervisor of a process's threads (LUPIN §3.4: the control thread).
 ///
-/// Each body runs on a thread of its own, a member of the pod under an id that stays the same. A thread
-/// that panics, dies, or returns without being finished is started again under its id, as the next
-/// generation, as its policy allows.
+/// Each body runs on a thread of its own, a member of the pod under an id that stays the same. A
+/// thread that panics, dies, or returns without being finished is started again under its id, as
+/// the next generation, as its policy allows.
 ///
-/// A panic is not a death. The body's values are dropped while the panic unwinds, so that guards repair and
-/// release what they guard; then the thread leaves the pod in good order. (With `panic = "abort"` a
-/// panic is the death of the process, which is a [`ProcessSupervisor`](super::ProcessSupervisor)'s
-/// business.) A thread that the kernel ended alone is told by its obituary, and restarted once what it
-/// held has been recovered.
+/// A panic is not a death. The body's values are dropped while the panic unwinds, so that guards
+/// repair and release what they guard; then the thread leaves the pod in good order. (With
+/// `panic = "abort"` a panic is the death of the process, and is left to a
+/// [`ProcessSupervisor`](super::ProcessSupervisor).) A thread that the kernel ended alone is
+/// reported by its obituary, and restarted once its state has been recovered.
 ///
 /// ```no_run
 /// use outlive::membership::ProcessOptions;
@@ -107,15 +108,15 @@ enum Phase {
     GivenUp,
 }
 
-/// What a supervised thread says of itself.
+/// The progress that a supervised thread reports.
 enum Progress {
     Joining,
     Joined(Instance),
-    /// Said before the member leaves.
+    /// Reported before the member leaves.
     Ended(Result<(), Ended>),
 }
 
-/// An end that is not a good one.
+/// An unsuccessful end.
 enum Ended {
     Unfinished,
     Panicked(String),
@@ -125,7 +126,7 @@ enum Ended {
 }
 
 impl ThreadSupervisor {
-    /// A supervisor of threads of `process`.
+    /// Creates a supervisor of threads of `process`.
     pub fn new(process: Process) -> Self {
         Self {
             process,
@@ -137,17 +138,17 @@ impl ThreadSupervisor {
         }
     }
 
-    /// The policy of the threads that are added from here on.
+    /// Sets the policy of the threads that are added after this call.
     pub fn policy(mut self, policy: RestartPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Adds a thread that runs `body` as the member `id`. `name` is for people: its thread's and its
-    /// record's.
+    /// Adds a thread that runs `body` as the member `id`. `name` is for people: it names the thread
+    /// and its record.
     ///
     /// # Panics
-    /// If there is one with this id.
+    /// If there already is one with this id.
     pub fn thread(
         mut self,
         id: InstanceId,
@@ -171,22 +172,22 @@ impl ThreadSupervisor {
         self
     }
 
-    /// What hears the reports, on the supervisor's thread. They go to `tracing` as well.
+    /// Sets the receiver of the reports, on the supervisor's thread. They go to `tracing` as well.
     pub fn on_report(mut self, hear: impl FnMut(&Report) + Send + 'static) -> Self {
         self.on_report = Some(Box::new(hear));
         self
     }
 
-    /// What tells this supervisor to end. Nothing is started any more then; bodies learn it from
-    /// [`Attempt::is_stopping`].
+    /// Returns a handle that tells this supervisor to end. Nothing is started any more then; bodies
+    /// learn it from [`Attempt::is_stopping`].
     pub fn stopper(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// Supervises with the calling thread until every thread is finished or given up, or the supervisor
-    /// was told to stop and every body has returned; says what has become of each.
+    /// Supervises with the calling thread until every thread is finished or given up, or the
+    /// supervisor was told to stop and every body has returned. Returns the outlook of each thread.
     pub fn run(&mut self) -> Vec<(InstanceId, Outlook)> {
-        // Subscribed before the first look, so that whatever changes after a look wakes us.
+        // Subscribed before the first look, so that every change after a look wakes us.
         let mut events = self.process.events();
         loop {
             self.look();
@@ -202,7 +203,7 @@ impl ThreadSupervisor {
                 break;
             }
             if events.wait_for(self.nap()).is_some() {
-                // What happened is read from the tables; the news only says that something did.
+                // The tables say what happened; an event only says that something did.
                 while events.poll().is_some() {}
             }
         }
@@ -219,7 +220,7 @@ impl ThreadSupervisor {
             .collect()
     }
 
-    /// How long to sleep if nothing is told meanwhile.
+    /// Returns how long to sleep without an event.
     fn nap(&self) -> Duration {
         let now = self.began.elapsed();
         self.threads
@@ -228,7 +229,7 @@ impl ThreadSupervisor {
                 Phase::Absent { from } => Some(from.saturating_sub(now)),
                 _ => None,
             })
-            // What is due and has not been started waits for a recovery, whose end nobody tells.
+            // A thread that is due and not started waits for a recovery, whose end is not reported.
             .map(|nap| if nap.is_zero() { PENDING } else { nap })
             .min()
             .map_or(LOOK, |nap| nap.min(LOOK))
@@ -248,7 +249,7 @@ impl ThreadSupervisor {
         }
     }
 
-    /// Whether nothing of the last incarnation is left to be recovered.
+    /// Returns whether nothing of the last incarnation is left to be recovered.
     fn is_recovered(&self, i: usize) -> bool {
         let (id, tables) = (self.threads[i].id, self.process.tables());
         // An id that cannot be looked up is refused by joining, with the reason.
@@ -259,7 +260,7 @@ impl ThreadSupervisor {
                 .map_or(true, |state| state.status != Status::Dead)
     }
 
-    /// Looks whether thread `i` has ended, and judges how.
+    /// Checks whether thread `i` has ended, and how.
     fn look_at(&mut self, i: usize, now: Duration) -> Option<What> {
         let generations = self.process.tables().generations();
         let thread = &mut self.threads[i];
@@ -270,13 +271,13 @@ impl ThreadSupervisor {
         else {
             return None;
         };
-        // Before what it says: a thread that has ended says nothing more.
+        // Before its report is read: a thread that has ended reports nothing more.
         let silent = of.is_finished();
         let end = match &mut *lock(progress) {
             Progress::Ended(end) => Some(core::mem::replace(end, Ok(()))),
             Progress::Joining if silent => Some(Err(Ended::Silently)),
             Progress::Joining => return None,
-            // Nobody else joins under the id meanwhile, so a raised generation is its death.
+            // No other thread joins under the id in between, so a raised generation is its death.
             Progress::Joined(instance) if generations.is_dead(*instance) => None,
             Progress::Joined(_) => return None,
         };
@@ -284,8 +285,8 @@ impl ThreadSupervisor {
         if end.is_some()
             && let Phase::Started { thread, .. } = before
         {
-            // It is past its body and leaves; the id is free when it has ended. The handle of a thread that
-            // the kernel ended is only dropped: it can no longer be joined.
+            // It is past its body and leaves; the id is free when it has ended. The handle of a
+            // thread that the kernel ended is only dropped: it can no longer be joined.
             let _ = thread.join();
         }
         let how = match end {
@@ -375,10 +376,10 @@ impl Supervised {
     }
 }
 
-/// One run of a body, on its own thread.
+/// Runs a body once, on its own thread.
 ///
-/// How it ended is said while the thread is a member still: the event of its leaving, which wakes the
-/// supervisor, then comes after what the supervisor looks for.
+/// The end is reported while the thread is still a member: the event of its leaving, which wakes
+/// the supervisor, then comes after the state that the supervisor checks.
 fn run_once(
     process: &Process,
     id: InstanceId,
@@ -395,8 +396,9 @@ fn run_once(
         }
     };
     *lock(says) = Progress::Joined(member.instance());
-    // Unwind safety: what a panic leaves half-done in the pod is repaired by the guards that it drops; a
-    // body is shared by all its runs (`Fn + Sync`), so what it keeps for itself is its own business.
+    // Unwind safety: state in the pod that a panic leaves incomplete is repaired by the guards that
+    // it drops. A body is shared by all its runs (`Fn + Sync`), so its own state is its own
+    // concern.
     let end = match catch_unwind(AssertUnwindSafe(|| body(&member, attempt))) {
         Ok(Outcome::Finished) => Ok(()),
         Ok(Outcome::Failed) => Err(Ended::Unfinished),
@@ -406,7 +408,7 @@ fn run_once(
     drop(member);
 }
 
-/// Whether trying again cannot help.
+/// Returns whether another attempt cannot help.
 fn is_hopeless(error: &JoinError) -> bool {
     matches!(
         error,

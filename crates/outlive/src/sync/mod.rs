@@ -1,28 +1,29 @@
 //! Locks and a barrier that outlive their owners.
 //!
-//! * [`BareTatas`]: the owner's instance in the lock word; whoever wants it next takes it from the dead
-//!   and is told whom it took it from. For what can be repaired by looking at it.
-//! * [`Tatas`]: the same lock, noted in the owner's [log](crate::recovery) before it is taken, so that
-//!   the dead owner's redo log is replayed and its operation settled before anybody else gets it.
-//! * [`QueueLock`]: first come, first served, among the living.
-//! * [`RecoverableMutex`]: a value and its lock. A new owner never sees a half-done update, after a
-//!   death as after a panic.
-//! * [`GroupBarrier`]: members of a group meet; they join, leave and die while others wait, who are then
-//!   told to help.
+//! * [`BareTatas`]: the lock word holds the owner's instance. The next owner takes the lock from a
+//!   dead owner and learns that owner's instance. For data that can be repaired by inspection.
+//! * [`Tatas`]: the same lock, recorded in the owner's [log](crate::recovery) before it is taken. A
+//!   dead owner's redo log is replayed and its operation settled before the lock passes on.
+//! * [`QueueLock`]: first come, first served, among live members.
+//! * [`RecoverableMutex`]: a value and its lock. A new owner never sees a half-done update, neither
+//!   after a death nor after a panic.
+//! * [`GroupBarrier`]: members of a group meet. They join, leave and die while others wait; the
+//!   waiting members are then notified so that they can help.
 //!
-//! A dead owner's lock waits for nothing but the raised generation: no time-out, no daemon. A lock that is
-//! held by a live instance is waited for as [`Waiting`] says, and only a waiter makes system calls.
+//! A dead owner's lock becomes available as soon as the owner's generation is raised: there is no
+//! time-out and no daemon. A waiter waits for a lock held by a live instance as [`Waiting`] says,
+//! and only a waiter makes system calls.
 //!
-//! A panic releases a lock, as in std. It discards the uncommitted change of a
-//! [`RecoverableMutex`], and of a redo transaction. An owner that changes data in place under one
-//! of the other three locks announces that by [`Poison::on_panic`], and the next owner can see that
-//! its predecessor panicked.
+//! A panic releases a lock, as in std. It discards the uncommitted change of a [`RecoverableMutex`]
+//! and of a redo transaction. An owner that changes data in place under one of the other three
+//! locks announces that by [`Poison::on_panic`]; the next owner can then detect the panic.
 //!
 //! A lock word that names an id this pod does not have is an error, not a reason to wait for ever.
 //!
-//! A lock is used with members of its own pod. A member of another is not noticed (its instance would be
-//! written into the word, and its log, in the other pod, would list the lock): nothing in a lock or a memory
-//! tells pods apart, since one pod may be mapped twice, and a look would be made at every acquisition.
+//! A lock is used with members of its own pod. A member of another pod is not detected: its
+//! instance would be written into the word, and its log, in the other pod, would list the lock.
+//! Nothing in a lock or a memory tells pods apart, since one pod may be mapped twice, and the check
+//! would be needed at every acquisition.
 
 mod barrier;
 mod mutex;
@@ -47,7 +48,7 @@ use crate::membership::{Generations, Instance};
 use crate::recovery::{LockKind, Logs, RecoverError, Recoverers, TooManyLocks};
 use outlive_memory::{Memory, Offset};
 
-/// The handlers for the locks of this room; the rooms above add theirs.
+/// Returns the recovery handlers for the locks of this module; the layers above add theirs.
 ///
 /// ```
 /// # use outlive::{memory::{Native, Offset, PersistenceDomain}, recovery::Logs, sync};
@@ -61,11 +62,11 @@ pub fn recoverers<M: Memory>(logs: Logs<M>) -> Recoverers<M> {
         .lock(LockKind::QUEUE, queue::LeaveQueue { logs })
 }
 
-/// Why a lock could not be acquired. Nothing is held then, and nothing is noted.
+/// The reason why a lock could not be acquired. The caller then neither holds it nor lists it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// The caller holds it already; waiting would be for ever.
+    /// The caller already holds the lock; it would wait for itself for ever.
     #[error("{instance} already holds the lock at {lock}; these locks are not recursive")]
     AlreadyHeld {
         /// The caller.
@@ -80,10 +81,10 @@ pub enum LockError {
     ForeignOwner {
         /// The lock.
         lock: Offset,
-        /// What stands in it.
+        /// The value of the lock word.
         word: u64,
     },
-    /// The caller's log has no room for one more lock.
+    /// The caller's log has no free entry for one more lock.
     #[error(transparent)]
     TooManyLocks(#[from] TooManyLocks),
     /// The owner is dead and could not be recovered.
@@ -91,12 +92,12 @@ pub enum LockError {
     Unrecovered {
         /// The lock.
         lock: Offset,
-        /// Why not.
+        /// The reason.
         source: RecoverError,
     },
 }
 
-/// The owner that a lock word names.
+/// Returns the owner that a lock word names.
 fn owner<M: Memory>(
     generations: Generations<M>,
     lock: Offset,

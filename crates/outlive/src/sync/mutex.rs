@@ -5,15 +5,16 @@
 //!  32  copy 0                                           copy 1
 //! ```
 //!
-//! The guard holds a private copy of the value and works on that; no reference to shared bytes exists. A
-//! commit writes the copy that does not count, and then turns the selector by one store. Whatever
-//! instruction the owner dies at, the selected copy is whole: the old value or the new one, never half of
-//! each. A panic is the same: the private copy is thrown away.
+//! The guard holds a private copy of the value and works on that; no reference to shared bytes
+//! exists. A commit writes the unselected copy and then turns the selector by one store. At
+//! whatever instruction the owner dies, the selected copy is whole: the old value or the new one,
+//! never half of each. A panic has the same effect: the private copy is discarded.
 //!
-//! What no memory can know is whether a *committed* value is one that should last: an owner that commits
-//! twice under one lock may die between the two. The value's type says what then: [`Repair`]. The repair
-//! works on a private copy too and is committed like any update, so that it may be cut short and begun
-//! again: the lock's word names the one who died in it, and so the next owner repairs as well.
+//! The memory cannot know whether a *committed* value is consistent: an owner that commits twice
+//! under one lock may die between the two commits. The value's type defines the remedy: [`Repair`].
+//! The repair works on a private copy too and is committed like any update, so it may be cut short
+//! and begun again: the lock's word then names the member that died in the repair, and the next
+//! owner repairs as well.
 
 use super::tatas::{BareTatas, BareTatasGuard};
 use super::{LockError, Waiting};
@@ -29,28 +30,28 @@ const SELECTOR: u64 = 16;
 const COPIES: u64 = 32;
 
 outlive_memory::crash_points! {
-    /// Where the commit of a mutex's value may be cut short.
+    /// The places where the commit of a mutex's value may be cut short.
     pub enum MutexPoint for "mutex.commit" {
-        /// The copy that does not count is written; the old value stands.
+        /// The unselected copy is written; the old value stands.
         Written,
         /// The new value stands.
         Selected,
     }
 }
 
-/// Why a value has to be repaired.
+/// The reason why a value has to be repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abandoned {
     /// The owner died while it held the lock.
     ByDeath(Instance),
-    /// The owner panicked while it held the lock; it is the one that repairs.
+    /// The owner panicked while it held the lock; the owner itself repairs.
     ByPanic,
 }
 
-/// How a value is made good that its owner left between two commits.
+/// Repairs a value that its owner abandoned between two commits.
 ///
-/// The value is the last one committed, whole. A type all of whose committed values are good does nothing
-/// here, as the numbers do:
+/// The value is the last one committed, whole. A type for which every committed value is consistent
+/// does nothing here, as the numbers do. An example:
 ///
 /// ```
 /// use bytemuck::{Pod, Zeroable};
@@ -68,8 +69,8 @@ pub enum Abandoned {
 /// }
 /// ```
 pub trait Repair: Pod {
-    /// Makes the value good. It may be called again for the same abandonment, if the one who repairs dies
-    /// too; then with the value as it was committed last.
+    /// Repairs the value. It may be called again for the same abandonment, with the last committed
+    /// value, if the repairing member dies too.
     fn repair(&mut self, abandoned: Abandoned);
 }
 
@@ -95,7 +96,7 @@ where
 
 /// A value in shared memory that one member at a time works on.
 ///
-/// Waits for a live holder; never for a dead one. Not fair. Uncontended it makes no system call.
+/// Waits for a live holder, never for a dead one. Not fair. Makes no system call if uncontended.
 ///
 /// ```
 /// # use outlive::membership::{Generations, Instance, Level, Member, State, Status};
@@ -108,7 +109,7 @@ where
 /// # let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
 /// # // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
 /// # assert!(unsafe { generations.assume_state(0, State::FREE, live) });
-/// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+/// # // SAFETY: this thread alone acts as 0.1, and no thread raises its generation.
 /// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
 /// let accounts = RecoverableMutex::<[u64; 2]>::create(memory, Offset::new(1024), [100, 0]);
 /// {
@@ -128,11 +129,11 @@ pub struct RecoverableMutex<T, M: Memory = Native> {
 impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
     const COPY: u64 = (size_of::<T>() as u64).next_multiple_of(8);
 
-    /// How many bytes the mutex takes.
+    /// The number of bytes of a mutex.
     pub const BYTES: u64 = COPIES + 2 * Self::COPY;
 
-    /// The mutex at `at` (aligned to 16), which was [created](Self::create) there, or is zeroed memory:
-    /// free, with the value whose bytes are all zero.
+    /// Returns the mutex at `at` (aligned to 16). It was [created](Self::create) there, or the
+    /// memory is zeroed: free, with the value whose bytes are all zero.
     #[inline]
     pub fn at(memory: M, at: Offset) -> Self {
         Self {
@@ -142,11 +143,11 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
         }
     }
 
-    /// Makes a mutex at `at` (aligned to 16), where there must be none, and nobody else may know the place
-    /// yet. Publish it with release.
+    /// Creates a mutex at `at` (aligned to 16). No mutex may exist there, and no other thread may
+    /// know the place yet. Publish it with release.
     pub fn create(memory: M, at: Offset, value: T) -> Self {
         let mutex = Self::at(memory, at);
-        memory.store(at, Instance::NOBODY, Ordering::Relaxed);
+        memory.store(at, Instance::NONE, Ordering::Relaxed);
         for part in [8, 12] {
             memory.store(at + part, 0u32, Ordering::Relaxed);
         }
@@ -156,7 +157,7 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
         mutex
     }
 
-    /// The same mutex, waited for differently.
+    /// Returns the same mutex with another way of waiting.
     pub fn waiting(self, waiting: Waiting) -> Self {
         Self {
             lock: self.lock.waiting(waiting),
@@ -164,19 +165,20 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
         }
     }
 
-    /// Who holds it; a dead owner counts until somebody has taken the lock from it.
+    /// Returns the holder. A dead owner counts until another member has taken the lock from it.
     pub fn holder(&self) -> Option<Instance> {
         self.lock.holder()
     }
 
-    /// Releases the lock if its word fell back to `member`, which does not hold it, and says so: see
-    /// [`audit_own_locks`](super::audit_own_locks). The value needs no repair then: whoever took the lock
-    /// had it written back before it touched the value, so the word did not fall back beneath a change.
+    /// Releases the lock if its word fell back to `member`, which does not hold it, and returns
+    /// whether it did: see [`audit_own_locks`](super::audit_own_locks). The value then needs no
+    /// repair: each owner has the lock word written back before it touches the value, so the word
+    /// did not fall back beneath a change.
     pub fn audit(&self, member: &Member<M>) -> bool {
         self.lock.audit(member)
     }
 
-    /// Acquires it. If the owner has died, the value is repaired first.
+    /// Acquires the lock. If the owner has died, the value is repaired first.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -185,7 +187,7 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
         Ok(self.guard(self.lock.lock(member)?))
     }
 
-    /// Acquires it if nobody alive holds it.
+    /// Acquires the lock if no live member holds it.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -196,7 +198,7 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
         Ok(self.lock.try_lock(member)?.map(|held| self.guard(held)))
     }
 
-    /// Acquires it unless that takes longer than `timeout`.
+    /// Acquires the lock unless that takes longer than `timeout`.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -235,7 +237,7 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
 
     #[inline]
     fn selected(&self) -> u64 {
-        // Relaxed, as the copies: the lock orders them.
+        // Relaxed, as for the copies: the lock orders them.
         let at = self.lock.at() + SELECTOR;
         self.memory.load::<u64>(at, Ordering::Relaxed) & 1
     }
@@ -257,7 +259,8 @@ impl<T: Repair, M: Memory> RecoverableMutex<T, M> {
         memory.persist(to, Self::COPY);
         memory.crash_point(MutexPoint::Written);
         let at = self.lock.at() + SELECTOR;
-        // Release: the copy is written before it counts. (A survivor acquires through the generation.)
+        // Release: the copy is written before it is selected. (Survivors acquire through the
+        // generation.)
         memory.store(at, selected ^ 1, Ordering::Release);
         memory.persist(at, 8);
         memory.crash_point(MutexPoint::Selected);
@@ -279,20 +282,20 @@ impl<T, M: Memory> fmt::Debug for RecoverableMutex<T, M> {
     }
 }
 
-/// The held value: a private copy that is committed as a whole when the guard is dropped, if it was
-/// changed. During a panic it is thrown away instead, and the value [repaired](Repair).
+/// The held value: a private copy. If it was changed, it is committed as a whole when the guard is
+/// dropped. During a panic it is discarded instead, and the value is [repaired](Repair).
 #[must_use = "the lock is released when this is dropped"]
 pub struct MutexGuard<'m, T: Repair, M: Memory = Native> {
     mutex: RecoverableMutex<T, M>,
     value: T,
     changed: bool,
-    /// Whether a panic was under way when the lock was taken: then its end is not ours.
+    /// Whether a panic was under way when the lock was taken. That one does not abandon the value.
     panicking: bool,
     held: BareTatasGuard<'m, M>,
 }
 
 impl<T: Repair, M: Memory> MutexGuard<'_, T, M> {
-    /// Commits what was changed so far, all at once, and goes on.
+    /// Commits all changes made so far, at once, and keeps the lock.
     #[inline]
     pub fn commit(&mut self) {
         if core::mem::take(&mut self.changed) {
@@ -300,13 +303,13 @@ impl<T: Repair, M: Memory> MutexGuard<'_, T, M> {
         }
     }
 
-    /// Throws away what was changed since the last commit.
+    /// Discards the changes made since the last commit.
     pub fn roll_back(&mut self) {
         self.value = self.mutex.read();
         self.changed = false;
     }
 
-    /// The dead owner that the lock was taken from, if it was; the value has been repaired.
+    /// Returns the dead owner that the lock was taken from, if any; the value has been repaired.
     pub fn abandoned_by(&self) -> Option<Instance> {
         self.held.abandoned_by()
     }

@@ -10,7 +10,7 @@
 //! data, the owner after it still sees the mark. Only owners of the lock read and write the mark,
 //! so the lock orders all accesses to it.
 //!
-//! Tests: tests/sync_cut.rs; proofs: outlive-prove, sweeps/sync.rs and scenarios/sync.rs.
+//! Tests: tests/sync_cut.rs; proofs: lab/outlive-proofs/src/locks.
 
 use crate::membership::{InstanceId, Member};
 use outlive_memory::{Memory, Native, Offset, Ordering};
@@ -37,7 +37,7 @@ outlive_memory::crash_points! {
 /// # let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
 /// # // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
 /// # assert!(unsafe { generations.assume_state(0, State::FREE, live) });
-/// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+/// # // SAFETY: this thread alone acts as 0.1, and no thread raises its generation.
 /// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
 /// let lock = BareTatas::new(memory, Offset::new(1024));
 /// let (one, two) = (Offset::new(1088), Offset::new(1096));

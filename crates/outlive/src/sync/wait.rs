@@ -4,14 +4,14 @@
 //! may be waiting for the waiter's core, so the waiter yields. A yield costs whole time slices
 //! where other programs want the core, so the clock ends the yielding, and not a count. If one
 //! yield took all of that time, the thread does not yield for ten seconds. Then the waiter sleeps.
-//! A waiter that competes for the lock first sleeps several times for 50 microseconds, after which
-//! it checks the lock by itself (the kernel lets a short sleeper run soon, and the releaser makes
-//! no system call), then for longer. Before a longer sleep it raises a flag. The releaser reads and
-//! lowers the flag just before it releases, and wakes the sleepers by the lock's wake-up futex
-//! afterwards. To read the flag after the release would take a fence that costs as much as the
-//! release itself. So a wake-up can be missed, which costs the sleeper the rest of its time-out and
-//! nothing else.
-//! The flag is not a count, so a sleeper that dies leaves at most one needless ring.
+//! A waiter that competes for the lock first sleeps several times for 50 microseconds, checking the
+//! lock by itself after each sleep (the kernel lets a short sleeper run soon, and the releaser
+//! makes no system call), then for longer. Before a longer sleep it raises a flag. The releaser
+//! reads and lowers the flag just before it releases the lock, and wakes the sleepers by the lock's
+//! wake-up futex afterwards. To read the flag after the release would take a fence that costs as
+//! much as the release itself. So a wake-up can be missed, which costs the sleeper the rest of its
+//! time-out and nothing else. The flag is not a count, so a sleeper that dies causes at most one
+//! needless wake-up.
 //!
 //! *A released lock is not accessed.* Its next owner may free the memory that it is in, so the
 //! releaser neither reads nor writes the flag after the release, and it wakes the sleepers by the
@@ -35,8 +35,7 @@ use std::time::Instant;
 /// each yield of a waiter with wake-up futexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// The number of spins. (The waiter does not check during the first hundred whether the holder
-    /// lives.)
+    /// The number of spins. (During the first hundred the holder's liveness is not checked.)
     pub spins: u32,
     /// The time for which to yield the core, after that. A yield that has begun is not cut short.
     pub yielding: Duration,
@@ -53,16 +52,14 @@ impl Waiting {
         yielding: Duration::from_micros(100),
         nap: Duration::from_millis(1),
     };
-    /// How often a waiter spins at most before it first looks whether the holder lives.
+    /// The largest number of spins before a waiter first checks whether the holder lives.
     const BLIND: u32 = 100;
     /// The smallest number of tries to take a lock that others take and release all the time.
     pub(super) const TRIES: u32 = 3;
-    /// The number of sleeps that are short, and that no wake-up ends, for a waiter that competes
-    /// for a lock.
+    /// The number of short sleeps, which no wake-up ends, of a waiter that competes for a lock.
     const SHORT_NAPS: u32 = 100;
     const SHORT_NAP: Duration = Duration::from_micros(50);
-    /// The time for which a thread does not yield after a yield that took all the time for
-    /// yielding.
+    /// The time for which a thread does not yield after one yield took all the yielding time.
     const NO_YIELDS: Duration = Duration::from_secs(10);
 }
 
@@ -101,13 +98,13 @@ enum Until {
     Rounds(u32),
 }
 
-/// What a waiter did for a moment, or is to do.
+/// The result of [`Waiter::rest`].
 pub(super) enum Rest {
     /// The time is up.
     Over,
-    /// It span or yielded.
+    /// The waiter spun or yielded.
     Awake,
-    /// It is to sleep, at most for so long.
+    /// The waiter is to sleep, at most for this long.
     Sleep(Duration),
 }
 
@@ -143,14 +140,14 @@ impl<'m, M: Memory> Waiter<'m, M> {
         }
     }
 
-    /// From now on, sleeps at this flag, whose owner hands the lock to this waiter: each wake-up
-    /// ends its sleep.
+    /// From now on, sleeps at this flag, whose owner hands it the lock: any wake-up ends a sleep.
     pub(super) fn watch(&mut self, flag: Offset) {
         (self.flag, self.is_next) = (Some(flag), true);
     }
 
-    /// Spins, if it is not yet time for more, and says so: whoever holds the lock for a moment only is waited
-    /// for without a look at whether it lives. Never where time is counted, or in the memories of the proofs.
+    /// Spins if the waiter has not spun enough yet, and returns whether it did. The liveness of the
+    /// holder is not checked during these spins, because most holders release soon. Never spins
+    /// where time is counted, or in the memories of the proofs.
     #[inline(always)]
     pub(super) fn spins(&mut self) -> bool {
         let spins = native::<M>()
@@ -163,8 +160,8 @@ impl<'m, M: Memory> Waiter<'m, M> {
         spins
     }
 
-    /// Waits for a moment, as long as `still` finds that there is something to wait for. `false` when the
-    /// time is up.
+    /// Waits for a moment, as long as `still` returns that there is something to wait for. Returns
+    /// `false` when the time is up.
     pub(super) fn pause(&mut self, still: impl FnOnce() -> bool) -> bool {
         match self.rest() {
             Rest::Over => return false,
@@ -189,7 +186,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
         }
     }
 
-    /// Spins or yields, or says that it is time to sleep, for whoever sleeps in a way of its own.
+    /// Spins or yields, or returns that it is time to sleep: for a caller that sleeps differently.
     pub(super) fn rest(&mut self) -> Rest {
         let Waiting { spins, nap, .. } = self.waiting;
         let round = self.round;
@@ -199,7 +196,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
             return Rest::Over;
         }
         self.round = round.saturating_add(1);
-        // Bells over another memory than native are a proof's own.
+        // Wake-up futexes over a memory other than native belong to a proof.
         let sleeps = native::<M>() || self.member.bells().is_some();
         if !sleeps || round < spins {
             self.member.memory().spin_hint();
@@ -238,7 +235,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
         more
     }
 
-    /// Whether this many spins are over, so that it is worth while to look about; then at every 64th pause.
+    /// Returns whether a check of the members is worth while: after all spins, at every 64th pause.
     pub(super) fn looks_about(&self) -> bool {
         !native::<M>() || self.round >= self.waiting.spins && self.round.is_multiple_of(64)
     }
@@ -254,8 +251,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
 
     #[cold]
     fn sleep(&self, nap: Duration, still: impl FnOnce() -> bool) {
-        // A waiter that is handed the lock must be woken: if it slept on, all others would wait for
-        // it.
+        // A waiter that is handed the lock must be woken: all others wait for it.
         let short = native::<M>() && !self.is_next && self.naps <= Waiting::SHORT_NAPS;
         let (Some(bells), Some(flag), false) = (self.member.bells(), self.flag, short) else {
             return self.nap_unheard(nap);
@@ -263,7 +259,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
         let (memory, key) = (self.member.memory(), flag.raw());
         let seen = bells.read(key);
         memory.store(flag, 1u32, Ordering::Relaxed);
-        // SeqCst: the flag is up before we look a last time. (The releaser's side has no such fence.)
+        // SeqCst: the flag is up before the last check. (The releaser's side has no such fence.)
         memory.fence(Ordering::SeqCst);
         if still() {
             bells.wait(key, seen, nap);

@@ -1,4 +1,4 @@
-//! Obituaries whose holder is gone and that the kernel has not marked.
+//! Obituaries of holders that are gone and were not marked by the kernel.
 
 use super::host_support::{Child, TestPod, hold, more_time, sleep_for_ever, until, words_at};
 use super::names;
@@ -6,7 +6,7 @@ use outlive::host::{Obituary, Os};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
-/// Puts a holder that is gone and was never marked into slot 1 of the file at `path`.
+/// Puts a holder that is gone and was never marked into slot 1 of `file`.
 fn forge_unmarked(file: &File, dead: u32, recorded: bool) {
     let holders = 4096 + 1024 * 64;
     let mut holder = [0; 16];
@@ -93,19 +93,19 @@ pub fn a_clearer_killed_at_any_step_blocks_nothing() {
                 kills += 1;
             }
             println!("killed in {kills} places, recorded {recorded}");
-            // The word; and what the holder said of itself, if it did.
+            // The word; and the holder's record of itself, if it exists.
             assert!(kills >= if recorded { 3 } else { 2 });
         }
     }
-    // A holder that lives is not cleared, whatever thread had its id.
+    // A live holder is not cleared, whichever thread had its id before.
     hold(os, 1);
     Child::run(|| assert!(!pod.attach().clear_if_gone(1))).succeed();
     os.release_obituary(1);
 }
 
-/// A thread takes the word after a dead one, and says who it is while another process looks whether it
-/// is gone: at every instruction between the look at the word and what the kernel is asked. It must not
-/// be judged by its own id and the start time of the dead.
+/// A thread takes the word after a dead one, and records its identity while another process checks
+/// whether it is gone: at every instruction between the load of the word and the question to the
+/// kernel. It must not be judged by its own id and the start time of the dead thread.
 pub fn a_new_holder_is_not_judged_by_what_stands_of_the_last() {
     if Child::run(|| assert_eq!(trace(libc::PTRACE_TRACEME, 0), 0)).reap() != 0 {
         return println!("skipped: ptrace is forbidden here");
@@ -136,16 +136,16 @@ pub fn a_new_holder_is_not_judged_by_what_stands_of_the_last() {
             trace(libc::PTRACE_TRACEME, 0);
             // SAFETY: stops until the tracer goes on.
             unsafe { libc::raise(libc::SIGSTOP) };
-            assert!(!os.clear_if_gone(1), "the living was cleared");
+            assert!(!os.clear_if_gone(1), "a live thread's obituary was cleared");
         });
         assert!(stops(child.pid));
-        // SAFETY: an option of our own child, which is stopped. With it stops say what they are.
+        // SAFETY: an option of our own child, which is stopped. It makes stops identify themselves.
         let set = unsafe {
             let option = libc::PTRACE_O_TRACESYSGOOD as usize;
             libc::ptrace(libc::PTRACE_SETOPTIONS, child.pid as libc::pid_t, 0, option)
         };
         assert_eq!(set, 0);
-        // It looks at the word once it has the lock of those who clear.
+        // It loads the word once it has the clearers' lock.
         loop {
             trace(libc::PTRACE_SYSCALL, child.pid);
             assert!(stops(child.pid), "it takes no lock");
@@ -156,7 +156,7 @@ pub fn a_new_holder_is_not_judged_by_what_stands_of_the_last() {
             }
         }
     };
-    // Where the next system call is.
+    // The position of the next system call.
     let child = look();
     trace(libc::PTRACE_SYSCALL, child.pid);
     assert!(stops(child.pid));
@@ -198,7 +198,7 @@ fn stops(pid: u32) -> bool {
     libc::WIFSTOPPED(status)
 }
 
-/// Where the stopped child is.
+/// Returns the position of the stopped child.
 fn info(pid: u32) -> libc::ptrace_syscall_info {
     // SAFETY: numbers, for which zeros are valid; the kernel writes at most that many bytes.
     unsafe {
@@ -216,7 +216,7 @@ fn info(pid: u32) -> libc::ptrace_syscall_info {
 }
 
 fn is_lock(info: &libc::ptrace_syscall_info) -> bool {
-    // SAFETY: at an entry these are what the kernel has written.
+    // SAFETY: at an entry the kernel has written these fields.
     let (number, arguments) = unsafe { (info.u.entry.nr, info.u.entry.args) };
     info.op == libc::PTRACE_SYSCALL_INFO_ENTRY
         && number == libc::SYS_fcntl as u64

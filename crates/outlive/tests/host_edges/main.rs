@@ -1,5 +1,5 @@
-//! Facts of the kernel that the edge of the operating system relies on, and what is concluded where `/proc` is
-//! not one's own, another user took a name, or a clearer was killed.
+//! Kernel facts that the interface to the operating system relies on, and its conclusions where
+//! `/proc` is another namespace's, another user took a name, or a clearer was killed.
 
 mod clearing;
 #[path = "../host_support/mod.rs"]
@@ -62,6 +62,10 @@ fn main() -> ExitCode {
             substitutes::a_boot_id_that_is_not_the_kernels_is_of_no_machine,
         ),
         (
+            "a_directory_in_the_place_of_proc_is_no_proc",
+            substitutes::a_directory_in_the_place_of_proc_is_no_proc,
+        ),
+        (
             "a_proc_of_another_namespace_gives_no_start_time",
             substitutes::a_proc_of_another_namespace_gives_no_start_time,
         ),
@@ -92,8 +96,8 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Runs `body` in a child in new namespaces, as the first process of a new PID namespace if `flags` asks for
-/// one. `false`, with a message, if namespaces cannot be made here.
+/// Runs `body` in a child in new namespaces, as the first process of a new PID namespace if `flags`
+/// asks for one. `false`, with a message, if namespaces cannot be made here.
 fn unshared(flags: libc::c_int, body: impl FnOnce()) -> bool {
     const REFUSED: i32 = 77;
     let mut child = Child::run(|| {
@@ -267,7 +271,8 @@ fn a_lock_lives_as_long_as_its_mapping() {
     child.kill();
     child.reap();
     until(|| !is_locked(&look));
-    // SAFETY: a grandchild, which nothing reaps before it is killed; it may have died with its parent.
+    // SAFETY: a grandchild, which nothing reaps before it is killed; it may have died with its
+    // parent.
     unsafe { libc::kill(forked as i32, libc::SIGKILL) };
 
     // By exec.
@@ -289,8 +294,8 @@ fn a_lock_lives_as_long_as_its_mapping() {
     // A vfork child keeps the address space, and with it the lock.
     let mut child = Child::run(|| {
         file.lock_by_mapping();
-        // SAFETY: without CLONE_FS and the like the child has its own copy of all but the memory; it
-        // uses no more than the shared words, and this process waits for it.
+        // SAFETY: without CLONE_FS and the like the child has its own copy of everything except the
+        // memory; it uses no more than the shared words, and this process waits for it.
         let pid = unsafe {
             libc::syscall(
                 libc::SYS_clone,
@@ -337,8 +342,8 @@ fn a_failed_conversion_keeps_the_lock() {
     assert!(set_lock(&one, libc::F_WRLCK));
 }
 
-/// A process outside dies and is not reaped; its pid is that of a live thread inside, where `/proc` is the
-/// outer one.
+/// A process outside dies and is not reaped; its pid is that of a live thread inside, where `/proc`
+/// is the outer one.
 fn a_stranger_in_a_foreign_proc_proves_nothing() {
     let pod = TestPod::new();
     let shared = Shared::new();
@@ -426,7 +431,7 @@ fn each_pid_namespace_has_its_own_file() {
     os.release_obituary(1);
 }
 
-/// Same boot, same namespaces, another /dev/shm: what was one identity by chance.
+/// Same boot, same namespaces, another /dev/shm: these once had the same identity by chance.
 fn two_places_of_one_name_are_two_systems() {
     let pod = TestPod::new();
     let os = pod.attach();

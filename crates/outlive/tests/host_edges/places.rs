@@ -1,5 +1,5 @@
-//! Places where the kernel's word is another than a program expects: an overlay, a time namespace that was
-//! entered later, and a process whose first thread has ended.
+//! Places where the kernel answers differently than a program expects: an overlay, a time namespace
+//! that was entered later, and a process after the end of its first thread.
 
 use super::host_support::{Child, TestPod};
 use super::{mount, unshared};

@@ -1,10 +1,10 @@
-//! Substitutes that a program or a container has made: another `/proc`, another boot id, another file
-//! under a descriptor's number, other memory at an address.
+//! Substitutes that a program or a container has made: another `/proc`, another boot id, another
+//! file under a descriptor's number, other memory at an address.
 
 use super::host_support::{Child, TestPod};
 use super::places::mount_with;
 use super::{mount, unshared};
-use outlive::host::Os;
+use outlive::host::{Access, Linux, Os};
 use outlive::membership::ProcessOptions;
 use outlive::memory::{Memory, Offset, Ordering};
 use outlive::pod::{Pod, PodOptions};
@@ -19,7 +19,7 @@ fn unmount(at: &str) {
     assert_eq!(unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) }, 0);
 }
 
-/// Its lines are those of other processes, whose start times would prove that this one is gone.
+/// Its lines are those of other processes. Their start times would prove that this one is gone.
 pub fn a_proc_of_another_namespace_gives_no_start_time() {
     let pod = TestPod::new();
     unshared(libc::CLONE_NEWNS | libc::CLONE_NEWPID, || {
@@ -43,6 +43,33 @@ pub fn a_proc_of_another_namespace_gives_no_start_time() {
         let (from, to) = (line(stranger.pid), line(own.tid));
         mount_with(&from, &to, "none", libc::MS_BIND, "");
         assert_eq!(os.this_thread().start_time, 0);
+    });
+}
+
+/// A directory with the files that are looked for is the same in every PID namespace: processes of
+/// two namespaces would share a side file, where the thread ids of one mean nothing to the other.
+pub fn a_directory_in_the_place_of_proc_is_no_proc() {
+    let pod = TestPod::new();
+    unshared(libc::CLONE_NEWNS, || {
+        let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap();
+        let base = tempfile::tempdir().unwrap();
+        let at = |name: &str| base.path().join(name);
+        for directory in ["real", "made/sys/kernel/random", "made/thread-self/ns"] {
+            fs::create_dir_all(at(directory)).unwrap();
+        }
+        fs::write(at("made/sys/kernel/random/boot_id"), boot).unwrap();
+        for namespace in ["pid", "time"] {
+            fs::write(at("made/thread-self/ns").join(namespace), "").unwrap();
+        }
+        let shown = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
+        mount_with("/proc", &shown(at("real")), "none", libc::MS_BIND, "");
+        std::os::unix::fs::symlink(at("real/self"), at("made/self")).unwrap();
+        mount_with(&shown(at("made")), "/proc", "none", libc::MS_BIND, "");
+        let attached = Linux::attach(pod.id, 16, Access::default(), pod.file(), true);
+        let refused = attached.map(drop).unwrap_err().to_string();
+        assert!(refused.contains("it is not a procfs"), "{refused}");
+        unmount("/proc");
+        unmount(&shown(at("real")));
     });
 }
 
@@ -70,6 +97,15 @@ pub fn a_boot_id_that_is_not_the_kernels_is_of_no_machine() {
             unmount(BOOT_ID);
         }
         assert_ne!(machine(), 0);
+        // As container runtimes do it.
+        mount_with("/proc/sys", "/proc/sys", "none", libc::MS_BIND, "");
+        let read_only = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
+        mount_with("none", "/proc/sys", "none", read_only, "");
+        assert_ne!(machine(), 0, "the kernel's own, read-only");
+        mount_with(own, BOOT_ID, "none", libc::MS_BIND, "");
+        assert_eq!(machine(), 0, "a file below it");
+        unmount(BOOT_ID);
+        unmount("/proc/sys");
         // A link to a file of procfs, in a directory that is mounted.
         mount("tmpfs", "/proc/sys/kernel/random");
         std::os::unix::fs::symlink("/proc/sys/kernel/pid_max", BOOT_ID).unwrap();
@@ -77,8 +113,8 @@ pub fn a_boot_id_that_is_not_the_kernels_is_of_no_machine() {
     });
 }
 
-/// A program closes a descriptor of the library and opens another file under its number. Live members of
-/// the pod are not taken for dead.
+/// A program closes a descriptor of the library and opens another file under its number. Live
+/// members of the pod are not taken for dead.
 pub fn a_descriptor_of_another_file_proves_no_death() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("pod");
@@ -96,7 +132,7 @@ pub fn a_descriptor_of_another_file_proves_no_death() {
         for other in [OwnedFd::from(device), file.unwrap().into()] {
             let again = Pod::open(&path).unwrap();
             let number = again.segment().file().as_raw_fd();
-            // SAFETY: what the program must not do, and does here.
+            // SAFETY: a violation of the contract, which is the point of the test.
             assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
             assert!(again.segment().has_one_kernel());
             assert!(again.is_present(process.instance().id).unwrap());
@@ -114,8 +150,8 @@ pub fn a_descriptor_of_another_file_proves_no_death() {
     .succeed();
 }
 
-/// A forked child's own mapping never comes to lie where its parent has one: the child's copies of its
-/// parent's handles would write there as the parent.
+/// A forked child's own mapping never comes to lie where its parent has one: the child's copies of
+/// its parent's handles would write there as the parent.
 pub fn a_forked_child_has_no_pod_at_its_parents_addresses() {
     let segment = Segment::builder()
         .size(64 << 20)

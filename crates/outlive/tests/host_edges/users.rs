@@ -30,7 +30,7 @@ const ALICE: u32 = 61_001;
 const MALLORY: u32 = 61_002;
 const TEAM: u32 = 61_100;
 
-/// The mode that the pod's file is opened to its group with, and then everything that another user can put
+/// The mode that opens the pod's file to its group, and then everything that another user can put
 /// at the name of the side file.
 pub fn names_of_other_users_are_passed_over() {
     if !is_root() {
@@ -99,7 +99,7 @@ pub fn names_of_other_users_are_passed_over() {
             })
             .succeed();
             os.release_obituary(1);
-            // What is another user's stays, and nothing hangs.
+            // Another user's file stays, and nothing hangs.
             assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 1, "{what}");
         })
         .succeed();

@@ -1,5 +1,5 @@
-//! Real processes for tests: a harness of one thread (so that forking is safe), children that are killed
-//! and reaped whatever happens, and words that they share.
+//! Real processes for tests: a harness of one thread (so that forking is safe), children that are
+//! always killed and reaped, and words that they share.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -64,6 +64,10 @@ impl TestPod {
         PodFile::new(segment.file(), segment.path(), segment.granule())
     }
 
+    pub fn file_of_segment(&self) -> std::sync::Arc<std::fs::File> {
+        self.segment.file()
+    }
+
     pub fn attach(&self) -> &'static Linux {
         Linux::attach(self.id, self.slots, Access::default(), self.file(), true).unwrap()
     }
@@ -71,7 +75,7 @@ impl TestPod {
 
 impl Drop for TestPod {
     fn drop(&mut self) {
-        // Whatever access a test has given them.
+        // With any access that a test has given them.
         for cord in Linux::cords().unwrap_or_default() {
             if cord.pod == self.id {
                 let _ = std::fs::remove_file(cord.path);
@@ -161,7 +165,7 @@ impl Child {
         }
     }
 
-    /// Says that it was reaped by other means.
+    /// Records that it was reaped by other means.
     pub fn forget(&mut self) {
         self.reaped = true;
     }
@@ -198,8 +202,8 @@ impl Shared {
             )
         };
         assert_ne!(page, libc::MAP_FAILED);
-        // SAFETY: the page is zeroed, aligned, never unmapped, and accessed as these words only (or, by
-        // their addresses, as C mutexes).
+        // SAFETY: the page is zeroed, aligned, never unmapped, and accessed as these words only
+        // (or, by their addresses, as C mutexes).
         Self(unsafe { &*page.cast() })
     }
 

@@ -1,9 +1,9 @@
-//! A pod of a few ids over one memory, whose members die when a test says so, and a memory that kills
-//! its user at the n-th access.
+//! A pod of a few ids over one memory with members that die at a test's request, and a memory that
+//! kills its user at the n-th access.
 
 #![allow(dead_code)] // each test file uses its part of this
 
-#[path = "../../../../lab/outlive-prove/src/fixtures/pod.rs"]
+#[path = "../../../../lab/outlive-proofs/src/pod.rs"]
 mod fixture;
 
 pub use fixture::*;
@@ -46,8 +46,8 @@ fn loses(at: Offset) -> bool {
 
 struct Died;
 
-/// Runs `live` until it has made `accesses` accesses to [`Countdown`] memory: the next one does not take
-/// place, nor does any after it. `None` if it died.
+/// Runs `live` until it has made `accesses` accesses to [`Countdown`] memory: the next one does not
+/// take place, nor does any after it. Returns `None` if it died.
 pub fn cut<R>(accesses: u64, live: impl FnOnce() -> R) -> Option<R> {
     LEFT.set(Some(accesses));
     let outcome = catch_unwind(AssertUnwindSafe(live));
@@ -60,7 +60,7 @@ pub fn cut<R>(accesses: u64, live: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Runs `run` for 0, 1, 2 ... accesses until it says that nobody died; returns how often.
+/// Runs `run` for 0, 1, 2 ... accesses until it reports no death; returns the number of deaths.
 pub fn sweep(mut run: impl FnMut(u64) -> bool) -> u64 {
     let mut accesses = 0;
     while run(accesses) {
@@ -77,8 +77,8 @@ pub fn points_of(run: impl FnOnce()) -> BTreeSet<(&'static str, &'static str)> {
     PASSED.take().expect("set above")
 }
 
-/// Native memory whose user dies at an access that a test chooses with [`cut`]: what it does after
-/// that, while it unwinds, has no effect.
+/// Native memory that kills its user at an access chosen with [`cut`]: later accesses, during the
+/// unwinding, have no effect.
 #[derive(Clone, Copy, Debug)]
 pub struct Countdown(Native);
 
@@ -98,7 +98,7 @@ impl Countdown {
             .copy_in(Offset::new(0), &vec![0; self.0.size() as usize]);
     }
 
-    /// Whether the access takes place.
+    /// Returns whether the access takes place.
     fn lives(self) -> bool {
         if DEAD.get() {
             return false;
@@ -115,7 +115,8 @@ impl Countdown {
     }
 }
 
-// SAFETY: size and domain are those of the memory beneath, which never change; accesses are handed on to it.
+// SAFETY: size and domain are those of the memory beneath, which never change; accesses are handed
+// on to it.
 unsafe impl Memory for Countdown {
     fn size(self) -> u64 {
         self.0.size()

@@ -11,7 +11,7 @@ const SEATS: u32 = 8;
 
 fn barrier_at(pod: &Pod) -> GroupBarrier {
     let at = pod.payload().expect("payload").offset + 16384;
-    GroupBarrier::open(pod.segment().memory(), at, SEATS).expect("room for it")
+    GroupBarrier::open(pod.segment().memory(), at, SEATS).expect("enough free space")
 }
 
 /// Where the child on `host` counts the rounds that it has begun.
@@ -30,7 +30,7 @@ pub fn meet(pod: &Pod, process: &Process) {
     }
 }
 
-/// Sits there and does not arrive.
+/// Takes a seat and never arrives.
 pub fn sit(pod: &Pod, process: &Process) {
     let member = process.enter(None, "idler").expect("a thread joins");
     let _seat = barrier_at(pod).join(&member).expect("a seat");
@@ -55,7 +55,7 @@ fn who_waits_for_a_killed_process_is_told_to_help() {
         let Arrival::Waiting(ticket) = seat.arrive().expect("a sound barrier") else {
             panic!("the child has not arrived");
         };
-        // It is waited for while it lives, in vain, and asleep.
+        // The others wait for it while it lives, in vain, and asleep.
         let patience = Some(Duration::from_millis(20));
         let outcome = seat.wait(&ticket, Waiting::DEFAULT, patience);
         assert_eq!(outcome, Ok(Outcome::TimedOut));
@@ -65,7 +65,7 @@ fn who_waits_for_a_killed_process_is_told_to_help() {
         assert_eq!(outcome, Ok(Outcome::Changed));
         longest = longest.max(killed.elapsed());
         let Arrival::Last(ticket) = seat.arrive().expect("a sound barrier") else {
-            panic!("the dead is waited for");
+            panic!("a dead member is waited for");
         };
         assert!(seat.release(&ticket));
         scene.children[child].wait().expect("it is dead");
@@ -103,12 +103,12 @@ fn a_party_goes_on_although_its_guests_are_killed() {
         meet_until("all are there", &|| members() == HOSTS + 1);
         let host = 1 + kill % HOSTS;
         let begun = || memory.load::<u64>(rounds_at(&scene.pod, host), Ordering::Relaxed);
-        // Some meetings later, at whatever instruction that finds it.
+        // Some meetings later, at an arbitrary instruction.
         let target = begun() + 50 + u64::from(kill);
         meet_until("the victim takes part", &|| begun() >= target);
         let victim = guests[host as usize - 1];
         scene.kill(victim);
-        meet_until("the victim is buried", &|| members() <= HOSTS);
+        meet_until("the victim's death is finalised", &|| members() <= HOSTS);
         scene.children[victim].wait().expect("it is dead");
         guests[host as usize - 1] = scene.child("meet", host);
     }

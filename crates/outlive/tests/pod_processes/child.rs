@@ -1,4 +1,4 @@
-//! What a child does.
+//! The roles of children.
 
 use crate::work::{Ledger, ledger_at, worker};
 use outlive::membership::ProcessOptions;
@@ -12,7 +12,7 @@ pub fn counter(pod: &Pod) -> Offset {
     pod.payload().expect("payload").offset + 64
 }
 
-/// Not a test: the children's way in. Without a role it does nothing.
+/// Not a test: the children's entry point. Without a role it does nothing.
 #[test]
 fn play() {
     let Ok(role) = std::env::var("OUTLIVE_TEST_ROLE") else {
@@ -34,7 +34,7 @@ fn play() {
         "leave" => {
             let member = process.enter(Some(9), "leaver").expect("a thread joins");
             drop(member);
-            process.leave().expect("nobody is left");
+            process.leave().expect("no thread is a member");
         }
         "scribble" => {
             let member = process.enter(None, "scribbler").expect("a thread joins");
@@ -78,7 +78,7 @@ fn play() {
             let mut events = process
                 .join_group(&member, "secret", Some(b"sesame"))
                 .expect("the right word");
-            // Our own joining is the first thing that we are told.
+            // Our own joining is the first event that we receive.
             assert!(events.wait_for(Duration::from_secs(10)).is_some());
             sleep();
         }

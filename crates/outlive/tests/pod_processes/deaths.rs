@@ -1,4 +1,4 @@
-//! Deaths by SIGKILL, and endings that are none.
+//! Deaths by SIGKILL, and endings that are not deaths.
 
 use crate::child::counter;
 use crate::work::{Ledger, ledger_at};
@@ -22,13 +22,37 @@ fn a_killed_host_is_told_thread_process_and_host() {
     assert!(scene.pod.tables().generations().is_dead(joined.instance));
     await_event(&mut events, EventKind::ProcessDied, None);
     await_event(&mut events, EventKind::HostDied, Some(1));
-    // Its ids come back under the next generation, after what it held has been recovered.
+    // Its ids come back under the next generation, after its locks have been recovered.
     let again = scene.child("idle", 1);
     let host = await_event(&mut events, EventKind::Rejoined, Some(1));
     let thread = await_event(&mut events, EventKind::Rejoined, Some(9));
     assert!(host.instance.generation > 1 && thread.instance.generation > 1);
     scene.assert_sound();
     scene.kill(again);
+}
+
+/// The number of its operating system, on which the evidence of a death is based, may be another
+/// system's after it has left.
+#[test]
+fn the_events_of_a_process_that_has_left_detect_no_death() {
+    let mut scene = Scene::new(settings());
+    let process = scene.join(0);
+    let mut events = process.events();
+    let child = scene.child("idle", 1);
+    let joined = await_event(&mut events, EventKind::Joined, Some(9));
+    process.leave().expect("it has no members");
+    scene.kill(child);
+    scene.children[child].wait().expect("a child");
+    let until = std::time::Instant::now() + Duration::from_secs(1);
+    while std::time::Instant::now() < until {
+        let _ = events.wait_for(Duration::from_millis(20));
+        assert!(!scene.pod.tables().generations().is_dead(joined.instance));
+    }
+    // A member does.
+    let _next = scene.join(2);
+    await_that("the death is detected", || {
+        scene.pod.tables().generations().is_dead(joined.instance)
+    });
 }
 
 #[test]
@@ -77,11 +101,11 @@ fn a_lock_that_its_owner_died_with_is_had_at_once_and_its_value_whole() {
     assert!(mutex.try_lock(&member).expect("a sound lock").is_none());
     scene.kill(child);
     let died = await_event(&mut events, EventKind::ThreadDied, Some(9));
-    let ledger = mutex.lock(&member).expect("the dead do not keep it");
+    let ledger = mutex.lock(&member).expect("a dead member does not keep it");
     assert_eq!(ledger.abandoned_by(), Some(died.instance));
-    assert_eq!(ledger.entries[0], 0, "what was not committed is seen");
+    assert_eq!(ledger.entries[0], 0, "an uncommitted store is visible");
     drop(ledger);
-    await_that("the dead is recovered", || {
+    await_that("the dead member is recovered", || {
         let state = scene.pod.tables().generations().state(9);
         state.is_ok_and(|state| state.status == Status::Recovered)
     });
@@ -115,7 +139,7 @@ fn a_group_is_joined_by_those_who_know_its_secret() {
     let member = process.enter(None, "host").expect("a thread joins");
     process
         .create_group(&member, "secret", &guard)
-        .expect("room for it");
+        .expect("enough free space");
     let mut events = process
         .join_group(&member, "secret", Some(b"sesame"))
         .expect("the right word");
@@ -134,7 +158,7 @@ fn a_group_is_joined_by_those_who_know_its_secret() {
     await_event(&mut events, EventKind::HostDied, Some(1));
 }
 
-/// A pod whose members are all dead is joined again under the same ids.
+/// A pod of dead members is joined again under the same ids.
 #[test]
 fn a_pod_outlives_all_its_members() {
     let mut scene = Scene::new(settings());

@@ -2,9 +2,10 @@
 
 use crate::child::counter;
 use crate::{Scene, await_event, await_that, settings};
-use outlive::membership::{EventKind, GroupId, Settings};
+use outlive::membership::{EventKind, GroupId, Settings, State, Status};
 use outlive::memory::{Memory, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 fn impatient() -> Settings {
@@ -28,16 +29,16 @@ fn fenced_a_stopped_host_is_killed_before_it_is_raised_and_never_writes_again() 
     let pid = Pid::from_raw(scene.children[child].id() as i32).expect("a pid");
     kill_process(pid, Signal::STOP).expect("it can be stopped");
     let generations = scene.pod.tables().generations();
-    // The moment the generation rises, and not before, it cannot write any more.
+    // From the moment that the generation rises, and not before, it cannot write any more.
     await_that("its generation rises", || generations.current(1) != 1);
     let written = memory.load::<u64>(at, Ordering::Relaxed);
-    // It would go on now if it could.
+    // It would continue now if it could.
     let _ = kill_process(pid, Signal::CONT);
     await_event(&mut events, EventKind::HostDied, Some(1));
-    // Its process and thread have been told too: before, by their own ends, or after.
+    // Its process and thread are reported too: before, by their own ends, or after.
     let log = scene.pod.tables().groups().log(GroupId::POD);
     for kind in [EventKind::ProcessDied, EventKind::ThreadDied] {
-        await_that("all of it is told", || {
+        await_that("the ends of all its members are reported", || {
             (1..=log.tail()).any(|event| log.event(event).is_some_and(|event| event.kind == kind))
         });
     }
@@ -48,7 +49,33 @@ fn fenced_a_stopped_host_is_killed_before_it_is_raised_and_never_writes_again() 
     scene.assert_sound();
 }
 
-/// Its heart beats all the time; somebody knows better.
+/// As after a fence command that succeeds although the host is not off.
+#[test]
+fn fenced_a_process_that_is_declared_dead_ends() {
+    let mut scene = Scene::new(settings());
+    let process = scene.join(0);
+    let mut events = process.events();
+    let child = scene.child("scribble", 1);
+    let thread = await_event(&mut events, EventKind::Joined, None).instance;
+    assert_eq!(scene.children[child].try_wait().expect("a child"), None);
+    let generations = scene.pod.tables().generations();
+    let live = generations.state(1).expect("the state of its host");
+    let dead = State {
+        generation: live.generation + 1,
+        status: Status::Dead,
+        ..live
+    };
+    // SAFETY: the contract is broken, as a wrong fence command breaks it. No other member depends
+    // on what the child writes.
+    assert!(unsafe { generations.assume_state(1, live, dead) });
+    let status = scene.children[child].wait().expect("it ends");
+    assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
+    await_that("its thread is notified as dead", || {
+        generations.is_dead(thread)
+    });
+}
+
+/// Its heart beats all the time, but fencing is requested.
 #[test]
 fn fenced_on_request_a_host_is_killed_before_it_is_raised_and_never_writes_again() {
     let mut scene = Scene::new(settings());
@@ -97,7 +124,7 @@ fn fenced_a_host_that_is_stopped_for_a_short_time_lives_on() {
     assert_eq!(scene.pod.tables().generations().current(1), 1);
 }
 
-/// The manager itself is stopped: a backup kills it, takes the role, and nobody else is hurt.
+/// The manager itself is stopped: a backup kills it and takes the role; no other member is hurt.
 #[test]
 fn fenced_a_stopped_manager_is_killed_before_its_role_is_taken() {
     let mut scene = Scene::new(impatient());

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const KIND: OperationKind = OperationKind::new(0x7777);
-/// How long the recovery takes: many times what a silent manager is given.
+/// The duration of the recovery: many times the limit for a silent manager.
 const RECOVERY: Duration = Duration::from_secs(3);
 static RECOVERS: AtomicBool = AtomicBool::new(false);
 
@@ -36,7 +36,8 @@ pub fn operate(process: &Process) -> ! {
     }
 }
 
-/// Plays the child that leaves: it does so while its recovery thread finishes an operation of a dead process.
+/// Plays the child that leaves: it does so while its recovery thread finishes an operation of a
+/// dead process.
 pub fn leave_slowly(pod: &Pod, host: u32) {
     let options = ProcessOptions::on_host(host).name("leave slowly");
     let process = pod

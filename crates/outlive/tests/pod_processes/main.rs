@@ -1,6 +1,7 @@
-//! Pods of real processes: they join, die of SIGKILL, are stopped and fenced, and go on.
+//! Pods of real processes: they join, die of SIGKILL, are stopped and fenced, and the others
+//! continue.
 //!
-//! A child is this test program again, told by its environment what to be.
+//! A child is this test program again, with a role in its environment.
 
 mod barrier;
 mod child;
@@ -17,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// For how long a test waits for something that should take milliseconds.
+/// The time limit for conditions that should take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A pod that is destroyed, and its children killed, when the test ends.
@@ -82,7 +83,7 @@ impl Scene {
             .expect("joining")
     }
 
-    /// Nothing is wrong with the pod.
+    /// Asserts that the pod's check is clean.
     fn assert_sound(&self) {
         let check = self.pod.check();
         assert!(check.is_clean(), "{:#?}", check.violations);
@@ -103,7 +104,7 @@ impl Drop for Scene {
     }
 }
 
-/// Waits until an event of `kind` about `id` is told; returns it.
+/// Waits until an event of `kind` about `id` is reported; returns it.
 fn await_event(events: &mut GroupEvents, kind: EventKind, id: Option<u32>) -> Event {
     let until = Instant::now() + PATIENCE;
     let mut others = Vec::new();
@@ -118,7 +119,7 @@ fn await_event(events: &mut GroupEvents, kind: EventKind, id: Option<u32>) -> Ev
             None => {}
         }
     }
-    panic!("{kind:?} of {id:?} was not told within {PATIENCE:?}; but {others:#?}");
+    panic!("{kind:?} of {id:?} was not reported within {PATIENCE:?}; but {others:#?}");
 }
 
 /// Waits until `what` holds.

@@ -1,12 +1,12 @@
-//! What members leave behind in ways that they should not.
+//! Resources that members leave behind in ways that they should not.
 
 use crate::{Scene, await_that, settings};
 use outlive::membership::{JoinError, Status};
 use outlive::recovery::{OperationKind, OwnLog};
 use outlive::sync::{RecoverableMutex, Tatas};
 
-/// An operation that this program has no handler for stays unfinished, and its id taken, until somebody
-/// comes who has one: it is not forgotten by trying again.
+/// An operation without a handler in this program stays unfinished, and its id taken, until a
+/// program with one comes: retries do not forget it.
 #[test]
 fn what_nobody_can_finish_is_kept_for_whoever_can() {
     let scene = Scene::new(settings());
@@ -21,7 +21,7 @@ fn what_nobody_can_finish_is_kept_for_whoever_can() {
     .join()
     .expect("it ends well");
     let generations = scene.pod.tables().generations();
-    await_that("its death is told", || {
+    await_that("its death is reported", || {
         generations
             .state(9)
             .is_ok_and(|state| state.status == Status::Dead)
@@ -37,7 +37,7 @@ fn what_nobody_can_finish_is_kept_for_whoever_can() {
     }
 }
 
-/// A guard that is forgotten locks nobody out once its owner has left.
+/// A forgotten guard locks no member out once its owner has left.
 #[test]
 fn a_forgotten_guard_is_taken_from_who_has_left() {
     let scene = Scene::new(settings());
@@ -48,7 +48,7 @@ fn a_forgotten_guard_is_taken_from_who_has_left() {
     std::mem::forget(mutex.lock(&member).expect("a free lock"));
     drop(member);
     let other = process.enter(Some(10), "other").expect("a thread joins");
-    let guard = mutex.lock(&other).expect("the lock is had");
+    let guard = mutex.lock(&other).expect("the lock is free");
     assert_eq!(guard.abandoned_by().map(|owner| owner.id), Some(9));
 }
 
@@ -74,8 +74,8 @@ fn a_transaction_that_outlives_another_lock_is_refused() {
     redo.commit();
 }
 
-/// A copy of a pod's file has the original's members in it. It is refused, or adopted; none of the original's members is
-/// killed, fenced or told dead for it.
+/// A copy of a pod's file has the original's members in it. It is refused, or adopted; none of the
+/// original's members is killed, fenced or reported dead for it.
 #[test]
 fn a_copy_of_a_pod_is_adopted_and_fences_nobody() {
     use outlive::membership::ProcessOptions;
@@ -98,7 +98,7 @@ fn a_copy_of_a_pod_is_adopted_and_fences_nobody() {
     assert!(matches!(refused, Err(PodError::Copy { .. })), "{refused:?}");
     let process = pod.join(options().adopt_copy(true)).expect("adopted");
     assert!(pod.number() != scene.pod.number());
-    // What stood in it counts as dead there, and only there.
+    // Its members count as dead there, and only there.
     let in_copy = pod.tables().generations();
     await_that("the original's members are dead in the copy", || {
         !in_copy.state(9).is_ok_and(|state| state.status.may_write())
@@ -111,7 +111,7 @@ fn a_copy_of_a_pod_is_adopted_and_fences_nobody() {
     assert!(alive.is_none(), "the child was killed: {alive:?}");
 }
 
-/// What no pod can have is refused before anything is created.
+/// Impossible options are refused before anything is created.
 #[test]
 fn impossible_pods_leave_nothing_behind() {
     use outlive::pod::{Pod, PodError, PodOptions};

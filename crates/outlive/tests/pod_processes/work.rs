@@ -25,7 +25,7 @@ pub fn ledger_at(pod: &Pod) -> Offset {
     pod.payload().expect("payload").offset + 4096
 }
 
-/// Where the child on `host` says how often it has been told that its update is in.
+/// The place where the child on `host` counts its confirmed updates.
 fn confirmed_at(pod: &Pod, host: u32) -> Offset {
     pod.payload().expect("payload").offset + 8192 + u64::from(host) * 128
 }
@@ -83,7 +83,7 @@ fn a_ledger_is_exact_although_its_clerks_are_killed() {
     for clerk in clerks {
         scene.kill(clerk);
     }
-    await_that("all are told dead", || {
+    await_that("all deaths are reported", || {
         let status = scene.pod.status();
         let alive = status
             .members

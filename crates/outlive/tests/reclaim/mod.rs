@@ -2,7 +2,7 @@
 
 use super::pod;
 
-#[path = "../../../../lab/outlive-prove/src/fixtures/reclaim.rs"]
+#[path = "../../../../lab/outlive-proofs/src/reclaim/fixture.rs"]
 mod fixture;
 
 pub use fixture::*;

@@ -21,7 +21,7 @@ fn listen(supervisor: ProcessSupervisor) -> (ProcessSupervisor, Told) {
     (supervisor, told)
 }
 
-/// What was told of `id`, without where and how long.
+/// Returns the reports of `id`, without place and time.
 fn story(told: &Told, id: InstanceId) -> Vec<What> {
     let told = told.lock().unwrap();
     told.iter()
@@ -132,7 +132,7 @@ fn children_outlive_their_supervisor_and_the_next_one_adopts_them() {
     wait_for("the supervisor's death", || {
         dead(SUPERVISOR, stage.status(SUPERVISOR))
     });
-    // One dies while nobody supervises.
+    // A child dies while no supervisor runs.
     stage.kill(eleven);
     wait_for("the child's death", || dead(11, stage.status(11)));
     assert_eq!(stage.lives(10), Some(ten));
@@ -155,11 +155,12 @@ fn children_outlive_their_supervisor_and_the_next_one_adopts_them() {
             .any(|line| line.starts_with("process 10 started"))
     );
     assert_eq!(stage.lives(10), Some(ten));
-    // What was adopted is watched.
+    // The adopted child is watched.
     stage.kill(ten);
     let ten = stage.next(10, ten.generation);
 
-    // A second supervisor is refused while one lives; and one in this process takes over when it is dead.
+    // A second supervisor is refused while one lives; and one in this process takes over when it is
+    // dead.
     second.kill().unwrap();
     second.wait().unwrap();
     let (supervisor, told) = listen(stage.supervisor());
@@ -184,7 +185,9 @@ fn children_outlive_their_supervisor_and_the_next_one_adopts_them() {
     assert_eq!(stage.lives(10), Some(ten));
     assert_eq!(supervisor.kill_children(), []);
     for id in [10, 11] {
-        wait_for("the killed to be seen dead", || dead(id, stage.status(id)));
+        wait_for("the killed process to be seen dead", || {
+            dead(id, stage.status(id))
+        });
     }
 }
 
@@ -228,8 +231,8 @@ fn the_children_of_a_host_that_failed_go_to_the_survivor_with_the_fewest() {
     stage.kill(ten);
     stage.next(10, ten.generation);
     assert_eq!(stage.host_of(10), 4);
-    // It is told right after the child is started, which may have joined by then.
-    wait_for("the move is told", || {
+    // The move is reported right after the child is started, which may have joined by then.
+    wait_for("the move to be reported", || {
         let moved = What::Moved { from: 2, to: 4 };
         story(&told, 10).contains(&moved).then_some(())
     });

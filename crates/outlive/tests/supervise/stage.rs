@@ -1,4 +1,4 @@
-//! A pod for each test, and the parts that this program plays as a child.
+//! A pod for each test, and the roles that this program plays as a child.
 
 use outlive::membership::{
     Instance, InstanceId, JoinError, Level, Process, ProcessOptions, Status,
@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long anything may take.
+/// The time limit of every step.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// No process of a test lives longer, in seconds.
+/// The longest life of a test's process, in seconds.
 const LIFE: u32 = 100;
 
 const PART: &str = "SUPERVISE_TEST_PART";
@@ -33,7 +33,7 @@ pub fn brisk(most: u32) -> RestartPolicy {
     }
 }
 
-/// A pod that is removed, with everyone in it, when the test ends.
+/// A pod that is removed, with all of its members, when the test ends.
 pub struct Stage {
     pub path: PathBuf,
     pub pod: Pod,
@@ -63,7 +63,7 @@ impl Stage {
         ProcessSupervisor::new(self.join(SUPERVISOR), &self.path)
     }
 
-    /// Starts `part` with `place` in the environment and nobody to see to it.
+    /// Starts `part` with `place` in the environment and without a supervisor.
     pub fn start(&self, part: &str, id: InstanceId, host: InstanceId) -> std::process::Child {
         let mut command = program(part);
         let pod = self.path.clone().into();
@@ -76,13 +76,13 @@ impl Stage {
         self.path.with_extension("reports")
     }
 
-    /// What the supervisors in processes of their own have reported, a line each.
+    /// Returns the reports of the supervisors in processes of their own, a line each.
     pub fn reported(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.reports()).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The incarnation of `id` that lives.
+    /// Returns the live incarnation of `id`.
     pub fn lives(&self, id: InstanceId) -> Option<Instance> {
         let state = self.pod.tables().generations().state(id).unwrap();
         (state.status == Status::Live).then(|| Instance::new(id, state.generation))
@@ -216,7 +216,7 @@ fn program_of_children() {
         "fail before joining" => std::process::exit(4),
         "threads" => super::threads::threads_that_the_kernel_ends(&joined()),
         "supervise" => supervise(&pod, &place),
-        other => panic!("no part is called {other}"),
+        other => panic!("there is no role {other}"),
     }
 }
 

@@ -144,7 +144,7 @@ fn a_supervisor_that_is_stopped_waits_for_its_bodies() {
     );
 }
 
-/// Played by a child, because such an end leaks what the thread's stack owned.
+/// Run in a child, because such an end leaks the values on the thread's stack.
 pub fn threads_that_the_kernel_ends(process: &Process) {
     let generations = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&generations);

@@ -1,4 +1,4 @@
-//! `outlive-lab completions`: what a shell needs to complete the rest.
+//! `outlive-lab completions`: the completions of commands and options, for a shell.
 
 use super::Lab;
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use clap_complete::{Shell, generate};
     outlive-lab completions zsh > ~/.zfunc/_outlive-lab\n  \
     outlive-lab completions fish > ~/.config/fish/completions/outlive-lab.fish")]
 pub struct Completions {
-    /// Which shell
+    /// The shell
     shell: Shell,
 }
 

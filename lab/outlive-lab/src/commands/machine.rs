@@ -16,10 +16,10 @@ mod trace_info;
 use crate::failure::Failure;
 use clap::Subcommand;
 
-/// What of the simulated machine.
+/// The commands for the simulated machine.
 #[derive(Subcommand, Debug)]
 pub enum Machine {
-    /// Run a workload or a trace, and say what that took and did
+    /// Run a workload or a trace, and report its time and its events
     Run(run::Run),
     /// List the workloads, their sizes, and the configurations of the machine
     List(list::List),
@@ -27,7 +27,7 @@ pub enum Machine {
     Show(show::Show),
     /// Build a program of C or C++ so that it can be recorded
     RecordBuild(record_build::RecordBuild),
-    /// Check a trace, and say what is in it
+    /// Check a trace, and describe its contents
     TraceInfo(trace_info::TraceInfo),
 }
 

@@ -18,8 +18,9 @@ use clap::{Parser, Subcommand};
     after_long_help = "Examples:\n  \
         outlive-lab prove kill --all           # a death at every instruction\n  \
         outlive-lab prove chaos --minutes 5    # kills at random under real work\n  \
-        outlive-lab study locks --quick        # what recoverability costs\n  \
-        outlive-lab machine run ycsb --configuration proactive   # a workload on a simulated cluster\n\n\
+        outlive-lab study locks --quick        # the cost of recoverability\n  \
+        outlive-lab machine run ycsb --configuration proactive   # a workload on a simulated \
+        cluster\n\n\
         Exit codes: 0 all is well, 1 something is wrong or has failed, 2 bad usage."
 )]
 pub struct Lab {
@@ -29,13 +30,13 @@ pub struct Lab {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Run the proofs of what is claimed about crashes
+    /// Run the proofs of the claims about crashes
     #[command(subcommand, arg_required_else_help = true)]
     Prove(prove::Prove),
     /// The simulated machine: run workloads and traces on it, and record programs for it
     #[command(subcommand, arg_required_else_help = true)]
     Machine(machine::Machine),
-    /// Measure what Outlive costs beside its peers, and the papers' tables
+    /// Measure Outlive against its peers, and reproduce the papers' tables
     Study(study::Study),
     /// A part of a study in a process of its own
     #[command(hide = true)]
@@ -48,7 +49,7 @@ impl Lab {
     /// Runs the command.
     ///
     /// # Errors
-    /// If not all is well.
+    /// If a fault was found or the command failed.
     pub fn run(self) -> Result<(), Failure> {
         match self.command {
             Command::Prove(command) => command.run(),

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::cell::RefCell;
 
-/// Which proof.
+/// The kinds of proofs.
 #[derive(Subcommand, Debug)]
 pub enum Prove {
     /// Kill at every instruction: a survivor recovers and checks
@@ -22,7 +22,7 @@ pub enum Prove {
     Schedule(schedule::Schedule),
     /// Kill, stop and restart processes and hosts that do real work, and account for all of it
     Chaos(chaos::Chaos),
-    /// Crash nodes of the simulated machine at many moments, let it recover, and judge what is left
+    /// Crash nodes of the simulated machine at many moments, let it recover, and check the result
     MachineCrash(machine_crash::MachineCrash),
 }
 
@@ -37,7 +37,7 @@ impl Prove {
     }
 }
 
-/// What every proof says of itself in JSON. The rest of its object is the proof's own.
+/// The common fields of every proof's JSON. The other fields are the proof's own.
 #[derive(Serialize)]
 struct Proof<T> {
     name: String,
@@ -49,8 +49,8 @@ struct Proof<T> {
     more: T,
 }
 
-/// How far the proofs have come, on standard error if that is a terminal. It starts no thread, since the proofs
-/// fork.
+/// The progress of the proofs, on standard error if that is a terminal. It starts no thread, since
+/// the proofs fork.
 struct Progress {
     bar: ProgressBar,
     running: RefCell<Vec<String>>,
@@ -69,14 +69,14 @@ impl Progress {
         }
     }
 
-    /// Says that this one runs now.
+    /// Shows that this proof runs now.
     fn begin(&self, name: &str) {
         self.running.borrow_mut().push(name.to_owned());
         self.bar.set_message(self.running.borrow().join("; "));
         self.bar.tick();
     }
 
-    /// Says that it has ended, and lets `print` write without disturbing the display.
+    /// Shows that it has ended, and calls `print` without disturbing the display.
     fn end<T>(&self, name: &str, print: impl FnOnce() -> T) -> T {
         self.running.borrow_mut().retain(|running| running != name);
         self.bar.set_message(self.running.borrow().join("; "));

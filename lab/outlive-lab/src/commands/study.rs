@@ -1,4 +1,5 @@
-//! `outlive-lab study`: what Outlive costs beside its peers, and what the papers' tables are on this machine.
+//! `outlive-lab study`: measures Outlive against its peers, and reproduces the papers' tables on
+//! this machine.
 
 use crate::failure::Failure;
 use crate::output;
@@ -23,33 +24,37 @@ use std::sync::Arc;
     outlive-lab study list\n  \
     outlive-lab study locks --quick\n  \
     outlive-lab study modc-fig3 modc-fig4 --scale 20\n  \
-    outlive-lab study lupin-table3 lupin-table4  # LUPIN's six programs; half an hour, and 12 GB of memory\n  \
-    outlive-lab study recxl-fig10               # a simulated cluster; minutes, and with --full hours\n  \
+    outlive-lab study lupin-table3 lupin-table4  # LUPIN's six programs; half an hour, 12 GB of \
+    memory\n  \
+    outlive-lab study recxl-fig10               # a simulated cluster; minutes, and with --full \
+    hours\n  \
     outlive-lab study all --output /tmp/studies --json\n\n\
-    Every claim is a ratio to a named peer, measured in turns in one run; a goal holds when the 95% interval of \
-    the median ratio reaches it. Lines \"A/A\" are the peer beside itself: what this machine makes of equal things. \
-    What is simulated (recxl-...) is the same each time: its intervals are from the least to the greatest of its seeds. With --quick its \
-    inputs are those of tests (in recxl-fig13, recxl-fig14 and recxl-fig15 the beginning of longer ones), too short to be judged, or \
-    compared with the paper. Exits with 1 if a goal does not hold. Keep the machine quiet meanwhile."
+    Every claim is a ratio to a named peer, both measured alternately in one run; a goal holds \
+    when the 95% interval of the median ratio reaches it. Lines \"A/A\" compare the peer with \
+    itself: they show the noise of this machine. Simulations (recxl-...) are deterministic: their \
+    intervals are from the smallest to the largest result of their seeds. With --quick their \
+    inputs are those of tests (in recxl-fig13, recxl-fig14 and recxl-fig15 the beginning of longer \
+    ones), too short to be judged or compared with the paper. Exits with 1 if a goal does not \
+    hold. Run nothing else on the machine at the same time."
 )]
 pub struct Study {
-    /// Which studies; `list` names them, `all` is all of them
+    /// The names of studies; `list` prints them, `all` runs all of them
     #[arg(value_name = "NAME|list", required = true)]
     names: Vec<String>,
-    /// A first look, in less than a minute each; in two of `guests`
+    /// Run a shorter version: less than a minute each, two for `guests`
     #[arg(long)]
     quick: bool,
-    /// What is simulated (recxl-...) is as long as in its paper: hours
+    /// Run simulations (recxl-...) at the length of their paper: hours
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// The graphs of modc-fig3 and modc-fig4 have 2^S rows, and 16 edges for each; by default 2^22, with --quick 2^19. The paper's
-    /// have 2^26, which takes 20 GB of memory and some hours
+    /// The graphs of modc-fig3 and modc-fig4 have 2^S rows, and 16 edges for each; by default 2^22,
+    /// with --quick 2^19. The paper's have 2^26, which takes 20 GB of memory and some hours
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(10..=28))]
     scale: Option<u32>,
     /// Print the rows as JSON: one array
     #[arg(long)]
     json: bool,
-    /// Where to write NAME.csv and NAME.svg; the directory is made if it is not there
+    /// The directory for NAME.csv and NAME.svg; it is created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "studies")]
     output: PathBuf,
 }
@@ -60,12 +65,13 @@ struct Listed {
     about: &'static str,
 }
 
-/// Plays the part of a study that this process was started for.
+/// Runs the part of a study for which this process was started.
 pub fn part() -> Result<(), Failure> {
     match outlive_studies::play() {
         Some(played) => played.map_err(Failure::new),
         None => Err(Failure::Usage(
-            "`outlive-lab study-part` is started by studies only".into(),
+            "`outlive-lab study-part` is started by studies only: run `outlive-lab study NAME`"
+                .into(),
         )),
     }
 }
@@ -79,7 +85,8 @@ impl Study {
         self.check_scale(&chosen)?;
         fs::create_dir_all(&self.output).map_err(|error| {
             Failure::new(format_args!(
-                "{} cannot be created for the results: {error}; give another directory by --output",
+                "{} cannot be created for the results: {error}; give another directory with \
+                 --output",
                 self.output.display()
             ))
         })?;
@@ -97,7 +104,9 @@ impl Study {
         };
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&plan.stop)).map_err(|error| {
-                Failure::new(format_args!("no signal handler could be set up: {error}"))
+                Failure::new(format_args!(
+                    "the handler of signal {signal} cannot be installed: {error}"
+                ))
             })?;
         }
         if !self.json {
@@ -105,7 +114,7 @@ impl Study {
         }
         let mut all = Vec::new();
         let ran = { chosen.into_iter() }.try_for_each(|study| self.one(study, &plan, &mut all));
-        // Also what was measured before a failure: that may be the work of hours.
+        // Also the rows measured before a failure: they may be the work of hours.
         if self.json {
             output::json(&all)?;
         }
@@ -134,14 +143,14 @@ impl Study {
             let found = studies().iter().find(|study| study.name == name);
             found.ok_or_else(|| {
                 Failure::Usage(format!(
-                    "there is no study {name:?}; `outlive-lab study list` names them"
+                    "there is no study {name:?}; `outlive-lab study list` prints the names"
                 ))
             })
         };
         self.names.iter().map(find).collect()
     }
 
-    /// A scale is for those that have one; of all studies these are some.
+    /// Checks that one of the chosen studies has a scale. Of all studies some do.
     fn check_scale(&self, chosen: &[&OneStudy]) -> Result<(), Failure> {
         if self.scale.is_none() || self.names.iter().any(|name| name == "all") {
             return Ok(());
@@ -154,20 +163,20 @@ impl Study {
             .map(|study| study.name)
             .collect();
         Err(Failure::Usage(format!(
-            "--scale means nothing to {}: it is for {}",
+            "--scale does not apply to {}: it is for {}",
             without.name,
             scaled.join(" and ")
         )))
     }
 
-    /// Runs a study, and puts its rows to `all` whatever becomes of it.
+    /// Runs a study, and appends its rows to `all` whether it fails or not.
     fn one(&self, study: &OneStudy, plan: &Plan, all: &mut Vec<Row>) -> Result<(), Failure> {
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{prefix} {elapsed} {msg}") {
             bar.set_style(style);
         }
         bar.set_prefix(study.name);
-        // Where nobody sees the bar, a line for each row says that something is going on.
+        // Without a visible bar, a line for each row shows the progress.
         let is_seen = std::io::stderr().is_terminal();
         let rows = study.run(plan, &mut |progress| match progress {
             Progress::Begins(what) => {
@@ -223,10 +232,10 @@ impl Study {
         Ok(())
     }
 
-    /// Shows what there is of a study that failed, which may be the work of half an hour.
+    /// Shows the rows of a study that failed, which may be the work of half an hour.
     fn unfinished(&self, study: &OneStudy, it: &Unfinished) -> Result<Failure, Failure> {
         if !self.json && !it.rows.is_empty() {
-            table(study, ", as far as it came", &it.rows)?;
+            table(study, ", incomplete", &it.rows)?;
         }
         let why = match &it.error {
             StudyError::Stopped => " was interrupted".into(),
@@ -249,7 +258,7 @@ fn table(study: &OneStudy, how_far: &str, rows: &[Row]) -> Result<(), Failure> {
     output::print(sheet::table(rows))
 }
 
-/// A goal that does not hold is something wrong that was found.
+/// A missed goal counts as a fault that was found.
 fn judge(rows: &[Row]) -> Result<(), Failure> {
     match rows.iter().any(Row::fails) {
         true => Err(Failure::Found),
@@ -268,12 +277,13 @@ fn verdict(rows: &[Row]) -> String {
     }
 }
 
-/// What is simulated is too short with `--quick` to be judged.
+/// Returns a note if the simulations were too short to be judged.
 fn too_short(rows: &[Row], plan: &Plan) -> Option<&'static str> {
     let is_simulated = rows.iter().any(|row| row.how == Some(How::Simulated));
     let is_short = plan.effort != Effort::Full && !plan.full_length;
     (is_simulated && is_short).then_some(
-        "no goals are judged: with --quick the simulated runs are too short, and not to be compared with the paper",
+        "no goals are judged: with --quick the simulated runs are too short to be compared with \
+         the paper",
     )
 }
 

@@ -1,11 +1,12 @@
 //! The caches of a node, and coherence within it.
 //!
-//! Values stand once in a node, in its L3. The private levels of a core are tags, each with the place of its line in the L3;
-//! a line in an L1 is in the core's L2, and what is in an L2 is in the L3. So a hit costs one search of a set, and
-//! whatever leaves the L3 leaves all levels. Which cores may have a line (a set that is never too small, for private levels
-//! drop lines in silence) and which one may write it without asking (its *owner*) stands at the line in the L3.
+//! Values are stored once per node, in its L3. The private levels of a core are tags, each with the
+//! place of its line in the L3; a line in an L1 is in the core's L2, and a line in an L2 is in the
+//! L3. So a hit costs one search of a set, and a line that leaves the L3 leaves all levels. The L3
+//! entry of a line records the cores that may have it (a superset, since private levels drop lines
+//! silently) and the core that may write it without asking, its *owner*.
 //!
-//! What happens between the cores of a node is done at once, and takes a time in closed form.
+//! Actions between the cores of a node take effect at once, and take a time in closed form.
 
 use crate::description::Description;
 use crate::line::{Line, LineAddress};
@@ -15,22 +16,22 @@ use crate::protocol::{Epoch, NodeState};
 /// No core.
 pub(super) const NOBODY: u8 = u8::MAX;
 
-/// What a node knows of a line in its L3.
+/// The state of a line in a node's L3.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     /// The state of the node's agent.
     pub agent: NodeState,
-    /// The core that may write it without asking; no other has it.
+    /// The core that may write it without asking; no other core has it.
     pub owner: u8,
-    /// The core for whose store it must stay here and as it is.
+    /// The core for whose store it must stay here unchanged.
     pub pinned: u8,
-    /// How often a core of the node has been given it since another node demands it.
+    /// The number of times that a core of the node got it since another node demanded it.
     pub turns: u8,
     /// The epoch at which the node may write it, while it may.
     pub epoch: Epoch,
-    /// Cores that may have it.
+    /// The cores that may have it.
     pub holders: u64,
-    /// Cores that wait for it.
+    /// The cores that wait for it.
     pub waiting: u64,
 }
 
@@ -48,20 +49,20 @@ impl Default for Held {
     }
 }
 
-/// Where an access is served.
+/// The level that serves an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
     L1,
     L2,
     L3,
-    /// By the L3 with the help of another core of the node.
+    /// The L3, with the help of another core of the node.
     Neighbour,
 }
 
-/// An access that needs nothing from outside.
+/// An access that is served within the node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hit {
-    /// Where the line is.
+    /// The place of the line in the L3.
     pub slot: Slot,
     pub level: Level,
 }
@@ -80,13 +81,13 @@ pub(super) struct Caches {
 }
 
 impl Private {
-    /// Puts a line into the L1, which has it not.
+    /// Puts a line into the L1, which does not have it.
     fn insert_l1(&mut self, line: LineAddress, slot: Slot) {
         let place = free_place(&mut self.l1, line).0;
         self.l1.fill(place, line, slot, ());
     }
 
-    /// Puts a line into both levels, which have it not.
+    /// Puts a line into both levels, which do not have it.
     fn insert(&mut self, line: LineAddress, slot: Slot) {
         let (place, out) = free_place(&mut self.l2, line);
         if let Some(out) = out.and_then(|out| self.l1.find(out)) {
@@ -106,7 +107,7 @@ impl Private {
     }
 }
 
-/// A place for a line, and the line that went for it.
+/// Returns a place for a line, and the line that was evicted for it.
 fn free_place(array: &mut CacheArray<Slot, ()>, line: LineAddress) -> (Slot, Option<LineAddress>) {
     match array.victim(line) {
         Victim::Free(place) => (place, None),
@@ -126,7 +127,7 @@ impl Caches {
         }
     }
 
-    /// A core reads a line: where it is, or `None` if the node has none to read.
+    /// Reads a line for a core. Returns its place, or `None` if the node has no readable copy.
     #[inline]
     pub fn read(&mut self, core: u8, line: LineAddress) -> Option<Hit> {
         let private = &mut self.private[core as usize];
@@ -164,8 +165,8 @@ impl Caches {
         Some(Hit { slot, level })
     }
 
-    /// A core gets the right to write a line: where it was; `None` if the node has no such right, or another core of it
-    /// has the line pinned.
+    /// Gives a core the right to write a line. Returns the line's place, or `None` if the node has
+    /// no such right, or another core of the node has the line pinned.
     #[inline]
     pub fn write(&mut self, core: u8, line: LineAddress) -> Option<Hit> {
         let private = &mut self.private[core as usize];
@@ -209,7 +210,7 @@ impl Caches {
         }
     }
 
-    /// Takes a line from the private levels of all cores.
+    /// Removes a line from the private levels of all cores.
     pub fn recall(&mut self, slot: Slot) {
         let line = self.l3.address(slot);
         let held = self.l3.state_mut(slot);
@@ -218,25 +219,25 @@ impl Caches {
         self.remove_private(line, holders);
     }
 
-    /// Takes a line out of all levels.
+    /// Removes a line from all levels.
     pub fn remove(&mut self, slot: Slot) -> Line {
         self.recall(slot);
         self.l3.remove(slot).2
     }
 
-    /// A place in the L3 for a line: a free one, or that of a line which `may_go`.
+    /// Returns a place in the L3 for a line: a free one, or that of a line which `may_go`.
     pub fn victim(&self, line: LineAddress, may_go: impl Fn(&Held) -> bool) -> Option<Victim> {
         self.l3.victim_among(line, |_, held| {
             held.agent.is_evictable() && held.waiting == 0 && held.pinned == NOBODY && may_go(held)
         })
     }
 
-    /// Takes a place for a line that is to come. Nobody can read it yet.
+    /// Takes a place for a line that is to arrive. No core can read it yet.
     pub fn reserve(&mut self, slot: Slot, line: LineAddress) {
         self.l3.fill(slot, line, Held::default(), [0; 8]);
     }
 
-    /// A line will be looked for in the L3 soon.
+    /// Prefetches on the host the data by which the L3 finds a line.
     pub fn look_ahead(&self, line: LineAddress) {
         self.l3.look_ahead(line);
     }
@@ -278,7 +279,7 @@ impl Caches {
         }
     }
 
-    /// What is wrong with the levels: inclusion, the sets of holders, owners.
+    /// Checks the levels: inclusion, the sets of holders, owners.
     pub fn check(&self) -> Result<(), String> {
         for (core, private) in self.private.iter().enumerate() {
             for (line, slot, ()) in private.l1.iter() {
@@ -295,13 +296,13 @@ impl Caches {
             for (line, slot, ()) in private.l2.iter() {
                 if self.l3.find(line) != Some(slot) {
                     return Err(format!(
-                        "core {core} has {line}, and the L3 has it not there"
+                        "core {core} has {line}, but the L3 does not record that"
                     ));
                 }
                 let held = self.l3.state(slot);
                 if !held.agent.is_readable() || held.holders & 1 << core == 0 {
                     return Err(format!(
-                        "core {core} has {line}, of which the L3 says {held:?}"
+                        "core {core} has {line}, but the L3 records {held:?}"
                     ));
                 }
                 if held.owner != NOBODY && usize::from(held.owner) != core {
@@ -315,7 +316,7 @@ impl Caches {
         for (line, held, _) in self.l3.iter() {
             if held.owner != NOBODY && !held.agent.is_writable() {
                 return Err(format!(
-                    "{line} has an owner in the node, which may not write it"
+                    "{line} has an owner in the node, but the node may not write it"
                 ));
             }
         }

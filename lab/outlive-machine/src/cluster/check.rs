@@ -1,4 +1,4 @@
-//! What is wrong with a machine, for tests.
+//! Checks of a machine's state, for tests.
 
 use super::Cluster;
 use super::core::Activity;
@@ -7,13 +7,14 @@ use crate::program::{Thread, Word};
 use crate::protocol::NodeId;
 
 impl<T: Thread> Cluster<T> {
-    /// What is wrong with the machine's state now: inclusion of the caches, one writer or many readers, copies that differ, and of
-    /// lines that nobody asks for copies that their directories do not know of; if it is [judged](Self::judge_values), such lines
-    /// that do not hold what was committed to them last. For tests; it takes long.
+    /// Checks the machine's present state: inclusion of the caches, one writer or many readers of
+    /// each line, and equal copies. Where no request is under way, the directory must know all
+    /// copies, and if the machine is [judged](Self::judge_values), the line must hold the values
+    /// committed to it last. For tests; slow.
     ///
     /// # Errors
     ///
-    /// The first thing found.
+    /// The first fault found.
     pub fn check(&self) -> Result<(), String> {
         for (n, node) in self.nodes.iter().enumerate() {
             node.caches
@@ -46,7 +47,8 @@ impl<T: Thread> Cluster<T> {
         Ok(())
     }
 
-    /// Contents are in messages alone only while the line's directory is busy; and what the dead had is not known before it is recovered.
+    /// Contents are only in messages, and in no other place, only while the line's directory is
+    /// busy. The copies of dead nodes are not known before the line is recovered.
     fn check_record(&self, line: LineAddress) -> Result<(), String> {
         let directory = self.memory.directory(line);
         let known = !directory.names_any(self.dead());
@@ -73,15 +75,16 @@ impl<T: Thread> Cluster<T> {
         Ok(())
     }
 
-    /// What is wrong with a machine after a recovery, though it may run on: a recovery that has not come to its end, a directory that
-    /// names the dead; if it is [judged](Self::judge_values), what was committed and is not there.
+    /// Checks a machine that may run on after a recovery. Faults are a recovery that has not ended,
+    /// a directory that names a dead node and, if the machine is [judged](Self::judge_values), a
+    /// committed value that is missing.
     ///
     /// # Errors
     ///
-    /// The first thing found.
+    /// The first fault found.
     pub fn check_recovered(&self) -> Result<(), String> {
         if !self.is_recovered() {
-            return Err("a recovery has not come to its end".into());
+            return Err("a recovery has not ended".into());
         }
         self.check_graves()?;
         match self
@@ -93,23 +96,23 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// What is wrong with a machine that does nothing any more: who waits though it could go on, and [what should be
-    /// empty](Self::check_quiet).
+    /// Checks a machine in which no event is pending: no thread may wait though it could continue,
+    /// and the checks of [`check_quiet`](Self::check_quiet) must hold.
     ///
     /// # Errors
     ///
-    /// The first thing found.
+    /// The first fault found.
     pub fn check_standstill(&self) -> Result<(), String> {
         self.check_waits()?;
         self.check_quiet()
     }
 
-    /// Of a machine that does nothing any more: a thread of a living node that has not ended and waits for nobody, or for what it
-    /// could have.
+    /// Checks, in a machine in which no event is pending, that each thread of a living node has
+    /// ended or waits for an object, and that none waits for an object that it could have.
     ///
     /// # Errors
     ///
-    /// The first thing found.
+    /// The first fault found.
     pub fn check_waits(&self) -> Result<(), String> {
         let waits = |c: usize| self.objects.waits_for(c as u16).is_some();
         let mut cores = self.cores.iter().enumerate();
@@ -117,19 +120,20 @@ impl<T: Thread> Cluster<T> {
             cores.find(|(c, core)| core.activity != Activity::Finished && !waits(*c))
         {
             return Err(format!(
-                "nothing happens any more, and thread {c}, which waits for nobody, is at {:?}",
+                "no event is pending, but thread {c}, which waits for no other thread, is at {:?}",
                 core.held
             ));
         }
         self.objects.check_waits()
     }
 
-    /// What is wrong with a machine in which nothing is under way any more: what should be empty and is not; if it is
-    /// [judged](Self::judge_values), memory that does not hold what was stored last, and logs that do not hold what was committed.
+    /// Checks a machine in which nothing is under way any more. All queues must be empty; if it is
+    /// [judged](Self::judge_values), memory must hold the values stored last, and the logs must
+    /// hold the commits.
     ///
     /// # Errors
     ///
-    /// The first thing found.
+    /// The first fault found.
     pub fn check_quiet(&self) -> Result<(), String> {
         self.check()?;
         let left = [

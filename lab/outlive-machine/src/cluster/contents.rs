@@ -1,4 +1,4 @@
-//! What shared memory holds, line by line, for whoever reads all of it.
+//! The contents of shared memory, line by line, for callers that read all of it.
 
 use super::Cluster;
 use crate::line::{Line, LineAddress};
@@ -6,8 +6,9 @@ use crate::program::Thread;
 use crate::protocol::{NodeId, NodeState};
 
 impl<T: Thread> Cluster<T> {
-    /// What a line of shared memory holds, wherever it stands: the same as each of its [words](Self::word), of which each asks
-    /// every node. Here the line's directory is asked who may have it.
+    /// Returns the contents of a line of shared memory, wherever it is: the same as its
+    /// [words](Self::word). Reading a word asks every node; this function asks the line's directory
+    /// for the possible holders.
     ///
     /// # Panics
     ///
@@ -24,7 +25,7 @@ impl<T: Thread> Cluster<T> {
         };
         let written = match directory.record() {
             Some(record) => record.holders.iter().map(NodeId::index).find_map(newest),
-            // What is under way may be ahead of what the directory knows.
+            // Contents that are under way may be newer than the directory's record.
             None => (0..self.nodes.len()).find_map(newest),
         };
         *written.unwrap_or_else(|| self.memory.line(line))

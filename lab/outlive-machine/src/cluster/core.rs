@@ -1,19 +1,22 @@
-//! A core: how it goes on.
+//! The execution of a core.
 //!
-//! A core that is woken runs ahead in local time, at most a quantum beyond the event that woke it, and without events as long
-//! as its node's caches have what it wants. Everything that it does to values it does at once, in the order in which the
-//! host comes to it, and that order is the one order of all accesses to shared memory, whatever the quantum is. What
-//! the quantum moves is time: an access may come after another that is up to a quantum later by its own core's clock.
+//! A core that is woken runs ahead in local time, at most a quantum beyond the event that woke it,
+//! and without events as long as its node's caches have the lines that it needs. All its actions on
+//! values take effect at once, in the order in which the host simulates them. That order is the one
+//! order of all accesses to shared memory, whatever the quantum is. The quantum shifts only time:
+//! an access may come after another that is up to a quantum later by its own core's clock.
 //!
-//! In local time an instruction begins one tick after the one before, if it has a free entry of the reorder buffer
-//! and of its queue. It retires, in order, when it is done. That makes x86-TSO:
+//! In local time an instruction begins one tick after the one before, if it has a free entry of the
+//! reorder buffer and of its queue. It retires, in order, when it is done. This results in x86-TSO:
 //!
-//! * values of loads are [bound](super::loads) in program order, each at one moment at which the node may read the
-//!   line, or come from the core's own older stores;
-//! * a store enters the store buffer when it retires, so when all older loads are bound, and the entries are
-//!   [committed](super::stores) in order, each at one moment at which the core alone may write the line;
-//! * what is to be [serialised](super::serial) (atomics, fences) begins when all before it is retired and committed, and
-//!   nothing after it begins before it is done.
+//! * values of loads are [bound](super::loads) in program order, each at one moment at which the
+//!   node may read the line, or come from the core's own older stores;
+//! * a store enters the store buffer when it retires, so when all older loads are bound, and the
+//!   entries are [committed](super::stores) in order, each at one moment at which only this core
+//!   may write the line;
+//! * a [serialised](super::serialised) operation (an atomic or a fence) begins when all
+//!   instructions before it are retired and committed, and nothing after it begins before it is
+//!   done.
 
 use std::collections::VecDeque;
 
@@ -22,7 +25,7 @@ use super::event::Event;
 use super::loads::LoadQueue;
 use super::misses::Misses;
 use super::reorder_buffer::{Group, Kind, ReorderBuffer};
-use super::serial::Serial;
+use super::serialised::Serial;
 use super::statistics::CoreCounts;
 use super::store_buffer::{ALL_BYTES, Retired, StoreBuffer};
 use crate::description::{Coalescing, Description, Protocol};
@@ -30,25 +33,25 @@ use crate::engine::{EventQueue, Time};
 use crate::line::LineAddress;
 use crate::program::{Next, Op, Thread};
 
-/// Whether a core has an event to come.
+/// Whether an event will continue a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
-    /// At this time it goes on.
+    /// It continues at this time.
     Sleeping(Time),
-    /// It waits for somebody else's event.
+    /// It waits for an event that another part causes.
     Parked,
-    /// Its thread has ended, and all that it did is done.
+    /// Its thread has ended, and all its actions are done.
     Finished,
 }
 
-/// The state of a core, but for its private caches.
+/// The state of a core, without its private caches.
 #[derive(Clone, Debug)]
 pub(super) struct Core {
     pub node: u16,
     /// Its number in its node.
     pub place: u8,
     pub activity: Activity,
-    /// Its node recovers from others' death: it begins nothing.
+    /// Its node takes part in the recovery from a death: the core begins nothing.
     pub halted: bool,
     /// The local time: when the next instruction can begin.
     pub tick: u64,
@@ -56,22 +59,22 @@ pub(super) struct Core {
     pub loads: LoadQueue,
     pub stores: StoreBuffer,
     pub misses: Misses,
-    /// Something that must go on found no room for a miss.
+    /// A request that must be made found no free miss entry.
     pub wants_room: bool,
-    /// Lines that are to be fetched for stores as soon as there is room for a miss.
+    /// Lines to be fetched for stores as soon as a miss entry is free.
     pub prefetches: VecDeque<LineAddress>,
-    /// At most so many: one for each store. (A capacity would not do, a clone has another.)
+    /// The maximum number of `prefetches`, one per store. (A clone has another capacity.)
     pub most_prefetches: usize,
-    /// What the thread wants next and cannot begin yet.
+    /// The thread's next operation, which cannot begin yet.
     pub held: Option<Op>,
-    /// How far `held` is, if it is to be serialised.
+    /// The progress of `held`, if it is serialised.
     pub serial: Serial,
     /// The thread waits for a value.
     pub waits: bool,
     pub ended: bool,
-    /// Retirement waits for room in the store buffer since then.
+    /// The tick since which retirement waits for a free entry of the store buffer.
     pub stalled: Option<u64>,
-    /// How many REPLs it has sent to the group of a line: the number of the next.
+    /// The number of REPLs that it has sent, which numbers the next.
     pub repls: u32,
     pub counts: CoreCounts,
 }
@@ -105,26 +108,26 @@ impl Core {
         }
     }
 
-    /// Whether a load can begin.
+    /// Returns whether a load can begin.
     #[inline]
     pub fn has_room_for_load(&self) -> bool {
         self.rob.free() > 0 && !self.loads.is_full()
     }
 
-    /// Whether a store can begin.
+    /// Returns whether a store can begin.
     #[inline]
     pub fn has_room_for_store(&self) -> bool {
         self.rob.free() > 0 && !self.stores.queue_is_full()
     }
 
-    /// Whether all that has begun is retired and committed.
+    /// Returns whether all that has begun is retired and committed.
     pub fn is_drained(&self) -> bool {
         self.rob.is_empty() && self.stores.is_empty()
     }
 }
 
 impl<T: Thread> Cluster<T> {
-    /// Lets a core go on from `now` until it has nothing to do, or has run ahead by a quantum.
+    /// Runs a core from `now` until it has nothing to do, or has run ahead by a quantum.
     pub(super) fn run(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) {
         if self.cores[c].halted {
             self.cores[c].activity = Activity::Parked;
@@ -171,7 +174,8 @@ impl<T: Thread> Cluster<T> {
         self.unfinished -= 1;
     }
 
-    /// Asks for what there is room for, and retires and commits what is due by the core's local time.
+    /// Makes requests for which miss entries are free, and retires and commits the operations that
+    /// are due by the core's local time.
     fn settle(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) {
         if self.cores[c].wants_room {
             let tick = self.cores[c].tick;
@@ -186,7 +190,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Retires what is due; whether a store waits for room in the store buffer.
+    /// Retires the groups that are due. Returns whether a store waits for the store buffer.
     fn retire(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) -> bool {
         while let Some((group, due)) = self.cores[c].rob.front() {
             let core = &mut self.cores[c];
@@ -234,7 +238,7 @@ impl<T: Thread> Cluster<T> {
         false
     }
 
-    /// The next tick at which something is known to become possible.
+    /// Returns the next tick at which an action is known to become possible.
     fn next_known(&mut self, c: usize) -> Option<u64> {
         let cycle = self.timing.cycle;
         let core = &mut self.cores[c];
@@ -258,7 +262,7 @@ impl<T: Thread> Cluster<T> {
         (next != u64::MAX).then_some(next)
     }
 
-    /// Begins the thread's next instruction; `false` if it has none, or none that can begin.
+    /// Begins the thread's next instruction. Returns `false` if none exists or none can begin.
     fn dispatch(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) -> bool {
         let (core, thread) = (&mut self.cores[c], &mut self.threads[c]);
         while let Some(value) = core.loads.deliver(core.tick) {
@@ -308,7 +312,7 @@ impl<T: Thread> Cluster<T> {
     fn compute(&mut self, c: usize, count: u32) -> bool {
         let cycle = self.timing.cycle;
         let core = &mut self.cores[c];
-        // Not a few at a time while older ones retire: that would be many groups for nothing.
+        // Small pieces while older ones retire would make many groups for no benefit.
         let free = core.rob.free();
         if free < count.min(core.rob.size().div_ceil(4)) {
             core.held = Some(Op::Compute(count));
@@ -326,7 +330,7 @@ impl<T: Thread> Cluster<T> {
         true
     }
 
-    /// One more instruction of a kind has begun, done at this tick.
+    /// Begins one instruction of a kind, which is done at tick `done`.
     #[inline]
     pub(super) fn begin(&mut self, c: usize, kind: Kind, done: u64) {
         let core = &mut self.cores[c];

@@ -1,52 +1,54 @@
-//! Why a cluster cannot be made, or does not come to an end.
+//! Errors of a cluster that cannot be made, or whose threads deadlock.
 
 use crate::description::Impossible;
 use crate::engine::Time;
 use crate::program::{Image, Synchronisation, Word};
 use crate::protocol::MAX_NODES;
 
-/// Why a cluster cannot be made.
+/// The reason why a cluster cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterError {
-    /// There is no such machine.
-    #[error("no such machine can be: {0}")]
+    /// Such a machine cannot exist.
+    #[error("this machine is not possible: {0}")]
     Impossible(Impossible),
     /// A directory cannot tell the nodes apart.
-    #[error("a directory tells {MAX_NODES} compute nodes apart, and these are {0}; describe fewer")]
+    #[error(
+        "a machine has at most {MAX_NODES} compute nodes, and this one has {0}; describe fewer"
+    )]
     TooManyNodes(u32),
-    /// There are not as many cores.
+    /// The machine has fewer cores than the workload has threads.
     #[error(
         "{threads} threads (of a trace, with the main one) do not fit on {cores} cores; describe more nodes, or more cores of each (--machine)"
     )]
     TooManyThreads {
-        /// Of the workload.
+        /// Threads of the workload.
         threads: usize,
-        /// Of the machine.
+        /// Cores of the machine.
         cores: usize,
     },
-    /// The workload names a word that shared memory has not.
+    /// The workload names a word outside shared memory.
     #[error("{what} is {word:?}, and shared memory has {words} words; enlarge the image")]
     OutsideMemory {
-        /// What stands there.
+        /// The item that names the word.
         what: &'static str,
-        /// Where.
+        /// The word.
         word: Word,
-        /// How many there are.
+        /// The number of words of shared memory.
         words: u64,
     },
 }
 
-/// Threads wait for what nobody will do: a workload that deadlocks.
+/// The threads deadlock: each waits for an action that no thread will do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nothing happens any more at {at}, and {} threads have not ended: {}", .threads.len(), .threads.join("; "))]
+#[error("deadlock at {at}: no event is pending, and {} threads have not ended: {}", .threads.len(), .threads.join("; "))]
 pub struct Stuck {
-    /// When the last event was.
+    /// The time of the last event.
     pub at: Time,
-    /// Each thread that has not ended, and what it waits for as far as that is known.
+    /// Each thread that has not ended, and the object that it waits for, as far as that is known.
     pub threads: Vec<String>,
 }
 
-/// Whether what the workload names is in its memory.
+/// Checks that the words that the workload names are in its memory.
 pub(super) fn check_workload(
     image: &Image,
     synchronisation: &Synchronisation,

@@ -1,4 +1,4 @@
-//! What happens in a cluster, and what its nodes send each other.
+//! The events of a cluster, and the messages between its nodes.
 
 use super::packet::Packet;
 use super::under_way::Payload;
@@ -6,34 +6,34 @@ use crate::line::LineAddress;
 use crate::parts::Content;
 use crate::protocol::{Epoch, ToDirectory, ToNode};
 
-/// What happens: to which part, and what.
+/// An event, with the part that it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A core goes on.
+    /// A core continues.
     Wake(u16),
-    /// What a core's thread waited for (a lock, a barrier, a condition) may be had now.
+    /// An object that a core's thread waited for (a lock, a barrier, a condition) may be available.
     Released(u16),
     /// A core's miss has passed its caches: the node is asked for the line.
     Request {
-        /// Whose.
+        /// The core that missed.
         core: u16,
-        /// For which line.
+        /// The line.
         line: LineAddress,
     },
-    /// A message is as far on its way as it says.
+    /// A message has reached the stage that it carries.
     Message(Message),
-    /// A packet is as far on its way as it says.
+    /// A packet has reached the stage that it carries.
     Packet(Packet),
-    /// A logging unit has read so much of its log that the next piece of its dump may leave.
+    /// A logging unit has read enough of its log for the next piece of its dump to leave.
     NextPiece {
-        /// Whose unit.
+        /// The node of the unit.
         node: u8,
-        /// Which piece.
+        /// The index of the piece.
         index: u32,
     },
-    /// It is time for a dump.
+    /// A dump is due.
     DumpPeriod,
-    /// The switch looks whether a dead node's port has been silent for long enough.
+    /// The switch checks whether a dead node's port has been silent for long enough.
     Silent(u8),
 }
 
@@ -43,7 +43,7 @@ pub struct Message {
     pub(super) line: LineAddress,
     /// The contents, if it has any.
     pub(super) payload: Payload,
-    /// The epoch of the line, if it grants the only copy.
+    /// The epoch of the line, if the message grants the only copy.
     pub(super) epoch: Epoch,
     /// The compute node at one of its ends.
     pub(super) node: u8,
@@ -51,35 +51,35 @@ pub struct Message {
     pub(super) what: What,
 }
 
-/// How far something is on its way.
+/// The stage of a message or packet on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Ready at its sender's port.
     Ready,
     /// At the switch.
     Switch,
-    /// Where it goes to, and looked at there.
+    /// At its receiver, which has looked it up.
     There,
 }
 
 impl Message {
-    /// The event that it is so far.
+    /// Returns the event of reaching this stage.
     pub(super) fn at(self, stage: Stage) -> Event {
         Event::Message(Message { stage, ..self })
     }
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Up(ToDirectory<()>),
     Down(ToNode<()>),
-    /// These words (a mask) shall be in persistent memory; a core of the node waits for it.
+    /// Requests that words (a mask) be made persistent; a core of the node waits for it.
     WriteThrough {
         core: u8,
         words: u8,
     },
-    /// They are.
+    /// The words are in persistent memory.
     WrittenThrough {
         core: u8,
     },
@@ -89,12 +89,12 @@ pub(super) enum What {
 const _: () = assert!(size_of::<Event>() <= 24);
 
 impl What {
-    /// Whether it goes to a memory node.
+    /// Returns whether it goes to a memory node.
     pub(super) fn is_upward(self) -> bool {
         matches!(self, What::Up(_) | What::WriteThrough { .. })
     }
 
-    /// What it carries.
+    /// Returns the kind of its payload.
     pub(super) fn content(self) -> Content {
         match self {
             What::Up(message) if message.data().is_some() => Content::Line,
@@ -104,7 +104,7 @@ impl What {
         }
     }
 
-    /// Its row in the statistics.
+    /// Returns its row in the statistics.
     pub(super) fn kind(self) -> MessageKind {
         match self {
             What::Up(message) => match message {
@@ -137,15 +137,15 @@ impl What {
 
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $kind:ident,)+) => {
-        /// Kinds of messages, by the protocol's names for them; to count by.
+        /// Kinds of messages, named as in the protocol, for counting.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum MessageKind { $($(#[doc = $doc])+ $kind,)+ }
 
         impl MessageKind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &'static [MessageKind] = &[$(MessageKind::$kind,)+];
 
-            /// What such a message says.
+            /// Returns a description of messages of this kind.
             pub const fn about(self) -> &'static str {
                 match self { $(MessageKind::$kind => concat!($($doc),+).trim_ascii(),)+ }
             }
@@ -153,11 +153,11 @@ macro_rules! kinds {
     };
 }
 kinds! {
-    /// A line is wanted, to be read
+    /// A line is requested, to be read
     RdS,
-    /// A line is wanted, to be written
+    /// A line is requested, to be written
     RdX,
-    /// Leave to write a line that is here is wanted
+    /// The right to write a line that is here is requested
     Upgrade,
     /// An invalidated copy is gone
     Ack,
@@ -175,19 +175,19 @@ kinds! {
     PutM,
     /// A copy must go
     Inv,
-    /// An owned line is wanted by a reader
+    /// A reader requests an owned line
     RecallShared,
-    /// An owned line is wanted by a writer
+    /// A writer requests an owned line
     RecallExclusive,
     /// A line, to be read
     GrantS,
-    /// A line that was to be read, and nobody else has
+    /// A line requested for reading, of which there is no other copy
     GrantE,
     /// A line, to be written
     GrantM,
-    /// Leave to write
+    /// The right to write a line
     GrantUpgrade,
-    /// What was put is in memory
+    /// The line that was put is in memory
     PutAck,
     /// A store's words, for persistent memory
     WriteThrough,
@@ -199,7 +199,7 @@ kinds! {
     ReplAck,
     /// The store has committed
     Val,
-    /// A log is full: a round of dumps is wanted
+    /// A log is full: a round of dumps is requested
     DumpAsked,
     /// A round of dumps begins
     DumpBegin,
@@ -209,39 +209,39 @@ kinds! {
     DumpStored,
     /// A unit has saved its part
     DumpSaved,
-    /// All have saved theirs: what is saved may be cleared
+    /// All units have saved their parts: the saved entries may be cleared
     DumpClear,
-    /// A unit has cleared it
+    /// A unit has cleared them
     DumpCleared,
-    /// A memory node asks directories what of its logs still counts
+    /// A memory node asks directories which entries of its logs are still needed
     StandingsAsked,
-    /// What they know of that
+    /// The directories' answer
     StandingsTold,
     /// The switch interrupts: nodes are dead
     Msi,
     /// The leader of a recovery halts a node
     Interrupt,
-    /// It is halted, and has sent and got so many messages
+    /// It is halted, and reports its counts of messages sent and received
     InterruptResp,
-    /// Stores that have not committed are to start over
+    /// Stores that have not committed must start over
     Restart,
     /// They will
     RestartResp,
-    /// Directories are to repair what the dead had
+    /// Directories must repair the lines that dead nodes had
     InitRecov,
     /// They have
     InitRecovResp,
-    /// What do logs know of these lines?
+    /// Requests the entries that logs have of these lines
     FetchLatestVers,
-    /// That is what they know
+    /// The entries
     FetchLatestVersResp,
-    /// All are to save their logs, to form new groups, or to go on
+    /// All must save their logs, form new groups, or continue
     RecovEnd,
     /// That is done
     RecovEndResp,
 }
 
-/// What messages are for.
+/// The purpose of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purpose {
     /// Accesses to the memory that nodes share.
@@ -250,14 +250,14 @@ pub enum Purpose {
     Replication,
     /// Saving logs in the memory nodes.
     Dump,
-    /// Truncating them there.
+    /// Truncating logs in the memory nodes.
     Truncation,
     /// Recovery from the death of nodes.
     Recovery,
 }
 
 impl MessageKind {
-    /// What messages of this kind are for.
+    /// Returns the purpose of messages of this kind.
     pub fn purpose(self) -> Purpose {
         match self {
             kind if kind >= MessageKind::Msi => Purpose::Recovery,

@@ -1,8 +1,9 @@
-//! Event counts: the order that was recorded with a trace.
+//! Event counts, which replay the order recorded with a trace.
 //!
-//! They are no memory, and are counted as no instruction. To advance one takes a place among the core's stores, so it comes
-//! about when all loads before it are bound and all stores before it are committed, and nothing after it waits. To await
-//! one holds up what comes after it in the thread, and nothing before it.
+//! They are not memory, and their operations do not count as instructions. An advance takes a place
+//! among the core's stores, so it takes effect when all loads before it are bound and all stores
+//! before it are committed; nothing after it waits. An await delays later operations of the thread,
+//! and nothing before it.
 
 use super::Cluster;
 use super::reorder_buffer::{Group, Kind};
@@ -10,11 +11,11 @@ use super::store_buffer::Then;
 use crate::program::{EventCountId, Thread};
 
 impl<T: Thread> Cluster<T> {
-    /// Whether the thread goes on; else it is called when the count is that far.
+    /// Returns whether the thread continues; else it is notified when the count reaches `wanted`.
     pub(super) fn await_count(&mut self, c: usize, count: EventCountId, wanted: u64) -> bool {
         let core = &mut self.cores[c];
         let serial = &mut core.serial;
-        // Asked once: who is on the list is called once, and must not go on before.
+        // Asked once: a listed thread is notified once, and must not continue before.
         if !serial.waits {
             serial.waits = !self.objects.await_count(count, wanted, c as u16);
         }
@@ -28,7 +29,7 @@ impl<T: Thread> Cluster<T> {
         true
     }
 
-    /// Begins to advance a count; `false` if there is no room among the stores.
+    /// Begins to advance a count. Returns `false` if the store queue is full.
     pub(super) fn advance(&mut self, c: usize, count: EventCountId) -> bool {
         if !self.cores[c].has_room_for_store() {
             return false;

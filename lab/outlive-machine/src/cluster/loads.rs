@@ -1,8 +1,9 @@
-//! Loads: their accesses overlap, their values are bound in program order.
+//! Loads: their accesses overlap, and their values are bound in program order.
 //!
-//! A load asks for its line as soon as it begins. It is *bound* when all older loads are, at a moment at which the line
-//! is readable in the node; if the line came and went meanwhile, it is asked for again. What was bound is delivered to the
-//! thread when, by the local time, it is there.
+//! A load requests its line as soon as it begins. It is *bound* when all older loads are, at a
+//! moment at which the line is readable in the node; if the line came and went before, it is
+//! requested again. A bound value is delivered to the thread at the tick at which it is available
+//! by the local time.
 
 use std::collections::VecDeque;
 
@@ -19,11 +20,11 @@ struct Unbound {
     word: Word,
     /// Its group in the reorder buffer.
     number: u64,
-    /// The tick from which its line was at hand in the node, or when it began.
+    /// The tick from which its line was available in the node, or at which it began.
     ready: u64,
-    /// Its line has been there or was asked for.
+    /// Its line has been there or was requested.
     asked: bool,
-    /// Only a broken machine binds a load before an older one: what it got.
+    /// The value that a broken machine bound before that of an older load.
     early: Option<u64>,
 }
 
@@ -31,16 +32,16 @@ struct Unbound {
 #[derive(Clone, Debug)]
 pub(super) struct LoadQueue {
     size: usize,
-    /// Loads that have begun and not retired.
+    /// The number of loads that have begun and not retired.
     held: usize,
     unbound: VecDeque<Unbound>,
-    /// How many of them have not been asked for.
+    /// The number of unbound loads whose lines are not requested.
     unasked: usize,
-    /// How many loads there were before the first that may not have been asked for, and how many are bound of all that began
-    /// unbound.
+    /// Counted over all loads that began unbound: the number of loads before the first whose line
+    /// may not be requested, and the number of loads that are bound.
     first_unasked: u64,
     taken: u64,
-    /// What has not been delivered, and the tick at which it is there.
+    /// Values that have not been delivered, and the ticks at which they are available.
     bound: VecDeque<(u64, u64)>,
 }
 
@@ -73,12 +74,12 @@ impl LoadQueue {
         self.unasked
     }
 
-    /// The thread shall be told this value, which is there at this tick.
+    /// Queues a value for the thread, which is available at tick `done`.
     pub fn bind(&mut self, value: u64, done: u64) {
         self.bound.push_back((value, done));
     }
 
-    /// The next value, if it is there by this tick.
+    /// Removes and returns the next value, if it is available by `tick`.
     #[inline]
     pub fn deliver(&mut self, tick: u64) -> Option<u64> {
         let (value, done) = *self.bound.front()?;
@@ -158,7 +159,8 @@ impl<T: Thread> Cluster<T> {
         true
     }
 
-    /// Reads a word at `tick`: its value, and when it is there. `None` if the node cannot read it.
+    /// Reads a word at `tick`. Returns its value and the tick at which it is available, or `None`
+    /// if the node cannot read it.
     fn access(&mut self, c: usize, word: Word, number: u64, tick: u64) -> Option<(u64, u64)> {
         let core = &mut self.cores[c];
         if let Some(value) = core.stores.forward(word, number) {
@@ -174,7 +176,7 @@ impl<T: Thread> Cluster<T> {
         Some((value, tick + self.timing.of(hit.level)))
     }
 
-    /// Binds what can be bound at `tick`, oldest first, up to the first that must be waited for.
+    /// Binds loads at `tick`, oldest first, up to the first that must wait.
     pub(super) fn bind_loads(
         &mut self,
         c: usize,
@@ -200,7 +202,7 @@ impl<T: Thread> Cluster<T> {
                 self.judge_bound(c, load.word, load.number, value);
                 value
             } else {
-                // It is not there yet, or not any more.
+                // The line has not come yet, or is gone again.
                 let asked = self.ask(c, load.word.line(), false, tick, now, queue);
                 let loads = &mut self.cores[c].loads;
                 loads.unasked += usize::from(load.asked) * usize::from(!asked);
@@ -221,7 +223,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// What a machine must not do: binds whatever is readable.
+    /// Binds all readable loads, in any order: a deliberate fault.
     fn bind_early(&mut self, c: usize, tick: u64) {
         for place in 0..self.cores[c].loads.unbound.len() {
             let load = self.cores[c].loads.unbound[place];
@@ -233,7 +235,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Asks for the lines of loads that found no room for a miss.
+    /// Requests the lines of loads that found no free miss entry.
     pub(super) fn ask_for_loads(
         &mut self,
         c: usize,

@@ -1,9 +1,11 @@
-//! The logging units, the logs in the memory nodes, and the rounds in which the former go to the latter.
+//! The logging units, the logs in the memory nodes, and the rounds in which the units dump to the
+//! memory nodes.
 //!
-//! What each does stands in [`logging`](crate::logging); here it is told what has arrived, and what it answers is sent. A
-//! unit that is in a line's group and in the requester's own node is told without a link in between. A unit saves in the memory node
-//! of its own number, modulo how many there are; the first memory node leads the rounds. When an archive
-//! is truncated stands in `truncation.rs`.
+//! [`logging`](crate::logging) describes the behaviour of each part. This module notifies the parts
+//! of arriving messages and sends their answers. A unit that is in a line's group and in the
+//! requester's own node is notified without a link in between. A unit saves in the memory node of
+//! its own number, modulo the number of memory nodes; the first memory node leads the rounds.
+//! `truncation.rs` describes when an archive is truncated.
 
 use super::event::Event;
 use super::packet::Says;
@@ -20,20 +22,20 @@ use crate::parts::Port;
 use crate::program::Thread;
 use crate::protocol::{NodeId, NodeSet};
 
-/// All that is there for logging in a machine that replicates.
+/// The state for logging in a machine that replicates.
 #[derive(Clone, Debug)]
 pub(super) struct Logs {
     pub groups: ReplicaGroups,
     /// The unit of each compute node.
     pub units: Box<[LoggingUnit]>,
-    /// How each compute node numbers its commits.
+    /// The numbering of commits of each compute node.
     pub numbering: Box<[Numbering]>,
     /// The log in each memory node.
     pub archives: Box<[Archive]>,
-    /// How far each of them is with its truncation.
+    /// The progress of the truncation of each archive.
     pub truncations: Box<[Truncation]>,
     barrier: DumpBarrier,
-    /// What each unit is about to save, and since when.
+    /// The share that each unit is about to save, and the time since which it reads it.
     shares: Box<[Option<(Time, Share)>]>,
     period: Time,
 }
@@ -62,17 +64,17 @@ impl Logs {
             .regrouped(all.filter(|node| !dead.contains(*node)).collect())
     }
 
-    /// Whether no round of dumps is under way.
+    /// Returns whether no round of dumps is under way.
     pub fn is_between_rounds(&self) -> bool {
         self.barrier.is_idle()
     }
 
-    /// A node has died, and its unit with it.
+    /// Drops the share of a node that has died with its unit.
     pub fn lose_share(&mut self, node: NodeId) {
         self.shares[node.index()] = None;
     }
 
-    /// What is not done though nothing is under way.
+    /// Checks that no work is left, though nothing is under way.
     pub fn check_quiet(&self, dead: NodeSet) -> Result<(), String> {
         for unit in self.units.iter().filter(|unit| !dead.contains(unit.node())) {
             if unit.waiting() > 0 {
@@ -90,15 +92,15 @@ impl Logs {
     }
 }
 
-/// What a machine that replicates has.
-const LOGS: &str = "only a machine with logging units is told of replication";
+/// The message for a machine without logging units.
+const LOGS: &str = "only a machine with logging units receives messages of replication";
 
 impl<T: Thread> Cluster<T> {
     pub(super) fn logs_mut(&mut self) -> &mut Logs {
         self.logs.as_mut().expect(LOGS)
     }
 
-    /// A REPL has come to a logging unit.
+    /// Handles a REPL that has come to a logging unit.
     pub(super) fn log(
         &mut self,
         port: Port,
@@ -122,7 +124,7 @@ impl<T: Thread> Cluster<T> {
         self.say(logged.ack, ways, answer, queue);
     }
 
-    /// A VAL has come to a logging unit.
+    /// Handles a VAL that has come to a logging unit.
     pub(super) fn validate(
         &mut self,
         port: Port,
@@ -137,9 +139,9 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// It is time for a dump.
+    /// Handles the event that a dump is due.
     pub(super) fn dump_period(&mut self, now: Time, queue: &mut EventQueue<Event>) {
-        // Nothing else to come: all threads have ended, or wait for each other for ever.
+        // Nothing else is pending: all threads have ended, or wait for each other for ever.
         if self.is_finished() || queue.is_empty() {
             return;
         }
@@ -152,13 +154,13 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// A dump is wanted as soon as there can be one.
+    /// Requests a dump as soon as one can begin.
     pub(super) fn dump_asked(&mut self, now: Time, queue: &mut EventQueue<Event>) {
         let begin = self.logs_mut().barrier.ask();
         self.begin_round(begin, now, queue);
     }
 
-    /// In a recovery: a dump that begins from now on is wanted.
+    /// Requests, in a recovery, a dump that begins from now on.
     pub(super) fn dump_anew(&mut self, now: Time, queue: &mut EventQueue<Event>) {
         let begin = self.logs_mut().barrier.begin_anew();
         self.begin_round(begin, now, queue);
@@ -188,7 +190,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// What belongs to a dump has come to a port.
+    /// Handles a message of a dump that has come to a port.
     pub(super) fn dump_message(
         &mut self,
         port: Port,
@@ -219,7 +221,7 @@ impl<T: Thread> Cluster<T> {
                 let archive = n - self.nodes.len();
                 let stored = self.logs_mut().archives[archive].receive(&piece);
                 let stored = told(stored, now);
-                // Pieces follow one another in memory.
+                // Pieces are stored consecutively in memory.
                 let place = LineAddress(u64::from(piece.index));
                 let written = self.memories[archive].dram.access(now, place);
                 if let Some(stored) = stored {
@@ -249,7 +251,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// A unit sends a piece of its dump.
+    /// Sends a piece of a unit's dump.
     pub(super) fn next_piece(
         &mut self,
         node: u8,
@@ -276,7 +278,7 @@ impl<T: Thread> Cluster<T> {
         self.say(now, (from, to), Says::Piece(piece), queue);
     }
 
-    /// In a recovery: a unit drops what is not validated, whosever it is.
+    /// In a recovery: a unit drops all entries that are not validated, of every node.
     pub(super) fn forget_unvalidated(&mut self, n: usize, now: Time) {
         let nodes = self.nodes.len();
         let keeps = self.broken == Some(Breakage::ForgetsNothing);
@@ -287,7 +289,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// In a recovery: a memory node waits for no dumps of the dead any more.
+    /// In a recovery: a memory node no longer waits for dumps of dead nodes.
     pub(super) fn lose_dumps_of(
         &mut self,
         dead: NodeSet,
@@ -308,7 +310,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// At the end of a recovery: a unit's lines are in the groups of the living.
+    /// At the end of a recovery: a unit's lines are assigned to groups of the living nodes.
     pub(super) fn regroup_unit(&mut self, n: usize, dead: NodeSet, now: Time) {
         if let Some(logs) = &mut self.logs {
             let groups = logs.groups_without(dead);
@@ -316,7 +318,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// And so does who replicates.
+    /// At the end of a recovery: the requesters use the groups of the living nodes.
     pub(super) fn form_groups(&mut self, dead: NodeSet) {
         let keeps = self.broken == Some(Breakage::KeepsGroups);
         if let Some(logs) = &mut self.logs
@@ -326,13 +328,13 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Who leads the rounds.
+    /// Returns the port of the memory node that leads the rounds.
     fn leader(&self) -> Port {
         self.fabric.memory_node(0)
     }
 }
 
-/// What a part of logging answers; that it cannot is a mistake of this machine.
+/// Returns the answer of a part of logging. An error is a fault of this machine.
 pub(super) fn told<V>(answer: Result<V, LoggingError>, now: Time) -> V {
     match answer {
         Ok(value) => value,

@@ -1,8 +1,9 @@
 //! A memory node: the directory of its lines, its DRAM, its persistent memory.
 //!
-//! A message is looked at when the directory's latency has passed since its arrival; directories are pipelined, and have no
-//! other limit. What a directory sends with contents from memory leaves when the DRAM has them. If the message that is
-//! being answered brought the contents, they are sent at once and written beside it.
+//! A message is handled when the directory's latency has passed since its arrival; directories are
+//! pipelined, and have no other limit. A message of a directory with contents from memory leaves
+//! when the DRAM has them. If the message that is being answered brought the contents, they are
+//! sent at once and written to DRAM at the same time.
 
 use super::Cluster;
 use super::event::{Event, Message, Stage, What};
@@ -14,7 +15,7 @@ use crate::parts::Memory;
 use crate::program::Thread;
 use crate::protocol::{DirectoryAction, Epoch, NodeId, ToDirectory, ToNode};
 
-/// A memory node but for contents and records, which stand together for all.
+/// A memory node without contents and records, which `SharedMemory` holds for all nodes.
 #[derive(Clone, Debug)]
 pub(super) struct MemoryNode {
     pub dram: Memory,
@@ -30,7 +31,7 @@ impl MemoryNode {
         }
     }
 
-    /// Reads or writes so many bytes of the log that stands here; when that is done.
+    /// Reads or writes `bytes` bytes of the log that is here. Returns when that is done.
     pub fn go_through(&mut self, bytes: u64, now: Time) -> Time {
         let places = 0..bytes.div_ceil(size_of::<Line>() as u64);
         let done = places.map(|place| self.dram.access(now, LineAddress(place)));
@@ -39,14 +40,14 @@ impl MemoryNode {
 }
 
 impl<T: Thread> Cluster<T> {
-    /// The memory node of a line.
+    /// Returns the memory node of a line.
     #[inline]
     pub(super) fn home(&self, line: LineAddress) -> usize {
         let (piece, _) = self.interleave.divide(line.0);
         self.homes.divide(piece).1 as usize
     }
 
-    /// A node's message has been looked up.
+    /// Handles a node's message whose directory entry has been looked up.
     pub(super) fn arrive_up(
         &mut self,
         message: Message,
@@ -59,7 +60,7 @@ impl<T: Thread> Cluster<T> {
         let directory = self.memory.directory(line);
         let from = NodeId::new(message.node as usize);
         let step = self.tables.directory.step(&directory, from, what, ());
-        // Looked at where it stands: it is large.
+        // By reference: it is large.
         let step = match &step {
             Ok(step) => step,
             Err(error) => panic!("{line} at {now}: {error}"),
@@ -109,7 +110,7 @@ impl<T: Thread> Cluster<T> {
                 }
             }
         }
-        // A put that nobody wants any more comes with contents that nobody takes.
+        // An obsolete put comes with contents that are not used.
         if !at_hand && message.payload != Payload::NONE {
             self.payloads.take(message.payload);
         }

@@ -2,22 +2,22 @@
 
 use crate::line::LineAddress;
 
-/// It is not known when.
+/// The tick is not known.
 pub(super) const PENDING: u64 = u64::MAX;
 
-/// A line that a core has asked its node for.
+/// A line that a core has requested from its node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Miss {
     pub line: LineAddress,
-    /// It shall be written.
+    /// Whether it is to be written.
     pub write: bool,
-    /// The tick at which it began.
+    /// The tick at which the miss began.
     pub since: u64,
-    /// The tick at which it is over; [`PENDING`] for shared memory.
+    /// The tick at which it ends; [`PENDING`] for shared memory.
     pub until: u64,
 }
 
-/// The misses under way: as many as the L1 and the L2 have room for.
+/// The misses under way: as many as the L1 and the L2 have entries for.
 #[derive(Clone, Debug)]
 pub(super) struct Misses {
     entries: Vec<Miss>,
@@ -44,7 +44,7 @@ impl Misses {
         self.entries.clear();
     }
 
-    /// Whether there is room for another at `tick`.
+    /// Returns whether an entry is free at `tick`.
     pub fn has_room(&mut self, tick: u64) -> bool {
         if self.entries.len() == self.most {
             self.entries.retain(|miss| miss.until > tick);
@@ -57,13 +57,13 @@ impl Misses {
         self.entries.push(miss);
     }
 
-    /// The first tick after `tick` at which one is over, as far as that is known.
+    /// Returns the first tick at which a miss ends, if it is known.
     pub fn next_end(&self) -> Option<u64> {
         let ends = self.entries.iter().map(|miss| miss.until);
         ends.min().filter(|until| *until != PENDING)
     }
 
-    /// How many are for shared memory.
+    /// Returns the number of misses for shared memory.
     pub fn shared(&self) -> usize {
         let shared = self.entries.iter().filter(|miss| miss.until == PENDING);
         shared.count()

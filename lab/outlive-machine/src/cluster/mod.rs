@@ -1,8 +1,9 @@
 //! The timed machine: a cluster of compute nodes that share the memory of memory nodes.
 //!
-//! A [`Cluster`] runs one [`Thread`] on each core, on caches with real values, and counts what happens. Coherence between
-//! the nodes is that of the [protocol's tables](crate::protocol), the very ones that are searched; time is that of the
-//! [parts](crate::parts). It is a plain value: a clone of its simulation goes on as it does, if the threads can be cloned.
+//! A [`Cluster`] runs one [`Thread`] on each core, on caches with real values, and counts all
+//! activity. Coherence between the nodes is that of the [protocol's tables](crate::protocol), the
+//! same ones that the search explores; time is that of the [parts](crate::parts). It is a plain
+//! value: a clone of its simulation continues identically, if the threads can be cloned.
 //!
 //! ```
 //! use outlive_machine::cluster::{Cluster, Workload};
@@ -26,24 +27,26 @@
 //!
 //! # Time and order
 //!
-//! Cores run ahead of one another by up to a [quantum](crate::description::Core::quantum), and what they do to values
-//! happens in the order in which the host comes to it. Time is skewed by that much, order is not: all loads and stores
-//! take place one after another, each on the one current value of its word; why they make x86-TSO stands in `core.rs`.
+//! Cores run ahead of one another by up to a [quantum](crate::description::Core::quantum), and
+//! their actions on values take effect in the order in which the host simulates them. Time is
+//! skewed by that much, order is not: all loads and stores take place one after another, each on
+//! the one current value of its word; `core.rs` explains why they make x86-TSO.
 //!
 //! # What is modelled
 //!
-//! Cores: width, reorder buffer, load queue, store queue, store buffer, room for misses. Which instruction needs the result of
-//! which is known only where a thread waits for a value; everything else overlaps as far as those allow. There is no
-//! branch prediction, no speculation past an atomic or fence, no bound on hits under way. Caches: true LRU, inclusive of
-//! the levels above. Directories: a latency, and the order of the protocol. Links, switch, memories: latency, bandwidth or
-//! banks, and queues. Data that is private to a thread takes time, and has no values.
+//! Cores: width, reorder buffer, load queue, store queue, store buffer, entries for misses. Data
+//! dependences between instructions are known only where a thread waits for a value; everything
+//! else overlaps as far as those allow. There is no branch prediction, no speculation past an
+//! atomic or fence, no bound on hits under way. Caches: true LRU, inclusive of the levels above.
+//! Directories: a latency, and the order of the protocol. Links, switch, memories: latency,
+//! bandwidth or banks, and queues. Data that is private to a thread takes time, and has no values.
 //!
-//! In the configurations of ReCXL: REPL, REPL_ACK and VAL over the same links as everything else, driven by the
-//! [protocol's table](crate::protocol::STORE); [logging units](crate::logging) with real values, and dumps of their logs. The atomics
-//! of locks and barriers are stores as any others. A directory's epochs go with its exclusive grants. [`crash`] kills a node, and
-//! the rest recovers.
+//! In the configurations of ReCXL: REPL, REPL_ACK and VAL over the same links as everything else,
+//! driven by the [protocol's table](crate::protocol::STORE); [logging units](crate::logging) with
+//! real values, and dumps of their logs. The atomics of locks and barriers are stores like any
+//! others. A directory's epochs go with its exclusive grants. [`crash`] kills a node, and the rest
+//! recovers.
 
-mod ahead;
 mod caches;
 mod check;
 mod contents;
@@ -52,7 +55,8 @@ mod error;
 mod event;
 mod event_counts;
 mod failure;
-mod life;
+mod host_prefetch;
+mod line_history;
 mod loads;
 mod logs;
 mod memory_node;
@@ -66,7 +70,7 @@ mod port;
 mod private;
 mod reorder_buffer;
 mod replication;
-mod serial;
+mod serialised;
 mod shared_memory;
 mod statistics;
 mod store_buffer;
@@ -85,7 +89,7 @@ pub use statistics::{CoreCounts, MessageCounts, Statistics, Traffic};
 
 use self::core::{Activity, Core};
 use failure::{Failures, Tally};
-use life::Life;
+use line_history::Life;
 use logs::Logs;
 use memory_node::MemoryNode;
 use node::Node;
@@ -106,63 +110,65 @@ use crate::parts::{Fabric, Port, WireSizes};
 use crate::program::{Image, Synchronisation, Thread, Word};
 use crate::protocol::{MAX_NODES, NodeId, NodeState, STORE, StoreTable, Tables};
 
-/// What a cluster runs.
+/// The workload of a cluster.
 #[derive(Clone, Debug)]
 pub struct Workload<T> {
     /// The threads, one for each core: the first of them on the first node's cores, and so on.
     pub threads: Vec<T>,
-    /// What shared memory holds.
+    /// The initial contents of shared memory.
     pub image: Image,
-    /// What the threads synchronise by.
+    /// The locks, barriers, conditions and event counts of the threads.
     pub synchronisation: Synchronisation,
 }
 
-/// Ways to break a cluster, so that its tests can show that they would notice.
+/// Faults built into a cluster, so that its tests can show that they detect them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breakage {
     /// Stores behind one that waits for its line are committed before it.
     StoresDrainedOutOfOrder,
     /// Loads behind one that waits for its line get their values before it.
     LoadsBoundOutOfOrder,
-    /// A load that has waited for another gets what the caches hold, not what its own core has stored.
+    /// A load that has waited for another gets the value in the caches, not that of its own core's
+    /// older store.
     ForwardsNothing,
-    /// What follows a lock begins before the store that takes it is committed. (Where it is taken by a store.)
+    /// Operations after a lock begin before the store that takes the lock is committed. (In
+    /// machines in which a store takes it.)
     LocksAreNoFences,
     /// Stores are committed when the first of their replicas has answered.
     CommitsBeforeLastAck,
-    /// The last replica of each store is not told that it is committed.
+    /// The last replica of each store is not notified that it is committed.
     ForgetsVal,
-    /// VALs leave at their core's local time, by when others may have seen the store.
+    /// VALs leave at their core's local time, when other nodes may already have seen the store.
     ValsLeaveLate,
-    /// A recovery goes on though messages are under way.
+    /// A recovery continues though messages are under way.
     DoesNotDrain,
     /// A core that is interrupted holds back the line of a store that waits for its replicas.
     KeepsPins,
-    /// An atomic that was interrupted is committed later with what it had read.
+    /// An interrupted atomic is committed later with the value that it had read.
     KeepsAtomics,
-    /// Stores that have not committed go on with the acknowledgements that they have.
+    /// Stores that have not committed continue with the acknowledgements that they have.
     DoesNotStartOver,
     /// A store that has retired and waits for its replicas is dropped when its core halts.
     DropsAStore,
     /// Locks whose owners live are free after a recovery.
     FreesLivingLocks,
-    /// Logging units keep in a recovery what is not validated.
+    /// In a recovery, logging units keep entries that are not validated.
     ForgetsNothing,
     /// FetchLatestVers goes to no logging unit.
     SearchesNoUnits,
     /// FetchLatestVers goes to no memory node.
     SearchesNoArchives,
-    /// The logs in the memory nodes are truncated as if nobody owned a line.
+    /// The logs in the memory nodes are truncated as if no node owned a line.
     TruncatesOwned,
     /// The logs in the memory nodes are truncated as if a line that is being recalled had come.
     TruncatesRecalled,
-    /// What a line's former owners have logged counts as the dead one's.
+    /// Entries logged by a line's former owners count as the dead owner's.
     IgnoresEpochs,
-    /// The dead are not buried where readers are being invalidated.
+    /// Dead nodes are not removed from directories that are invalidating readers.
     LeavesUpgrades,
-    /// A directory that is repaired forgets an owner who lives.
+    /// A directory that is repaired forgets a living owner.
     ForgetsTheLiving,
-    /// Cores that have stood still in a recovery are not woken when it is over.
+    /// Cores that were halted in a recovery are not woken when it is over.
     LeavesCoresAsleep,
     /// A round of dumps begins while the directories are repaired.
     DumpsInRepair,
@@ -176,7 +182,7 @@ pub enum Breakage {
 #[derive(Clone, Debug)]
 pub struct Cluster<T> {
     threads: Box<[T]>,
-    /// Those that have threads.
+    /// The cores that have threads.
     cores: Box<[Core]>,
     nodes: Box<[Node]>,
     memories: Box<[MemoryNode]>,
@@ -185,30 +191,30 @@ pub struct Cluster<T> {
     payloads: UnderWay<Line>,
     objects: Objects,
     messages: MessageCounts,
-    /// What packets say.
+    /// The contents of packets.
     said: UnderWay<Says>,
-    /// How many messages have gone between ports.
+    /// The counts of messages between ports.
     tally: Tally,
-    /// Since the first node died.
+    /// Set since the first node died.
     failures: Option<Box<Failures>>,
-    /// In a machine that replicates.
+    /// Set in a machine that replicates.
     logs: Option<Box<Logs>>,
     tables: &'static Tables,
     stores: &'static StoreTable,
     timing: Timing,
     sizes: WireSizes,
     protocol: Protocol,
-    /// When something has happened last.
+    /// The time of the last activity.
     active: Time,
     eager_stores: usize,
     synchronisation: Synchronising,
     write_backs: usize,
     cores_per_node: usize,
-    /// Lines in a piece of shared memory that stands on one memory node.
+    /// Lines in one interleaved piece of shared memory.
     interleave: Divisor,
-    /// Memory nodes.
+    /// The number of memory nodes.
     homes: Divisor,
-    /// Words of shared memory.
+    /// The number of words of shared memory.
     words: u64,
     unfinished: usize,
     oracle: Option<Box<Oracle>>,
@@ -217,7 +223,8 @@ pub struct Cluster<T> {
 }
 
 impl<T: Thread> Cluster<T> {
-    /// A machine as described that runs a workload from time zero. The seed decides what the description leaves to chance.
+    /// Returns a simulation of the described machine that runs a workload from time zero. The seed
+    /// decides the machine's random choices.
     ///
     /// # Errors
     ///
@@ -310,50 +317,52 @@ impl<T: Thread> Cluster<T> {
         })
     }
 
-    /// Has every load and commit judged from now on, which must be the beginning: a load that gets anything but the last value
-    /// in coherence order, a store while another node can read the line, and one that a replica has not logged are panics.
-    /// What was committed is kept for [`check_quiet`](Self::check_quiet). For tests.
+    /// Has every load and commit judged from now on, which must be the beginning. A panic results
+    /// from a load that gets anything but the last value in coherence order, from a store while
+    /// another node can read the line, and from a commit that a replica has not logged. Commits are
+    /// kept for [`check_quiet`](Self::check_quiet). For tests.
     pub fn judge_values(&mut self, image: &Image) {
         self.oracle = Some(Box::new(Oracle::new(image, self.cores.len())));
     }
 
-    /// Makes it a broken machine. For tests.
+    /// Builds a fault into the machine. For tests.
     pub fn break_it(&mut self, how: Breakage) {
         self.broken = Some(how);
     }
 
-    /// Notes from now on all that happens to a line between nodes.
+    /// Records from now on all events of a line between nodes.
     pub fn follow(&mut self, line: LineAddress) {
         let home = self.home(line);
         self.life = Some(Box::new(Life::new(line, home)));
     }
 
-    /// What has happened to the line that is [followed](Self::follow), each event as a line of text.
+    /// Returns the events of the line that is [followed](Self::follow), each as a line of text.
     pub fn life(&self) -> Vec<String> {
         self.life.as_ref().map_or(Vec::new(), |life| life.lines())
     }
 
-    /// A thread.
+    /// Returns the thread `number`.
     pub fn thread(&self, number: usize) -> &T {
         &self.threads[number]
     }
 
-    /// Whether all threads have ended and all that they did is done. Lines may still be under way to memory.
+    /// Returns whether all threads have ended and all their actions are done. Lines may still be
+    /// under way to memory.
     pub fn is_finished(&self) -> bool {
         self.unfinished == 0
     }
 
-    /// The logging unit of a compute node, if the machine replicates.
+    /// Returns the logging unit of a compute node, if the machine replicates.
     pub fn logging_unit(&self, node: NodeId) -> Option<&LoggingUnit> {
         self.logs.as_ref()?.units.get(node.index())
     }
 
-    /// The log in a memory node, if the machine replicates.
+    /// Returns the log in a memory node, if the machine replicates.
     pub fn archive(&self, memory_node: usize) -> Option<&Archive> {
         self.logs.as_ref()?.archives.get(memory_node)
     }
 
-    /// What a word of shared memory holds, wherever its line stands.
+    /// Returns the value of a word of shared memory, wherever its line is.
     ///
     /// # Panics
     ///
@@ -367,11 +376,11 @@ impl<T: Thread> Cluster<T> {
             );
             node.contents(line).filter(|_| newest)
         });
-        // Contents may also be in a message to memory: then nobody has them but in `payloads`.
+        // Contents may also be in a message to memory: then only `payloads` has them.
         written.unwrap_or_else(|| self.memory.line(line))[word.place()]
     }
 
-    /// What has been done so far.
+    /// Returns the statistics so far.
     pub fn statistics(&self) -> Statistics {
         let ports = self.nodes.len() + self.memories.len();
         let port = |number: usize| Port(number as u16);
@@ -415,7 +424,7 @@ impl<T: Thread> Cluster<T> {
     }
 }
 
-/// The table of a store that is replicated, laid out.
+/// Returns the table of a replicated store, laid out.
 fn stores() -> &'static StoreTable {
     static STORES: LazyLock<StoreTable> = LazyLock::new(|| StoreTable::new(STORE));
     &STORES
@@ -433,7 +442,7 @@ impl<T: Thread> Machine for Cluster<T> {
         if self.failures.is_some() && self.vanishes(event) {
             return;
         }
-        // When it is time for a dump and nothing else is to come, nothing happens.
+        // A dump that is due when nothing else is pending is not an activity.
         if !matches!(event, Event::DumpPeriod) || !queue.is_empty() {
             self.active = now;
         }
@@ -453,7 +462,7 @@ impl<T: Thread> Machine for Cluster<T> {
     }
 }
 
-/// Runs a cluster until nothing happens any more; returns when its last thread had finished.
+/// Runs a cluster until no event is pending. Returns when its last thread had finished.
 ///
 /// # Errors
 ///

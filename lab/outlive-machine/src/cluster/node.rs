@@ -1,9 +1,11 @@
-//! A compute node's side of coherence: what its cores ask for, and what directories say.
+//! A compute node's side of coherence: its cores' requests, and the directories' messages.
 //!
-//! The agent of a line is in the state that stands at the line in the L3, or in the write-back buffer, or in `I`. What it
-//! does stands in the [protocol's table](crate::protocol); here are caches, buffers and cores told.
+//! The state of a line's agent is at the line in the L3, or in the write-back buffer, or is `I`.
+//! The [protocol's table](crate::protocol) defines its actions; this module applies them to caches,
+//! buffers and cores.
 //!
-//! A line that is *pinned* for a store stays: demands for it wait in the node, as if they were still under way.
+//! A line that is *pinned* for a store stays: demands for it wait in the node, as if they were
+//! still under way.
 
 use super::Cluster;
 use super::caches::{Caches, NOBODY};
@@ -24,7 +26,7 @@ pub(super) struct Put {
     pub contents: Line,
 }
 
-/// A compute node but for its cores.
+/// A compute node without its cores.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub caches: Caches,
@@ -34,13 +36,13 @@ pub(super) struct Node {
     pub dram: Memory,
     /// Requests that found no place in the caches, or whose line is still being put back.
     stalled: Vec<(u16, LineAddress)>,
-    /// Taken from `stalled`, to be tried again.
+    /// Requests taken from `stalled`, to be retried.
     again: Vec<(u16, LineAddress)>,
     /// Demands for lines that are pinned.
     deferred: Vec<Message>,
 }
 
-/// Where the state of a line's agent stands.
+/// The place of the state of a line's agent.
 #[derive(Clone, Copy)]
 enum Place {
     Cache(Slot),
@@ -61,7 +63,7 @@ impl Node {
         }
     }
 
-    /// Drops all that it has.
+    /// Drops its whole state.
     pub fn clear(&mut self) {
         self.caches.clear();
         self.puts.clear();
@@ -83,12 +85,12 @@ impl Node {
         }
     }
 
-    /// The state of a line's agent.
+    /// Returns the state of a line's agent.
     pub fn agent(&self, line: LineAddress) -> NodeState {
         self.place(line).1
     }
 
-    /// The contents that the node has of a line, if it has any.
+    /// Returns the node's contents of a line, if it has any.
     pub fn contents(&self, line: LineAddress) -> Option<&Line> {
         match self.place(line) {
             (_, state) if !state.has_copy() => None,
@@ -98,14 +100,14 @@ impl Node {
         }
     }
 
-    /// Whether nothing waits in the node.
+    /// Returns whether nothing waits in the node.
     pub fn is_quiet(&self) -> bool {
         self.puts.is_empty() && self.stalled.is_empty() && self.deferred.is_empty()
     }
 }
 
 impl<T: Thread> Cluster<T> {
-    /// A core's miss comes to the node, or is tried again.
+    /// Handles a core's miss that comes to the node or is retried.
     pub(super) fn request(
         &mut self,
         c: usize,
@@ -116,7 +118,7 @@ impl<T: Thread> Cluster<T> {
         let core = &mut self.cores[c];
         let (n, place) = (core.node as usize, core.place);
         if core.halted {
-            // It will ask again for what it needs when it goes on.
+            // The core will request the lines that it needs again when it continues.
             core.misses.remove(line);
             return;
         }
@@ -154,7 +156,8 @@ impl<T: Thread> Cluster<T> {
         self.tell(n, line, input, Payload::NONE, now, queue);
     }
 
-    /// The node has a line that a core misses, to be read at least: the core gets it, and uses it in this very step.
+    /// Gives a core a line that it misses and that the node can at least read. The core uses it in
+    /// this same step.
     pub(super) fn supply(
         &mut self,
         c: usize,
@@ -179,7 +182,7 @@ impl<T: Thread> Cluster<T> {
             core.counts.supplied += 1;
             core.counts.supply_ticks += tick.saturating_sub(since);
         } else {
-            // It is here to be read only, and a store wants it.
+            // The line is here to be read only, and a store needs it.
             if let Some(slot) = caches.find(line) {
                 caches.held_mut(slot).waiting |= 1 << place;
             }
@@ -206,13 +209,13 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// A line leaves the L3.
+    /// Evicts a line from the L3.
     pub(super) fn evict(&mut self, n: usize, slot: Slot, now: Time, queue: &mut EventQueue<Event>) {
         let line = self.nodes[n].caches.address(slot);
         self.tell(n, line, NodeInput::Evict, Payload::NONE, now, queue);
     }
 
-    /// A directory's message has come.
+    /// Handles a message that has come from a directory.
     pub(super) fn arrive_down(
         &mut self,
         message: Message,
@@ -246,7 +249,8 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Tells a line's agent something and does what it wants done; whether it says that who waits may go on.
+    /// Gives an input to a line's agent and executes its actions. Returns whether waiting cores may
+    /// continue.
     pub(super) fn tell(
         &mut self,
         n: usize,
@@ -259,7 +263,7 @@ impl<T: Thread> Cluster<T> {
         let (place, state) = self.nodes[n].place(line);
         let copy = state.has_copy().then_some(());
         let step = self.tables.node.step(state, input, copy);
-        // Looked at where it stands: it is large.
+        // By reference: it is large.
         let step = match &step {
             Ok(step) => step,
             Err(error) => panic!("node {n}, {line}, at {now}: {error}"),
@@ -342,7 +346,8 @@ impl<T: Thread> Cluster<T> {
         resumed
     }
 
-    /// Something has happened to a line: who waits for it goes on, and then what waits for room.
+    /// Called when the state of a line has changed: cores that wait for it continue, then requests
+    /// that wait for a free place are retried.
     pub(super) fn resume(
         &mut self,
         n: usize,
@@ -356,14 +361,14 @@ impl<T: Thread> Cluster<T> {
             while waiting != 0 {
                 let c = n * self.cores_per_node + waiting.trailing_zeros() as usize;
                 waiting &= waiting - 1;
-                // One before may have had the line driven out.
+                // An earlier one may have caused the line's eviction.
                 self.request(c, line, now, queue);
             }
         }
         self.retry(n, now, queue);
     }
 
-    /// Tries again what waited for room in a node.
+    /// Retries requests that waited for a free place in a node.
     fn retry(&mut self, n: usize, now: Time, queue: &mut EventQueue<Event>) {
         let node = &mut self.nodes[n];
         if node.stalled.is_empty() || !node.again.is_empty() {
@@ -379,8 +384,9 @@ impl<T: Thread> Cluster<T> {
         self.nodes[n].again.clear();
     }
 
-    /// A line may be given away again: who waited for that goes on. The node's own cores come first, else they might never get
-    /// it; but after as many of them as the node has, another node that demands it does.
+    /// Releases a pinned line: the cores and demands that waited for it continue. The node's own
+    /// cores come first, else they might never get it; but after as many turns as the node has
+    /// cores, another node that demands it gets it.
     pub(super) fn unpin(&mut self, n: usize, slot: Slot, now: Time, queue: &mut EventQueue<Event>) {
         let most = self.cores_per_node as u8;
         let node = &mut self.nodes[n];
@@ -418,7 +424,7 @@ impl<T: Thread> Cluster<T> {
             self.request(c, line, now, queue);
         }
         if given {
-            // The line may be gone, and leave room.
+            // The line may be gone, and its place free.
             self.retry(n, now, queue);
         }
     }

@@ -1,23 +1,24 @@
-//! Locks, barriers, conditions and event counts: who has them, who waits for whom.
+//! Locks, barriers, conditions and event counts: their owners and waiters.
 //!
-//! The words of these objects are read and written by the threads' operations like all others; but what a thread does next is
-//! decided here, at the moment at which its atomic is committed. So who waits needs no events, and what the words hold is for those who look at
-//! memory only. A lock that is given back goes to whoever's atomic is first: who has waited longest is told, makes a new
-//! one, and waits in front if somebody was faster.
+//! The threads' operations read and write the words of these objects like all others; but the
+//! continuation of a thread is decided here, at the moment at which its atomic is committed. So
+//! waiting needs no events, and the words' values only matter to readers of memory. A released lock
+//! goes to the thread whose atomic commits first: the thread that has waited longest is notified,
+//! makes a new atomic, and waits at the front if another thread was faster.
 
 use std::collections::VecDeque;
 
 use crate::program::{BarrierId, ConditionId, EventCountId, LockId, Synchronisation, Word};
 
-/// What an atomic has got a thread.
+/// The result of a thread's atomic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It goes on.
+    /// The thread continues.
     #[default]
     Go,
-    /// It waits until it is called.
+    /// The thread waits until it is notified.
     Waits,
-    /// It is the last to arrive at a barrier, and opens it.
+    /// The thread is the last to arrive at a barrier, and opens it.
     Last,
 }
 
@@ -25,10 +26,11 @@ pub(super) enum Turn {
 struct Lock {
     word: Word,
     owner: Option<u16>,
-    /// Who has got it and has not seen it given back: the owner, unless the machine has given one thread's lock to another.
+    /// The threads that have taken it and have not seen it released: the owner, unless the machine
+    /// has given one thread's lock to another.
     takers: Vec<u16>,
     waiting: VecDeque<u16>,
-    /// Who was called when the lock was given back, and has not come yet.
+    /// The thread that was notified of the lock's release, and has not come yet.
     called: Option<u16>,
 }
 
@@ -37,22 +39,23 @@ struct Barrier {
     counter: Word,
     threads: u32,
     arrived: u32,
-    /// How often all have arrived.
+    /// The number of times that all have arrived.
     round: u64,
-    /// Who waits, and in which round he has arrived: others may arrive anew before the flag of a round is written.
+    /// The threads that wait, each with the round in which it has arrived: others may arrive anew
+    /// before the flag of a round is written.
     waiting: Vec<(u16, u64)>,
     openings: Vec<Opening>,
-    /// Who has arrived at any time, one bit for each thread; all if all take part. Without the dead who had ended before: nobody
-    /// waits for them.
+    /// The threads that have ever arrived, one element for each thread; all threads, if all take
+    /// part. Dead threads that had ended are removed, since no thread waits for them.
     members: Vec<bool>,
 }
 
-/// The last of a round has arrived, and its store to the flag is not committed.
+/// A round whose last thread has arrived, and whose store to the flag is not committed.
 #[derive(Clone, Copy, Debug)]
 struct Opening {
     opener: u16,
     round: u64,
-    /// Who was to open has died, and this one, who has waited, has yet to arrive again to do so.
+    /// The original opener has died. This one, which has waited, has yet to arrive again to open.
     again: bool,
 }
 
@@ -65,13 +68,13 @@ struct Condition {
 #[derive(Clone, Debug)]
 struct EventCount {
     is: u64,
-    /// Who waits, and for which count.
+    /// The threads that wait, each with the count that it waits for.
     waiting: Vec<(u16, u64)>,
 }
 
 impl Barrier {
-    /// Goes on without the dead; who is to arrive once more: of each round that a dead one was to open, somebody, and whoever makes
-    /// the present round whole, if all others are here.
+    /// Removes dead threads. Returns the threads that must arrive again: one for each round that a
+    /// dead thread was to open, and one to complete the present round, if all others are here.
     fn bury(&mut self, is_dead: &impl Fn(u16) -> bool) -> Vec<u16> {
         for (thread, member) in self.members.iter_mut().enumerate() {
             if *member && is_dead(thread as u16) {
@@ -107,14 +110,14 @@ impl Barrier {
         again
     }
 
-    /// Whether this one is to open a round in which it has waited.
+    /// Returns whether this thread must open a round in which it has waited.
     fn is_heir(&self, thread: u16) -> bool {
         let mut openings = self.openings.iter();
         openings.any(|opening| opening.opener == thread && opening.again)
     }
 }
 
-/// All objects of a workload. Threads go by the numbers of their cores.
+/// All objects of a workload. Threads are identified by the numbers of their cores.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
     locks: Vec<Lock>,
@@ -123,16 +126,16 @@ pub(super) struct Objects {
     event_counts: Vec<EventCount>,
     /// A thread has died before its end.
     missing: bool,
-    /// That is settled: what event counts come to is not known any more, and nobody waits for them.
+    /// That is settled: event counts are not known any more, and no thread waits for them.
     abandoned: bool,
 }
 
-/// What becomes of those who waited for the dead.
+/// The threads that waited for dead ones, by how they continue.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Settled {
-    /// They go on.
+    /// They continue.
     pub released: Vec<u16>,
-    /// They were the others at a barrier, and arrive there once more, as the last.
+    /// They waited at a barrier, and must arrive there once more, as the last.
     pub arrive_again: Vec<u16>,
 }
 
@@ -185,12 +188,13 @@ impl Objects {
         self.barriers[barrier.0 as usize].counter
     }
 
-    /// The first word of the line after the counter's.
+    /// Returns the first word of the line after the counter's.
     pub fn barrier_flag(&self, barrier: BarrierId) -> Word {
         Word((self.barrier_counter(barrier).line().0 + 1) * Word::PER_LINE)
     }
 
-    /// A thread's atomic on a lock is committed. If the thread has it already, it waits, for ever unless another gives it back.
+    /// Called when a thread's atomic on a lock is committed. If the thread already has the lock, it
+    /// waits, for ever unless another releases it.
     pub fn lock(&mut self, lock: LockId, thread: u16) -> Turn {
         let lock = &mut self.locks[lock.0 as usize];
         let called = lock.called == Some(thread);
@@ -209,8 +213,8 @@ impl Objects {
         Turn::Waits
     }
 
-    /// The store by which a thread gives a lock back is committed: who is to try next. A program may give back what another thread
-    /// of it has taken.
+    /// Called when the store by which a thread releases a lock is committed. Returns the thread
+    /// that is to try next. A program may release a lock that another of its threads has taken.
     pub fn unlock(&mut self, lock: LockId, thread: u16) -> Option<u16> {
         let taken = &mut self.locks[lock.0 as usize].takers;
         match taken.iter().position(|taker| *taker == thread) {
@@ -223,7 +227,7 @@ impl Objects {
     fn free(&mut self, lock: LockId) -> Option<u16> {
         let lock = &mut self.locks[lock.0 as usize];
         lock.owner = None;
-        // Who was called before and has not come yet will find it free.
+        // A thread that was notified before and has not come yet will find it free.
         if lock.called.is_none() {
             lock.called = lock.waiting.pop_front();
             return lock.called;
@@ -231,23 +235,23 @@ impl Objects {
         None
     }
 
-    /// A thread gives a lock back: if it has got it, it must have been its own all the time.
+    /// Checks the release of a lock: a thread that has taken it must have owned it since.
     pub fn judge_unlock(&self, lock: LockId, thread: u16) {
         let Lock { owner, takers, .. } = &self.locks[lock.0 as usize];
         assert!(
             *owner == Some(thread) || !takers.contains(&thread),
-            "thread {thread} gives lock {} back, which it has no more; {owner:?} has it",
+            "thread {thread} releases lock {}, which it no longer holds; the owner is {owner:?}",
             lock.0
         );
     }
 
-    /// Whether a thread that arrives at a barrier now is the last.
+    /// Returns whether a thread that arrives at a barrier now is the last.
     pub fn is_last(&self, barrier: BarrierId, thread: u16) -> bool {
         let barrier = &self.barriers[barrier.0 as usize];
         barrier.is_heir(thread) || barrier.arrived + 1 == barrier.threads
     }
 
-    /// A thread's atomic on a barrier is committed.
+    /// Called when a thread's atomic on a barrier is committed.
     pub fn arrive(&mut self, barrier: BarrierId, thread: u16) -> Turn {
         let barrier = &mut self.barriers[barrier.0 as usize];
         barrier.members[usize::from(thread)] = true;
@@ -273,7 +277,7 @@ impl Objects {
         Turn::Waits
     }
 
-    /// The last has arrived: which word it writes, and what.
+    /// Returns the word that the last thread of a round writes, and its value.
     pub fn open_next(&self, barrier: BarrierId, opener: u16) -> (Word, u64) {
         let flag = self.barrier_flag(barrier);
         let barrier = &self.barriers[barrier.0 as usize];
@@ -284,7 +288,8 @@ impl Objects {
         )
     }
 
-    /// That is committed: who waited in this round goes on. An opener arrives nowhere again before, so it has one round to open.
+    /// Called when that store is committed. Returns the threads that waited in this round. An
+    /// opener arrives nowhere again before, so it has one round to open.
     pub fn open(&mut self, barrier: BarrierId, opener: u16) -> impl Iterator<Item = u16> {
         let barrier = &mut self.barriers[barrier.0 as usize];
         let place = barrier.openings.iter().position(|one| one.opener == opener);
@@ -295,19 +300,19 @@ impl Objects {
         opened.map(|(thread, _)| thread)
     }
 
-    /// A thread waits for a condition.
+    /// Adds a thread to the waiters of a condition.
     pub fn wait(&mut self, condition: ConditionId, thread: u16) {
         self.conditions[condition.0 as usize]
             .waiting
             .push_back(thread);
     }
 
-    /// Who has waited longest for a condition goes on.
+    /// Removes and returns the thread that has waited longest for a condition.
     pub fn signal(&mut self, condition: ConditionId) -> Option<u16> {
         self.conditions[condition.0 as usize].waiting.pop_front()
     }
 
-    /// Whether an event count has been advanced so often; else the thread waits for that.
+    /// Returns whether an event count has reached `wanted`; else adds the thread to its waiters.
     pub fn await_count(&mut self, count: EventCountId, wanted: u64, thread: u16) -> bool {
         let count = &mut self.event_counts[count.0 as usize];
         let goes_on = count.is >= wanted || self.abandoned;
@@ -317,31 +322,31 @@ impl Objects {
         goes_on
     }
 
-    /// One more has come to an event count.
+    /// Advances an event count by one.
     pub fn advance(&mut self, count: EventCountId) {
         self.event_counts[count.0 as usize].is += 1;
     }
 
-    /// One who has waited for no more than the event count is.
+    /// Removes and returns a thread that has waited for no more than the event count's value.
     pub fn next_awaited(&mut self, count: EventCountId) -> Option<u16> {
         let EventCount { is, waiting } = &mut self.event_counts[count.0 as usize];
         let place = waiting.iter().position(|(_, wanted)| wanted <= is)?;
         Some(waiting.remove(place).0)
     }
 
-    /// A thread had come to its end before its node died: it is missing nowhere.
+    /// Records that a dead thread had ended before its node died: no barrier waits for it.
     pub fn had_ended(&mut self, thread: u16) {
         for barrier in &mut self.barriers {
             barrier.members[usize::from(thread)] = false;
         }
     }
 
-    /// A thread has died before its end: what it was to do nobody does.
+    /// Records that a thread has died before its end: its remaining actions will not happen.
     pub fn has_died(&mut self) {
         self.missing = true;
     }
 
-    /// Settles what dead threads have held and owed; done again, it does nothing more.
+    /// Settles the holdings and obligations of dead threads. A repeated call has no further effect.
     pub fn bury(&mut self, is_dead: impl Fn(u16) -> bool) -> Settled {
         let mut settled = Settled::default();
         for lock in &mut self.locks {
@@ -381,13 +386,13 @@ impl Objects {
         settled
     }
 
-    /// What must not be done: all locks are free; who is to try next.
+    /// Frees all locks: a deliberate fault. Returns the threads that are to try next.
     pub fn free_all_locks(&mut self) -> Vec<u16> {
         let all = 0..self.locks.len() as u32;
         all.filter_map(|lock| self.free(LockId(lock))).collect()
     }
 
-    /// What is wrong where nothing happens any more: who waits for what it could have.
+    /// Checks that, when no event is pending, no thread waits for an object that it could have.
     pub fn check_waits(&self) -> Result<(), String> {
         for (number, lock) in self.locks.iter().enumerate() {
             let Lock {
@@ -404,7 +409,9 @@ impl Objects {
         }
         for (number, barrier) in self.barriers.iter().enumerate() {
             if barrier.arrived > 0 && barrier.arrived >= barrier.threads {
-                return Err(format!("all have arrived at barrier {number}, and wait"));
+                return Err(format!(
+                    "all threads have arrived at barrier {number}, but still wait"
+                ));
             }
             let opens = |round: u64| barrier.openings.iter().any(|one| one.round == round);
             let mut waiting = barrier.waiting.iter();
@@ -421,14 +428,15 @@ impl Objects {
                 waiting.find(|(_, wanted)| self.abandoned || *wanted <= count.is)
             {
                 return Err(format!(
-                    "thread {thread} waits for event count {number} to be {wanted}, and need not"
+                    "thread {thread} waits for event count {number} to be {wanted}, which it has \
+                     reached"
                 ));
             }
         }
         Ok(())
     }
 
-    /// What a thread waits for here.
+    /// Returns the object that a thread waits for here.
     pub fn waits_for(&self, thread: u16) -> Option<String> {
         let place = |what: &str, number: usize| Some(format!("{what} {number}"));
         for (number, lock) in self.locks.iter().enumerate() {
@@ -509,7 +517,7 @@ mod tests {
             assert_eq!(objects.arrive(barrier, heir), Turn::Last);
             assert_eq!(opened(&mut objects, heir), [0; 0]);
         }
-        // An opener who lives opens, though who has arrived since is dead.
+        // A living opener opens, though a thread that has arrived since is dead.
         let (mut objects, barrier) = of_two();
         for thread in 0..3 {
             objects.arrive(barrier, thread);
@@ -539,11 +547,11 @@ mod tests {
         assert!(said(&free).contains("lock 0, which is free"));
         let mut advanced = objects();
         advanced.advance(EventCountId(0));
-        assert!(said(&advanced).contains("event count 0 to be 1, and need not"));
+        assert!(said(&advanced).contains("event count 0 to be 1, which it has reached"));
         let mut abandoned = objects();
         abandoned.abandoned = true;
-        assert!(said(&abandoned).contains("need not"));
-        // All of this is settled after a death.
+        assert!(said(&abandoned).contains("which it has reached"));
+        // A death settles all of this.
         let mut settled = objects();
         settled.has_died();
         assert_eq!(settled.bury(|thread| thread == 0).released, [1, 2]);
@@ -554,7 +562,7 @@ mod tests {
         assert_eq!(objects.check_waits(), Ok(()));
         let mut alone = objects.clone();
         alone.barriers[0].threads = 1;
-        assert!(said(&alone).contains("all have arrived"));
+        assert!(said(&alone).contains("all threads have arrived"));
         objects.arrive(barrier, 1);
         assert_eq!(objects.check_waits(), Ok(()));
         objects.barriers[0].openings.clear();
@@ -575,7 +583,7 @@ mod tests {
                     .for_each(|thread| objects.had_ended(thread));
             }
             objects.bury(|thread| thread < 2);
-            // Else nobody knows that they are not to come again.
+            // Else the barrier does not know that they will not come again.
             let first = objects.arrive(barrier, 2);
             assert_eq!(first == Turn::Waits && objects.is_last(barrier, 3), ended);
         }

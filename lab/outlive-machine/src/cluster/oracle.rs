@@ -1,5 +1,6 @@
-//! A judge for tests: each load must get what the last store in coherence order has left, a store that is replicated must be in
-//! the logs of all its replicas when it is committed, and at the end logs and archives must hold what was committed.
+//! A judge for tests: each load must get the value of the last store in coherence order, a
+//! replicated store must be in the logs of all its replicas when it is committed, and at the end
+//! logs and archives must hold all commits.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,46 +19,49 @@ use crate::protocol::{MAX_NODES, NodeId};
 #[derive(Clone, Copy, Debug)]
 struct Owed {
     line: LineAddress,
-    /// Which words it writes.
+    /// The words that it writes.
     words: u8,
     values: Line,
-    /// How many of the stores that have begun joined in it.
+    /// The number of begun stores that joined in it.
     stores: usize,
 }
 
-/// What each word holds by the order in which stores were committed, wherever it stands in the machine.
+/// The value of each word by the order in which stores were committed, wherever it is in the
+/// machine.
 #[derive(Clone, Debug)]
 pub(super) struct Oracle {
     pub words: Vec<u64>,
-    /// All that was committed in a machine that replicates, as logs are to have it.
+    /// All commits in a machine that replicates, as logs must have them.
     pub committed: Vec<LogEntry>,
-    /// Who has died, and how much was committed before.
+    /// The dead nodes, each with the number of entries committed before its death.
     pub deaths: Vec<(NodeId, usize)>,
-    /// How many entries of store buffers were committed.
+    /// The number of committed entries of store buffers.
     pub commits: u64,
     /// Lines of dead owners that a recovery has repaired.
     pub restored: u64,
-    /// What was lost.
+    /// Descriptions of lost commits.
     pub lost: Vec<String>,
-    /// What may be lost with a node.
+    /// Commits that may be lost with a node.
     pub journal: Journal,
-    /// The entries of each core's store buffer, as its stores retired: they are to be committed in this order, each once.
+    /// The entries of each core's store buffer, as its stores retired: they must be committed in
+    /// this order, each once.
     owed: Vec<VecDeque<Owed>>,
-    /// The stores of each core that have begun and are not committed, in program order: their groups in the reorder buffer, words
-    /// and values. A load gets the youngest that is older than itself.
+    /// The stores of each core that have begun and are not committed, in program order: their
+    /// groups in the reorder buffer, words and values. A load gets the youngest that is older than
+    /// itself.
     begun: Vec<VecDeque<(u64, Word, u64)>>,
-    /// How many VALs of each node are to leave for stores that it has committed.
+    /// For each node, the number of VALs that it has not sent yet for its committed stores.
     owed_vals: [u32; MAX_NODES],
 }
 
-/// What stands in the logs in the memory nodes.
+/// The entries of the logs in the memory nodes.
 struct Archived {
     entries: Vec<LogEntry>,
     last: HashMap<(NodeId, Word), Commit>,
 }
 
 impl Archived {
-    /// Whether an entry stands there, or one of a later commit of its node to the same word.
+    /// Returns whether they have this entry, or one of a later commit of its node to the same word.
     fn has(&self, entry: &LogEntry) -> bool {
         let last = self.last.get(&(entry.requester.node, entry.word));
         self.entries.binary_search(entry).is_ok() || last.is_some_and(|last| *last > entry.commit)
@@ -85,71 +89,73 @@ impl Oracle {
         }
     }
 
-    /// An atomic of a core is undone, and will be begun again.
+    /// Removes the entry of a core's atomic that is undone, and will be begun again.
     pub fn withdrawn(&mut self, c: usize) {
         self.owed[c].pop_back();
     }
 
-    /// A core has died.
+    /// Drops the entries of a core that has died.
     pub fn owes_nothing(&mut self, c: usize) {
         self.owed[c].clear();
         self.begun[c].clear();
     }
 
-    /// A node has committed a store, and a VAL is to tell so.
+    /// Counts a VAL that a node must send for a committed store.
     pub fn owes_val(&mut self, node: NodeId) {
         self.owed_vals[node.index()] += 1;
     }
 
-    /// A VAL leaves its node.
+    /// Counts a VAL that leaves its node.
     pub fn val_leaves(&mut self, node: NodeId) {
         self.owed_vals[node.index()] -= 1;
     }
 
-    /// A node sends the contents of a line: if it died now, what others will see must be in the logs, and all before it.
+    /// Called when a node sends the contents of a line: if the node died now, the values that
+    /// others will see, and all before them, must be in the logs.
     pub fn shown(&self, node: NodeId, line: LineAddress) {
         let owed = self.owed_vals[node.index()];
         assert_eq!(
             owed, 0,
-            "{node} shows {line} before VALs of what it has committed have left"
+            "{node} exposes {line} before the VALs of its committed stores have left"
         );
     }
 
-    /// A core's store begins.
+    /// Records that a core's store begins.
     pub fn began(&mut self, c: usize, store: &Store) {
         if !store.private {
             self.begun[c].push_back((store.number, store.word(), store.value));
         }
     }
 
-    /// What a load of a core that is group `number` of its reorder buffer must get from a store of its own.
+    /// Returns the value that a load of a core, group `number` of its reorder buffer, must get from
+    /// an own store.
     fn own(&self, c: usize, word: Word, number: u64) -> Option<u64> {
         let older = |store: &&(u64, Word, u64)| store.0 < number && store.1 == word;
         let own = self.begun[c].iter().rev().find(older);
         own.map(|(_, _, value)| *value)
     }
 
-    /// A load has got this value from a store of its own core.
+    /// Judges a load that has got this value from a store of its own core.
     pub fn forwarded(&self, c: usize, word: Word, number: u64, value: u64) {
         let own = self.own(c, word, number);
         assert_eq!(
             Some(value),
             own,
-            "a load of {word:?} was to get what core {c} has stored"
+            "a load of {word:?} should have got the value that core {c} stored"
         );
     }
 
-    /// A load has got this value from the node's caches.
+    /// Judges a load that has got this value from the node's caches.
     pub fn bound_by(&self, c: usize, word: Word, number: u64, value: u64) {
         let own = self.own(c, word, number);
         assert_eq!(
             own, None,
-            "a load of {word:?} got {value}, not what core {c} has stored"
+            "a load of {word:?} got {value}, not the value that core {c} stored"
         );
         self.bound(word, value);
     }
 
-    /// What comes after all stores of its core has got this value from the node's caches.
+    /// Judges a read after all stores of its core that has got this value from the node's caches.
     pub fn bound(&self, word: Word, value: u64) {
         let last = self.words[word.0 as usize];
         assert_eq!(value, last, "a load of {word:?} got an old value");
@@ -157,7 +163,7 @@ impl Oracle {
 }
 
 impl<T: Thread> Cluster<T> {
-    /// A load has got what a store of its own core writes.
+    /// Judges a load that has got the value of a store of its own core.
     pub(super) fn judge_forwarded(&self, c: usize, word: Word, number: u64, value: u64) {
         let passes = self.broken == Some(Breakage::StoresDrainedOutOfOrder);
         if let Some(oracle) = self.oracle.as_ref().filter(|_| !passes) {
@@ -165,7 +171,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// A load has got what the node's caches hold.
+    /// Judges a load that has got the value in the node's caches.
     pub(super) fn judge_bound(&self, c: usize, word: Word, number: u64, value: u64) {
         let passes = self.broken == Some(Breakage::StoresDrainedOutOfOrder);
         match &self.oracle {
@@ -175,8 +181,8 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// So many stores that had begun have retired, or the write of what is serialised: into an entry of its own, or into the last
-    /// one.
+    /// Records that `stores` begun stores, or the write of a serialised operation, have retired:
+    /// into an entry of their own, or into the last one.
     pub(super) fn judge_retired(&mut self, c: usize, entered: bool, stores: usize) {
         let Some(oracle) = &mut self.oracle else {
             return;
@@ -202,7 +208,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// A core commits an entry: the oldest that is owed, with all that joined it.
+    /// Judges the commit of an entry: it must be the oldest that is owed, with all that joined it.
     pub(super) fn judge_order(&mut self, c: usize, entry: &Entry) {
         let passes = self.broken == Some(Breakage::StoresDrainedOutOfOrder);
         if let Some(oracle) = self.oracle.as_mut().filter(|_| !passes) {
@@ -210,9 +216,9 @@ impl<T: Thread> Cluster<T> {
             assert_eq!(
                 owed.map(|owed| (owed.line, owed.words, owed.values)),
                 Some((entry.line, entry.words, entry.values)),
-                "core {c} commits what is not the oldest of its stores"
+                "core {c} commits a store that is not its oldest"
             );
-            // What the program has stored, in its order.
+            // The stores of the program, in its order.
             let mut values = entry.values;
             for (_, word, value) in oracle.begun[c].drain(..owed.map_or(0, |owed| owed.stores)) {
                 assert_eq!(word.line(), entry.line, "core {c} commits to another line");
@@ -220,12 +226,12 @@ impl<T: Thread> Cluster<T> {
             }
             assert_eq!(
                 values, entry.values,
-                "core {c} commits what was not stored last"
+                "core {c} commits values that were not stored last"
             );
         }
     }
 
-    /// Whether all stores that have retired were committed, but those of the dead.
+    /// Checks that all retired stores were committed, except those of dead cores.
     pub(super) fn check_owed(&self) -> Result<(), String> {
         let owed = self.oracle.iter().flat_map(|oracle| &oracle.owed);
         match owed.enumerate().find(|(_, owed)| !owed.is_empty()) {
@@ -239,7 +245,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// A node commits a store: no other may be able to read the line.
+    /// Judges a node's commit of a store: no other node may be able to read the line.
     pub(super) fn judge_commit(&mut self, n: usize, entry: &Entry) {
         for (other, node) in self.nodes.iter().enumerate() {
             let agent = node.agent(entry.line);
@@ -263,7 +269,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// All that tells others of a node's last commit has left it.
+    /// Records that all messages about a node's last commit have left it.
     pub(super) fn judge_sent(&mut self, n: usize) {
         let messages = self.fabric.uplink(Port(n as u16)).messages;
         if let Some(oracle) = &mut self.oracle {
@@ -271,18 +277,18 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// An atomic that has read `old` is committed: nobody may have written the word in between.
+    /// Judges the commit of an atomic that has read `old`: no store may come in between.
     pub(super) fn judge_atomic(&self, word: Word, old: u64) {
         if let Some(oracle) = &self.oracle {
             let last = oracle.words[word.0 as usize];
             assert_eq!(
                 last, old,
-                "an atomic on {word:?} is committed that has read an old value"
+                "an atomic on {word:?} that read an old value is committed"
             );
         }
     }
 
-    /// A store is about to be committed: each of its replicas must have it.
+    /// Judges a store that is about to be committed: each of its replicas must have it.
     pub(super) fn judge_replicas(&mut self, c: usize, entry: &Entry, commit: Commit, epoch: Epoch) {
         let requester = self.requester(c);
         let sequence = entry.replication.sequence();
@@ -294,15 +300,16 @@ impl<T: Thread> Cluster<T> {
             let unit = &self.logs_mut().units[node.index()];
             assert!(
                 sequence.is_some_and(|sequence| unit.waits(requester, sequence)),
-                "{requester} commits a store to {} that {node} has not",
+                "{requester} commits a store to {} that {node} has not logged",
                 entry.line
             );
         }
-        // Who may write has the last exclusive grant: a recovery would take another epoch's entries for somebody else's.
+        // The writer has the last exclusive grant: a recovery would attribute entries of another
+        // epoch to another owner.
         assert_eq!(
             epoch,
             self.memory.directory(entry.line).epoch(),
-            "{requester} writes {} at an epoch that is not the line's",
+            "{requester} writes {} with an epoch that is not the line's",
             entry.line
         );
         let Some(oracle) = &mut self.oracle else {
@@ -319,7 +326,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// What stands in the archives, sorted, and the last commit there of each node to each word.
+    /// Returns the sorted archive entries, and the last commit of each node to each word there.
     fn archived(&self, logs: &Logs) -> Result<Archived, String> {
         let mut entries = Vec::new();
         for archive in &logs.archives {
@@ -334,14 +341,14 @@ impl<T: Thread> Cluster<T> {
         Ok(Archived { entries, last })
     }
 
-    /// Whether an entry is of its line's owner, at the epoch of that.
+    /// Returns whether an entry is of its line's owner, at the owner's epoch.
     fn is_of_owner(&self, entry: &LogEntry) -> bool {
         let owner = self.memory.directory(entry.word.line()).owner();
         owner == Some((entry.requester.node, entry.epoch))
     }
 
-    /// Whether logs and archives hold what was committed and nothing else, when nothing is under way: an entry stands once in
-    /// an archive, or in the log of each of its replicas, if it is needed.
+    /// Checks, when nothing is under way, that logs and archives hold exactly the commits: an entry
+    /// is once in an archive, or in the log of each of its replicas, if it is needed.
     pub(super) fn check_logs(&self) -> Result<(), String> {
         let Some(logs) = &self.logs else {
             return Ok(());
@@ -370,7 +377,7 @@ impl<T: Thread> Cluster<T> {
             for entry in &logged[first..] {
                 let (line, from) = (entry.word.line(), entry.requester.node);
                 if unknown(entry) || !logs.groups.replicas(line, from).contains(node) {
-                    return Err(format!("{node} has {entry:?}, which it should not"));
+                    return Err(format!("{node} has logged {entry:?}, but should not"));
                 }
             }
             let own = &mut logged[first..];
@@ -392,9 +399,10 @@ impl<T: Thread> Cluster<T> {
         Ok(())
     }
 
-    /// As [`check_logs`](Self::check_logs) of what is still needed: what the owner of a line has committed at its epoch. After a
-    /// recovery a unit may save what another has saved too. Who lives alone may have in its caches only what others have logged
-    /// who are dead, if its own unit was [skipped](OwnUnit::Skipped).
+    /// Does the checks of [`check_logs`](Self::check_logs) for the entries that are still needed:
+    /// those that the owner of a line has committed at its epoch. After a recovery a unit may save
+    /// entries that another has saved too. A node that lives alone may have, only in its caches,
+    /// values that only dead nodes have logged, if its own unit was [skipped](OwnUnit::Skipped).
     fn check_logs_after_deaths(&self, logs: &Logs, oracle: &Oracle) -> Result<(), String> {
         let archived = self.archived(logs)?;
         let dead = self.dead();
@@ -425,14 +433,14 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Whether no directory names a dead node.
+    /// Checks that no directory names a dead node.
     pub(super) fn check_graves(&self) -> Result<(), String> {
         let dead = self.dead();
         for line in (0..self.memory.len()).map(LineAddress) {
             let directory = self.memory.directory(line);
             if directory.names_any(dead) {
                 return Err(format!(
-                    "the directory of {line} names one of the dead {dead}: {directory:?}"
+                    "the directory of {line} names one of the dead nodes {dead}: {directory:?}"
                 ));
             }
         }

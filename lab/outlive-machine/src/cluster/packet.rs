@@ -1,7 +1,8 @@
-//! Packets: what nodes say to each other about replication and logs. They go as [messages](super::port) do, over the same
-//! links and the same switch; but from any node to any node.
+//! Packets: messages between nodes about replication and logs. They take the same path as
+//! [messages](super::port), over the same links and the same switch, but from any node to any node.
 //!
-//! What a node's core says to the node's own logging unit passes no link and takes no time but the unit's.
+//! Packets from a node's core to the node's own logging unit pass no link and take only the unit's
+//! time.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::parts::{Content, Port};
 use crate::program::Thread;
 use crate::protocol::NodeId;
 
-/// A packet under way. What it says stands apart.
+/// A packet under way. Its contents are stored separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     says: Payload,
@@ -49,7 +50,7 @@ impl Packet {
     }
 }
 
-/// What a packet says.
+/// The contents of a packet.
 #[derive(Clone, Debug)]
 pub(super) enum Says {
     Repl(Repl),
@@ -69,9 +70,9 @@ pub(super) enum Says {
     Saved(Saved),
     Clear(Clear),
     Cleared(Cleared),
-    /// From one memory node to another: what do the directories say of these lines?
+    /// From one memory node to another: requests the directories' state of these lines.
     AskStandings(Arc<[LineAddress]>),
-    /// The answer, in the order of the question.
+    /// The answer, in the order of the request.
     TellStandings(Arc<[(LineAddress, Standing)]>),
     Recovery(Recovery),
 }
@@ -95,7 +96,7 @@ impl Says {
         }
     }
 
-    /// What it carries, among so many compute nodes.
+    /// Returns its payload, in a machine with this number of compute nodes.
     fn content(&self, nodes: usize) -> Content {
         match self {
             Says::Repl(repl) => Content::Words(repl.mask),
@@ -115,7 +116,7 @@ impl Says {
         }
     }
 
-    /// The line that it is about, if it is about one.
+    /// Returns the line that it is about, if it is about one.
     fn line(&self) -> Option<LineAddress> {
         match self {
             Says::Repl(repl) => Some(repl.line),
@@ -126,7 +127,7 @@ impl Says {
 }
 
 impl<T: Thread> Cluster<T> {
-    /// Says something at a time, from a port to a port.
+    /// Sends a packet at a time, from a port to a port.
     pub(super) fn say(
         &mut self,
         at: Time,
@@ -138,7 +139,7 @@ impl<T: Thread> Cluster<T> {
         queue.schedule_at(at, Event::Packet(packet));
     }
 
-    /// Says something before whatever else may be sent.
+    /// Sends a packet before any other that may be sent.
     pub(super) fn say_at_once(
         &mut self,
         ways: (Port, Port),
@@ -170,14 +171,14 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// A packet's event is next.
+    /// Prefetches on the host the data of a packet's event.
     pub(super) fn look_into_packet(&self, packet: Packet) {
         if packet.stage == Stage::There {
             self.said.look_ahead(packet.says);
         }
     }
 
-    /// A packet is so far.
+    /// Handles a packet that has reached its stage.
     pub(super) fn packet(&mut self, packet: Packet, now: Time, queue: &mut EventQueue<Event>) {
         match packet.stage {
             Stage::Ready => self.post(packet, now, queue),
@@ -186,7 +187,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// A packet leaves its sender, behind all that was sent before.
+    /// Lets a packet leave its sender, behind all that were sent before.
     fn post(&mut self, packet: Packet, now: Time, queue: &mut EventQueue<Event>) {
         if let Some(oracle) = &mut self.oracle
             && packet.kind == MessageKind::Val
@@ -203,7 +204,7 @@ impl<T: Thread> Cluster<T> {
         queue.schedule_at(at, packet.at(Stage::Switch));
     }
 
-    /// A packet is at the switch.
+    /// Handles a packet at the switch.
     fn switched(&mut self, packet: Packet, now: Time, queue: &mut EventQueue<Event>) {
         if self.is_lost_at_switch(packet.from) {
             self.said.take(packet.says);
@@ -216,7 +217,7 @@ impl<T: Thread> Cluster<T> {
         queue.schedule_at(at, packet.at(Stage::There));
     }
 
-    /// A packet is where it goes to.
+    /// Handles a packet at its receiver.
     fn delivered(&mut self, packet: Packet, now: Time, queue: &mut EventQueue<Event>) {
         if failure::is_counted(packet.kind) {
             self.tally.get(packet.from, packet.to);
@@ -236,7 +237,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// The switch itself says something to a core.
+    /// Sends a message from the switch itself to a core.
     pub(super) fn interrupt_core(
         &mut self,
         port: Port,
@@ -251,7 +252,7 @@ impl<T: Thread> Cluster<T> {
         queue.schedule_at(at, packet.at(Stage::There));
     }
 
-    /// The port of a compute node.
+    /// Returns the port of a compute node.
     pub(super) fn compute_port(&self, node: NodeId) -> Port {
         self.fabric.compute_node(node.index() as u16)
     }

@@ -1,4 +1,4 @@
-//! Messages on their way: from a port over the switch to another port, two events each.
+//! Messages on their way: from a port over the switch to another port, in two events each.
 
 use super::Cluster;
 use super::event::{Event, Message, Stage, What};
@@ -9,7 +9,7 @@ use crate::program::Thread;
 use crate::protocol::{NodeId, ToNode};
 
 impl<T: Thread> Cluster<T> {
-    /// A message is so far.
+    /// Handles a message that has reached its stage.
     pub(super) fn message(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
         match message.stage {
             Stage::Ready => self.leave(message, now, queue),
@@ -18,14 +18,14 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// A message is sent now: it leaves behind all that were sent before.
+    /// Sends a message now: it leaves behind all that were sent before.
     pub(super) fn send(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
         let (from, to) = self.ways(message);
         self.tally.send(from, to);
         self.leave(message, now, queue);
     }
 
-    /// A message is to be sent at this time.
+    /// Schedules a message to be sent at this time.
     pub(super) fn send_later(&mut self, message: Message, at: Time, queue: &mut EventQueue<Event>) {
         let (from, to) = self.ways(message);
         self.tally.send(from, to);
@@ -49,7 +49,7 @@ impl<T: Thread> Cluster<T> {
         queue.schedule_at(at, message.at(Stage::Switch));
     }
 
-    /// A message is at the switch; the event after this is that its receiver has looked it up.
+    /// Forwards a message at the switch. Its next event is that its receiver has looked it up.
     fn forward(&mut self, message: Message, now: Time, queue: &mut EventQueue<Event>) {
         let (from, to) = self.ways(message);
         if self.is_lost_at_switch(from) {
@@ -60,7 +60,7 @@ impl<T: Thread> Cluster<T> {
         let bytes = self.sizes.bytes(message.what.content());
         let lookup = match message.what {
             What::Up(_) | What::WriteThrough { .. } => self.timing.directory,
-            // A demand goes through the L3; what answers a request is waited for.
+            // A demand is looked up in the L3; for an answer, the receiver already waits.
             What::Down(ToNode::Inv | ToNode::RecallShared | ToNode::RecallExclusive) => {
                 self.timing.lookup
             }
@@ -83,7 +83,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// From where it goes, and to where.
+    /// Returns the sending and the receiving port.
     fn ways(&self, message: Message) -> (Port, Port) {
         let node = self.fabric.compute_node(u16::from(message.node));
         let home = self.fabric.memory_node(self.home(message.line) as u16);

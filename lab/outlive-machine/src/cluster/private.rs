@@ -1,7 +1,7 @@
-//! Private data: accesses to a thread's own memory, for their time.
+//! Private data: accesses to a thread's own memory, simulated for their time only.
 //!
-//! They use the same caches, as lines of an address space of their own, and the node's own DRAM. They carry no values
-//! and concern no directory, so when they are done is known at once, and they cost no event.
+//! They use the same caches, as lines of a separate address space, and the node's own DRAM. They
+//! carry no values and concern no directory, so their end is known at once, and they cost no event.
 
 use super::Cluster;
 use super::caches::Held;
@@ -17,10 +17,10 @@ use crate::protocol::NodeState;
 
 /// Addresses of lines from here on are private.
 const PRIVATE: u64 = 1 << 63;
-/// A thread's own addresses have so many bits, in lines.
+/// The number of bits of a thread's own line addresses.
 const OWN_BITS: u32 = 48;
 
-/// A thread's own line.
+/// Returns the line of a thread's own address.
 fn own_line(thread: usize, address: u64) -> LineAddress {
     let own = LineAddress::of_byte(address).0 & ((1 << OWN_BITS) - 1);
     LineAddress(PRIVATE | (thread as u64) << OWN_BITS | own)
@@ -78,7 +78,7 @@ impl<T: Thread> Cluster<T> {
         true
     }
 
-    /// The tick at which an access to a thread's own line is done.
+    /// Returns the tick at which an access to a thread's own line is done.
     fn private_access(
         &mut self,
         c: usize,
@@ -106,7 +106,8 @@ impl<T: Thread> Cluster<T> {
             return there.max(tick + self.timing.of(hit.level));
         }
         core.counts.private_misses += 1;
-        // It begins when there is room for a miss. If only shared ones are under way, nobody knows when, and it does not wait.
+        // It begins when a miss entry is free. If only shared misses are under way, that tick is
+        // not known, and it does not wait.
         let begins = match core.misses.has_room(tick) {
             true => tick,
             false => core.misses.next_end().unwrap_or(tick).max(tick),
@@ -123,7 +124,7 @@ impl<T: Thread> Cluster<T> {
             });
         }
         let (n, place) = (core.node as usize, core.place);
-        // If all lines of the set wait for something, this one is not kept.
+        // If all lines of the set wait, this one is not kept.
         if let Some(slot) = self.make_room(n, line, now, queue) {
             let agent = if write { NodeState::M } else { NodeState::E };
             let caches = &mut self.nodes[n].caches;
@@ -138,7 +139,8 @@ impl<T: Thread> Cluster<T> {
         done
     }
 
-    /// A place in a node's L3 for a line; what stands there goes. `None` if nothing can go now.
+    /// Returns a place in a node's L3 for a line, and evicts the line that is there. `None` if no
+    /// line can be evicted now.
     pub(super) fn make_room(
         &mut self,
         n: usize,
@@ -148,7 +150,8 @@ impl<T: Thread> Cluster<T> {
     ) -> Option<crate::parts::Slot> {
         let node = &mut self.nodes[n];
         let room = node.has_room_for_put(self.write_backs);
-        // Without room in the write-back buffer a written line has to stay. (A private one needs none, and stays too.)
+        // If the write-back buffer is full, a written line has to stay. (A private one does not
+        // need the buffer, and stays too.)
         let victim = node
             .caches
             .victim(line, |held| room || held.agent != NodeState::M);

@@ -1,10 +1,10 @@
-//! The reorder buffer: what a core has begun and not retired.
+//! The reorder buffer: instructions that a core has begun and not retired.
 
 use std::collections::VecDeque;
 
 use super::misses::PENDING;
 
-/// What instructions of a [`Group`] do.
+/// The kind of the instructions of a [`Group`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Compute,
@@ -12,7 +12,7 @@ pub(super) enum Kind {
     Store,
 }
 
-/// Instructions that stand together.
+/// Consecutive instructions of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     /// The tick at which they are done, or [`PENDING`].
@@ -25,11 +25,11 @@ pub(super) struct Group {
 #[derive(Clone, Debug)]
 pub(super) struct ReorderBuffer {
     groups: VecDeque<Group>,
-    /// The number of the first.
+    /// The number of the first group.
     first: u64,
     instructions: u32,
     size: u32,
-    /// When the last instruction retired.
+    /// The tick at which the last instruction retired.
     pub retired: u64,
 }
 
@@ -44,7 +44,7 @@ impl ReorderBuffer {
         }
     }
 
-    /// How many more instructions there is room for.
+    /// Returns the number of further instructions that fit.
     #[inline]
     pub fn free(&self) -> u32 {
         self.size - self.instructions
@@ -59,7 +59,7 @@ impl ReorderBuffer {
         self.groups.is_empty()
     }
 
-    /// The number that the next group gets.
+    /// Returns the number that the next group gets.
     #[inline]
     pub fn next(&self) -> u64 {
         self.first + self.groups.len() as u64
@@ -71,13 +71,13 @@ impl ReorderBuffer {
         self.groups.push_back(group);
     }
 
-    /// The group with this number, which waited, is done at this tick.
+    /// Sets the end of the waiting group with this number to tick `done`.
     #[inline]
     pub fn finish(&mut self, number: u64, done: u64) {
         self.groups[(number - self.first) as usize].done = done;
     }
 
-    /// The oldest, and the tick at which it can retire, if that is known.
+    /// Returns the oldest group and the tick at which it can retire, if that is known.
     #[inline]
     pub fn front(&self) -> Option<(Group, u64)> {
         let group = *self.groups.front()?;
@@ -85,7 +85,7 @@ impl ReorderBuffer {
         (group.done != PENDING).then_some((group, at))
     }
 
-    /// The oldest retires at this tick.
+    /// Retires the oldest group at this tick.
     #[inline]
     pub fn pop(&mut self, at: u64) {
         if let Some(group) = self.groups.pop_front() {

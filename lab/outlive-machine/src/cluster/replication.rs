@@ -1,25 +1,30 @@
 //! The requester's side of replication: when a store is replicated, and when it is committed.
 //!
-//! How far a store is stands at its entry of the store buffer, and each step of it is one of the
-//! [protocol's table](crate::protocol::STORE). What differs between the configurations is only when a store is told to replicate:
+//! The state of a store is at its entry of the store buffer, and each step of it is one of the
+//! [protocol's table](crate::protocol::STORE). The configurations differ only in when a store gets
+//! its `Replicate` input:
 //!
 //! * baseline: when it is the oldest and its node may write the line;
 //! * parallel: when it is the oldest;
-//! * proactive: when the next store has entered the buffer and has not joined it, or when it is the oldest. After that
-//!   nothing joins it. What is to be serialised counts as the next store when its core comes to it: it waits for all stores.
+//! * proactive: when the next store has entered the buffer and has not joined it, or when it is the
+//!   oldest. After that nothing joins it. A serialised operation counts as the next store when its
+//!   core comes to it, since it waits for all stores.
 //! * without coalescing: when it enters the buffer.
-//! * adaptive: when it enters the buffer and finds few before it; else as proactive. And what takes a lock is a store as any other.
+//! * adaptive: when it enters the buffer and finds few before it; else as proactive. The operation
+//!   that takes a lock is a store like any other.
 //!
-//! From the moment at which the oldest store may write its line until its last replica has answered, the line is *pinned*:
-//! demands wait in the node. (The paper does not say. The table would also allow to let the line go and ask for it again.)
-//! Nobody waits for ever, since logging units answer whatever becomes of any line.
+//! From the moment at which the oldest store may write its line until its last replica has
+//! answered, the line is *pinned*: demands wait in the node. (The paper does not specify this. The
+//! table would also allow releasing the line and requesting it again.) No demand waits for ever,
+//! since logging units answer independently of the state of any line.
 //!
-//! VALs leave at the moment of the commit, in the order in which the host comes to commits: it is the order in which other nodes
-//! may see them. In the core's local time that may be up to a quantum later; but a node that died in between would have shown a
-//! store to others and taken its VALs with it.
+//! VALs leave at the moment of the commit, in the order in which the host simulates commits, which
+//! is the order in which other nodes may see them. In the core's local time that may be up to a
+//! quantum later; but if VALs left then, a node that died in between would have shown a store to
+//! others and taken its VALs with it.
 //!
-//! The write of an atomic is the oldest store from the beginning, on a line that may be written; so it is replicated at once, and its
-//! line is pinned meanwhile.
+//! The write of an atomic is the oldest store from the beginning, on a line that may be written; so
+//! it is replicated at once, and its line is pinned until it is committed.
 
 use super::core::Activity;
 use super::event::Event;
@@ -35,7 +40,7 @@ use crate::program::Thread;
 use crate::protocol::{NodeId, NodeSet, StoreAction, StoreInput};
 
 impl<T: Thread> Cluster<T> {
-    /// A store has entered the store buffer as an entry of its own, at this tick.
+    /// Called when a store has entered the store buffer as an entry of its own, at this tick.
     pub(super) fn store_entered(
         &mut self,
         c: usize,
@@ -44,13 +49,14 @@ impl<T: Thread> Cluster<T> {
         queue: &mut EventQueue<Event>,
     ) {
         let last = self.cores[c].stores.len() - 1;
-        // All before these two were due when those entered.
+        // All entries before these two became due when they entered.
         for place in last.saturating_sub(1)..self.due(c) {
             self.replicate(c, place, at, now, queue);
         }
     }
 
-    /// How many entries of a core, from the oldest, are to be replicated by now, without regard to lines.
+    /// Returns the number of entries of a core, from the oldest, that must be replicated by now,
+    /// without regard to lines.
     pub(super) fn due(&self, c: usize) -> usize {
         let core = &self.cores[c];
         let (length, oldest) = (core.stores.len(), core.stores.len().min(1));
@@ -64,7 +70,8 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// A core has come to what is to be serialised, so no store follows: which ones are due by this tick.
+    /// Called when a core has come to a serialised operation, so no store follows: replicates the
+    /// last entry if it is due by this tick.
     pub(super) fn no_store_follows(
         &mut self,
         c: usize,
@@ -79,7 +86,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Another store may be the oldest from this tick on.
+    /// Called when another store may be the oldest from this tick on.
     pub(super) fn store_is_oldest(
         &mut self,
         c: usize,
@@ -96,20 +103,21 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Whether other nodes log an entry.
+    /// Returns whether other nodes log an entry.
     pub(super) fn is_replicated(&self, entry: &Entry) -> bool {
         let left_out =
             self.synchronisation == Synchronising::LeftOut && entry.then.is_of_synchronisation();
         self.protocol.replicates() && !entry.private && !left_out
     }
 
-    /// Whether a core can begin nothing before all stores that it has are committed.
+    /// Returns whether a core can begin nothing before all its stores are committed.
     fn waits_for_stores(&self, c: usize) -> bool {
         let core = &self.cores[c];
         core.rob.is_empty() && core.serial.is_begun()
     }
 
-    /// Replicates an entry, unless that has been done or it is private; if that commits it, at which tick.
+    /// Replicates an entry, unless that has been done or it is private. If that commits the entry,
+    /// returns the tick.
     pub(super) fn replicate(
         &mut self,
         c: usize,
@@ -135,7 +143,7 @@ impl<T: Thread> Cluster<T> {
         self.step_store(c, place, input, at, now, queue)
     }
 
-    /// The oldest entry is of a line that the node may not write, at this tick.
+    /// Called at a tick at which the oldest entry is of a line that the node may not write.
     pub(super) fn line_is_missing(
         &mut self,
         c: usize,
@@ -150,7 +158,8 @@ impl<T: Thread> Cluster<T> {
         self.step_store(c, 0, StoreInput::Idle, at, now, queue);
     }
 
-    /// The oldest entry is of a line that the node may write, at this tick; whether it is committed now.
+    /// Called at a tick at which the oldest entry is of a line that the node may write. Returns
+    /// whether it is committed now.
     pub(super) fn line_is_here(
         &mut self,
         c: usize,
@@ -163,7 +172,8 @@ impl<T: Thread> Cluster<T> {
             true => StoreInput::Gained,
             false => StoreInput::Head { writable: true },
         };
-        // If there were nobody to replicate to, it would be committed at once; but a group has a living unit, if only its own.
+        // With an empty group it would be committed at once; but a group has a living unit, if only
+        // the node's own.
         let committed = self.step_store(c, 0, input, at, now, queue);
         if let Some(at) = committed.or_else(|| self.replicate(c, 0, at, now, queue)) {
             self.store_is_oldest(c, at, now, queue);
@@ -173,13 +183,13 @@ impl<T: Thread> Cluster<T> {
         false
     }
 
-    /// Whether the oldest entry knows that it is.
+    /// Returns whether the oldest entry has got its `Head` input.
     fn head_is_told(&self, c: usize) -> bool {
         let head = self.cores[c].stores.front();
         head.is_some_and(|head| head.replication.state().is_head())
     }
 
-    /// A replica has answered.
+    /// Handles a replica's answer.
     pub(super) fn acknowledged(&mut self, ack: &ReplAck, now: Time, queue: &mut EventQueue<Event>) {
         let ReplAck {
             from,
@@ -190,7 +200,7 @@ impl<T: Thread> Cluster<T> {
         let c = n * self.cores_per_node + usize::from(requester.core);
         let early = self.broken == Some(Breakage::CommitsBeforeLastAck);
         let Some(place) = self.cores[c].stores.replicated_as(sequence) else {
-            // An atomic that was interrupted is undone.
+            // An interrupted atomic is undone.
             assert!(
                 early || self.cores[c].halted,
                 "{requester} has no store of REPL {sequence}"
@@ -223,7 +233,7 @@ impl<T: Thread> Cluster<T> {
         self.after_commit(c, now, queue);
     }
 
-    /// A store of a core was committed by an event: what the core can do now, it does.
+    /// Called when an event has committed a store of a core: the core does what it can do now.
     pub(super) fn after_commit(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) {
         match self.cores[c].activity {
             _ if self.cores[c].halted => {}
@@ -236,9 +246,9 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Takes a line that is pinned for a core's store, or has just been found, from the other cores of the node, which may have
-    /// read it meanwhile: where it is, and how many ticks longer that takes than if the core alone has it. `None` if the
-    /// node may not write it.
+    /// Takes a line that is pinned for a core's store, or has just been found, from the other cores
+    /// of the node, which may have read it since. Returns its place, and the number of ticks that
+    /// this takes longer than if only the core has it. `None` if the node may not write it.
     pub(super) fn taken_again(&mut self, c: usize, line: LineAddress) -> Option<(Slot, u64)> {
         let core = &self.cores[c];
         let caches = &mut self.nodes[core.node as usize].caches;
@@ -246,7 +256,8 @@ impl<T: Thread> Cluster<T> {
         Some((hit.slot, self.timing.of(hit.level) - self.timing.l1))
     }
 
-    /// Tells an entry something and does what it wants done, at this tick; if it is committed, at which one.
+    /// Gives an entry an input at this tick and executes its actions. If the entry is committed,
+    /// returns the tick.
     fn step_store(
         &mut self,
         c: usize,
@@ -322,7 +333,8 @@ impl<T: Thread> Cluster<T> {
             mask: entry.words,
             values: entry.values,
         };
-        // To the port of its node a REPL goes the way of a miss. (VALs leave at once: nobody waits for them.)
+        // A REPL takes the path of a miss to the port of its node. (VALs leave at once, since no
+        // store waits for them.)
         let (at, from) = (
             self.timing.time(at + self.timing.l3).max(now),
             self.compute_port(requester.node),

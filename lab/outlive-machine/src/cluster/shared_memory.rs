@@ -1,23 +1,23 @@
-//! The shared memory of all memory nodes: contents, and what the directories know.
+//! The shared memory of all memory nodes: its contents and directory state.
 
 use crate::engine::prefetch;
 use crate::line::{Line, LineAddress};
 use crate::program::{Image, Word};
 use crate::protocol::{Directory, Record};
 
-/// What a directory knows of a line.
+/// The directory state of a line.
 #[derive(Clone, Copy, Debug)]
 enum Entry {
     /// Nothing is under way.
     Quiet(Record),
-    /// It stands there among the busy ones.
+    /// The index of its directory in `busy`.
     Busy(u32),
 }
 
 // Millions of lines have one.
 const _: () = assert!(size_of::<Entry>() == 12);
 
-/// Contents and directory records, flat by number of line. Which memory node a line belongs to is a matter of time only.
+/// Contents and directory records, by line number. A line's memory node affects time only.
 #[derive(Clone, Debug)]
 pub(super) struct SharedMemory {
     lines: Vec<Line>,
@@ -44,12 +44,12 @@ impl SharedMemory {
         }
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     pub fn len(&self) -> u64 {
         self.lines.len() as u64
     }
 
-    /// A line's contents and directory will be looked at soon.
+    /// Prefetches on the host a line's contents and directory.
     pub fn look_ahead(&self, line: LineAddress) {
         prefetch(&self.entries[line.0 as usize]);
         prefetch(&self.lines[line.0 as usize]);
@@ -90,7 +90,7 @@ impl SharedMemory {
         }
     }
 
-    /// How many lines have something under way.
+    /// Returns the number of lines that have something under way.
     pub fn busy(&self) -> usize {
         self.busy.len() - self.free.len()
     }

@@ -1,4 +1,4 @@
-//! What a run has done, in numbers.
+//! The statistics of a run.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -9,36 +9,38 @@ use crate::engine::Time;
 use crate::logging::{LoggingCounts, Truncated};
 use crate::parts::{LinkCounts, MemoryCounts};
 
-/// What a core and its thread have done.
+/// The counts of a core and its thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreCounts {
     /// Instructions.
     pub instructions: u64,
-    /// Loads, private ones too, without atomics.
+    /// Loads, including private ones, without atomics.
     pub loads: u64,
     /// Loads of shared memory.
     pub shared_loads: u64,
-    /// Stores, private ones too, without atomics.
+    /// Stores, including private ones, without atomics.
     pub stores: u64,
-    /// Stores to shared memory; atomics too.
+    /// Stores to shared memory, including atomics.
     pub shared_stores: u64,
-    /// Atomics, those of locks and barriers too.
+    /// Atomics, including those of locks and barriers.
     pub atomics: u64,
-    /// Loads and atomics that the L1 served. What had to be asked for outside and is bound later is in none of the four.
+    /// Loads and atomics that the L1 served. Loads of lines that were requested outside and are
+    /// bound later are in none of the four counts.
     pub l1_hits: u64,
-    /// That the L2 served.
+    /// Those that the L2 served.
     pub l2_hits: u64,
-    /// That the L3 served.
+    /// Those that the L3 served.
     pub l3_hits: u64,
-    /// That the L3 served with the help of another core of the node.
+    /// Those that the L3 served with the help of another core of the node.
     pub neighbour_hits: u64,
     /// Loads that got the value of an own store that was not committed.
     pub forwarded: u64,
-    /// Lines of shared memory that were asked for outside, for loads, stores and prefetches.
+    /// Lines of shared memory that were requested outside, for loads, stores and prefetches.
     pub misses: u64,
     /// Of them, those that have come.
     pub supplied: u64,
-    /// How long that took in all, from the look-up in the L1 until the core could use the line, in ticks.
+    /// The sum of the times of these, from the look-up in the L1 until the core could use the line,
+    /// in ticks.
     pub supply_ticks: u64,
     /// Accesses to lines of the node's own memory that were in no cache.
     pub private_misses: u64,
@@ -52,20 +54,23 @@ pub struct CoreCounts {
     pub replicated: u64,
     /// Of them, those that were replicated when they were the oldest of the store buffer.
     pub replicated_oldest: u64,
-    /// How long in all the oldest entry waited for its replicas alone, its line being there, in ticks.
+    /// The total time for which the oldest entry, with its line present, waited only for its
+    /// replicas, in ticks.
     pub replica_ticks: u64,
-    /// The sum of the times that entries were in the store buffer, in ticks (a cycle has as many as a core is wide).
+    /// The sum of the times that entries were in the store buffer, in ticks (a cycle has as many
+    /// ticks as a core is wide).
     pub buffer_ticks: u64,
-    /// How often a store could not retire because the store buffer was full.
+    /// The number of times that a store could not retire because the store buffer was full.
     pub buffer_full: u64,
-    /// How long that was, in ticks.
+    /// The total of these times, in ticks.
     pub buffer_full_ticks: u64,
-    /// How long the thread was at locks, from when it came to one until it had it, in ticks: the stores before it are committed
-    /// first.
+    /// The total time of the thread at locks, from its arrival until it had the lock, in ticks; the
+    /// stores before it are committed first.
     pub lock_ticks: u64,
-    /// How long it was at barriers and conditions.
+    /// The total time at barriers and conditions, in ticks.
     pub meeting_ticks: u64,
-    /// When the thread's last instruction was retired and its last store committed; zero while it runs.
+    /// The time at which the thread's last instruction was retired and its last store committed;
+    /// zero while it runs.
     pub finished: Time,
 }
 
@@ -81,7 +86,7 @@ impl CoreCounts {
     }
 }
 
-/// The sums; the later end.
+/// Adds the counts, and keeps the later end.
 impl AddAssign for CoreCounts {
     fn add_assign(&mut self, other: CoreCounts) {
         self.instructions += other.instructions;
@@ -117,9 +122,9 @@ impl AddAssign for CoreCounts {
 /// Messages of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many.
+    /// The number of messages.
     pub messages: u64,
-    /// Of how many bytes in all.
+    /// Their total size in bytes.
     pub bytes: u64,
 }
 
@@ -141,17 +146,17 @@ impl MessageCounts {
         traffic.bytes += bytes;
     }
 
-    /// Those of a kind.
+    /// Returns the counts of a kind.
     pub fn of(&self, kind: MessageKind) -> Traffic {
         self.0[kind as usize]
     }
 
-    /// All.
+    /// Returns the counts of all kinds.
     pub fn total(&self) -> Traffic {
         self.sum(|_| true)
     }
 
-    /// Those for a purpose.
+    /// Returns the counts of a purpose.
     pub fn for_purpose(&self, purpose: Purpose) -> Traffic {
         self.sum(|kind| kind.purpose() == purpose)
     }
@@ -168,7 +173,8 @@ impl MessageCounts {
     }
 }
 
-/// What a cluster has done since the beginning. Equal runs have equal statistics, to the byte of their printed form.
+/// The statistics of a cluster since the beginning. Equal runs have equal statistics, to the byte
+/// of their printed form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The cores that have threads, in the order of the threads.
@@ -187,16 +193,17 @@ pub struct Statistics {
     pub local: Vec<MemoryCounts>,
     /// The logging unit of each compute node, in a machine that replicates.
     pub logging: Vec<LoggingCounts>,
-    /// Bytes of dumps in each memory node, compressed, in a machine that replicates. What was dropped is not among them.
+    /// Bytes of dumps in each memory node, compressed, in a machine that replicates. Dropped dumps
+    /// do not count.
     pub archives: Vec<u64>,
-    /// What each memory node has dropped of its dumps, in a machine that replicates.
+    /// The entries and bytes that each memory node has dropped, in a machine that replicates.
     pub truncated: Vec<Truncated>,
-    /// When the last thread had finished; `None` while one runs.
+    /// The time at which the last thread finished; `None` while one runs.
     pub finished: Option<Time>,
 }
 
 impl Statistics {
-    /// All cores together.
+    /// Returns the sum of all cores.
     pub fn total(&self) -> CoreCounts {
         let mut total = CoreCounts::default();
         for core in &self.cores {

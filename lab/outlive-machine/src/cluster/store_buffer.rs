@@ -6,7 +6,7 @@ use crate::line::{Line, LineAddress};
 use crate::program::{BarrierId, ConditionId, EventCountId, LockId, Word};
 use crate::protocol::Store as Replication;
 
-/// What follows when a store is committed.
+/// The effect of the commit of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     Nothing,
@@ -16,28 +16,28 @@ pub(super) enum Then {
     Take(LockId),
     /// The core's thread has arrived at the barrier.
     Arrive(BarrierId),
-    /// Who has waited longest for the condition may go on.
+    /// The thread that has waited longest for the condition may continue.
     Signal(ConditionId),
-    /// All who wait for the condition may go on.
+    /// All threads that wait for the condition may continue.
     Broadcast(ConditionId),
-    /// Who waits at the barrier may go on.
+    /// The threads that wait at the barrier may continue.
     Open(BarrierId),
-    /// The event count is one more: no store at all, but in its place among them.
+    /// The event count is advanced: not a store, but in its place among the stores.
     Advance(EventCountId),
 }
 
 impl Then {
-    /// Whether it is the store of a lock, a barrier or a condition.
+    /// Returns whether the store is one of a lock, a barrier or a condition.
     pub fn is_of_synchronisation(self) -> bool {
         !matches!(self, Self::Nothing | Self::Advance(_))
     }
 }
 
-/// Words are told apart by so many of their numbers before anybody looks for one: several times as many as a store queue and a
-/// store buffer hold, so that a load seldom looks for nothing.
+/// The size of the filter by which a word is looked up before any search: several times as large as
+/// a store queue and a store buffer together, so that a load seldom searches in vain.
 const FILTER: usize = 1024;
 
-/// A store of a whole word.
+/// The mask of a store of a whole word.
 pub(super) const ALL_BYTES: u8 = u8::MAX;
 
 /// A store that has not retired.
@@ -45,15 +45,15 @@ pub(super) const ALL_BYTES: u8 = u8::MAX;
 pub(super) struct Store {
     pub line: LineAddress,
     pub place: u8,
-    /// Which bytes of the word.
+    /// The bytes of the word that it writes.
     pub bytes: u8,
-    /// To the thread's own memory: without a value.
+    /// Whether it is to the thread's own memory: without a value.
     pub private: bool,
     pub value: u64,
     pub then: Then,
     /// Its group in the reorder buffer.
     pub number: u64,
-    /// The tick from which the line is at hand, as far as the node itself brings it.
+    /// The tick from which the line is available, as far as the node itself provides it.
     pub ready: u64,
 }
 
@@ -62,7 +62,7 @@ impl Store {
         Word(self.line.0 * Word::PER_LINE + u64::from(self.place))
     }
 
-    /// Which bytes of the line.
+    /// Returns the bytes of the line that it writes.
     fn bytes_of_line(&self) -> u64 {
         u64::from(self.bytes) << (8 * u32::from(self.place))
     }
@@ -73,22 +73,22 @@ impl Store {
 pub(super) struct Entry {
     pub line: LineAddress,
     pub private: bool,
-    /// Which words.
+    /// The words that they write.
     pub words: u8,
     pub values: Line,
     pub then: Then,
     pub entered: u64,
     pub ready: u64,
-    /// Nothing is added any more.
+    /// Nothing may join any more.
     pub sealed: bool,
-    /// How far its replication is, in a machine that replicates.
+    /// The progress of its replication, in a machine that replicates.
     pub replication: Replication,
-    /// The tick from which on it is the oldest with its line pinned, and waits for what makes it last.
+    /// The tick from which it is the oldest with its line pinned, and waits to become durable.
     pub pinned_at: Option<u64>,
 }
 
 impl Entry {
-    /// One that writes nothing yet, and that nothing joins.
+    /// Returns an entry that writes nothing yet, and that nothing joins.
     fn of_its_own(line: LineAddress, then: Then, at: u64) -> Self {
         Self {
             line,
@@ -105,41 +105,43 @@ impl Entry {
     }
 }
 
-/// What has become of the oldest store that had not retired.
+/// The result of retiring the oldest store of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retired {
     /// The buffer is full: it has not retired.
     NoRoom,
     /// It has joined the last entry.
     Joined {
-        /// It is a store of shared memory.
+        /// It is a store to shared memory.
         shared: bool,
     },
     /// It is an entry of its own.
     Entered,
 }
 
-/// The store queue (in the reorder buffer, not retired) and the store buffer (retired, not committed) of a core. Loads look
-/// into both.
+/// The store queue (in the reorder buffer, not retired) and the store buffer (retired, not
+/// committed) of a core. Loads search both.
 #[derive(Clone, Debug)]
 pub(super) struct StoreBuffer {
     queue: VecDeque<Store>,
     queue_size: usize,
     entries: VecDeque<Entry>,
     size: usize,
-    /// Which bytes of its line the last entry writes.
+    /// The bytes of its line that the last entry writes.
     last_bytes: u64,
     /// Whether stores of shared words join; private ones always do.
     coalesces: bool,
-    /// How many stores of shared words are here, by the low bits of their words: most loads need not look further.
+    /// The number of stores of shared words that are here, by the low bits of their words: most
+    /// loads need no further search.
     words: Box<[u32; FILTER]>,
-    /// How many entries have been committed.
+    /// The number of entries that have been committed.
     committed: u64,
-    /// For each REPL that may wait, by the low bits of its number, how many entries were before its own, committed ones too.
+    /// For each REPL that may wait, by the low bits of its number, the number of entries before its
+    /// own, including committed ones.
     replicated: Box<[u64]>,
     /// The tick of the last commit.
     pub last_commit: u64,
-    /// The first entry's line has been asked for, and is waited for.
+    /// The first entry's line has been requested, and is awaited.
     pub missing: bool,
 }
 
@@ -160,17 +162,17 @@ impl StoreBuffer {
         }
     }
 
-    /// Whether stores of shared words join.
+    /// Returns whether stores of shared words join.
     pub fn coalesces(&self) -> bool {
         self.coalesces
     }
 
-    /// Whether the store queue has no room.
+    /// Returns whether the store queue is full.
     pub fn queue_is_full(&self) -> bool {
         self.queue.len() == self.queue_size
     }
 
-    /// A store begins.
+    /// Adds a store that begins.
     pub fn begin(&mut self, store: Store) {
         if !store.private {
             self.words[store.word().0 as usize % FILTER] += 1;
@@ -178,8 +180,9 @@ impl StoreBuffer {
         self.queue.push_back(store);
     }
 
-    /// The oldest store that has not retired does at this tick: it joins the last entry if that is for other bytes of the
-    /// same line, or is an entry of its own. (The paper says words, and its example has words of four bytes.)
+    /// Retires the oldest store of the queue at this tick. It joins the last entry if it writes
+    /// other bytes of the same line, or becomes an entry of its own. (The paper says words, and its
+    /// example has words of four bytes.)
     pub fn retire(&mut self, at: u64) -> Retired {
         let store = *self.queue.front().expect("a store retires once");
         let (bit, bytes) = (1 << store.place, store.bytes_of_line());
@@ -191,7 +194,7 @@ impl StoreBuffer {
         {
             self.last_bytes |= bytes;
             if !store.private && last.words & bit != 0 {
-                // It was counted when the word was stored for the first time, and is taken back once.
+                // It was counted when the word was first stored, and is subtracted once.
                 self.words[store.word().0 as usize % FILTER] -= 1;
             }
             last.words |= bit;
@@ -220,7 +223,7 @@ impl StoreBuffer {
         Retired::Entered
     }
 
-    /// The write of what is serialised: an entry of its own, which nothing joins.
+    /// Adds the write of a serialised operation: an entry of its own, which nothing joins.
     pub fn enter(&mut self, word: Word, value: u64, then: Then, at: u64) {
         debug_assert!(self.queue.is_empty() && !self.is_full());
         self.words[word.0 as usize % FILTER] += 1;
@@ -234,14 +237,14 @@ impl StoreBuffer {
         });
     }
 
-    /// What follows when it is committed, and nothing else: no line is written.
+    /// Adds an entry that writes no line and only has the effect `then` when it is committed.
     pub fn enter_mark(&mut self, then: Then, at: u64) {
         debug_assert!(self.queue.is_empty() && !self.is_full());
         self.entries
             .push_back(Entry::of_its_own(LineAddress(0), then, at));
     }
 
-    /// The write of an atomic that is not committed, and is the only store here, is undone.
+    /// Undoes the write of an atomic that is not committed, and is the only store here.
     pub fn withdraw(&mut self) {
         let last_commit = self.last_commit;
         self.commit(0, last_commit);
@@ -255,7 +258,7 @@ impl StoreBuffer {
         self.words.fill(0);
     }
 
-    /// The entry that came last.
+    /// Returns the entry that came last.
     pub fn last(&self) -> Option<&Entry> {
         self.entries.back()
     }
@@ -269,7 +272,7 @@ impl StoreBuffer {
         self.entries.front_mut()
     }
 
-    /// The tick at which the oldest entry can be committed if its line is here: one a cycle.
+    /// Returns the tick at which the oldest entry, if its line is here, can commit: one a cycle.
     #[inline]
     pub fn due(&self, cycle: u64) -> Option<u64> {
         let head = self.entries.front()?;
@@ -277,7 +280,7 @@ impl StoreBuffer {
         (!self.missing && head.pinned_at.is_none()).then_some(due)
     }
 
-    /// The entry at a place, counted from the oldest.
+    /// Returns the entry at a place, counted from the oldest.
     pub fn get(&self, place: usize) -> Option<&Entry> {
         self.entries.get(place)
     }
@@ -286,13 +289,13 @@ impl StoreBuffer {
         self.entries.get_mut(place)
     }
 
-    /// The entry at a place is replicated, and its REPL has this number.
+    /// Records that the REPL `sequence` replicates the entry at `place`, counted from the oldest.
     pub fn replicate(&mut self, place: usize, sequence: u32) {
         let at = sequence as usize & (self.replicated.len() - 1);
         self.replicated[at] = self.committed + place as u64;
     }
 
-    /// Where the entry stands whose REPL has this number.
+    /// Returns the place of the entry whose REPL has this number.
     pub fn replicated_as(&self, sequence: u32) -> Option<usize> {
         let found = |entry: &Entry| entry.replication.sequence() == Some(sequence);
         let at = sequence as usize & (self.replicated.len() - 1);
@@ -300,11 +303,12 @@ impl StoreBuffer {
         if self.entries.get(place).is_some_and(found) {
             return Some(place);
         }
-        // It has been committed; or an entry before it, though not the first, was, in a broken machine.
+        // It has been committed; or, in a broken machine, an entry before it that was not the
+        // first.
         self.entries.iter().position(found)
     }
 
-    /// An entry is committed at this tick. Only a broken machine commits another than the first.
+    /// Commits an entry at this tick. Only a broken machine commits another than the first.
     pub fn commit(&mut self, place: usize, at: u64) -> Option<Entry> {
         let entry = match place {
             0 => self.entries.pop_front()?,
@@ -324,7 +328,8 @@ impl StoreBuffer {
         Some(entry)
     }
 
-    /// What a load of the word gets that is group `number` of the reorder buffer: the value of the youngest older store.
+    /// Returns the value that a load of the word, group `number` of the reorder buffer, gets from
+    /// the youngest older store.
     #[inline]
     pub fn forward(&self, word: Word, number: u64) -> Option<u64> {
         if self.words[word.0 as usize % FILTER] == 0 {
@@ -351,13 +356,13 @@ impl StoreBuffer {
         self.entries.len() == self.size
     }
 
-    /// Whether no store is under way.
+    /// Returns whether no store is under way.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.queue.is_empty()
     }
 
-    /// How many entries the store buffer has.
+    /// Returns the number of entries of the store buffer.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

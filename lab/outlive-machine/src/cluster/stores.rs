@@ -1,7 +1,8 @@
 //! Stores: begun with an exclusive prefetch, committed in order.
 //!
-//! A store asks for its line, to be written, as soon as it begins. The oldest entry of the store buffer is *committed*
-//! when its node may write the line, and then its values stand in the node's L3 for all to see; one entry a cycle.
+//! A store requests its line, to be written, as soon as it begins. The oldest entry of the store
+//! buffer is *committed* when its node may write the line. Its values are then in the node's L3,
+//! visible to all; one entry is committed per cycle.
 
 use super::event::Event;
 use super::misses::PENDING;
@@ -28,7 +29,7 @@ impl<T: Thread> Cluster<T> {
         self.store_part(c, word, (value, bytes), Then::Nothing, now, queue)
     }
 
-    /// Gives a lock back: a store like any other.
+    /// Releases a lock by a store like any other.
     pub(super) fn unlock(
         &mut self,
         c: usize,
@@ -40,7 +41,8 @@ impl<T: Thread> Cluster<T> {
         self.store_then(c, word, 0, Then::Unlock(lock), now, queue)
     }
 
-    /// A store of a whole word of a lock, a barrier or a condition, and what follows when it is committed.
+    /// Begins a store of a whole word of a lock, a barrier or a condition, whose commit has the
+    /// effect `then`.
     pub(super) fn store_then(
         &mut self,
         c: usize,
@@ -64,8 +66,8 @@ impl<T: Thread> Cluster<T> {
         self.store_part(c, word, (value, ALL_BYTES), then, now, queue)
     }
 
-    /// What takes a place among the core's stores, and is none: it needs no line of the shared memory, and has no value that a load
-    /// could find.
+    /// Returns a store that only takes a place among the core's stores: it needs no line of the
+    /// shared memory, and has no value that a load could find.
     pub(super) fn mark(&self, c: usize, then: Then) -> Store {
         let core = &self.cores[c];
         Store {
@@ -111,7 +113,7 @@ impl<T: Thread> Cluster<T> {
         true
     }
 
-    /// A store, shared or private, begins.
+    /// Begins a store, shared or private.
     pub(super) fn begin_store(&mut self, c: usize, store: Store) {
         let core = &mut self.cores[c];
         core.counts.stores += 1;
@@ -123,7 +125,8 @@ impl<T: Thread> Cluster<T> {
         self.begin(c, Kind::Store, done);
     }
 
-    /// Gets a line to be written, or asks for it; the tick from which it is at hand, as far as that is known.
+    /// Gets a line to be written, or requests it. Returns the tick from which it is available, as
+    /// far as that is known.
     pub(super) fn prefetch(
         &mut self,
         c: usize,
@@ -149,7 +152,8 @@ impl<T: Thread> Cluster<T> {
         tick
     }
 
-    /// Asks for a line that the node has not got (to be written, or to be read); `false` if there is no room for a miss.
+    /// Requests a line that the node does not have (to be written, or to be read). Returns `false`
+    /// if no miss entry is free.
     pub(super) fn ask(
         &mut self,
         c: usize,
@@ -181,7 +185,8 @@ impl<T: Thread> Cluster<T> {
         true
     }
 
-    /// There may be room for a miss again: it goes to the oldest store, to the loads, and then to prefetches.
+    /// Called when a miss entry may be free again: it goes to the oldest store, to the loads, and
+    /// then to prefetches.
     pub(super) fn ask_for_more(
         &mut self,
         c: usize,
@@ -209,7 +214,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Commits what is due by the core's local time; whether that is anything.
+    /// Commits entries that are due by the core's local time. Returns whether any was committed.
     pub(super) fn drain(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) -> bool {
         let mut any = false;
         while let Some(due) = self.cores[c].stores.due(self.timing.cycle) {
@@ -224,8 +229,9 @@ impl<T: Thread> Cluster<T> {
         any
     }
 
-    /// Commits the oldest entry at `due`, if its line may be written; else asks for it. In a machine that writes through or
-    /// replicates, the values are sent off, and the commit comes later.
+    /// Commits the oldest entry at `due`, if its line may be written; else requests the line. In a
+    /// machine that writes through or replicates, the values are sent off, and the commit comes
+    /// later.
     pub(super) fn commit_oldest(
         &mut self,
         c: usize,
@@ -236,7 +242,7 @@ impl<T: Thread> Cluster<T> {
         let Some(head) = self.cores[c].stores.front() else {
             return false;
         };
-        // Not all of it: it is large, and this is asked often.
+        // Not the whole entry: it is large, and this runs often.
         let (line, then, entered, private) = (head.line, head.then, head.entered, head.private);
         let replicated = self.is_replicated(head);
         let core = &mut self.cores[c];
@@ -279,7 +285,7 @@ impl<T: Thread> Cluster<T> {
         true
     }
 
-    /// The oldest entry, whose line is there and may be written, waits for what makes it last. The line stays until then.
+    /// Pins the line of the oldest entry, which the node may write, until the entry is durable.
     pub(super) fn pin(&mut self, c: usize, slot: Slot, at: u64) {
         let core = &mut self.cores[c];
         let caches = &mut self.nodes[core.node as usize].caches;
@@ -315,7 +321,7 @@ impl<T: Thread> Cluster<T> {
         }
         let caches = &mut self.nodes[n].caches;
         let held = caches.held_mut(slot);
-        // Written through, memory has the values too: the line is as clean as it was.
+        // Written through, memory has the values too: the line is as clean as before.
         if self.protocol != Protocol::WriteThrough {
             let step = self
                 .tables
@@ -339,7 +345,7 @@ impl<T: Thread> Cluster<T> {
         self.follow_up(c, entry.then, at, queue);
     }
 
-    /// What a commit at this time brings about.
+    /// Applies the effect of a commit at this time.
     fn follow_up(&mut self, c: usize, then: Then, at: Time, queue: &mut EventQueue<Event>) {
         match then {
             Then::Nothing => {}
@@ -383,7 +389,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// What a machine must not do: commits any entry whose line may be written.
+    /// Commits any entry whose line may be written: a deliberate fault.
     fn commit_any(&mut self, c: usize, now: Time, queue: &mut EventQueue<Event>) -> bool {
         let core = &mut self.cores[c];
         let tick = core.tick;

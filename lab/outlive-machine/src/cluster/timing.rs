@@ -1,29 +1,30 @@
-//! Time as a core counts it.
+//! The ticks in which a core counts time.
 
 use crate::description::{Description, Impossible};
 use crate::engine::{Clock, Frequency, Time};
 
 use super::caches::Level;
 
-/// A core counts in *ticks*: in each of them it begins one instruction, so a cycle has as many as the core is wide. Whole
-/// numbers do for everything that happens within a node, and only what leaves it is turned into time.
+/// A core counts in *ticks*: in each of them it begins one instruction, so a cycle has as many
+/// ticks as the core is wide. Whole numbers suffice for everything within a node; only actions that
+/// leave it are converted to time.
 #[derive(Clone, Debug)]
 pub(super) struct Timing {
     ticks: Clock,
     /// Ticks in a cycle.
     pub cycle: u64,
-    /// How far a core runs ahead.
+    /// How far a core runs ahead, in ticks.
     pub quantum: u64,
     /// From a request to its answer, in ticks.
     pub l1: u64,
     pub l2: u64,
     pub l3: u64,
-    /// The L3 has it, and asks another core of the node for its copy first: as long again as an L2 takes.
+    /// The L3 has the line, and first asks another core of the node: the latency of an L2 more.
     pub neighbour: u64,
-    /// What a demand of a directory takes to look up the L3.
+    /// The time of a directory's demand to look up the L3.
     pub lookup: Time,
     pub directory: Time,
-    /// How long a port is silent before its node is taken for dead.
+    /// The time for which a port is silent before its node counts as dead.
     pub detection: Time,
 }
 
@@ -34,7 +35,7 @@ impl Timing {
         let frequency = description.system.cpu_frequency;
         let ticks = Frequency::from_hertz(frequency.hertz() * cycle)
             .map(Clock::new)
-            .expect("a checked description has ticks of a picosecond at least");
+            .expect("a checked description has ticks of at least a picosecond");
         let [l1, l2, l3] = [&description.l1, &description.l2, &description.l3]
             .map(|cache| cache.latency.0 * cycle);
         Ok(Timing {
@@ -51,19 +52,19 @@ impl Timing {
         })
     }
 
-    /// The first tick that is not before `time`.
+    /// Returns the first tick that is not before `time`.
     #[inline]
     pub fn tick(&self, time: Time) -> u64 {
         self.ticks.next_cycle(time)
     }
 
-    /// When a tick is.
+    /// Returns the time of a tick.
     #[inline]
     pub fn time(&self, tick: u64) -> Time {
         self.ticks.edge(tick)
     }
 
-    /// What an access takes that is served there.
+    /// Returns the latency, in ticks, of an access that this level serves.
     #[inline]
     pub fn of(&self, level: Level) -> u64 {
         match level {

@@ -1,20 +1,23 @@
-//! The logs in the memory nodes are truncated, so that they do not grow with the length of a run.
+//! Truncation of the logs in the memory nodes, so that they do not grow with the length of a run.
 //!
-//! [`Archive::truncate`](crate::logging::Archive::truncate) may be done at any time, and by answers of directories that are
-//! of any age. Here it is done when a dump has become whole, if the archive has then grown to twice of what was left when all
-//! directories had been asked. So what it costs to go through an archive is in proportion to what has come, and an archive has
-//! at most a few times what was ever needed of it.
+//! [`Archive::truncate`](crate::logging::Archive::truncate) may run at any time, with answers of
+//! directories of any age. Here it runs when a dump is complete, if the archive has then grown to
+//! twice its size after the last time that all directories were asked. So the cost of scanning an
+//! archive is proportional to the amount added, and an archive is at most a few times as large as
+//! was ever needed of it.
 //!
-//! A unit saves in one memory node, whatever lines its entries are of, since its share is one stream through one compressor. So
-//! most entries stand in other memory nodes than the directories of their lines. First all is dropped that is known to be
-//! obsolete without a message: by the directories that are here, and by what the entries say themselves. For a
-//! node that keeps in its caches what it writes that is enough. Only if not a quarter has become free by it, each other memory
-//! node is asked, once for all of its lines that are left.
+//! A unit saves in one memory node, whatever the lines of its entries, since its share is one
+//! stream through one compressor. So most entries are in other memory nodes than the directories of
+//! their lines. First, all entries are dropped that are known to be obsolete without a message: by
+//! the local directories, and by the entries themselves. That is enough for a node that keeps the
+//! lines that it writes in its caches. Only if this has not freed a quarter, each other memory node
+//! is asked, once for all of its lines that are left.
 //!
-//! Nobody waits for the answers, and nothing is undone if they come late. They are messages as all others: they count as
-//! under way when a recovery waits for that, and there is nothing else that a recovery would have to know of them. A memory node does
-//! all this by software beside its work (as it repairs its directories in a recovery), and a unit is told that it has
-//! [`Stored`](crate::logging::Stored) before it begins.
+//! No part waits for the answers, and nothing is undone if they come late. They are messages like
+//! all others: they count as under way when a recovery waits for the fabric to drain, and a
+//! recovery need not know anything else of them. A memory node does all this in software,
+//! concurrently with its other work (as it repairs its directories in a recovery), and a unit is
+//! notified by [`Stored`](crate::logging::Stored) before it begins.
 
 use super::event::Event;
 use super::logs::told;
@@ -27,21 +30,21 @@ use crate::parts::Port;
 use crate::program::Thread;
 use crate::protocol::DirectoryState;
 
-/// How far a memory node is with its archive.
+/// The progress of a memory node's truncation of its archive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Truncation {
-    /// The archive is gone through when it has so many bytes.
+    /// The size in bytes at which the archive is scanned.
     at: u64,
-    /// How many memory nodes have been asked and have not answered.
+    /// The number of memory nodes that have been asked and have not answered.
     awaited: u32,
-    /// While there are such: the answers that have come.
+    /// The answers that have come, while others are awaited.
     answers: Vec<(LineAddress, Standing)>,
-    /// What has been dropped so far.
+    /// The entries and bytes dropped so far.
     pub done: Truncated,
 }
 
 impl<T: Thread> Cluster<T> {
-    /// A dump has become whole in a memory node.
+    /// Called when a dump has become complete in a memory node.
     pub(super) fn archive_has_grown(&mut self, m: usize, now: Time, queue: &mut EventQueue<Event>) {
         let logs = self.logs_mut();
         let (archive, truncation) = (&logs.archives[m], &logs.truncations[m]);
@@ -55,7 +58,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Asks the other memory nodes for what they know of these lines.
+    /// Asks the other memory nodes for the directory state of these lines.
     fn ask_for_standings(
         &mut self,
         m: usize,
@@ -84,7 +87,8 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// A memory node is asked what its directories know of these lines. It looks them up one after the other.
+    /// Answers a request for the directory state of these lines, which are looked up one after the
+    /// other.
     pub(super) fn standings_asked(
         &mut self,
         (from, port): (Port, Port),
@@ -98,7 +102,7 @@ impl<T: Thread> Cluster<T> {
         self.say(at, (port, from), answer, queue);
     }
 
-    /// What another memory node's directories know has come. With the last answer, the archive is truncated.
+    /// Handles the answer of another memory node. With the last answer, the archive is truncated.
     pub(super) fn standings_told(
         &mut self,
         port: Port,
@@ -119,8 +123,8 @@ impl<T: Thread> Cluster<T> {
         logs.truncations[m].at = 2 * logs.archives[m].bytes();
     }
 
-    /// Truncates an archive, by these answers (by rising address) and by what the memory node knows itself. When it has been read,
-    /// and of which lines something is left.
+    /// Truncates an archive, by these answers (by rising address) and by the memory node's own
+    /// directories. Returns when it has been read, and the lines of which entries are left.
     fn truncate(
         &mut self,
         m: usize,
@@ -144,7 +148,7 @@ impl<T: Thread> Cluster<T> {
         (read, lines)
     }
 
-    /// What a line's directory says now.
+    /// Returns the present state of a line by its directory.
     fn standing(&self, line: LineAddress) -> Standing {
         let directory = self.memory.directory(line);
         let recalled = matches!(directory.state(), DirectoryState::OS | DirectoryState::OX);

@@ -1,17 +1,18 @@
-//! What messages carry while they are under way.
+//! The contents of messages while they are under way.
 
 use crate::engine::prefetch;
 
-/// Where that of a message stands.
+/// The place of a message's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Payload(u32);
 
 impl Payload {
-    /// A message that carries nothing.
+    /// A message without contents.
     pub const NONE: Payload = Payload(u32::MAX);
 }
 
-/// What all messages of a sort carry. Places are used again, so that in the long run nothing is allocated.
+/// The contents of all messages of a sort. Places are reused, so that in the long run nothing is
+/// allocated.
 #[derive(Clone, Debug)]
 pub(super) struct UnderWay<T> {
     items: Vec<T>,
@@ -41,25 +42,25 @@ impl<T: Clone> UnderWay<T> {
         }
     }
 
-    /// What a message carried that is taken in; its place is free again.
+    /// Removes and returns the contents of a received message, and frees their place.
     ///
     /// # Panics
     ///
-    /// If it carries nothing.
+    /// If it has no contents.
     pub fn take(&mut self, payload: Payload) -> T {
-        assert_ne!(payload, Payload::NONE, "a message that carries nothing");
+        assert_ne!(payload, Payload::NONE, "the message carries no contents");
         self.free.push(payload.0);
         self.items[payload.0 as usize].clone()
     }
 
-    /// What a message carried will be taken soon.
+    /// Prefetches on the host the contents of a message.
     pub fn look_ahead(&self, payload: Payload) {
         if let Some(item) = self.items.get(payload.0 as usize) {
             prefetch(item);
         }
     }
 
-    /// How many messages that carry something are under way.
+    /// Returns the number of messages with contents that are under way.
     pub fn len(&self) -> usize {
         self.items.len() - self.free.len()
     }

@@ -1,9 +1,10 @@
-//! Writing through: a store is done when persistent memory has it.
+//! Write-through: a store is done when persistent memory has it.
 //!
-//! The oldest entry of a store buffer gets its line to itself, as it would to write it back, and pins it. Then its words go
-//! to the memory node and into persistent memory, and when that says so the store is committed and the line is free
-//! to go. So memory is written only by whom the line belongs to, in the order of the stores to it; the line stays clean
-//! (`E`), and a core has one store under way. What a node has committed stands in persistent memory whatever happens to it.
+//! The oldest entry of a store buffer gets exclusive access to its line, as it would to write it
+//! back, and pins it. Then its words go to the memory node and into persistent memory, and when
+//! that has answered, the store is committed and the line is unpinned. So memory is written only by
+//! the owner of a line, in the order of the stores to it; the line stays clean (`E`), and a core
+//! has one store under way. A node's commits are in persistent memory whatever happens to the node.
 
 use super::Cluster;
 use super::event::{Event, Message, Stage, What};
@@ -36,12 +37,12 @@ impl<T: Thread> Cluster<T> {
                 words: head.words,
             },
         };
-        // To the port it goes the way of a miss.
+        // It takes the path of a miss to the port.
         let at = self.timing.time(at + self.timing.l3).max(now);
         self.send_later(message, at, queue);
     }
 
-    /// Words to be persisted have come to their memory node.
+    /// Handles words to be persisted that have come to their memory node.
     pub(super) fn write_through(
         &mut self,
         message: Message,
@@ -65,7 +66,7 @@ impl<T: Thread> Cluster<T> {
         self.send_later(answer, done, queue);
     }
 
-    /// They are persistent: the store is committed.
+    /// Commits a store whose words are persistent.
     pub(super) fn written_through(
         &mut self,
         message: Message,
@@ -77,7 +78,7 @@ impl<T: Thread> Cluster<T> {
         let c = n * self.cores_per_node + core as usize;
         let tick = self.timing.tick(now);
         let Some((slot, waited)) = self.taken_again(c, message.line) else {
-            panic!("{} was pinned in node {n} and is not there", message.line);
+            panic!("{} was pinned in node {n}, but is not there", message.line);
         };
         self.commit(c, 0, slot, tick + waited, now, queue);
         self.unpin(n, slot, now, queue);

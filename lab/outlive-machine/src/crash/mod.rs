@@ -1,9 +1,11 @@
-//! Sweeps: a machine is crashed at many moments of a run, and what is left is judged each time.
+//! Crash sweeps: a machine is crashed at many points of a run, and the outcome is judged each time.
 //!
-//! The run is simulated once for each host core, and forked at each point; the fork's nodes die, it recovers, and goes on. The judge
-//! is the one that tests use: each load must get what was stored last, each commit must be in the logs of all living replicas,
-//! and when a line that a dead node owned has been repaired, it must hold what was committed to it. Then no directory may name
-//! the dead, and, if the threads are to end, they must do so and memory must hold what was stored last.
+//! Each worker simulates the run once and forks it at each of its points; nodes of the fork die,
+//! and it recovers and continues. The judge is the one that the tests use. Each load must return
+//! the value stored last, each commit must be in the logs of all living replicas, and a repaired
+//! line that a dead node owned must hold the values committed to it. After the recovery no
+//! directory may name a dead node. If the goal is that all threads end, they must end, and memory
+//! must hold the values stored last.
 //!
 //! ```
 //! use outlive_machine::cluster::Workload;
@@ -27,10 +29,8 @@
 //! ```
 
 mod point;
-mod proofs;
 mod sweep;
 
 pub use point::{Death, Point, silence_judges};
 pub(crate) use point::{is_of_a_program, judging, told};
-pub use proofs::Proof;
 pub use sweep::{Failed, Goal, Points, Report, Sweep, SweepError};

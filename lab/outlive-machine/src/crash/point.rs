@@ -1,4 +1,4 @@
-//! A moment at which nodes die, and what becomes of a machine then.
+//! A crash point: a moment at which nodes die. A machine is run on from there and judged.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,38 +11,39 @@ use crate::engine::{Random, Simulation};
 use crate::program::Thread;
 use crate::protocol::NodeId;
 
-/// A node's death.
+/// The death of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Death {
-    /// So many events after the death before, or after the beginning.
+    /// The number of events after the previous death, or after the beginning of the run.
     pub after: u64,
-    /// Whose.
+    /// The node that dies.
     pub node: NodeId,
-    /// How many of its last messages are lost, of those that are not at the switch.
+    /// The number of its last messages that are lost, of those that have not reached the switch.
     pub lost: u64,
 }
 
-/// Deaths in one run.
+/// The deaths in one run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Point {
-    /// In their order.
+    /// The deaths in order.
     pub deaths: Vec<Death>,
-    /// Each only when the recovery from those before is over, and so many events later.
+    /// Whether each later death comes `after` events after the recovery from those before.
     pub apart: bool,
 }
 
-/// Whatever is swept ends earlier after a crash, or never.
+/// Every swept run ends within this number of events after a crash, or never.
 const MOST_EVENTS: u64 = 20_000_000;
 
-/// How long a machine is watched after its recovery that is not to finish.
+/// The number of events for which a recovered machine that is not run to its end is watched.
 const EVENTS_AFTER: u64 = 5_000;
 
 thread_local! {
     static JUDGING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Keeps panics silent that are a judge's word of a crashed machine: they are caught, and are in
-/// [`Report::failures`](super::Report::failures) or in what came of a [run](crate::run::Fallout). For all of the process, from now on.
+/// Silences the panics by which a judge reports on a crashed machine: they are caught, and are
+/// reported in [`Report::failures`](super::Report::failures) or in the outcome of a
+/// [run](crate::run::Fallout). Applies to the whole process from now on.
 pub fn silence_judges() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
@@ -52,7 +53,7 @@ pub fn silence_judges() {
     }));
 }
 
-/// Does what may panic as a judge.
+/// Runs a closure that may panic as a judge.
 pub(crate) fn judging<R>(does: impl FnOnce() -> R) -> R {
     JUDGING.set(true);
     let result = does();
@@ -60,22 +61,23 @@ pub(crate) fn judging<R>(does: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What is wrong with a machine after a crash.
+/// The fault of a machine after a crash.
 #[derive(Debug)]
 pub(super) enum Wrong {
-    /// What was committed is not there, or a program breaks on what it reads before the recovery is over.
+    /// A committed value is missing, or a program breaks on a value that it reads before the
+    /// recovery is over.
     Lost(String),
-    /// Anything else.
+    /// Any other fault.
     Other(String),
 }
 
-/// What has become of a machine.
+/// The outcome of a point.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Outcome {
     pub recoveries: u64,
     pub stores: u64,
     pub restored: u64,
-    /// A thread's code has ended in a panic after the recovery.
+    /// A thread's code panicked after the recovery.
     pub given_up: bool,
 }
 
@@ -88,7 +90,7 @@ impl fmt::Display for Point {
                 (_, true) => write!(f, ", {after} events after the recovery {node}")?,
             }
             if *lost > 0 {
-                write!(f, " (with up to {lost} of its last messages)")?;
+                write!(f, " (up to {lost} of its last messages are lost)")?;
             }
         }
         Ok(())
@@ -96,7 +98,8 @@ impl fmt::Display for Point {
 }
 
 impl Point {
-    /// A point at this event of a run, at which this node dies, and so many others later: drawn, but always the same.
+    /// Returns the point at this event of a run at which this node dies, followed by further
+    /// deaths. They are pseudo-random and depend only on the arguments.
     pub(super) fn drawn(
         (event, first): (u64, usize),
         nodes: usize,
@@ -105,7 +108,7 @@ impl Point {
     ) -> Point {
         let mut random = Random::new(seed ^ event << 8 ^ first as u64);
         let mut living: Vec<usize> = (0..nodes).filter(|node| *node != first).collect();
-        // All that is under way; a few; nothing.
+        // All messages that are under way, a few, or none.
         let lost = |random: &mut Random| match random.below(4) {
             0 => u64::MAX,
             1 => 1 + random.below(6),
@@ -118,7 +121,7 @@ impl Point {
         }];
         while all.len() < deaths && living.len() > 1 {
             let next = living.swap_remove(random.below(living.len() as u64) as usize);
-            // Before it is detected, in the middle of the recovery, or after it.
+            // Before the first death is detected, in the middle of the recovery, or after it.
             let within = [20, 200, 600][random.below(3) as usize];
             all.push(Death {
                 after: random.below(within),
@@ -129,7 +132,7 @@ impl Point {
         Point { deaths: all, apart }
     }
 
-    /// Lets the nodes of a machine die that is at the first death's event, and judges what follows.
+    /// Kills the nodes in a machine that is at the first death's event, and judges its further run.
     pub(super) fn judge<T: Thread>(
         &self,
         simulation: Simulation<Cluster<T>>,
@@ -150,7 +153,8 @@ impl Point {
                 match catch_unwind(AssertUnwindSafe(|| go_on(simulation, goal))) {
                     Ok(whole) => whole.map(|()| outcome),
                     Err(panic) => match told(&*panic) {
-                        // Its code has met what the dead have left half done, and every value was judged.
+                        // The program's code has met state that a dead thread left half changed.
+                        // Every value was judged.
                         what if is_of_a_program(&what) => Ok(Outcome {
                             given_up: true,
                             ..outcome
@@ -189,7 +193,7 @@ impl Point {
         };
         while !recovered(&simulation) && simulation.step() {
             if simulation.handled() > most {
-                let endless = format!("there is no end after {MOST_EVENTS} events");
+                let endless = format!("the run has not ended after {MOST_EVENTS} further events");
                 return Err(Wrong::Other(endless));
             }
         }
@@ -216,8 +220,8 @@ impl Point {
     }
 }
 
-/// Lets a machine run on for a while that has recovered and is not to finish: its cores must go on, if they do not wait for the dead, and
-/// all that they read and store is judged.
+/// Runs on a machine that has recovered and need not finish. Its cores must make progress unless
+/// they wait for dead threads, and all their loads and stores are judged.
 fn go_on<T: Thread>(mut simulation: Simulation<Cluster<T>>, goal: Goal) -> Result<(), Wrong> {
     if goal == Goal::Finished {
         return Ok(());
@@ -229,19 +233,19 @@ fn go_on<T: Thread>(mut simulation: Simulation<Cluster<T>>, goal: Goal) -> Resul
     let whole = (0..EVENTS_AFTER).all(|_| simulation.step());
     if whole && instructions(&simulation) == before {
         return Err(Wrong::Other(format!(
-            "no core has gone on {EVENTS_AFTER} events after the recovery"
+            "no core has executed an instruction within {EVENTS_AFTER} events after the recovery"
         )));
     }
     let machine = simulation.machine();
     let sound = match whole {
         true => machine.check().and_then(|()| machine.check_recovered()),
-        // All that live have ended, or wait for what the dead were to do.
+        // All living threads have ended, or wait for actions of dead ones.
         false => machine.check_standstill(),
     };
     sound.map_err(Wrong::Other)
 }
 
-/// Whether it was a thread's code that has panicked, and not the machine or its judge.
+/// Returns whether the panic came from a thread's code, and not from the machine or its judge.
 pub(crate) fn is_of_a_program(what: &str) -> bool {
     what.starts_with("thread ") && what.contains(" panicked: ")
 }
@@ -249,5 +253,5 @@ pub(crate) fn is_of_a_program(what: &str) -> bool {
 pub(crate) fn told(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<String>().cloned();
     said.or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).into()))
-        .unwrap_or_else(|| "a judge has panicked without a word".into())
+        .unwrap_or_else(|| "the judge panicked without a message".into())
 }

@@ -1,4 +1,4 @@
-//! Many points of one run.
+//! Sweeps over many crash points of one run.
 
 use std::num::NonZero;
 use std::sync::Mutex;
@@ -12,100 +12,119 @@ use crate::description::{Description, Synchronising};
 use crate::engine::{Random, Simulation};
 use crate::program::Thread;
 
-/// Which points of a run are tried.
+/// The points of a run that are tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Points {
-    /// Each node's death at each event.
+    /// The death of each node at each event.
     Every,
-    /// So many, drawn evenly; fewer if the run has fewer.
+    /// This number of points, drawn evenly; fewer if the run has fewer.
     Drawn(u64),
 }
 
 /// How far a machine is run after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goal {
-    /// Until the recovery is over, and a while longer: for programs that cannot end without a thread that has died.
+    /// Until the recovery is over, and a while longer: for programs that cannot end without a
+    /// thread that has died.
     Recovered,
     /// Until all living threads have ended.
     Finished,
 }
 
-/// What is to be swept.
+/// The parameters of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep<'a> {
     /// The machine.
     pub description: &'a Description,
-    /// Decides what the machine leaves to chance, and who dies when.
+    /// The seed of the machine's random choices, and of the times and nodes of the deaths.
     pub seed: u64,
-    /// The points.
+    /// The points to try.
     pub points: Points,
-    /// How many nodes die at each: the second and later ones soon after the first.
+    /// The number of deaths at each point: the second and later ones follow soon after the first.
     pub deaths: usize,
-    /// Those die only when the recovery from the deaths before is over.
+    /// Whether each later death happens only after the recovery from the deaths before.
     pub apart: bool,
-    /// What follows.
+    /// How far the machine is run after the deaths.
     pub goal: Goal,
-    /// How many host threads run it; `None` for as many as there are.
+    /// The number of host threads that run the sweep; `None` for one per available core.
     pub workers: Option<NonZero<usize>>,
-    /// The machine does this wrong; for tests of the judge.
+    /// A fault built into the machine, for tests of the judge.
     pub broken: Option<Breakage>,
 }
 
-/// Why nothing could be swept.
+/// The reason why a sweep cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SweepError {
-    /// There is no such machine, or the workload does not fit on it.
+    /// Such a machine cannot exist, or the workload does not fit on it.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// The threads do not end even if nobody dies.
+    /// The threads do not end even without a death.
     #[error(transparent)]
     Stuck(#[from] Stuck),
-    /// The machine leaves out what would have to be there after a crash.
+    /// The machine omits state that would have to exist after a crash.
     #[error(
-        "ours.core.synchronisation leaves locks out: one would die with its node, so such a machine cannot be crashed; set it to \
-         \"replicated\""
+        "ours.core.synchronisation keeps locks out of shared memory: they would be lost with their \
+         node, so no node may die; set it to \"replicated\""
     )]
     LeftOut,
 }
 
-/// A point after which something was wrong.
+/// A point after which a fault was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
-    /// Where.
+    /// The point.
     pub point: Point,
-    /// What.
+    /// A description of the fault.
     pub what: String,
 }
 
-/// What a sweep has found.
+/// The results of a sweep.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Report {
-    /// Points that were tried.
+    /// The number of points tried.
     pub points: u64,
-    /// Events of the run that is crashed.
+    /// The number of events of the run that is crashed.
     pub events: u64,
-    /// Recoveries that came to their end.
+    /// The number of completed recoveries.
     pub recoveries: u64,
-    /// Commits before the deaths, summed over the points: all of them are judged.
+    /// Commits before the deaths, summed over the points. All of them are judged.
     pub stores: u64,
-    /// Lines that a dead node owned, and to which a recovery gave contents, from logs or memory.
+    /// Lines that a dead node owned and that a recovery restored, from logs or memory.
     pub restored: u64,
-    /// Points after whose recovery a thread's code gave up, on values that were the last: it has met what the dead have left half
-    /// done. Nothing was lost, and the living were watched no longer.
+    /// Points after whose recovery a thread's code gave up on current values, because it met state
+    /// that a dead thread left half changed. Nothing was lost, and the survivors were not watched
+    /// further.
     pub given_up: u64,
-    /// Points after which something was wrong.
+    /// The number of points after which a fault was found.
     pub failed: u64,
-    /// Of those, the ones after which a line was not what had been committed to it, or a program broke on what it read.
+    /// Of those, the points after which a line did not hold the values committed to it, or a
+    /// program broke on a value that it read.
     pub lost: u64,
-    /// The first of them, a few.
+    /// The first few failures.
     pub failures: Vec<Failed>,
 }
 
-/// How many failures are kept.
-pub(super) const MOST_KEPT: usize = 8;
+/// The maximum number of failures that are kept.
+const MOST_KEPT: usize = 8;
+
+impl Report {
+    /// Adds the counts and failures of another sweep.
+    pub fn add(&mut self, other: Report) {
+        self.points += other.points;
+        self.events += other.events;
+        self.recoveries += other.recoveries;
+        self.stores += other.stores;
+        self.restored += other.restored;
+        self.given_up += other.given_up;
+        self.failed += other.failed;
+        self.lost += other.lost;
+        self.failures.extend(other.failures);
+        self.failures.truncate(MOST_KEPT);
+    }
+}
 
 impl<'a> Sweep<'a> {
-    /// One death at each of 1,000 points, and threads that are to end.
+    /// Returns a sweep with one death at each of 1,000 points, in which all threads must end.
     pub fn new(description: &'a Description, seed: u64) -> Self {
         Self {
             description,
@@ -119,10 +138,12 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Sweeps a workload, whose threads are made anew by each worker. `progress` is told how many more points are done.
+    /// Sweeps a workload; each worker creates its threads anew. Calls `progress` with the number of
+    /// points newly done.
     ///
     /// # Errors
-    /// If the run cannot begin, or does not end though nobody dies. What is found wrong is not an error, but [`Report::failed`].
+    /// If the run cannot begin, or does not end without a death. Faults found are not errors; they
+    /// are counted in [`Report::failed`].
     pub fn run<T: Thread + Clone>(
         &self,
         workload: &(dyn Fn() -> Workload<T> + Sync),
@@ -184,7 +205,7 @@ impl<'a> Sweep<'a> {
         Ok(simulation)
     }
 
-    /// By rising event.
+    /// Returns the points in the order of their events.
     fn points(&self, events: u64) -> Vec<Point> {
         let nodes = self.description.system.compute_nodes as u64;
         let point = |place: u64| {
@@ -200,7 +221,7 @@ impl<'a> Sweep<'a> {
         match self.points {
             Points::Drawn(count) if count < all => {
                 let mut random = Random::new(self.seed);
-                // One from each of as many equal parts of the run.
+                // One point is drawn from each of `count` equal parts of the run.
                 let drawn = (0..count).map(|part| {
                     let (from, to) = (part * all / count, (part + 1) * all / count);
                     point(from + random.below(to - from))

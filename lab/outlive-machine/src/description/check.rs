@@ -1,4 +1,4 @@
-//! Which values no machine can have.
+//! The limits on the values of a description.
 
 use crate::engine::{Frequency, Time};
 use crate::protocol::MAX_NODES;
@@ -8,24 +8,25 @@ use super::paper::Cache;
 use super::quantity::{Bytes, Cycles};
 use super::{Description, LINE_BYTES, OwnUnit};
 
-/// Directories tell so many compute nodes apart.
+/// The number of compute nodes that a directory can tell apart.
 const MOST_COMPUTE_NODES: u32 = MAX_NODES as u32;
 const MOST_MEMORY_NODES: u32 = 64;
-/// Sets of cores are bit masks of a word.
+/// Sets of cores are bit masks of one word.
 const MOST_CORES: u32 = 64;
-/// No part takes longer, so that runs come to an end before simulated time does.
+/// The largest latency of a part, so that runs end before simulated time does.
 const SLOWEST: Time = Time::from_micros(1_000);
-/// Longer than any, so that sums of latencies are times.
+/// The largest cache latency, so that sums of latencies are valid times.
 const LONGEST: Cycles = Cycles(1_000_000);
-/// Larger caches than this are more likely a slip than wanted, and every way of every node is real memory here.
+/// The largest cache. A larger size is probably a mistake, and every way of every node takes real
+/// memory of the host.
 const LARGEST_CACHE: Bytes = Bytes::gibi(1);
 
 impl Description {
-    /// Whether such a machine can be; reading a description checks it too.
+    /// Checks that such a machine can exist. Reading a description checks it too.
     ///
     /// # Errors
     ///
-    /// The first thing found that cannot be, with the fields that it is about.
+    /// The first impossible value found, with the fields that it is about.
     pub fn check(&self) -> Result<(), Impossible> {
         self.check_system()?;
         check_cache(&self.l1, &["l1.size", "l1.ways"])?;
@@ -94,7 +95,7 @@ impl Description {
             require(
                 (1..=most).contains(&count),
                 &[field],
-                format!("there cannot be {count}"),
+                format!("{count} is out of range"),
                 || format!("give from 1 to {most}"),
             )?;
         }
@@ -113,20 +114,20 @@ impl Description {
             core.quantum > Time::ZERO && core.quantum <= one_way,
             &["ours.core.quantum", "cxl.round_trip"],
             format!(
-                "ours.core.quantum cannot be {}: a core runs ahead by more than nothing, and by no more than {one_way}, half of \
-                 cxl.round_trip, which is the way to another node",
+                "ours.core.quantum cannot be {}: it must be above zero and at most {one_way}, half \
+                 of cxl.round_trip, which is the latency to another node",
                 core.quantum
             ),
             || match one_way > Time::ZERO {
                 true => {
                     format!("give ours.core.quantum {one_way} at most, or a longer cxl.round_trip")
                 }
-                false => "give cxl.round_trip more than nothing".into(),
+                false => "give a cxl.round_trip above zero".into(),
             },
         )
     }
 
-    /// A level's latency has those before it in it.
+    /// A level's latency includes those of the levels before it.
     fn check_latencies(&self) -> Result<(), Impossible> {
         let levels = [
             (
@@ -148,7 +149,7 @@ impl Description {
             require(
                 (Cycles(1)..=LONGEST).contains(&latency),
                 &[field],
-                format!("no cache answers in {latency}"),
+                format!("a cache cannot have a latency of {latency}"),
                 || format!("give from 1 cycle to {LONGEST}"),
             )?;
         }
@@ -157,7 +158,7 @@ impl Description {
                 first <= second,
                 &fields,
                 format!(
-                    "{} cannot be {second}, for {} is {first}, which is a part of it",
+                    "{} cannot be {second}, since it includes {}, which is {first}",
                     fields[1], fields[0]
                 ),
                 || format!("give {} {first} at least", fields[1]),
@@ -180,7 +181,7 @@ impl Description {
             require(
                 latency <= SLOWEST,
                 &[field],
-                format!("no memory takes {latency}"),
+                format!("a memory cannot have a latency of {latency}"),
                 || format!("give {SLOWEST} at most"),
             )?;
         }
@@ -188,8 +189,8 @@ impl Description {
         require(
             line.0 == LINE_BYTES,
             &["local_memory.line_size"],
-            format!("a line cannot have {line}"),
-            || format!("lines have {LINE_BYTES} B"),
+            format!("a line size of {line} is not supported"),
+            || format!("give {LINE_BYTES} B"),
         )?;
         for (field, size) in [
             ("local_memory.size", self.local_memory.size),
@@ -215,7 +216,7 @@ impl Description {
         require(
             round_trip <= SLOWEST,
             &["cxl.round_trip"],
-            format!("no fabric takes {round_trip}"),
+            format!("a round trip of {round_trip} is too long"),
             || format!("give {SLOWEST} at most"),
         )?;
         let fields = ["cxl.round_trip", "ours.fabric.switch_latency"];
@@ -237,22 +238,25 @@ impl Description {
         require(
             (round_trip - twice).picos().is_multiple_of(4),
             &fields,
-            "four links cannot share the time between them",
-            || "make the round trip less twice the switch a multiple of 4 ps".into(),
+            "the round trip without the switch cannot be divided among four links",
+            || {
+                "make cxl.round_trip minus twice ours.fabric.switch_latency a multiple of 4 ps"
+                    .into()
+            },
         )?;
         let bound = self.ours.fabric.reorder_bound;
         require(
             bound <= SLOWEST,
             &["ours.fabric.reorder_bound"],
-            format!("no fabric holds a message back for {bound}"),
+            format!("a reorder bound of {bound} is too long"),
             || format!("give {SLOWEST} at most"),
         )?;
         let (longest, detection) = (Time::from_micros(1_000_000), self.ours.failure.detection);
         require(
             (Time::from_picos(1)..=longest).contains(&detection),
             &["ours.failure.detection"],
-            format!("nobody waits {detection} to find that a node is dead"),
-            || format!("give more than nothing, and {longest} at most"),
+            format!("the death of a node cannot take {detection} to detect"),
+            || format!("give more than zero and at most {longest}"),
         )?;
         let wire = &self.ours.wire;
         let sizes = [
@@ -267,7 +271,7 @@ impl Description {
             require(
                 (least..=most).contains(&size.0),
                 &[field],
-                format!("a message cannot have one of {size}"),
+                format!("{size} is out of range"),
                 || format!("give from {least} B to {most} B"),
             )?;
         }
@@ -310,14 +314,14 @@ impl Description {
         require(
             unit.dump_period > Time::ZERO,
             &["logging_unit.dump_period"],
-            "a log cannot be dumped without end",
+            "a log cannot be dumped continuously",
             || "give a time above zero, such as \"2.5 ms\"".into(),
         )?;
         let least = 8 + 8;
         require(
             (least..=4096).contains(&entry.0),
             &["ours.replication.log_entry"],
-            format!("{entry} is not a log entry"),
+            format!("a log entry cannot have {entry}"),
             || format!("give from {least} B (address and value) to 4096 B"),
         )?;
         for (field, size) in [
@@ -328,7 +332,7 @@ impl Description {
             require(
                 size >= entry,
                 &fields,
-                format!("{size} has no room for an entry of {entry}"),
+                format!("{size} is too small for a log entry of {entry}"),
                 || format!("give {entry} at least"),
             )?;
         }
@@ -356,7 +360,7 @@ fn check_cache(cache: &Cache, fields: &[&'static str; 2]) -> Result<(), Impossib
     require(
         size <= LARGEST_CACHE,
         fields,
-        format!("{size} is more than can be simulated"),
+        format!("a cache of {size} is too large to be simulated"),
         || format!("give {LARGEST_CACHE} at most"),
     )?;
     let sets = cache.sets();

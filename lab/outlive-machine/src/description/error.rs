@@ -1,4 +1,4 @@
-//! What is wrong with a description, where, and what would be right.
+//! Errors in a description: the fault, its place, and a correction.
 
 use std::ops::Range;
 
@@ -18,16 +18,16 @@ pub struct DescriptionError {
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
-    /// What to do about it.
+    /// How to correct it.
     pub hint: String,
 }
 
 impl DescriptionError {
-    /// Something is wrong at `span` of `text`.
+    /// Returns the error of a fault at `span` of `text`.
     pub(super) fn at(text: &str, span: Range<usize>, wrong: Wrong) -> Self {
-        // A span may point behind the text's end, or into a character when the text is broken there.
+        // A span may point behind the text's end, or into a character if the text is broken there.
         let start = (0..=span.start.min(text.len()))
             .rev()
             .find(|&at| text.is_char_boundary(at))
@@ -43,19 +43,19 @@ impl DescriptionError {
     }
 }
 
-/// Values that no machine can have, each possible alone or not.
+/// Values that no machine can have, each alone or in combination.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {what}; {hint}", .fields.join(", "))]
 pub struct Impossible {
-    /// The fields that do not go together, as `section.field`; the first is the likeliest culprit.
+    /// The fields that contradict each other, as `section.field`, the likeliest culprit first.
     pub fields: Vec<&'static str>,
-    /// What is wrong with them.
+    /// The fault.
     pub what: String,
-    /// What to do about it.
+    /// How to correct it.
     pub hint: String,
 }
 
-/// Something is wrong, at a place that the caller knows.
+/// A fault at a place that the caller knows.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub what: String,

@@ -1,9 +1,10 @@
-//! What a machine is made of: every parameter, read from TOML and printed as TOML.
+//! The description of a machine: every parameter, read from TOML and printed as TOML.
 //!
-//! [`Description::default`] is the machine of the paper. A text names only what differs from it. What the paper gives (its
-//! Table II) stands in sections of its own; what it leaves open and we had to choose stands below `ours`, each parameter
-//! with the reason for its value. Quantities carry their units (`"48 KiB"`, `"200 ns"`, `"160 GB/s"`, `"2.4 GHz"`,
-//! `"5 cycles"`) and are read exactly.
+//! [`Description::default`] is the machine of the paper. A text names only the parameters that
+//! differ from it. Parameters that the paper gives (its Table II) are in sections of their own;
+//! those that it leaves open, and whose values we had to choose, are below `ours`, each with the
+//! reason for its value. Quantities carry their units (`"48 KiB"`, `"200 ns"`, `"160 GB/s"`, `"2.4
+//! GHz"`, `"5 cycles"`) and are read exactly.
 //!
 //! ```
 //! use outlive_machine::description::{Bytes, Description};
@@ -57,7 +58,8 @@ const LINE_BYTES: u64 = size_of::<crate::line::Line>() as u64;
 
 /// A whole machine. The default is the paper's.
 ///
-/// A description that was read is one of a machine that can be; one that a program changed is to be [checked](Self::check).
+/// Reading a description checks it; a description that a program changed must be
+/// [checked](Self::check).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Nodes, cores, clocks.
@@ -74,26 +76,26 @@ pub struct Description {
     pub cxl: Cxl,
     /// The logging units.
     pub logging_unit: LoggingUnit,
-    /// What the paper does not give.
+    /// Parameters that the paper does not give.
     pub ours: Ours,
 }
 
 /// Parameters that the paper does not give.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ours {
-    /// Of a core.
+    /// Parameters of a core.
     pub core: Core,
-    /// Of coherence.
+    /// Parameters of coherence.
     pub coherence: Coherence,
-    /// Of the memories and directories.
+    /// Parameters of the memories and directories.
     pub memory: Memories,
-    /// Of the fabric between nodes.
+    /// Parameters of the fabric between nodes.
     pub fabric: Fabric,
     /// Sizes of messages.
     pub wire: Wire,
-    /// Of replication.
+    /// Parameters of replication.
     pub replication: Replication,
-    /// Of failures.
+    /// Parameters of failures.
     pub failure: Failure,
 }
 
@@ -113,7 +115,7 @@ impl Default for Description {
 }
 
 impl Description {
-    /// All sections: name, what a printed description says of it, content.
+    /// Returns all sections: name, heading in a printed description, content.
     fn sections_mut(&mut self) -> [(&'static str, &'static str, &mut dyn Section); SECTIONS] {
         [
             ("system", "System configuration.", &mut self.system),
@@ -146,7 +148,7 @@ impl Description {
             ),
             (
                 "ours.coherence",
-                "Coherence of shared memory, and what is done for its survival.",
+                "Coherence of shared memory, and its protection against the death of nodes.",
                 &mut self.ours.coherence,
             ),
             (
@@ -175,17 +177,20 @@ impl Description {
 }
 
 const SECTIONS: usize = 14;
-/// The first section of ours.
+/// The name of the first section below `ours`.
 const OURS_BEGIN: &str = "ours.core";
 
-/// As TOML with all parameters, each with its documentation as a comment.
+/// Printed as TOML with all parameters, each with its documentation as a comment.
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut copy = self.clone();
         let mut text = String::from("# Parameters of the paper (its Table II).\n");
         for (name, about, section) in copy.sections_mut() {
             if name == OURS_BEGIN {
-                text.push_str("\n# Parameters of ours: the paper does not give them. Each says why it is what it is by default.\n");
+                text.push_str(
+                    "\n# Parameters that the paper does not give. Each comment gives the reason \
+                               for the default.\n",
+                );
             }
             text.push_str(&format!("\n# {about}\n[{name}]\n"));
             section.print(&mut text);

@@ -1,11 +1,11 @@
-//! What the paper gives (Table II, and the text where it says more), with its values as defaults.
+//! Parameters that the paper gives (in Table II, or in its text), with its values as defaults.
 
 use crate::engine::{Frequency, Time};
 
 use super::quantity::{Bytes, Cycles, Rate};
 use super::section::section;
 
-/// A frequency that is known to be one.
+/// Returns a frequency that is known to be valid.
 const fn hertz(hertz: u64) -> Frequency {
     Frequency::from_hertz(hertz).expect("within range")
 }
@@ -35,13 +35,13 @@ section! {
         pub size: Bytes = Bytes::kibi(48),
         /// Associativity.
         pub ways: u32 = 12,
-        /// From a request to its answer when the line is there, all levels before included.
+        /// From a request to its answer on a hit, including all levels before.
         pub latency: Cycles = Cycles(5),
     }
 }
 
 impl Cache {
-    /// How many sets the cache has, with lines of 64 bytes; 0 if it has no ways.
+    /// Returns the number of sets, with lines of 64 bytes; 0 if the cache has no ways.
     pub fn sets(&self) -> u64 {
         (self.size.0 / 64)
             .checked_div(u64::from(self.ways))
@@ -66,12 +66,12 @@ impl Cache {
 }
 
 section! {
-    /// Local memory of each compute node, and what its caches move.
+    /// Local memory of each compute node, and the size of cache lines.
     pub struct LocalMemory {
-        /// A cache line. It has 8 words of 8 bytes; no other size is built.
+        /// A cache line. It has 8 words of 8 bytes; no other size is supported.
         pub line_size: Bytes = Bytes(64),
-        /// Memory of a node. The paper's GB, MB and KB of memory are read as binary: memories come in powers of two. It is said for
-        /// completeness: nothing that is simulated depends on it.
+        /// Memory of a node. The paper's GB, MB and KB of memory are read as binary, since memories
+        /// have sizes of powers of two. Given for completeness: no simulated result depends on it.
         pub size: Bytes = Bytes::gibi(512),
     }
 }
@@ -85,7 +85,8 @@ section! {
         pub pmem_latency: Time = Time::from_nanos(500),
         /// Bandwidth of a link between a node and the switch, in each direction.
         pub link_bandwidth: Rate = Rate::from_bytes_per_second(160_000_000_000).expect("not zero"),
-        /// From a node through the switch to another and back, for messages without length on an idle network.
+        /// From a node through the switch to another and back, for messages without length on an
+        /// idle network.
         pub round_trip: Time = Time::from_nanos(200),
     }
 }
@@ -99,13 +100,15 @@ section! {
         pub sram_size: Bytes = Bytes::kibi(4),
         /// Access to the SRAM.
         pub sram_latency: Time = Time::from_nanos(4),
-        /// DRAM log, for validated entries. When it is full, a dump begins before its time; what comes until it is cleared stands behind it,
-        /// so that nobody waits and the largest log may be larger than this.
+        /// DRAM log, for validated entries. When it is full, a dump begins early. Entries that
+        /// arrive until it is cleared are appended, so that no sender waits, and the log may grow
+        /// beyond this.
         pub log_size: Bytes = Bytes::mebi(18),
-        /// The log goes to the memory nodes once in this time.
+        /// The period of dumps of the log to the memory nodes.
         pub dump_period: Time = Time::from_micros(2_500),
-        /// Compute nodes that log each store (N_r): the same ones for all stores to a line. At most all of them, or all but one if the own
-        /// unit of the node that stores is skipped (ours.replication.own_unit). 0: none, and the configurations that replicate cannot run.
+        /// Compute nodes that log each store (N_r): the same ones for all stores to a line. At most
+        /// all nodes, or all but one if the storing node's own unit is skipped
+        /// (ours.replication.own_unit). 0: none, and the configurations that replicate cannot run.
         pub replication_factor: u32 = 3,
     }
 }

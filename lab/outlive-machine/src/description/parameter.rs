@@ -1,4 +1,4 @@
-//! How a parameter is read from TOML, and printed.
+//! Reading parameters from TOML, and printing them.
 
 use toml::de::DeValue;
 
@@ -8,11 +8,11 @@ use crate::near::near;
 use super::error::Wrong;
 use super::quantity::{Bytes, Cycles, Rate, read_quantity};
 
-/// A type of parameters.
+/// The type of a parameter.
 pub(super) trait Parameter: Sized {
-    /// The parameter that a TOML value stands for.
+    /// Reads the parameter from a TOML value.
     fn read(value: &DeValue<'_>) -> Result<Self, Wrong>;
-    /// The TOML value that is read back as this.
+    /// Returns the TOML value that reads back as this parameter.
     fn print(&self) -> String;
 }
 
@@ -20,13 +20,13 @@ impl Parameter for u32 {
     fn read(value: &DeValue<'_>) -> Result<Self, Wrong> {
         let DeValue::Integer(integer) = value else {
             return Err(Wrong::new(
-                format!("{} stands where a count is meant", kind(value)),
+                format!("expected a count, found {}", kind(value)),
                 "write a whole number, as in 4",
             ));
         };
         Self::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| {
             Wrong::new(
-                format!("{integer} is not a count"),
+                format!("{integer} is out of range"),
                 format!("write a whole number from 0 to {}", Self::MAX),
             )
         })
@@ -42,7 +42,7 @@ fn read_with_unit(value: &DeValue<'_>, units: &[(&str, u64)], example: &str) -> 
     match value {
         DeValue::String(text) => read_quantity(text, units, example),
         _ => Err(Wrong::new(
-            format!("{} stands where a quantity is meant", kind(value)),
+            format!("expected a quantity with a unit, found {}", kind(value)),
             format!("write it in quotes with its unit, as in \"{example}\""),
         )),
     }
@@ -85,8 +85,12 @@ quantity!(Cycles, Cycles::UNITS, "5 cycles", |cycles| Ok(Cycles(
     cycles
 )));
 quantity!(Rate, Rate::UNITS, "160 GB/s", |bytes| {
-    Rate::from_bytes_per_second(bytes)
-        .ok_or_else(|| Wrong::new("nothing ever arrives at 0 B/s", "give at least 1 B/s"))
+    Rate::from_bytes_per_second(bytes).ok_or_else(|| {
+        Wrong::new(
+            "a bandwidth of 0 B/s cannot be simulated",
+            "give at least 1 B/s",
+        )
+    })
 });
 quantity!(Frequency, FREQUENCIES, "2.4 GHz", |hertz| {
     Frequency::from_hertz(hertz).ok_or_else(|| {
@@ -97,20 +101,21 @@ quantity!(Frequency, FREQUENCIES, "2.4 GHz", |hertz| {
     })
 });
 
-/// What a TOML value is, for people.
+/// Returns the kind of a TOML value, for messages.
 pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
-        DeValue::String(_) => "a text",
+        DeValue::String(_) => "a string",
         DeValue::Integer(_) => "a whole number",
         DeValue::Float(_) => "a fractional number",
-        DeValue::Boolean(_) => "true or false",
+        DeValue::Boolean(_) => "a boolean",
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a section",
     }
 }
 
-/// A choice among names. Each stands in quotes in TOML, and may have other names, which are read and never printed.
+/// Declares a choice among names. In TOML a name is quoted. A choice may have further names, which
+/// are read and never printed.
 macro_rules! choice {
     (
         $(#[doc = $about:literal])+
@@ -121,15 +126,16 @@ macro_rules! choice {
         pub enum $Name { $($(#[doc = $doc])+ $Variant,)+ }
 
         impl $Name {
-            /// All of them, in the order of their declaration.
+            /// All choices, in the order of their declaration.
             pub const ALL: &'static [Self] = &[$(Self::$Variant,)+];
 
-            /// Its name in a description.
+            /// Returns its name in a description.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$Variant => $name,)+ }
             }
 
-            /// The one that is meant by this name, which may be one of those that are not printed; ReCXL's may be without `recxl-`.
+            /// Returns the choice with this name, which may be one that is not printed. For ReCXL's
+            /// configurations, `recxl-` may be omitted.
             pub fn named(text: &str) -> Option<Self> {
                 $(if $crate::description::parameter::is_named(text, &[$name $(, $other)*]) {
                     return Some(Self::$Variant);
@@ -153,7 +159,7 @@ macro_rules! choice {
 }
 pub(super) use choice;
 
-/// Whether a choice with these names is meant: ReCXL's may be named without its name.
+/// Returns whether `text` is one of `names`, with or without `recxl-`.
 pub(super) fn is_named(text: &str, names: &[&str]) -> bool {
     names
         .iter()
@@ -164,7 +170,8 @@ fn short(name: &str) -> &str {
     name.strip_prefix("recxl-").unwrap_or(name)
 }
 
-/// What is said of a value that is none of the choices with these names, of which those that are `printed` are to be told.
+/// Returns the error for a value that is none of the choices with these names. The hint lists the
+/// `printed` ones.
 pub(super) fn no_choice(value: &DeValue<'_>, names: &[&str], printed: &[&str]) -> Wrong {
     let quoted = |name: &&str| format!("\"{name}\"");
     let every: Vec<String> = printed.iter().map(quoted).collect();

@@ -1,4 +1,4 @@
-//! Amounts with units, and how they are read.
+//! Quantities with units, and their parser.
 
 use std::fmt;
 
@@ -24,23 +24,23 @@ impl Bytes {
         ("KB", 1_000),
     ];
 
-    /// So many times 1,024 bytes.
+    /// Returns `count` times 1,024 bytes.
     pub const fn kibi(count: u64) -> Self {
         Self(count * (1 << 10))
     }
 
-    /// So many times 1,048,576 bytes.
+    /// Returns `count` times 1,048,576 bytes.
     pub const fn mebi(count: u64) -> Self {
         Self(count * (1 << 20))
     }
 
-    /// So many times 2³⁰ bytes.
+    /// Returns `count` times 2³⁰ bytes.
     pub const fn gibi(count: u64) -> Self {
         Self(count * (1 << 30))
     }
 }
 
-/// As a whole number of the unit of which there are fewest: `48 KiB`, `1500 B`.
+/// Printed in the unit that gives the smallest whole number: `48 KiB`, `1500 B`.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = Self::UNITS
@@ -53,7 +53,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A bandwidth in bytes per second (decimal, as the makers of links count).
+/// A bandwidth in bytes per second (decimal, as is usual for links).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
 
@@ -67,18 +67,18 @@ impl Rate {
         ("KB/s", 1_000),
     ];
 
-    /// So many bytes per second; `None` if it is none.
+    /// Returns a rate of `bytes` bytes per second, or `None` if that is 0.
     pub const fn from_bytes_per_second(bytes: u64) -> Option<Self> {
         if bytes == 0 { None } else { Some(Self(bytes)) }
     }
 
-    /// In bytes per second.
+    /// Returns the rate in bytes per second.
     pub const fn bytes_per_second(self) -> u64 {
         self.0
     }
 }
 
-/// In the largest unit of which there is one whole, exactly: `160 GB/s`.
+/// Printed exactly, in the largest unit of which it has at least one: `160 GB/s`.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [
@@ -91,7 +91,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A latency in cycles of the clock of the part it is about.
+/// A latency in clock cycles of the part that it belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cycles(pub u64);
 
@@ -110,7 +110,8 @@ impl fmt::Display for Cycles {
     }
 }
 
-/// What is said of a rate in bits, of which whoever makes links speaks: a hint at the unit of a like name would be eight times as much.
+/// Returns the error for a rate in bits, as link vendors give it: a hint at the unit with a similar
+/// name would be wrong by a factor of eight.
 fn bits(number: &str, unit: &str, units: &[(&str, u64)]) -> Option<Wrong> {
     let prefix = unit
         .strip_suffix("bit/s")
@@ -125,7 +126,8 @@ fn bits(number: &str, unit: &str, units: &[(&str, u64)]) -> Option<Wrong> {
     ))
 }
 
-/// Reads a decimal number with one of `units`, exactly: what is not a whole number of the smallest unit is refused.
+/// Reads a decimal number with one of `units`, exactly. A value that is not a whole number of the
+/// smallest unit is rejected.
 pub(super) fn read_quantity(
     text: &str,
     units: &[(&str, u64)],
@@ -176,7 +178,7 @@ pub(super) fn read_quantity(
     let too_large = || {
         Wrong::new(
             format!("`{text}` is too large"),
-            format!("there is room for {} {smallest}", u64::MAX),
+            format!("the largest value is {} {smallest}", u64::MAX),
         )
     };
     let whole: u128 = whole.parse().map_err(|_| too_large())?;

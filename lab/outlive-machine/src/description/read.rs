@@ -1,4 +1,4 @@
-//! Reading a description, with the place of everything that is wrong.
+//! The reader of descriptions, which reports the place of every error.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -14,30 +14,30 @@ use crate::near::near;
 impl FromStr for Description {
     type Err = DescriptionError;
 
-    /// Reads a description; what is not in the text is as by default.
+    /// Reads a description; parameters that the text does not set have their defaults.
     ///
     /// # Errors
     ///
-    /// Texts that are no TOML, sections and fields that there are not, values of the wrong kind or unit, and machines
-    /// that cannot be: the first of them in the text.
+    /// If the text is not TOML, a section or field does not exist, a value has the wrong kind or
+    /// unit, or the machine cannot exist. The first error in the text is returned.
     fn from_str(text: &str) -> Result<Self, DescriptionError> {
         Self::read(text, None)
     }
 }
 
 impl Description {
-    /// Reads a description, of which the protocol is another than in the text if one is given.
+    /// Reads a description, and replaces its protocol by `protocol`, if one is given.
     ///
     /// # Errors
     ///
-    /// As when a text alone is read. A machine that cannot be for the sake of that protocol is one of them.
+    /// As for a text alone, or if the machine cannot exist with that protocol.
     pub fn read(text: &str, protocol: Option<Protocol>) -> Result<Self, DescriptionError> {
         let table = DeTable::parse(text).map_err(|error| {
             let said = error.message().trim();
             let wrong = match said {
                 "duplicate key" => Wrong::new(
-                    "this stands here for the second time",
-                    "give each section and each field once",
+                    "this occurs here for the second time",
+                    "give each section and each field only once",
                 ),
                 _ => Wrong::new(
                     format!("this is not TOML: {said}"),
@@ -57,7 +57,8 @@ impl Description {
             reader.description.ours.coherence.protocol = protocol;
         }
         reader.description.check().map_err(|impossible| {
-            // One of its fields at least stands in the text, since the defaults are possible with any protocol.
+            // At least one of the fields is in the text, since the defaults are possible with any
+            // protocol.
             let place = |field: &&str| {
                 reader
                     .places
@@ -81,7 +82,7 @@ impl Description {
 
 struct Reader {
     description: Description,
-    /// Where the value of each `section.field` stands.
+    /// The place of the value of each `section.field` in the text.
     places: Vec<(String, Range<usize>)>,
 }
 
@@ -100,8 +101,8 @@ impl Reader {
             let content = |value: &Spanned<DeValue<'_>>| {
                 let wrong = || {
                     Wrong::new(
-                        format!("`{name}` is {}", kind(value.get_ref())),
-                        format!("begin a section by `[{name}]`"),
+                        format!("`{name}` is {}, not a section", kind(value.get_ref())),
+                        format!("begin the section with `[{name}]`"),
                     )
                 };
                 (value.span(), wrong())
@@ -118,7 +119,7 @@ impl Reader {
             } else {
                 let home = self.home(key.get_ref());
                 let hint = match home {
-                    Some(section) => format!("`{}` belongs into [{section}]", key.get_ref()),
+                    Some(section) => format!("`{}` belongs in [{section}]", key.get_ref()),
                     None => suggestion(&name, &names),
                 };
                 return Err((
@@ -145,7 +146,7 @@ impl Reader {
                     let near = suggestion(field, section.fields());
                     let hint = self
                         .home(field)
-                        .map(|home| format!("it belongs into [{home}]"))
+                        .map(|home| format!("it belongs in [{home}]"))
                         .unwrap_or(near);
                     return Err((
                         key.span(),
@@ -157,7 +158,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The section that has such a field.
+    /// Returns the section that has such a field.
     fn home(&mut self, field: &str) -> Option<&'static str> {
         let sections = self.description.sections_mut();
         sections
@@ -172,19 +173,20 @@ type Entry<'t, 'i> = (
     &'t Spanned<DeValue<'i>>,
 );
 
-/// The entries in the order of the text (a table has them in that of the alphabet), so that the first mistake is told.
+/// Returns the entries in the order of the text, so that the first error is reported. (A table
+/// orders them alphabetically.)
 fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<Entry<'t, 'i>> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
 }
 
-/// The name that is meant, if one is close; else all of them.
+/// Suggests the nearest name if one is close, else all names.
 fn suggestion(name: &str, names: &[&str]) -> String {
     match near(name, names) {
         Some(known) => format!("did you mean `{known}`?"),
         None => format!(
-            "there are {}",
+            "use one of {}",
             names
                 .iter()
                 .map(|known| format!("`{known}`"))

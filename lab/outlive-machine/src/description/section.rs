@@ -1,4 +1,5 @@
-//! Sections of a description: structs whose fields are read, printed and documented from one declaration.
+//! Sections of a description: structs whose fields are read, printed and documented from one
+//! declaration.
 
 use toml::de::DeValue;
 
@@ -6,15 +7,16 @@ use super::error::Wrong;
 
 /// A section of a description.
 pub(super) trait Section {
-    /// The names of its fields.
+    /// Returns the names of its fields.
     fn fields(&self) -> &'static [&'static str];
-    /// Sets a field; `None` if there is none of that name.
+    /// Sets a field. Returns `None` if no field has that name.
     fn set(&mut self, field: &str, value: &DeValue<'_>) -> Option<Result<(), Wrong>>;
-    /// Appends its fields in TOML, their documentation as comments above them.
+    /// Appends its fields in TOML, with their documentation as comments above them.
     fn print(&self, to: &mut String);
 }
 
-/// Declares a struct as a [`Section`]. The documentation of a field is what the printed description says of it.
+/// Declares a struct as a [`Section`]. The documentation of a field is its comment in the printed
+/// description.
 macro_rules! section {
     (
         $(#[doc = $about:literal])+

@@ -1,8 +1,9 @@
-//! Which of our parameters a study varies, to show how far its results depend on them.
+//! The parameters below `ours` that a study varies, to show how far its results depend on them.
 
-/// A parameter of ours that a result may depend on, and what it is to be set to in turn.
+/// A parameter below `ours` that a result may depend on, and the values that a study sets it to.
 ///
-/// Each value is a line of TOML with the parameter's path, so that it can be appended to a description that has no sections:
+/// Each value is a line of TOML with the parameter's path, so that it can be appended to a
+/// description that has no sections:
 ///
 /// ```
 /// use outlive_machine::description::{Description, SWEPT};
@@ -15,14 +16,14 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// Its path.
+    /// The parameter's path.
     pub parameter: &'static str,
-    /// What it is set to, as TOML. The default is among them.
+    /// The values to set, as TOML. The default is among them.
     pub values: &'static [&'static str],
 }
 
 impl Swept {
-    /// For each value, the line that sets it.
+    /// Returns, for each value, the line that sets it.
     pub fn settings(&self) -> impl Iterator<Item = String> + '_ {
         let values = self.values.iter();
         values.map(|value| format!("{} = {value}", self.parameter))
@@ -33,7 +34,7 @@ const fn swept(parameter: &'static str, values: &'static [&'static str]) -> Swep
     Swept { parameter, values }
 }
 
-/// What a sweep varies, one parameter at a time.
+/// The parameters that a sweep varies, one at a time.
 pub const SWEPT: &[Swept] = &[
     swept("ours.core.reorder_buffer", &["176", "352", "704"]),
     swept("ours.core.width", &["4", "5", "8"]),

@@ -1,4 +1,4 @@
-//! Clocks: cycles of a frequency, on the grid of picoseconds.
+//! Clocks: cycles of a frequency, on a grid of picoseconds.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use super::Time;
 use super::decimal::write_decimal;
 use super::divisor::Divisor;
 
-/// A frequency in hertz, from 1 Hz to 1 THz (a cycle has at least one picosecond).
+/// A frequency in hertz, from 1 Hz to 1 THz (a cycle lasts at least one picosecond).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Frequency(u64);
 
 impl Frequency {
     const PICOS_PER_SECOND: u64 = 1_000_000_000_000;
 
-    /// So many hertz; `None` if it is none, or more than 1 THz.
+    /// Returns the frequency of `hertz` hertz, or `None` if that is 0 or more than 1 THz.
     pub const fn from_hertz(hertz: u64) -> Option<Self> {
         if hertz == 0 || hertz > Self::PICOS_PER_SECOND {
             None
@@ -22,13 +22,13 @@ impl Frequency {
         }
     }
 
-    /// In hertz.
+    /// Returns the frequency in hertz.
     pub const fn hertz(self) -> u64 {
         self.0
     }
 }
 
-/// In the largest unit of which there is one whole, exactly: `2.4 GHz`.
+/// Printed exactly, in the largest unit of which it has at least one: `2.4 GHz`.
 impl fmt::Display for Frequency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [
@@ -43,7 +43,8 @@ impl fmt::Display for Frequency {
 
 /// The edges of a clock: edge `n` is at `n` periods from zero, rounded up to a picosecond.
 ///
-/// A period is seldom whole (at 2.4 GHz it is 416⅔ ps), so the edges are computed from their numbers, and no rounding adds up:
+/// A period is seldom a whole number of picoseconds (at 2.4 GHz it is 416⅔ ps), so the edges are
+/// computed from their numbers, and rounding errors do not accumulate:
 ///
 /// ```
 /// use outlive_machine::engine::{Clock, Frequency, Time};
@@ -55,13 +56,13 @@ impl fmt::Display for Frequency {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// A period is `picos / cycles`, in lowest terms.
+    /// A period is `picos / cycles` picoseconds, in lowest terms.
     picos: Divisor,
     cycles: Divisor,
 }
 
 impl Clock {
-    /// The clock of a frequency.
+    /// Returns the clock of `frequency`.
     pub const fn new(frequency: Frequency) -> Self {
         let common = greatest_common_divisor(Frequency::PICOS_PER_SECOND, frequency.0);
         Self {
@@ -70,11 +71,11 @@ impl Clock {
         }
     }
 
-    /// When edge `cycle` is; also how long so many cycles last, rounded up.
+    /// Returns the time of edge `cycle`, which is also the duration of `cycle` cycles, rounded up.
     ///
     /// # Panics
     ///
-    /// If that is past the end of time.
+    /// If the time is past the end of time.
     #[inline]
     pub fn edge(self, cycle: u64) -> Time {
         let parts = u128::from(cycle) * u128::from(self.picos.get());
@@ -82,25 +83,25 @@ impl Clock {
         Time::from_picos(picos) + Time::from_picos(u64::from(rest > 0))
     }
 
-    /// The number of the last edge that is not after `time`.
+    /// Returns the number of the last edge that is not after `time`.
     #[inline]
     pub fn cycle(self, time: Time) -> u64 {
-        // A cycle has at least a picosecond, so there are no more cycles than picoseconds.
+        // A cycle lasts at least a picosecond, so there are no more cycles than picoseconds.
         let parts = u128::from(time.picos()) * u128::from(self.cycles.get());
         self.picos.divide_wide(parts).0
     }
 
-    /// The number of the first edge that is not before `time`.
+    /// Returns the number of the first edge that is not before `time`.
     #[inline]
     pub fn next_cycle(self, time: Time) -> u64 {
-        // The one after the last edge, if edges were not rounded up, that is before the picosecond before.
+        // The edge after the last one that, without rounding, is at or before `picos - 1`.
         match time.picos() {
             0 => 0,
             picos => self.cycle(Time::from_picos(picos - 1)) + 1,
         }
     }
 
-    /// The first edge that is not before `time`.
+    /// Returns the first edge that is not before `time`.
     #[inline]
     pub fn next_edge(self, time: Time) -> Time {
         self.edge(self.next_cycle(time))

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Writes `value` in the largest of `units` (largest first) of which there is one whole, else in `smallest`.
+/// Writes `value` in the largest of `units` (largest first) of which it has at least one, else in
+/// `smallest`.
 pub(crate) fn write_decimal(
     f: &mut fmt::Formatter<'_>,
     value: u64,

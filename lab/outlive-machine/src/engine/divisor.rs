@@ -1,18 +1,19 @@
-//! Division by a number that is known long before.
+//! Division by a number that is known in advance.
 
-/// A divisor, and its reciprocal. Dividing by it takes two multiplications, a fraction of what the processor's division takes, and
-/// of what one of 128 bits takes; and messages and ticks are divided several times in each event.
+/// A divisor and its reciprocal. Dividing by it takes two multiplications, a fraction of the time
+/// of the processor's 64-bit or 128-bit division. Each event needs several such divisions, of
+/// messages and ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Divisor {
     divisor: u64,
-    /// 2⁶⁴ - 1 over the divisor, rounded down.
+    /// (2⁶⁴ - 1) / divisor, rounded down.
     reciprocal: u64,
 }
 
 impl Divisor {
     /// # Panics
     ///
-    /// If it is zero.
+    /// If `divisor` is zero.
     pub const fn new(divisor: u64) -> Divisor {
         assert!(divisor > 0, "nothing can be divided by zero");
         Divisor {
@@ -25,11 +26,12 @@ impl Divisor {
         self.divisor
     }
 
-    /// Quotient and remainder.
+    /// Returns quotient and remainder.
     #[inline]
     pub const fn divide(self, number: u64) -> (u64, u64) {
-        // With d the divisor, the reciprocal is 2⁶⁴ / d - 1 at least, and less than 2⁶⁴ / d. So the estimate before it is rounded
-        // is above number / d - 1, and rounded down it is the quotient or one less.
+        // Let d be the divisor. The reciprocal is at least 2⁶⁴ / d - 1, and less than 2⁶⁴ / d. So
+        // the estimate before rounding is above number / d - 1. Rounded down, it is the quotient or
+        // one less.
         let estimate = ((number as u128 * self.reciprocal as u128) >> 64) as u64;
         let rest = number - estimate * self.divisor;
         if rest >= self.divisor {
@@ -39,7 +41,7 @@ impl Divisor {
         }
     }
 
-    /// Quotient and remainder of a number that may need more than 64 bits; the quotient must not.
+    /// Returns quotient and remainder of a 128-bit number; the quotient must fit 64 bits.
     #[inline]
     pub fn divide_wide(self, number: u128) -> (u64, u64) {
         if let Ok(number) = u64::try_from(number) {
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Numbers of all magnitudes, and those at their edges.
+    /// Numbers of all magnitudes, and numbers around powers of two.
     fn numbers() -> impl Strategy<Value = u64> {
         prop_oneof![
             (any::<u64>(), 0..64u32).prop_map(|(number, bits)| number >> bits),

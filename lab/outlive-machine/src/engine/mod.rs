@@ -1,12 +1,14 @@
-//! Time and what happens in it: discrete events in whole picoseconds, in one total order.
+//! Simulated time and events: discrete events in whole picoseconds, in one total order.
 //!
-//! A machine is anything that implements [`Machine`]: it has a type of events, small plain values, and one function that
-//! handles an event and schedules others. Which part an event is for stands in the event; the machine looks at it and calls
-//! the part, so that everything is dispatched statically. A [`Simulation`] is a machine and the [`EventQueue`] that gives
-//! it time. It can be cloned in the middle of a run, and both go on alike: a study of crashes forks it at each point.
+//! A machine is anything that implements [`Machine`]: it has a type of events, which are small
+//! plain values, and one function that handles an event and schedules others. The event names the
+//! part that it is for, and the machine calls that part, so dispatch is static. A [`Simulation`] is
+//! a machine together with the [`EventQueue`] that gives it time. It can be cloned in the middle of
+//! a run, and both copies continue identically: a crash study forks it at each crash point.
 //!
-//! Events come in the order of their times, and at equal times in the order in which they were scheduled. Nothing else
-//! decides (no address, no hash, no clock), so a run repeats to the byte.
+//! Events are handled in the order of their times, and at equal times in the order in which they
+//! were scheduled. Nothing else decides (no address, no hash, no clock), so a run repeats to the
+//! byte.
 //!
 //! ```
 //! use outlive_machine::engine::{EventQueue, Machine, Simulation, Time};

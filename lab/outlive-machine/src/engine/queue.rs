@@ -1,29 +1,32 @@
-//! The queue of events: a hierarchical timing wheel, to the picosecond.
+//! The event queue: a hierarchical timing wheel with a resolution of one picosecond.
 //!
-//! The time of an event is cut into six digits of 11 bits. An event stands on the level of the highest digit in which its time
-//! differs from the present, in the slot that this digit names; so a slot of the ground level is one picosecond, and
-//! one of the next is 2 ns. When the ground level is empty, the present moves to the next slot that is not, and the events of
-//! this slot go down to where they stand now. Most that a machine waits for is less than 4 µs away, and moves once.
+//! The time of an event is split into six digits of 11 bits. An event is stored at the level of the
+//! highest digit in which its time differs from the present, in the slot that this digit numbers. A
+//! slot of level 0 spans one picosecond, and a slot of level 1 spans 2 ns. When level 0 is empty,
+//! the present moves to the next slot that has events, and the events of this slot move down to the
+//! levels where they now belong. Most events are scheduled less than 4 µs ahead, and move once.
 //!
-//! A slot is a list in the order of scheduling, or the reverse of it, and stays so: an event is put on a lower level than an earlier one of the
-//! same time only when the present has entered the slot of both, and then the earlier one has gone down before. So
-//! events of one time come in the order of scheduling, without a sequence number and without comparing anything, and ten
-//! thousand at one instant cost no more than one.
+//! A slot is a list in the order of scheduling, or in reverse order, and stays so: an event is put
+//! on a lower level than an event of the same time that was scheduled earlier only when the present
+//! has entered the slot of both, and then the earlier one has already moved down. So events of one
+//! time are handled in the order of scheduling, without a sequence number and without comparing
+//! anything, and ten thousand events at one instant cost no more each than a single one.
 //!
-//! Bitmaps of two storeys find the next slot by two counts of zeros. Events live in a slab; freed places are used again, so
-//! nothing is allocated unless more are pending than ever before.
+//! Two-level bitmaps find the next slot by two counts of trailing zeros. Events live in a slab
+//! whose free entries are reused, so memory is allocated only if more events are pending than ever
+//! before.
 
 use super::Time;
 
-/// A digit has this many bits.
+/// The number of bits of a digit.
 const DIGIT_BITS: u32 = 11;
 const SLOTS: usize = 1 << DIGIT_BITS;
 const WORDS: usize = SLOTS / 64;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
-/// No place in the slab.
+/// Marks the absence of a slab index.
 const NONE: u32 = u32::MAX;
 
-/// What is still to happen, in the order of (time, order of scheduling).
+/// The pending events, in the order of (time, order of scheduling).
 ///
 /// ```
 /// use outlive_machine::engine::{EventQueue, Time};
@@ -43,12 +46,12 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub struct EventQueue<E> {
     now: u64,
-    /// What the levels are arranged around: the beginning of the 2 ns that the ground level shows. It is never after `now`,
-    /// so never after what is scheduled.
+    /// The time around which the levels are arranged: the beginning of the 2 ns that level 0 spans.
+    /// It is never after `now`, so never after any scheduled event.
     base: u64,
     pending: usize,
     nodes: Vec<Node<E>>,
-    /// The first free place of the slab.
+    /// The first free entry of the slab.
     free: u32,
     wheel: Box<Wheel>,
 }
@@ -57,29 +60,29 @@ pub struct EventQueue<E> {
 struct Node<E> {
     time: u64,
     event: E,
-    /// The next in its slot, or the next free place.
+    /// The next event in the same slot, or the next free entry.
     next: u32,
-    /// Of the first in a slot of the ground level: the last there.
+    /// Set in the first event of a slot of level 0: the last event of that slot.
     last: u32,
 }
 
 #[derive(Clone, Debug)]
 struct Wheel {
-    /// Bit `w` of level `l`: word `w` of its bitmap is not zero.
+    /// Bit `w` of level `l` is set if word `w` of its bitmap is not zero.
     words: [u32; LEVELS],
-    /// Bit `s` of level `l`: slot `s` has events.
+    /// Bit `s` of level `l` is set if slot `s` has events.
     slots: [[u64; WORDS]; LEVELS],
-    /// The first event of each slot's list, if it has any.
+    /// The first event of each slot's list, or `NONE`.
     heads: [[u32; SLOTS]; LEVELS],
 }
 
 impl<E: Copy> EventQueue<E> {
-    /// An empty queue at time zero.
+    /// Returns an empty queue at time zero.
     pub fn new() -> Self {
         Self::with_capacity(1024)
     }
 
-    /// An empty queue that allocates nothing until more than `pending` events are.
+    /// Returns an empty queue that allocates nothing until more than `pending` events are pending.
     pub fn with_capacity(pending: usize) -> Self {
         let wheel = Wheel {
             words: [0; LEVELS],
@@ -96,36 +99,37 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// What time it is: that of the last event taken, or where [`advance_to`](Self::advance_to) went.
+    /// Returns the present: the time of the last event taken, or the time that
+    /// [`advance_to`](Self::advance_to) moved to.
     pub fn now(&self) -> Time {
         Time::from_picos(self.now)
     }
 
-    /// How many events are pending.
+    /// Returns the number of pending events.
     pub fn len(&self) -> usize {
         self.pending
     }
 
-    /// Whether none is.
+    /// Returns whether no event is pending.
     pub fn is_empty(&self) -> bool {
         self.pending == 0
     }
 
-    /// `event` shall happen `delay` from now.
+    /// Schedules `event` at `delay` from now.
     ///
     /// # Panics
     ///
-    /// If that is past the end of time.
+    /// If its time is past the end of time.
     #[inline]
     pub fn schedule(&mut self, delay: Time, event: E) {
         self.insert((self.now() + delay).picos(), event);
     }
 
-    /// `event` shall happen at `time`.
+    /// Schedules `event` at `time`.
     ///
     /// # Panics
     ///
-    /// If `time` is past.
+    /// If `time` is in the past.
     #[inline]
     pub fn schedule_at(&mut self, time: Time, event: E) {
         assert!(
@@ -136,13 +140,13 @@ impl<E: Copy> EventQueue<E> {
         self.insert(time.picos(), event);
     }
 
-    /// Takes the next event.
+    /// Removes and returns the next event.
     #[inline]
     pub fn pop(&mut self) -> Option<(Time, E)> {
         self.pop_until(Time::MAX)
     }
 
-    /// Takes the next event if it is not after `limit`.
+    /// Removes and returns the next event if it is not after `limit`.
     #[inline]
     pub fn pop_until(&mut self, limit: Time) -> Option<(Time, E)> {
         while self.wheel.words[0] == 0 {
@@ -174,7 +178,7 @@ impl<E: Copy> EventQueue<E> {
         Some((Time::from_picos(time), event))
     }
 
-    /// The next event, if that is known without moving anything: it is among those of the same 2 ns.
+    /// Returns the next event if it is on level 0, so that finding it moves nothing.
     #[inline]
     pub(super) fn at_hand(&self) -> Option<&E> {
         if self.wheel.words[0] == 0 {
@@ -184,7 +188,7 @@ impl<E: Copy> EventQueue<E> {
         Some(&self.nodes[place as usize].event)
     }
 
-    /// When the next event is.
+    /// Returns the time of the next event.
     pub fn next_time(&self) -> Option<Time> {
         let level = self.wheel.lowest()?;
         Some(Time::from_picos(
@@ -192,11 +196,11 @@ impl<E: Copy> EventQueue<E> {
         ))
     }
 
-    /// Lets time pass until `time`, unless it is later already.
+    /// Advances the time to `time`, unless it is already later.
     ///
     /// # Panics
     ///
-    /// If an event is pending that should have happened before.
+    /// If an event before `time` is pending.
     pub fn advance_to(&mut self, time: Time) {
         if time.picos() > self.now {
             assert!(
@@ -233,7 +237,7 @@ impl<E: Copy> EventQueue<E> {
         self.append(place, time);
     }
 
-    /// Puts the node at `place`, whose time this is, where it belongs, seen from the base: behind all that are there.
+    /// Appends the node at `place`, which has time `time`, to its slot as seen from the base.
     #[inline]
     fn append(&mut self, place: u32, time: u64) {
         let level = (((time ^ self.base) | 1).ilog2() / DIGIT_BITS) as usize;
@@ -247,14 +251,14 @@ impl<E: Copy> EventQueue<E> {
             self.nodes[place as usize].next = NONE;
             return;
         }
-        // An upper list has its latest first. One that is alone is first and last.
+        // An upper list has its latest event first. A single event is both first and last.
         self.wheel.heads[level][slot] = place;
         let node = &mut self.nodes[place as usize];
         (node.next, node.last) = (head, place);
     }
 
-    /// Moves the base to the next slot of an upper level, and its events down; `false` if none is due by `limit`. The ground
-    /// level is empty.
+    /// Moves the base to the next slot of an upper level that has events, and these events down.
+    /// Returns `false` if no event is due by `limit`. Level 0 must be empty.
     #[inline(never)]
     fn descend(&mut self, limit: u64) -> bool {
         let Some(level) = self.wheel.lowest() else {
@@ -264,14 +268,14 @@ impl<E: Copy> EventQueue<E> {
         let mut place = self.wheel.heads[level][slot];
         let span = (1 << (level as u32 * DIGIT_BITS)) - 1;
         let begin = self.nodes[place as usize].time & !span;
-        // Unless one of them is taken now, the base stays: somebody may still schedule before it.
+        // The base moves only if an event is taken now: else one may still be scheduled before it.
         if limit < begin || limit - begin < span && self.earliest(place) > limit {
             return false;
         }
         self.base = begin;
         self.wheel.clear(level, slot);
         if level == 1 {
-            // All below was empty, so what comes, the latest first, goes in front of what has come.
+            // Level 0 was empty. Events come latest first, so each goes in front of earlier ones.
             while place != NONE {
                 let node = &mut self.nodes[place as usize];
                 let (slot, next) = (slot_of(node.time, 0), node.next);
@@ -299,7 +303,7 @@ impl<E: Copy> EventQueue<E> {
         true
     }
 
-    /// The earliest time in a list.
+    /// Returns the earliest time in a list.
     fn earliest(&self, mut place: u32) -> u64 {
         let mut earliest = u64::MAX;
         while place != NONE {
@@ -310,7 +314,7 @@ impl<E: Copy> EventQueue<E> {
     }
 }
 
-/// The slot of a time on a level.
+/// Returns the slot of a time on a level.
 #[inline]
 fn slot_of(time: u64, level: usize) -> usize {
     (time >> (level as u32 * DIGIT_BITS)) as usize % SLOTS
@@ -323,14 +327,15 @@ impl<E: Copy> Default for EventQueue<E> {
 }
 
 impl Wheel {
-    /// The lowest level that has events. They come before those of all other levels, whose slots lie after the one that
-    /// holds this level.
+    /// Returns the lowest level that has events. They precede those of all other levels, whose
+    /// slots lie after the slot that holds this level.
     #[inline]
     fn lowest(&self) -> Option<usize> {
         self.words.iter().position(|words| *words != 0)
     }
 
-    /// The first slot of a level that has events. None lies before the present, since a level shows one round.
+    /// Returns the first slot of a level that has events. None is before the present, since a level
+    /// spans one round.
     #[inline]
     fn first(&self, level: usize) -> usize {
         let word = self.words[level].trailing_zeros() as usize % WORDS;
@@ -346,7 +351,7 @@ impl Wheel {
     #[inline]
     fn clear(&mut self, level: usize, slot: usize) {
         self.heads[level][slot] = NONE;
-        // Without a branch: whether a word has become empty is anybody's guess.
+        // Without a branch, since whether a word has become empty is unpredictable.
         let word = &mut self.slots[level][slot / 64];
         *word &= !(1 << (slot % 64));
         self.words[level] &= !(u32::from(*word == 0) << (slot / 64));

@@ -1,6 +1,7 @@
-//! Draws that repeat.
+//! Reproducible random numbers.
 
-/// A small generator of pseudo-random numbers (SplitMix64): the same seed gives the same draws, everywhere and always.
+/// A small generator of pseudo-random numbers (SplitMix64): a seed gives the same numbers on every
+/// machine and in every run.
 ///
 /// ```
 /// use outlive_machine::engine::Random;
@@ -13,12 +14,12 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that begins with `seed`.
+    /// Returns a generator seeded with `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Sixty-four bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -28,7 +29,8 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// A number below `end` (0 if `end` is 0). By multiplication, with a bias of less than `end` in 2⁶⁴.
+    /// Returns a number below `end` (0 if `end` is 0). It multiplies, with a bias of less than
+    /// `end` in 2⁶⁴.
     #[inline]
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64

@@ -1,23 +1,24 @@
-//! A machine and its time.
+//! A machine and its simulated time.
 
 use super::{EventQueue, Time};
 
-/// What a [`Simulation`] runs: state that changes only by events.
+/// A machine that a [`Simulation`] runs: state that changes only by events.
 pub trait Machine {
-    /// What happens: a small plain value that says to which part, and what.
+    /// An event: a small plain value that says which part it is for and which action it is.
     type Event: Copy;
 
-    /// Handles `event`, which happens `now`, and schedules what follows from it.
+    /// Handles `event`, which happens at `now`, and schedules the events that follow from it.
     fn handle(&mut self, now: Time, event: Self::Event, queue: &mut EventQueue<Self::Event>);
 
-    /// `event` is probably the next: a large machine may have the host fetch what it will look at. It must change nothing.
+    /// Called with the event that is probably next: a large machine may have the host prefetch the
+    /// data that this event will use. The machine must not change.
     #[inline]
     fn look_ahead(&self, _event: &Self::Event) {}
 }
 
-/// A machine with the queue of what is still to happen to it. A clone goes on exactly as the original does.
+/// A machine with the queue of its pending events. A clone continues exactly as the original does.
 ///
-/// The example stands at the [module](crate::engine).
+/// The [module](crate::engine) has an example.
 #[derive(Clone, Debug)]
 pub struct Simulation<M: Machine> {
     machine: M,
@@ -26,7 +27,7 @@ pub struct Simulation<M: Machine> {
 }
 
 impl<M: Machine> Simulation<M> {
-    /// A machine at time zero, to which nothing happens until something is scheduled.
+    /// Returns the machine at time zero, with an empty queue.
     pub fn new(machine: M) -> Self {
         Self {
             machine,
@@ -35,13 +36,13 @@ impl<M: Machine> Simulation<M> {
         }
     }
 
-    /// Handles the next event; `false` if there is none.
+    /// Handles the next event. Returns `false` if there is none.
     pub fn step(&mut self) -> bool {
         self.handle_next(Time::MAX)
     }
 
-    /// Handles all events up to `limit` (those at `limit` too). Afterwards it is `limit`, and what is scheduled then
-    /// happens at `limit` or later. Returns how many there were.
+    /// Handles all events up to and including `limit`, and returns their number. Afterwards the
+    /// time is `limit`, and events scheduled then happen at `limit` or later.
     pub fn run_until(&mut self, limit: Time) -> u64 {
         let before = self.handled;
         while self.handle_next(limit) {}
@@ -49,7 +50,8 @@ impl<M: Machine> Simulation<M> {
         self.handled - before
     }
 
-    /// Handles events until there is none; returns how many there were. A machine that always schedules another never ends.
+    /// Handles events until none is pending, and returns their number. Does not return if the
+    /// machine always schedules another event.
     pub fn run(&mut self) -> u64 {
         let before = self.handled;
         while self.step() {}
@@ -69,37 +71,37 @@ impl<M: Machine> Simulation<M> {
         true
     }
 
-    /// What time it is: that of the last event, or the last limit.
+    /// Returns the time of the last event, or the last limit.
     pub fn now(&self) -> Time {
         self.queue.now()
     }
 
-    /// How many events have been handled since the beginning (of the original, in a clone).
+    /// Returns the number of events handled since the start (of the original, in a clone).
     pub fn handled(&self) -> u64 {
         self.handled
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(&self) -> &M {
         &self.machine
     }
 
-    /// The machine, to change it from outside: crash a node of it.
+    /// Returns the machine, to change it from outside, for example to crash a node.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
 
-    /// What is still to happen.
+    /// Returns the pending events.
     pub fn queue(&self) -> &EventQueue<M::Event> {
         &self.queue
     }
 
-    /// What is still to happen, to schedule from outside.
+    /// Returns the queue of pending events, to schedule from outside.
     pub fn queue_mut(&mut self) -> &mut EventQueue<M::Event> {
         &mut self.queue
     }
 
-    /// The machine and the queue at once, to call a function of the machine that schedules.
+    /// Returns the machine and the queue, to call a function of the machine that schedules events.
     pub fn parts_mut(&mut self) -> (&mut M, &mut EventQueue<M::Event>) {
         (&mut self.machine, &mut self.queue)
     }

@@ -6,9 +6,9 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 use super::decimal::write_decimal;
 
-/// A point in simulated time, or a span of it, in picoseconds. Sixty-four bits of them are 213 days.
+/// A point in simulated time, or a duration, in picoseconds. 64 bits of them are 213 days.
 ///
-/// Arithmetic that leaves this range panics: a simulation that gets there is wrong.
+/// Arithmetic that leaves this range panics, since a simulation that gets there is wrong.
 ///
 /// ```
 /// use outlive_machine::engine::Time;
@@ -21,17 +21,17 @@ use super::decimal::write_decimal;
 pub struct Time(u64);
 
 impl Time {
-    /// The beginning.
+    /// The beginning of time.
     pub const ZERO: Self = Self(0);
-    /// The end: later than anything that is scheduled.
+    /// The end of time: later than any scheduled event.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// So many picoseconds.
+    /// Returns a time of `picos` picoseconds.
     pub const fn from_picos(picos: u64) -> Self {
         Self(picos)
     }
 
-    /// So many nanoseconds.
+    /// Returns a time of `nanos` nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Self {
         match nanos.checked_mul(1_000) {
             Some(picos) => Self(picos),
@@ -39,7 +39,7 @@ impl Time {
         }
     }
 
-    /// So many microseconds.
+    /// Returns a time of `micros` microseconds.
     pub const fn from_micros(micros: u64) -> Self {
         match micros.checked_mul(1_000_000) {
             Some(picos) => Self(picos),
@@ -47,17 +47,17 @@ impl Time {
         }
     }
 
-    /// In picoseconds.
+    /// Returns the time in picoseconds.
     pub const fn picos(self) -> u64 {
         self.0
     }
 
-    /// In seconds, for people and plots: it is rounded.
+    /// Returns the time in seconds, rounded, for reports and plots.
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 / 1e12
     }
 
-    /// The sum, if time has it.
+    /// Returns the sum, or `None` if it is past the end of time.
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
             Some(sum) => Some(Self(sum)),
@@ -65,7 +65,7 @@ impl Time {
         }
     }
 
-    /// The difference, or nothing if `earlier` is later.
+    /// Returns the difference, or zero if `earlier` is later.
     pub const fn saturating_sub(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
@@ -121,7 +121,7 @@ impl Sum for Time {
     }
 }
 
-/// In the largest unit of which there is one whole, exactly: `2.5 ms`, `200 ns`, `400 ps`.
+/// Printed exactly, in the largest unit of which it has at least one: `2.5 ms`, `200 ns`, `400 ps`.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [

@@ -13,10 +13,10 @@ use super::form;
 use super::needs::Needs;
 use super::versions::{LineVersions, Traversal};
 
-/// The dumps in a memory node, compressed as they came, from older to newer. Memory nodes do not fail.
+/// The dumps in a memory node, compressed as received, oldest first. Memory nodes do not fail.
 ///
-/// A unit saves in whichever memory node the machine chooses (such as the one with its own number, modulo how many there
-/// are), so a recovery asks all archives. Clones share the dumps.
+/// The machine chooses the memory node in which a unit saves (such as the one with the unit's
+/// number, modulo their number), so a recovery asks all archives. Clones share the dumps.
 ///
 /// ```
 /// use outlive_machine::logging::{Archive, Commit, Epoch, LogEntry, Piece, Requester, Standing, pack};
@@ -50,7 +50,7 @@ pub struct Archive {
     intakes: Vec<Intake>,
 }
 
-/// A dump that is whole.
+/// A complete dump.
 #[derive(Clone, Debug)]
 struct Dump {
     node: NodeId,
@@ -58,7 +58,7 @@ struct Dump {
     packed: Arc<[u8]>,
 }
 
-/// A dump that is coming.
+/// A dump that is being received.
 #[derive(Clone, Debug)]
 struct Intake {
     node: NodeId,
@@ -68,13 +68,13 @@ struct Intake {
     missing: usize,
 }
 
-/// What the directory of a line said at some time: who owned it, and its last epoch. By default what it said before its first
-/// exclusive grant, by which nothing is past.
+/// The owner and last epoch of a line in its directory at some time. The default is the state
+/// before the first exclusive grant, by which no entry is past.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Standing {
     /// The number of the last exclusive grant.
     pub epoch: Epoch,
-    /// Whom the line was granted to at that epoch, unless memory had its contents again.
+    /// The node to which the line was granted at that epoch, unless memory had its contents again.
     pub owner: Option<NodeId>,
 }
 
@@ -88,26 +88,26 @@ impl From<&Directory> for Standing {
 }
 
 impl Standing {
-    /// Whether the epoch of an entry of this line is over for its node: memory has, or a recovery has brought it, what was
-    /// committed then. Once it is, it is for ever.
+    /// Returns whether the epoch of an entry of this line is over for its node: memory has the
+    /// commits of that epoch, or a recovery has brought them there. Once over, it stays over.
     pub fn is_past(&self, entry: &LogEntry) -> bool {
         entry.epoch < self.epoch
             || entry.epoch == self.epoch && self.owner != Some(entry.requester.node)
     }
 }
 
-/// What a truncation has done.
+/// The result of a truncation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Truncated {
     /// Dumps of which no entry was needed.
     pub dropped_dumps: u64,
-    /// Dumps of which less than half was needed, and which were written anew without the rest.
+    /// Dumps of which less than half was needed, and which were rewritten without the rest.
     pub rewritten_dumps: u64,
-    /// Entries that are gone.
+    /// Entries that were removed.
     pub entries: u64,
-    /// Bytes that are free.
+    /// Bytes that were freed.
     pub bytes: u64,
-    /// Bytes of what was written anew.
+    /// Bytes of the rewritten dumps.
     pub written: u64,
 }
 
@@ -122,10 +122,10 @@ impl AddAssign for Truncated {
 }
 
 impl Archive {
-    /// Takes a piece of a dump; when it was the last that was missing, the answer to its unit.
+    /// Takes a piece of a dump. If it was the last missing piece, returns the answer to its unit.
     ///
     /// # Errors
-    /// If the piece does not belong to its dump, or came before.
+    /// If the piece does not belong to its dump, or was received before.
     pub fn receive(&mut self, piece: &Piece) -> Result<Option<Stored>, LoggingError> {
         let (node, round) = (piece.node, piece.round);
         let wrong = |doing| LoggingError::OutOfTurn {
@@ -182,12 +182,14 @@ impl Archive {
         Ok(Some(Stored { node, round }))
     }
 
-    /// In a recovery, when all that `node` sent has arrived: what it has not sent whole will never be. What is whole stays.
+    /// Drops the incomplete dumps of `node`, in a recovery when all that `node` sent has arrived:
+    /// their missing pieces will never come. Complete dumps stay.
     pub fn lose(&mut self, node: NodeId) {
         self.intakes.retain(|intake| intake.node != node);
     }
 
-    /// For each of these lines, in the order of their addresses, the updates in the dumps, from latest to earliest.
+    /// Returns, for each of these lines in the order of their addresses, the updates in the dumps,
+    /// from latest to earliest.
     ///
     /// # Errors
     /// If a dump is damaged.
@@ -203,28 +205,31 @@ impl Archive {
         Ok(traversal.finish())
     }
 
-    /// Drops what is obsolete, and says of which lines anything is needed, by rising address. An entry is obsolete when its line has
-    /// [passed](Standing::is_past) from its node since, or when there is one here of a later commit at the same epoch to the same
-    /// word.
+    /// Drops obsolete entries, and returns the lines of which an entry is needed, by rising
+    /// address. An entry is obsolete when its line has [passed](Standing::is_past) from its node
+    /// since, or when a later commit at the same epoch to the same word is here.
     ///
-    /// This may be done at any time, of which those are good ones at which the archive has grown. `standing` is what the lines'
-    /// directories say, each for itself, now or at any time before, and is asked once for each line. So those of other
-    /// memory nodes can be asked by messages, and nothing waits for their answers; the default will do where there is none.
-    /// Nothing is obsolete too early:
+    /// This may be called at any time; good times are those at which the archive has grown.
+    /// `standing` returns the state of a line in its directory, now or at any earlier time, each
+    /// line for itself, and is called once for each line. So directories in other memory nodes can
+    /// be asked by messages, and nothing waits for their answers; the default is valid where there
+    /// is none. Nothing is obsolete too early:
     ///
-    /// * A recovery asks for entries of the owner and epoch that a directory has. An epoch passes once: whoever owns the line
-    ///   next does so at a higher one. So what an old answer calls past is past; and of entries that are younger than the answer
-    ///   it says nothing, for theirs is a higher epoch, or the one of an owner.
-    /// * An entry is as good as an answer: when it was committed, its node owned the line at its epoch, and all earlier ones
-    ///   were past.
-    /// * While a transaction is under way that takes the line from its owner, the directory says that it is his still, until it
-    ///   has the contents ([`Directory::owner`]).
-    /// * A recovery wants the latest commit to each word. That a later one is here says that it is validated, and here it stays
-    ///   until it is obsolete.
+    /// * A recovery asks for entries of the owner and epoch that a directory has. An epoch passes
+    ///   once: the next owner of the line has a higher one. So an entry that is past by an old
+    ///   answer is past; and the answer excludes no entry that is younger than it, because such an
+    ///   entry has a higher epoch, or the epoch of an owner.
+    /// * An entry is as good as an answer: when it was committed, its node owned the line at its
+    ///   epoch, and all earlier ones were past.
+    /// * While a transaction is under way that takes the line from its owner, the directory still
+    ///   names this owner, until it has the contents ([`Directory::owner`]).
+    /// * A recovery needs the latest commit to each word. A later commit that is here is validated,
+    ///   and stays here until it is obsolete.
     ///
-    /// A dump goes as a whole when all of it is obsolete, and is written anew when more than half is; so at most twice what
-    /// is needed is kept, and nothing is compressed again and again. What is needed is at most an entry for each word that
-    /// the nodes own; where a line's entries come to other archives from time to time, an entry in each.
+    /// A dump is dropped when all of it is obsolete, and rewritten when more than half is; so at
+    /// most twice the needed entries are kept, and nothing is compressed again and again. The
+    /// needed entries are at most one for each word that the nodes own; if a line's entries come to
+    /// other archives from time to time, one in each.
     ///
     /// # Errors
     /// If a dump is damaged. It stays, as do all.
@@ -264,27 +269,27 @@ impl Archive {
         Ok((done, needs.lines()))
     }
 
-    /// How many dumps there are.
+    /// Returns the number of dumps.
     pub fn len(&self) -> usize {
         self.dumps.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no dump.
     pub fn is_empty(&self) -> bool {
         self.dumps.is_empty()
     }
 
-    /// Whether a dump has come in part.
+    /// Returns whether a dump has been received in part.
     pub fn is_taking_in(&self) -> bool {
         !self.intakes.is_empty()
     }
 
-    /// What they take, in bytes, compressed.
+    /// Returns the compressed size of all dumps, in bytes.
     pub fn bytes(&self) -> u64 {
         self.dumps.iter().map(|dump| dump.packed.len() as u64).sum()
     }
 
-    /// All entries, in the order in which their dumps came.
+    /// Returns all entries, in the order in which their dumps were received.
     ///
     /// # Errors
     /// If a dump is damaged.

@@ -1,4 +1,4 @@
-//! How the logging units dump together, and clear only what is safe.
+//! The barrier by which logging units dump together, and clear only entries that are safe.
 
 use crate::protocol::{NodeId, NodeSet};
 
@@ -8,39 +8,44 @@ use super::log::Through;
 
 /// The barrier of the units, in a memory node: it leads the rounds in which logs are dumped.
 ///
-/// A round: [`Begin`] to all living units; each [saves](super::LoggingUnit::begin) its share in an [archive](super::Archive)
-/// and says [`Saved`] when it is stored; when all have, [`Clear`] to all; each clears and says [`Cleared`]; when all have, the
-/// next round may begin. So no message of a round can meet one of another.
+/// A round: [`Begin`] goes to all living units. Each [saves](super::LoggingUnit::begin) its share
+/// in an [archive](super::Archive) and sends [`Saved`] when it is stored. When all have, [`Clear`]
+/// goes to all. Each clears and sends [`Cleared`]; when all have, the next round may begin. So no
+/// message of a round can meet one of another.
 ///
-/// # What "its whole log" is
+/// # The meaning of "its whole log"
 ///
-/// The paper's units save what a replica group has, wait for the others of the group, and clear their whole logs. But a
-/// unit belongs to N_r groups, which overlap in a ring, and its log has the entries of all of them. So a round is one of
-/// all units: a unit reads its log once, saves what is its to save in all of its groups, and clears its log when all units
-/// have saved, which includes all with whom it shares a group.
+/// The paper's units save the entries of a replica group, wait for the others of the group, and
+/// clear their whole logs. But a unit belongs to N_r groups, which overlap in a ring, and its log
+/// has the entries of all of them. So a round is one of all units: a unit reads its log once, saves
+/// its share of all of its groups, and clears its log when all units have saved, which includes all
+/// units with which it shares a group.
 ///
 /// # Why nothing is lost
 ///
-/// Units do not have the same in their logs when they begin: a VAL may have come to one and be under way to the other. If
-/// one cleared all that it has, an entry could go that the one who saves its line did not have yet, and fewer than N_r
-/// logs, or with the saver's death none, would have it. Therefore a unit says with its `Saved` through which commit of each node
-/// its log was complete, and an entry of another's range is cleared only if this covers it.
+/// The logs of units differ when a round begins: a VAL may have come to one unit and be under way
+/// to another. If a unit cleared its whole log, it could clear an entry that the saver of its line
+/// did not have yet, and fewer than N_r logs, or with the saver's death none, would have it.
+/// Therefore a unit says with its `Saved` through which commit of each node its log was complete,
+/// and an entry of another unit's range is cleared only if this covers it.
 ///
-/// Let `e` be an entry in a unit's log, not a stray, and `m` the member that saves its line in the round.
+/// Let `e` be an entry in a unit's log, not a stray, and `m` the member that saves its line.
 ///
-/// 1. `m` is in the line's group, so the VAL of `e` went to `m` too, and `m` moves the VALs of a node in the order of its
-///    commits. So if `m` had moved a commit of this node that is not before that of `e`, it had moved `e`.
-/// 2. If then `e` was in the log of `m` when the round began, `m` has stored it in an archive before it said `Saved`. If it
-///    was not, `m` had cleared it before, and `m` clears entries of its own range only after it stored them. Either way
-///    `e` is in an archive when it is cleared.
-/// 3. Until then, `e` stays in the log of every living member that got it. Whoever dies, at whichever moment, what
-///    it has not stored is still in the others' logs; what it has stored without saying so may be stored once more, which
-///    does no harm: node, commit and word name the update.
-/// 4. Who has not saved when it dies is not in [`Clear::saved`], and nothing of its ranges is cleared. In the next round
-///    the living members divide the ranges anew.
-/// 5. A stray (an entry that was not, or not under the present groups, sent to this unit as a member of its line's group) is
-///    saved by whoever has it. Groups change only when the fabric is drained, so of the members none has it as a stray and
-///    another not.
+/// 1. `m` is in the line's group, so the VAL of `e` went to `m` too, and `m` moves the VALs of a
+///    node in the order of its commits. So if `m` had moved a commit of this node that is not
+///    before that of `e`, it had moved `e`.
+/// 2. If then `e` was in the log of `m` when the round began, `m` stored it in an archive before it
+///    sent `Saved`. If it was not, `m` had cleared it before, and `m` clears entries of its own
+///    range only after it has stored them. Either way `e` is in an archive when it is cleared.
+/// 3. Until then, `e` stays in the log of every living member that received it. If a member dies,
+///    at any moment, the entries that it has not stored are still in the others' logs; those that
+///    it has stored without saying so may be stored once more, which is harmless: node, commit and
+///    word name the update.
+/// 4. A member that has not saved when it dies is not in [`Clear::saved`], and nothing of its
+///    ranges is cleared. In the next round the living members divide the ranges anew.
+/// 5. A stray (an entry that was not, or not under the present groups, sent to this unit as a
+///    member of its line's group) is saved by every unit that has it. Groups change only when the
+///    fabric is drained, so if one member has an entry as a stray, all members that have it do.
 ///
 /// Memory nodes do not fail, so the barrier itself needs no copy.
 ///
@@ -64,13 +69,13 @@ use super::log::Through;
 pub struct DumpBarrier {
     living: NodeSet,
     round: u32,
-    /// Who took part when the round began.
+    /// The nodes that took part when the round began.
     members: NodeSet,
     phase: BarrierPhase,
-    /// Who has not done what the phase waits for.
+    /// The nodes that the phase waits for.
     awaited: NodeSet,
     saved: Vec<(NodeId, Through)>,
-    /// Another round is to follow this one.
+    /// Whether another round is to follow this one.
     asked: bool,
 }
 
@@ -81,17 +86,17 @@ enum BarrierPhase {
     Clearing,
 }
 
-/// What the barrier has to say to all living units that take part.
+/// A message of the barrier to all living units that take part.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Advance {
-    /// Everybody has saved.
+    /// All have saved.
     Clear(Clear),
-    /// The next round, which somebody has asked for.
+    /// The next round, which a unit has asked for.
     Begin(Begin),
 }
 
 impl DumpBarrier {
-    /// A barrier of these nodes' units, in no round.
+    /// Creates a barrier of these nodes' units, in no round.
     pub fn new(living: NodeSet) -> Self {
         Self {
             living,
@@ -104,7 +109,7 @@ impl DumpBarrier {
         }
     }
 
-    /// The time for a dump has come: begins a round, unless one is under way.
+    /// Begins a periodic round, unless one is under way.
     pub fn begin(&mut self) -> Option<Begin> {
         let idle = self.is_idle() && !self.living.is_empty();
         idle.then(|| {
@@ -121,21 +126,23 @@ impl DumpBarrier {
         })
     }
 
-    /// The log of a unit is full. Begins a round; or, if units are clearing already, remembers it for when they are done. A
-    /// unit that is full still after a round's clearing asks again.
+    /// Begins a round because the log of a unit is full. If units are clearing already, the request
+    /// is remembered until they are done. A unit whose log is still full after the clearing asks
+    /// again.
     pub fn ask(&mut self) -> Option<Begin> {
         self.asked |= self.phase == BarrierPhase::Clearing;
         self.begin()
     }
 
-    /// For the dump at the end of a recovery: a whole round that begins after this. It begins now, or as soon as the one under way
-    /// has ended, also if units are still saving: what they save may be what they had before the last validations.
+    /// Begins the round at the end of a recovery: a whole round that begins after this call. It
+    /// begins now, or as soon as the one under way has ended, even if units are still saving: their
+    /// shares may be from before the last validations.
     pub fn begin_anew(&mut self) -> Option<Begin> {
         self.asked |= !self.is_idle();
         self.begin()
     }
 
-    /// A unit has saved.
+    /// Notes that a unit has saved.
     ///
     /// # Errors
     /// If that is not awaited.
@@ -146,7 +153,7 @@ impl DumpBarrier {
         Ok(self.advance())
     }
 
-    /// A unit has cleared.
+    /// Notes that a unit has cleared.
     ///
     /// # Errors
     /// If that is not awaited.
@@ -161,10 +168,12 @@ impl DumpBarrier {
         Ok(self.advance())
     }
 
-    /// In a recovery, when all that `node` sent has arrived: nothing more is awaited of it. The round under way may go on so; but
-    /// no other begins, whoever has asked for one, until the recovery [begins it anew](Self::begin_anew): a unit that cleared in it
-    /// what it has told nobody of would find the directories [asking](super::LoggingUnit::fetch) too late, and the archive, if it was
-    /// asked before that was stored there, too early.
+    /// Stops waiting for `node`, in a recovery when all that `node` sent has arrived. The round
+    /// under way may then continue. No other round begins, even if a unit has asked for one, until
+    /// the recovery [begins it anew](Self::begin_anew): if a unit cleared in another round an entry
+    /// that it has reported to no directory, the directories would [ask](super::LoggingUnit::fetch)
+    /// the unit too late, and an archive that was asked before the entry was stored there, too
+    /// early.
     pub fn lose(&mut self, node: NodeId) -> Option<Advance> {
         self.asked = false;
         self.living = self.living.without(node);
@@ -172,12 +181,12 @@ impl DumpBarrier {
         self.advance()
     }
 
-    /// Whether no round is under way.
+    /// Returns whether no round is under way.
     pub fn is_idle(&self) -> bool {
         self.phase == BarrierPhase::Idle
     }
 
-    /// Who can take part.
+    /// Returns the nodes that can take part.
     pub fn living(&self) -> NodeSet {
         self.living
     }

@@ -1,4 +1,4 @@
-//! Replications that wait: for their VAL, or for the VALs before theirs.
+//! Replications that wait for their VAL, or for earlier VALs.
 
 use crate::line::Line;
 use crate::program::Word;
@@ -8,11 +8,12 @@ use super::entry::{Commit, LogEntry, Requester};
 use super::error::LoggingError;
 use super::message::{Repl, Val};
 
-/// What is logged and not moved to the DRAM log yet.
+/// The logged entries that have not been moved to the DRAM log.
 ///
-/// One record stands for all entries of a REPL, which are validated and moved together. Those of a core that are not
-/// validated are a list in the order of arrival, in which a VAL nearly always finds its REPL at the front; those of a node
-/// that are validated, but wait for an earlier timestamp, are a list in the order of timestamps.
+/// One record stands for all entries of a REPL, which are validated and moved together. The
+/// unvalidated records of a core are a list in the order of arrival, in which a VAL nearly always
+/// finds its REPL at the front. The validated records of a node that wait for an earlier timestamp
+/// are a list in the order of timestamps.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     records: Vec<Record>,
@@ -20,7 +21,7 @@ pub(super) struct Buffer {
     cores_per_node: u8,
     /// First and last unvalidated record of each core.
     unvalidated: Box<[(u32, u32)]>,
-    /// The latest sequence that ever came from each core.
+    /// The latest sequence received from each core.
     latest: Box<[Option<u32>]>,
     /// First validated record of each node.
     validated: [u32; MAX_NODES],
@@ -28,14 +29,14 @@ pub(super) struct Buffer {
     moved: [u32; MAX_NODES],
 }
 
-/// A REPL, and what its VAL has added.
+/// A REPL, and the data of its VAL.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     requester: Requester,
     sequence: u32,
     pub line: u64,
     pub mask: u8,
-    /// How many of its entries are in DRAM for want of room.
+    /// The number of its entries that are in DRAM because the SRAM was full.
     pub spilled: u8,
     /// Whether this unit was not in the line's group when the REPL came.
     pub stray: bool,
@@ -49,12 +50,12 @@ pub(super) struct Record {
 const NONE: u32 = u32::MAX;
 
 impl Record {
-    /// How many entries it is.
+    /// Returns the number of its entries.
     pub fn words(&self) -> u32 {
         self.mask.count_ones()
     }
 
-    /// Its entries, by rising address.
+    /// Returns its entries, by rising address.
     pub fn entries(&self) -> impl Iterator<Item = LogEntry> + '_ {
         let written = (0..Word::PER_LINE).filter(|place| self.mask & (1 << place) != 0);
         written.map(|place| LogEntry {
@@ -121,24 +122,25 @@ impl Buffer {
         }
     }
 
-    /// Whether a REPL of this name waits for its VAL.
+    /// Returns whether this REPL waits for its VAL.
     pub fn waits(&self, requester: Requester, sequence: u32) -> bool {
         self.find(requester, sequence).is_some()
     }
 
-    /// Whether this sequence follows all that came from a core; then there is no need to look for it. Sequences go round, and
-    /// those under way at a time are close together.
+    /// Returns whether this sequence follows all others from a core; then it need not be searched
+    /// for. Sequences wrap round, and those under way at a time are close together.
     pub fn is_later(&self, requester: Requester, sequence: u32) -> bool {
         let latest = self.latest[self.core(requester)];
         latest.is_none_or(|latest| sequence.wrapping_sub(latest).cast_signed() > 0)
     }
 
-    /// Whether a unit knows this core.
+    /// Returns whether the unit knows this core.
     pub fn knows(&self, requester: Requester) -> bool {
         requester.core < self.cores_per_node
     }
 
-    /// Validates a REPL. Returns how many of its entries are in DRAM. It is moved by [`take`](Self::take).
+    /// Validates a REPL. Returns how many of its entries are in DRAM. It is moved by
+    /// [`take`](Self::take).
     pub fn validate(&mut self, val: &Val) -> Result<u8, LoggingError> {
         let found = self.find(val.requester, val.sequence);
         let (before, at) = found.ok_or(LoggingError::Unknown {
@@ -172,7 +174,8 @@ impl Buffer {
         Ok(spilled)
     }
 
-    /// Takes out what is to be moved next of a node: its validated record, if no timestamp is missing before it.
+    /// Removes a node's next record to be moved: a validated one, if no earlier timestamp is
+    /// missing.
     pub fn take(&mut self, node: NodeId) -> Option<Record> {
         let node = node.index();
         let at = self.validated[node];
@@ -186,7 +189,8 @@ impl Buffer {
         Some(record)
     }
 
-    /// Drops what is not validated of a node; returns how many entries that were, and how many of them in DRAM.
+    /// Drops the unvalidated records of a node. Returns the number of their entries, in all and in
+    /// DRAM.
     pub fn forget(&mut self, node: NodeId) -> Result<(u32, u32), LoggingError> {
         if self.validated[node.index()] != NONE {
             return Err(LoggingError::Gap {
@@ -209,14 +213,14 @@ impl Buffer {
         Ok((words, spilled))
     }
 
-    /// From now on no other unit can be relied on to have what is here.
+    /// Marks that no other unit can be relied on to have these entries.
     pub fn mark_stray(&mut self) {
         self.records
             .iter_mut()
             .for_each(|record| record.stray = true);
     }
 
-    /// What is validated and not moved, for each node in the order of timestamps.
+    /// Returns the validated, unmoved records, for each node in the order of timestamps.
     pub fn validated(&self) -> impl Iterator<Item = &Record> {
         self.validated.iter().flat_map(|first| self.list(*first))
     }
@@ -229,7 +233,7 @@ impl Buffer {
         })
     }
 
-    /// Where an unvalidated record is, and the one before it in its list.
+    /// Returns the place of an unvalidated record, and of the one before it in its list.
     fn find(&self, requester: Requester, sequence: u32) -> Option<(u32, u32)> {
         if !self.knows(requester) {
             return None;

@@ -1,4 +1,4 @@
-//! What logging units and memory nodes say to each other about a round of dumping.
+//! The messages between logging units and memory nodes in a round of dumping.
 
 use crate::engine::Time;
 use crate::protocol::{NodeId, NodeSet};
@@ -6,25 +6,25 @@ use crate::protocol::{NodeId, NodeSet};
 use super::log::Through;
 use super::share::{Cut, Share};
 
-/// From the barrier to all who take part: save your share.
+/// From the barrier to all units that take part: save your share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begin {
-    /// Which round.
+    /// The number of the round.
     pub round: u32,
-    /// Who takes part.
+    /// The nodes that take part.
     pub members: NodeSet,
 }
 
-/// What a unit does when a round begins.
+/// A unit's reaction to the beginning of a round.
 #[derive(Clone, Debug)]
 pub enum Begun {
     /// It sends its share to a memory node, in [pieces](Share::pieces).
     Save(Share),
-    /// None of its entries are its to save: it tells the barrier, when it has read its log.
+    /// None of its entries are its to save: it notifies the barrier when it has read its log.
     Nothing {
-        /// To be sent to the barrier.
+        /// The message to the barrier.
         saved: Saved,
-        /// How long it reads its log.
+        /// The time that it reads its log.
         read: Time,
     },
 }
@@ -32,13 +32,13 @@ pub enum Begun {
 /// From a unit to the archive of a memory node: 64 bytes of its share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// Whose share.
+    /// The node that saves the share.
     pub node: NodeId,
-    /// Of which round.
+    /// The number of the round.
     pub round: u32,
-    /// Which piece, from 0.
+    /// The number of the piece, from 0.
     pub index: u32,
-    /// How many bytes the share has in all.
+    /// The size of the whole share, in bytes.
     pub length: u32,
     /// The piece; zeros follow the end of the share.
     pub bytes: [u8; Piece::BYTES],
@@ -52,18 +52,18 @@ impl Piece {
 /// From an archive to a unit: all of your share is here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stored {
-    /// Whose share.
+    /// The node that saves the share.
     pub node: NodeId,
-    /// Of which round.
+    /// The number of the round.
     pub round: u32,
 }
 
 /// From a unit to the barrier: my share is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Saved {
-    /// Whose share.
+    /// The node that saves the share.
     pub node: NodeId,
-    /// Of which round.
+    /// The number of the round.
     pub round: u32,
     /// For each node, the last of its commits that the unit had in its log when the round began.
     pub through: Through,
@@ -79,19 +79,19 @@ impl Saved {
     }
 }
 
-/// From the barrier to all who take part: everybody has saved; clear.
+/// From the barrier to all units that take part: all have saved; clear.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Clear {
-    /// Which round.
+    /// The number of the round.
     pub round: u32,
-    /// Who took part when it began.
+    /// The nodes that took part when it began.
     pub members: NodeSet,
-    /// Who of them has saved, and through which commits.
+    /// The nodes that have saved, and through which commits.
     pub saved: Vec<(NodeId, Through)>,
 }
 
 impl Clear {
-    /// Through which commits `node` has saved, if it has.
+    /// Returns the commits through which `node` has saved, if it has.
     pub fn through(&self, node: NodeId) -> Option<&Through> {
         let mut saved = self.saved.iter();
         saved
@@ -103,8 +103,8 @@ impl Clear {
 /// From a unit to the barrier: I have cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cleared {
-    /// Who.
+    /// The node that has cleared.
     pub node: NodeId,
-    /// In which round.
+    /// The number of the round.
     pub round: u32,
 }

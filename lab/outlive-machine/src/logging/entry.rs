@@ -1,11 +1,11 @@
-//! What a log keeps of a store.
+//! The entries of logs.
 
 use std::fmt;
 
 use crate::program::Word;
 use crate::protocol::{Epoch, NodeId};
 
-/// Who stores: a core of a compute node.
+/// The origin of a store: a core of a compute node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Requester {
     /// The compute node.
@@ -20,36 +20,38 @@ impl fmt::Display for Requester {
     }
 }
 
-/// The number of a commit among all commits of its node, from 1. A node commits the stores of all its cores one after the
-/// other, so this orders them, in every log alike. Several stores that were coalesced are one commit.
+/// The number of a commit among all commits of its node, from 1. A node commits the stores of all
+/// its cores one after the other, so this orders them, in every log alike. Several stores that were
+/// coalesced are one commit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Commit(pub u32);
 
 /// An entry of a log: one validated store to one word.
 ///
-/// Node, commit and word name an update: two entries that agree in them are copies of one.
+/// Node, commit and word name an update: two entries that agree in them are copies of one update.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LogEntry {
-    /// Who stored.
+    /// The core that stored.
     pub requester: Requester,
     /// The store's place in the order of its node's commits.
     pub commit: Commit,
-    /// At which epoch the node owned the line.
+    /// The epoch at which the node owned the line.
     pub epoch: Epoch,
-    /// Where to: below [`WORDS`](Self::WORDS).
+    /// The word, below [`WORDS`](Self::WORDS).
     pub word: Word,
-    /// What.
+    /// The stored value.
     pub value: u64,
 }
 
 impl LogEntry {
-    /// How many words a log can tell apart: an entry has 6 bytes for the number of its word, enough for 2 PiB.
+    /// The number of words that a log can address: an entry has 6 bytes for the number of its word,
+    /// enough for 2 PiB.
     pub const WORDS: u64 = 1 << 48;
-    /// Cores that a log can tell apart in each node.
+    /// The number of cores that a log can distinguish in each node.
     pub const CORES: u8 = 64;
 }
 
-/// An entry as the host keeps it: 24 bytes.
+/// An entry in the memory of the simulating host: 24 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Packed {
     /// From the lowest bit: word (48), core (6), node (5), stray (highest).
@@ -64,7 +66,7 @@ const NODE: u32 = 54;
 const STRAY: u64 = 1 << 63;
 
 impl Packed {
-    /// The word and the core must be in range: the unit refuses others before.
+    /// Packs an entry. The unit has checked that the word and the core are in range.
     pub(super) fn new(entry: &LogEntry, stray: bool) -> Self {
         debug_assert!(entry.word.0 < LogEntry::WORDS && entry.requester.core < LogEntry::CORES);
         let mut place = entry.word.0
@@ -94,7 +96,7 @@ impl Packed {
         }
     }
 
-    /// Whether no other unit can be relied on to have the entry.
+    /// Returns whether no other unit can be relied on to have the entry.
     pub(super) fn is_stray(&self) -> bool {
         self.place & STRAY != 0
     }

@@ -1,6 +1,6 @@
-//! What a dump is made of.
+//! The format of a dump.
 //!
-//! A dump is one gzip member (level 9). Inside, all numbers have the lowest byte first:
+//! A dump is one gzip member (level 9). Inside, all numbers are little-endian:
 //!
 //! | bytes | header |
 //! | --- | --- |
@@ -19,9 +19,9 @@
 //! | 4 | epoch, less that of the last entry of this core |
 //! | 8 | value |
 //!
-//! What "less" is said of wraps round; before the first there is 0. The differences cost a unit two registers for each core,
-//! and a core that goes through an array gives the same ones again and again, whatever the others do meanwhile. gzip's own
-//! checksum and length tell damage.
+//! Differences ("less") wrap round; before the first entry, the last value is 0. They cost a unit
+//! two registers for each core, and a core that traverses an array gives the same differences again
+//! and again, independently of the other cores. gzip's own checksum and length detect damage.
 
 use std::io::{Read, Write};
 
@@ -39,21 +39,21 @@ const MAGIC: &[u8; 8] = b"RXLOGDMP";
 const VERSION: u16 = 1;
 const HEADER: usize = 24;
 
-/// Bytes that an entry takes before it is compressed.
+/// The size of an entry before compression, in bytes.
 pub const ENTRY_BYTES: usize = 24;
 
-/// A dump, read.
+/// An unpacked dump.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unpacked {
-    /// The number of the node whose unit saved it.
+    /// The number of the node that saved it.
     pub node: u16,
-    /// In which round.
+    /// The number of the round.
     pub round: u32,
-    /// From older to newer.
+    /// The entries, from older to newer.
     pub entries: Vec<LogEntry>,
 }
 
-/// What the entries before leave for the next.
+/// The values of earlier entries that the next one is encoded against.
 struct Before {
     /// Word and epoch of the last entry of each core.
     cores: Box<[(u64, u32)]>,
@@ -69,7 +69,7 @@ impl Before {
         }
     }
 
-    /// Word and epoch, and commit, of the last entry of this core and of its node.
+    /// Returns word and epoch of this core's last entry, and the commit of its node's last entry.
     fn of(&mut self, node: u8, core: u8) -> (&mut (u64, u32), &mut u32) {
         let (node, core) = (usize::from(node), usize::from(core));
         let core = node * usize::from(LogEntry::CORES) + core;
@@ -77,7 +77,7 @@ impl Before {
     }
 }
 
-/// The dump of these entries.
+/// Packs a dump of these entries.
 ///
 /// # Panics
 /// If one has a word or core that is out of [range](LogEntry::WORDS); no unit logs such an entry.
@@ -121,7 +121,7 @@ pub fn pack(node: NodeId, round: u32, entries: &[LogEntry]) -> Vec<u8> {
 /// Reads a dump.
 ///
 /// # Errors
-/// If the bytes are none, or damaged, or cut short, or followed by others.
+/// If the bytes are not a dump, or are damaged, truncated, or followed by others.
 pub fn unpack(dump: &[u8]) -> Result<Unpacked, FormError> {
     let mut gzip = GzDecoder::new(dump);
     let mut plain = Vec::new();
@@ -177,9 +177,9 @@ pub fn unpack(dump: &[u8]) -> Result<Unpacked, FormError> {
     })
 }
 
-/// The next bytes. The length has been checked.
+/// Takes the next bytes. The length has been checked.
 fn take<const N: usize>(from: &mut &[u8]) -> [u8; N] {
-    let (bytes, rest) = from.split_first_chunk().expect("so long it is");
+    let (bytes, rest) = from.split_first_chunk().expect("the length was checked");
     *from = rest;
     *bytes
 }

@@ -1,4 +1,4 @@
-//! Who logs a line, and who saves it.
+//! Replica groups: the nodes that log a line, and the node that saves it.
 
 use crate::description::{Description, OwnUnit, ReplicaHash};
 use crate::line::{Line, LineAddress};
@@ -6,15 +6,17 @@ use crate::protocol::{MAX_NODES, NodeId, NodeSet};
 
 /// The replica groups of a machine: for each line, the nodes that log its updates.
 ///
-/// There are as many groups as living nodes. A hash of the line's address chooses a living node; it and those that follow
-/// it among the living, N_r in all (or all, if fewer live), are the group. So the groups overlap in a ring, each node is in
-/// N_r of them, and who is in a group depends on nothing but the address and who lived when the groups were formed.
+/// There are as many groups as living nodes. A hash of the line's address chooses a living node; it
+/// and the next living nodes, N_r in all (or all, if fewer live), are the group. So the groups
+/// overlap in a ring, each node is in N_r of them, and the members of a group depend only on the
+/// address and on the nodes that lived when the groups were formed.
 ///
-/// The group logs the line's stores, but for those of a member, if the description has its own unit
-/// [skipped](OwnUnit::Skipped): then the next of the ring logs these in its stead. If as few live as there are replicas, or fewer,
-/// there is no such node, and all others log them. One replica less is not a failure less that may happen: the requester has what
-/// it has stored itself, and a copy in its own unit would die with that. Only who lives alone logs for itself, so that what it
-/// commits goes on to the memory nodes.
+/// The group logs the line's stores, except for those of a member, if the description has its own
+/// unit [skipped](OwnUnit::Skipped): then the next node of the ring logs these in its stead. If no
+/// more nodes live than there are replicas, there is no such node, and all others log them. One
+/// replica less does not mean that one failure less is tolerated: the requester has its own stores
+/// itself, and a copy in its own unit would die with it. Only a node that lives alone logs for
+/// itself, so that its commits still reach the memory nodes.
 ///
 /// ```
 /// use outlive_machine::description::Description;
@@ -48,7 +50,7 @@ pub struct ReplicaGroups {
 }
 
 impl ReplicaGroups {
-    /// The groups of a machine whose description has been checked, while all its nodes live.
+    /// The groups of a machine with a checked description, while all its nodes live.
     ///
     /// # Panics
     /// With more than [`MAX_NODES`] nodes.
@@ -69,13 +71,13 @@ impl ReplicaGroups {
         )
     }
 
-    /// The groups over these nodes instead.
+    /// Returns the groups over these nodes instead.
     ///
     /// # Panics
     /// Without nodes.
     #[must_use]
     pub fn regrouped(&self, living: NodeSet) -> Self {
-        assert!(!living.is_empty(), "somebody has to live");
+        assert!(!living.is_empty(), "at least one node must be alive");
         let mut nodes = self.nodes;
         for (place, node) in nodes.iter_mut().zip(living.iter()) {
             *place = node;
@@ -87,7 +89,7 @@ impl ReplicaGroups {
         }
     }
 
-    /// The nodes over which the groups were formed.
+    /// Returns the nodes over which the groups were formed.
     pub fn living(&self) -> NodeSet {
         self.nodes[..usize::from(self.count)]
             .iter()
@@ -95,17 +97,17 @@ impl ReplicaGroups {
             .collect()
     }
 
-    /// Whether a requester's own unit counts as one of those that log its stores.
+    /// Returns whether a requester's own unit counts as one of those that log its stores.
     pub fn own_unit(&self) -> OwnUnit {
         self.own_unit
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub fn count(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Which group a line belongs to, from 0.
+    /// Returns the group of a line, from 0.
     #[inline]
     pub fn group(&self, line: LineAddress) -> usize {
         let count = u64::from(self.count);
@@ -118,23 +120,24 @@ impl ReplicaGroups {
         }
     }
 
-    /// The group of a line.
+    /// Returns the members of a line's group.
     #[inline]
     pub fn members(&self, line: LineAddress) -> NodeSet {
         self.ring(line).take(usize::from(self.factor)).collect()
     }
 
-    /// The nodes that log a node's stores to a line.
+    /// Returns the nodes that log a node's stores to a line.
     #[inline]
     pub fn replicas(&self, line: LineAddress, requester: NodeId) -> NodeSet {
         self.loggers(line, requester).collect()
     }
 
-    /// Who of those that log a node's stores to a line saves their entries, in a dump that only nodes `among` these take part
-    /// in; `None` if none of them does.
+    /// Returns the node that saves the entries of a node's stores to a line, among the nodes that
+    /// log them, in a dump in which only the nodes `among` take part; `None` if none of them does.
     ///
-    /// The address space is cut into ranges ([`dump_range`](crate::description::Replication::dump_range)), which go round the
-    /// nodes that take part.
+    /// The address space is cut into ranges
+    /// ([`dump_range`](crate::description::Replication::dump_range)), which are assigned
+    /// round-robin to the nodes that take part.
     #[inline]
     pub fn saver(&self, line: LineAddress, requester: NodeId, among: NodeSet) -> Option<NodeId> {
         let able = |node: &NodeId| among.contains(*node);
@@ -153,7 +156,7 @@ impl ReplicaGroups {
         others.take(usize::from(self.factor))
     }
 
-    /// All, those of the line's group first.
+    /// Returns all nodes, those of the line's group first.
     #[inline]
     fn ring(&self, line: LineAddress) -> impl Iterator<Item = NodeId> {
         let (first, count) = (self.group(line), self.count());

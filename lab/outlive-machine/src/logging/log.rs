@@ -6,31 +6,32 @@ use crate::protocol::{MAX_NODES, NodeId};
 use super::buffer::Record;
 use super::entry::{Commit, LogEntry, Packed};
 
-/// Up to which commit of each node something holds.
+/// For each node, the commit up to which something holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Through([Commit; MAX_NODES]);
 
 impl Through {
-    /// Up to this commit of the node; `Commit(0)` is none.
+    /// Returns the last commit of the node; `Commit(0)` is none.
     pub fn of(&self, node: NodeId) -> Commit {
         self.0[node.index()]
     }
 
-    /// Sets it.
+    /// Sets the last commit of the node.
     pub fn set(&mut self, node: NodeId, commit: Commit) {
         self.0[node.index()] = commit;
     }
 
-    /// Whether the entry's commit is among them.
+    /// Returns whether the entry's commit is covered.
     pub fn covers(&self, entry: &LogEntry) -> bool {
         entry.commit <= self.of(entry.requester.node)
     }
 }
 
-/// The log of a unit. An entry takes 24 bytes of the host, and only what is used is there; the room is kept when the log is
-/// cleared, so that a log in steady use allocates nothing.
+/// The log of a unit. An entry takes 24 bytes of the host, and only used entries take memory; the
+/// allocation is kept when the log is cleared, so that a log in steady use allocates nothing.
 ///
-/// Entries of one node stand in the order of its commits. That is all that their order says: it says nothing of two nodes.
+/// Entries of one node are in the order of its commits. The order says nothing about entries of
+/// different nodes.
 #[derive(Clone, Debug)]
 pub(super) struct DramLog {
     entries: Vec<Packed>,
@@ -56,7 +57,7 @@ impl DramLog {
         }
     }
 
-    /// For each node, its last commit that came here.
+    /// Returns, for each node, its last commit that arrived here.
     pub fn through(&self) -> Through {
         self.through
     }
@@ -65,7 +66,7 @@ impl DramLog {
         self.entries.len()
     }
 
-    /// How many entries there is room for.
+    /// Returns the capacity, in entries.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -74,13 +75,14 @@ impl DramLog {
         self.entries.len() as u64 >= self.capacity
     }
 
-    /// The entries from older to newer, and whether each is a stray.
+    /// Returns the entries from older to newer, and whether each is a stray.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (LogEntry, bool)> {
         let entries = self.entries.iter();
         entries.map(|packed| (packed.entry(), packed.is_stray()))
     }
 
-    /// Drops the entries of which `saved` holds: their places from the oldest, entries, and whether strays.
+    /// Drops the entries for which `saved` returns true. Its arguments are the place from the
+    /// oldest, the entry, and whether it is a stray.
     pub fn clear(&mut self, mut saved: impl FnMut(usize, &LogEntry, bool) -> bool) {
         let mut at = 0;
         self.entries.retain(|packed| {

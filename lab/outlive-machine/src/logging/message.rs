@@ -1,4 +1,4 @@
-//! What requesters send to logging units, and how they number it.
+//! The messages from requesters to logging units, and their numbering.
 
 use crate::line::{Line, LineAddress};
 use crate::protocol::{Epoch, MAX_NODES, NodeId};
@@ -7,17 +7,20 @@ use super::entry::{Commit, Requester};
 
 /// REPL: log these words of a line.
 ///
-/// The sequence is ours. The paper's VAL names its REPL by requester and line; but a core may have two REPLs of one line
-/// under way (with another line's store between them), and the fabric may reorder them.
+/// The sequence is ours. The paper's VAL names its REPL by requester and line; but a core may have
+/// two REPLs of one line under way (with another line's store between them), and the fabric may
+/// reorder them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repl {
-    /// Who stores.
+    /// The core that stores.
     pub requester: Requester,
-    /// Tells this REPL from others of the requester that are not validated. The same for all replicas.
+    /// Distinguishes this REPL from others of the requester that are not validated. The same for
+    /// all replicas.
     pub sequence: u32,
-    /// Where to.
+    /// The address of the line.
     pub line: LineAddress,
-    /// Which words, bit `i` for word `i`. (Two stores to parts of one word that were coalesced are one word here, and one entry.)
+    /// The written words, bit `i` for word `i`. (Two coalesced stores to parts of one word are one
+    /// word here, and one entry.)
     pub mask: u8,
     /// Their values; the others are ignored.
     pub values: Line,
@@ -26,9 +29,9 @@ pub struct Repl {
 /// REPL_ACK: the logging unit of this node has all of that REPL.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReplAck {
-    /// Whose logging unit.
+    /// The node of the logging unit.
     pub from: NodeId,
-    /// Who stores.
+    /// The core that stores.
     pub requester: Requester,
     /// The sequence of the REPL.
     pub sequence: u32,
@@ -36,25 +39,26 @@ pub struct ReplAck {
 
 /// VAL: that REPL is committed.
 ///
-/// Its sequence stands in the header, and the other three numbers take 12 bytes: with the header two slots of a flit, as the
-/// paper's timestamp alone does.
+/// Its sequence is in the header, and the other three numbers take 12 bytes: with the header two
+/// slots of a flit, as the paper's timestamp alone does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Val {
-    /// Who stores.
+    /// The core that stores.
     pub requester: Requester,
     /// The sequence of the REPL.
     pub sequence: u32,
-    /// The place of this VAL among those from its node to this unit, from 1.
+    /// The number of this VAL among those from its node to this unit, from 1.
     pub timestamp: u32,
-    /// The place of the store among the commits of its node.
+    /// The number of the store among the commits of its node.
     pub commit: Commit,
-    /// At which epoch the node owns the line.
+    /// The epoch at which the node owns the line.
     pub epoch: Epoch,
 }
 
-/// How a node numbers its commits and its VALs; plain state of the node.
+/// The counters of a node's commits and VALs; plain state of the node.
 ///
-/// When a store commits, the machine takes its [`commit`](Self::commit), and for each replica a [`timestamp`](Self::timestamp).
+/// When a store commits, the machine takes its [`commit`](Self::commit), and for each replica a
+/// [`timestamp`](Self::timestamp).
 ///
 /// ```
 /// use outlive_machine::logging::{Commit, Numbering};
@@ -73,7 +77,7 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// The number of the next commit.
+    /// Returns the number of the next commit.
     ///
     /// # Panics
     /// After 2³² − 1 commits; a run has fewer.
@@ -82,7 +86,7 @@ impl Numbering {
         Commit(self.commits)
     }
 
-    /// The timestamp of the next VAL to a unit.
+    /// Returns the timestamp of the next VAL to a unit.
     ///
     /// # Panics
     /// After 2³² − 1 of them.

@@ -1,4 +1,4 @@
-//! What of a log in a memory node a recovery could ask for.
+//! The entries of a log in a memory node that a recovery could ask for.
 
 use std::collections::HashMap;
 
@@ -7,26 +7,26 @@ use crate::line::LineAddress;
 use super::archive::Standing;
 use super::entry::{Commit, LogEntry};
 
-/// What is needed of all lines in a log.
+/// The needed entries of all lines in a log.
 ///
-/// A log has many entries, those of a line often one behind the other. So each is looked up once, and only if the one before it was of
-/// another line.
+/// A log has many entries, and those of a line are often consecutive. So each line is looked up
+/// only if the entry before was of another line.
 pub(super) struct Needs {
     lines: Vec<Line>,
-    /// For each entry, its line's place among them.
+    /// For each entry, the index of its line in `lines`.
     places: Vec<u32>,
 }
 
 struct Line {
     line: LineAddress,
-    /// The latest that is known.
+    /// The latest known owner and epoch.
     standing: Standing,
-    /// Of the owner at that epoch, the last commit to each word.
+    /// For each word, the last commit of the owner at that epoch.
     latest: [Commit; 8],
 }
 
 impl Needs {
-    /// What is needed of these entries, if the directories of their lines have said this.
+    /// Finds the needed entries, given the answers of the directories of their lines.
     pub fn of<'e>(
         entries: impl Iterator<Item = &'e LogEntry>,
         standing: impl Fn(LineAddress) -> Standing,
@@ -55,7 +55,7 @@ impl Needs {
         Needs { lines, places }
     }
 
-    /// Whether an entry is needed, if it is asked for all of them in their order.
+    /// Returns a test whether an entry is needed. It must be called for all entries in order.
     pub fn verdicts(&self) -> impl FnMut(&LogEntry) -> bool {
         let mut places = self.places.iter();
         move |entry| {
@@ -64,7 +64,7 @@ impl Needs {
         }
     }
 
-    /// The lines of which anything is needed, by rising address.
+    /// Returns the lines of which an entry is needed, by rising address.
     pub fn lines(&self) -> Vec<LineAddress> {
         let needed = self
             .lines

@@ -1,32 +1,34 @@
-//! When a logging unit does what: its clock, its SRAM, its DRAM.
+//! The timing of a logging unit: its clock, its SRAM, its DRAM.
 
 use crate::description::Description;
 use crate::engine::{Clock, Time};
 
 /// The unit's time.
 ///
-/// The paper gives a clock of 500 MHz (a cycle is 2 ns) and an SRAM access of 4 ns. The rest is ours: accesses are
-/// pipelined, one begins in each cycle, and it is as [wide](crate::description::Replication::entries_per_cycle) as `w` entries of
-/// one REPL, which stand side by side. Messages are served one after the other, in the order of arrival: a REPL of `k` entries
-/// takes `c = k / w` cycles, rounded up, a VAL one. Entries go to the DRAM log over a port of their own, as many in a
-/// cycle; DRAM writes are posted. So, with `s` the first clock edge that is not before the message's arrival and the end of
-/// what the unit does, a REPL is logged at `s + (c - 1) cycles + 4 ns`, and the unit is busy until `s + c cycles`. An entry
-/// for which the SRAM has no room costs a DRAM access instead of the 4 ns. A dump reads
+/// The paper gives a clock of 500 MHz (a cycle is 2 ns) and an SRAM access of 4 ns. The rest is
+/// ours: accesses are pipelined, one begins in each cycle, and it is as
+/// [wide](crate::description::Replication::entries_per_cycle) as `w` entries of one REPL, which are
+/// adjacent. Messages are served one after the other, in the order of arrival: a REPL of `k`
+/// entries takes `c = k / w` cycles, rounded up, a VAL one. Entries go to the DRAM log over a port
+/// of their own, as many in a cycle; DRAM writes are posted. Let `s` be the first clock edge that
+/// is not before the message's arrival nor before the end of the unit's earlier work. Then a REPL
+/// is logged at `s + (c - 1) cycles + 4 ns`, and the unit is busy until `s + c cycles`. An entry
+/// for which the SRAM has no space costs a DRAM access instead of the 4 ns. A dump reads
 /// [fewer](crate::description::Replication::dump_entries_per_cycle), since it also compresses them.
 #[derive(Clone, Debug)]
 pub(super) struct UnitPort {
     clock: Clock,
     sram: Time,
     dram: Time,
-    /// Entries that an access is wide.
+    /// The width of an access, in entries.
     width: u32,
     /// Entries that a dump reads in a cycle.
     reads: u32,
-    /// The cycle from which on messages can be served.
+    /// The first cycle in which a message can be served.
     free: u64,
-    /// The cycle from which on entries can be moved.
+    /// The first cycle in which an entry can be moved.
     mover_free: u64,
-    /// The sum of the times that messages waited, whole cycles and the way to an edge.
+    /// The sum of the times that messages waited, whole cycles and the time to a clock edge.
     pub waited: Time,
 }
 
@@ -44,7 +46,8 @@ impl UnitPort {
         }
     }
 
-    /// Begins entries in SRAM, then entries in DRAM, at `now` or as soon as the unit is free; returns when all are written.
+    /// Writes entries to SRAM, then entries to DRAM, from `now` or as soon as the unit is free.
+    /// Returns when all are written.
     pub fn write(&mut self, now: Time, in_sram: u32, in_dram: u32) -> Time {
         let start = self.start(now, self.cycles(in_sram + in_dram));
         let last = |count: u32| self.clock.edge(start + self.cycles(count) - 1);
@@ -53,30 +56,31 @@ impl UnitPort {
         sram.max(dram).expect("a REPL has entries")
     }
 
-    /// Marks the entries of a REPL; returns when that is done.
+    /// Marks the entries of a REPL. Returns when that is done.
     pub fn mark(&mut self, now: Time, in_dram: bool) -> Time {
         let start = self.start(now, 1);
         self.clock.edge(start) + if in_dram { self.dram } else { self.sram }
     }
 
-    /// Moves so many entries of a REPL that are ready at `ready` to the log; returns when their places are free.
+    /// Moves `entries` entries of a REPL, ready at `ready`, to the log. Returns when their places
+    /// are free.
     pub fn carry(&mut self, ready: Time, entries: u32) -> Time {
         let start = self.cycle(ready).max(self.mover_free);
         self.mover_free = start + self.cycles(entries);
         self.clock.edge(self.mover_free - 1) + self.sram
     }
 
-    /// When the unit can serve another message.
+    /// Returns when the unit can serve another message.
     pub fn busy_until(&self) -> Time {
         self.clock.edge(self.free)
     }
 
-    /// What it takes to read so many entries of the log.
+    /// Returns the time to read `entries` entries of the log.
     pub fn reading(&self, entries: u64) -> Time {
         self.clock.edge(entries.div_ceil(u64::from(self.reads)))
     }
 
-    /// What it takes to begin so many entries of a REPL.
+    /// Returns the number of cycles to begin `entries` entries of a REPL.
     fn cycles(&self, entries: u32) -> u64 {
         u64::from(entries.div_ceil(self.width))
     }
@@ -88,7 +92,7 @@ impl UnitPort {
         start
     }
 
-    /// The number of the first edge that is not before `time`.
+    /// Returns the number of the first edge that is not before `time`.
     fn cycle(&self, time: Time) -> u64 {
         let last = self.clock.cycle(time);
         last + u64::from(self.clock.edge(last) < time)

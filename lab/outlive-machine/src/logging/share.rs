@@ -1,4 +1,4 @@
-//! A unit's part in a round of dumping.
+//! A unit's state in a round of dumping, and its share.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::error::LoggingError;
 use super::form;
 use super::log::Through;
 
-/// What a log held when a round began.
+/// The extent of a log when a round began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cut {
     pub round: u32,
@@ -19,14 +19,14 @@ pub(super) struct Cut {
     pub through: Through,
 }
 
-/// Where a unit is in a round.
+/// The phase of a unit in a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// In none.
+    /// In no round.
     Idle,
     /// Its share is on the way to a memory node.
     Saving(Cut),
-    /// Its share is there. It waits for the others.
+    /// Its share is stored there. It waits for the others.
     Saved(Cut),
 }
 
@@ -84,18 +84,18 @@ impl Phase {
     }
 }
 
-/// What a unit saves in a round: its entries, compressed.
+/// The entries that a unit saves in a round, compressed.
 ///
-/// The unit reads its log evenly, and what it has to send grows evenly meanwhile. So piece `i` of `n` may
+/// The unit reads its log evenly, and its output grows evenly with it. So piece `i` of `n` may
 /// leave when `(i + 1) / n` of the reading is done, and the last when all of it is.
 #[derive(Clone, Debug)]
 pub struct Share {
     node: NodeId,
     round: u32,
-    /// How many entries it has.
+    /// The number of its entries.
     pub entries: u64,
     packed: Arc<[u8]>,
-    /// How long the unit reads its log.
+    /// The time that the unit takes to read its log.
     pub read: Time,
 }
 
@@ -110,33 +110,34 @@ impl Share {
         }
     }
 
-    /// Its size, compressed.
+    /// Returns its compressed size, in bytes.
     pub fn bytes(&self) -> usize {
         self.packed.len()
     }
 
-    /// How many messages carry it.
+    /// Returns the number of messages that carry it.
     pub fn piece_count(&self) -> u32 {
         self.packed.len().div_ceil(Piece::BYTES) as u32
     }
 
-    /// The messages that carry it, and after what time from the beginning of the round each may leave.
+    /// Returns the messages that carry it, each with the time since the round's beginning when it
+    /// may leave.
     pub fn pieces(&self) -> impl ExactSizeIterator<Item = (Time, Piece)> + '_ {
         (0..self.piece_count()).map(|index| (self.ready(index), self.piece(index)))
     }
 
-    /// After what time from the beginning of the round a piece may leave.
+    /// Returns the time since the round's beginning when a piece may leave.
     pub fn ready(&self, index: u32) -> Time {
         let part = u128::from(self.read.picos()) * (u128::from(index) + 1);
         // Not more than the whole, which fits.
         Time::from_picos(part.div_ceil(u128::from(self.piece_count())) as u64)
     }
 
-    /// A piece, by its number.
+    /// Returns a piece, by its number.
     ///
     /// # Panics
     ///
-    /// If there is none of that number.
+    /// If there is no piece of that number.
     pub fn piece(&self, index: u32) -> Piece {
         let chunk = self.packed.chunks(Piece::BYTES).nth(index as usize);
         let chunk = chunk.expect("a share has as many pieces as it says");

@@ -19,11 +19,13 @@ use super::port::UnitPort;
 use super::share::{Cut, Phase, Share};
 use super::versions::{LineVersions, Traversal};
 
-/// A logging unit: it logs REPLs, validates them by their VALs, moves them in order to its DRAM log, and dumps that.
+/// A logging unit: it logs REPLs, validates them by their VALs, moves them in order to its DRAM
+/// log, and dumps that log.
 ///
-/// Plain state without events. The machine asks it when a message has arrived, and schedules what follows. What a message
-/// changes is changed at once; only times lie ahead: when an acknowledgement may leave, when a place of the SRAM is free.
-/// If its node dies, all of it is lost; the machine then never asks it again.
+/// Plain state without events. The machine asks it when a message has arrived, and schedules the
+/// consequences. The effects of a message take place at once; only times are in the future: when an
+/// acknowledgement may leave, when a place of the SRAM is free. If its node dies, all of it is
+/// lost; the machine then never asks it again.
 ///
 /// ```
 /// use outlive_machine::description::Description;
@@ -59,77 +61,80 @@ pub struct LoggingUnit {
     sram_entries: u32,
     /// Entries in SRAM that are not on their way out.
     in_sram: u32,
-    /// Entries in DRAM that wait for their VAL, or for VALs before theirs.
+    /// Entries in DRAM that wait for their VAL, or for earlier VALs.
     in_spill: u32,
-    /// Entries on their way out of the SRAM: when their places are free. In the order of these times.
+    /// Entries leaving the SRAM, with the time when their places are free, in the order of these
+    /// times.
     leaving: VecDeque<(Time, u32)>,
     leaving_entries: u32,
     phase: Phase,
-    /// Whether the log was full and a dump has been asked for since it was last cleared.
+    /// Whether the log was full and a dump has been requested since it was last cleared.
     asked: bool,
     counts: LoggingCounts,
 }
 
-/// What a unit has done since the beginning. Entries are counted, one for each word.
+/// The counters of a unit since the beginning. Entries are counted, one for each word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LoggingCounts {
     /// REPLs.
     pub repls: u64,
     /// VALs.
     pub vals: u64,
-    /// VALs that came before an earlier one of their node.
+    /// VALs that arrived before an earlier one of their node.
     pub early_vals: u64,
     /// Entries that were logged.
     pub logged: u64,
-    /// Of them, those that went to DRAM for want of room in the SRAM.
+    /// Of them, those that went to DRAM because the SRAM was full.
     pub spilled: u64,
     /// Entries that were moved to the DRAM log.
     pub moved: u64,
-    /// Of them, those that came when the log was full. They stand behind it, in the spill area.
+    /// Of them, those that arrived when the log was full. They are behind it, in the spill area.
     pub past_full: u64,
-    /// Entries that were dropped in a recovery, since they were not validated: their node has died, or starts over.
+    /// Entries that were dropped in a recovery because they were not validated: their node has
+    /// died, or starts over.
     pub forgotten: u64,
-    /// Entries that were cleared, saved by whomever.
+    /// Entries that were cleared, saved by any unit.
     pub cleared: u64,
     /// Entries that this unit saved in dumps.
     pub saved: u64,
     /// Bytes of its dumps, compressed.
     pub dumped_bytes: u64,
-    /// Messages waited so long in all for the unit, and for its clock's edge.
+    /// The total time that messages waited for the unit, and for its clock's edge.
     pub waited: Time,
-    /// The most entries that were in SRAM at a time.
+    /// The maximum number of entries in SRAM at a time.
     pub peak_sram: u32,
-    /// The most entries that were in DRAM at a time for want of room in the SRAM.
+    /// The maximum number of entries in DRAM at a time because the SRAM was full.
     pub peak_spill: u32,
-    /// The most entries that were in the log at a time. More than it has room for if it was full.
+    /// The maximum number of entries in the log at a time; more than its capacity if it was full.
     pub peak_log: u64,
 }
 
-/// A REPL is logged.
+/// The result of logging a REPL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Logged {
     /// When all of it is written, and the REPL_ACK may leave.
     pub ack: Time,
     /// When the unit can serve another message.
     pub busy_until: Time,
-    /// How many entries went to DRAM.
+    /// The number of entries that went to DRAM.
     pub spilled: u32,
 }
 
-/// A VAL is noted.
+/// The result of a VAL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Validated {
     /// When its REPL's entries are marked.
     pub done: Time,
-    /// How many entries can now move to the log: none if an earlier VAL is missing, more than its own if it was missing.
+    /// The number of entries that can now move to the log: none if an earlier VAL is missing, more
+    /// than its own if others waited for it.
     pub moved: u32,
-    /// The log has become full: the machine is to send this unit's wish for a dump to the
-    /// [barrier](super::DumpBarrier::ask). Said once between two clearings.
+    /// Whether the log has become full: the machine is to forward this unit's request for a dump to
+    /// the [barrier](super::DumpBarrier::ask). True once between two clearings.
     pub full: bool,
 }
 
 impl LoggingUnit {
-    /// The unit of `node`, in a machine whose description has been checked.
+    /// Creates the unit of `node`, in a machine with a checked description.
     pub fn new(description: &Description, groups: ReplicaGroups, node: NodeId) -> Self {
         let unit = &description.logging_unit;
         let entry = description.ours.replication.log_entry.0;
@@ -152,11 +157,13 @@ impl LoggingUnit {
         }
     }
 
-    /// Logs a REPL that has arrived. It is never refused: what the SRAM has no room for goes to DRAM. Had it to wait for
-    /// room, stores that are younger could keep the one out which all of them wait for.
+    /// Logs a REPL that has arrived. It is never refused: entries for which the SRAM has no space
+    /// go to DRAM. If it had to wait for space, younger stores could keep out an older one that
+    /// they wait for.
     ///
     /// # Errors
-    /// If it is none, or its requester has another one under way with this sequence.
+    /// If it names no word, or a word or core that is out of range, or its requester has another
+    /// one under way with this sequence.
     pub fn log(&mut self, now: Time, repl: &Repl) -> Result<Logged, LoggingError> {
         let Repl {
             requester, line, ..
@@ -202,10 +209,11 @@ impl LoggingUnit {
         })
     }
 
-    /// Notes a VAL that has arrived, and moves to the log what need not wait for an earlier one of its node.
+    /// Validates a REPL by a VAL that has arrived, and moves to the log all entries that need not
+    /// wait for an earlier VAL of their node.
     ///
     /// # Errors
-    /// If its REPL is not here, or its timestamp came before.
+    /// If its REPL is not here, or its timestamp was received before.
     pub fn validate(&mut self, now: Time, val: &Val) -> Result<Validated, LoggingError> {
         let in_dram = self.buffer.validate(val)? > 0;
         self.let_leave(now);
@@ -241,12 +249,13 @@ impl LoggingUnit {
         })
     }
 
-    /// In a recovery, when the fabric has drained and before any directory is told to recover: drops what `node` has not
-    /// validated, whole. If it is dead, these stores have not committed, or nobody has seen them; if it lives, they have not
-    /// committed, and it starts over with them.
+    /// Drops all unvalidated entries of `node`, in a recovery when the fabric has drained and
+    /// before any directory begins to recover. If the node is dead, these stores have not
+    /// committed, or no other node has seen them; if it lives, they have not committed, and it
+    /// starts over with them.
     ///
     /// # Errors
-    /// If one of its VALs is missing before one that came: the fabric has not drained.
+    /// If one of its VALs is missing before one that was received: the fabric has not drained.
     pub fn forget(&mut self, now: Time, node: NodeId) -> Result<(), LoggingError> {
         self.let_leave(now);
         let (entries, spilled) = self.buffer.forget(node)?;
@@ -256,11 +265,12 @@ impl LoggingUnit {
         Ok(())
     }
 
-    /// FetchLatestVers (the paper's Algorithm 2): for each of these lines, in the order of their addresses, the validated
-    /// updates, from latest to earliest. The log is traversed once, from newest to oldest.
+    /// FetchLatestVers (the paper's Algorithm 2). Returns for each of these lines, in the order of
+    /// their addresses, the validated updates, from latest to earliest. The log is traversed once,
+    /// from newest to oldest.
     ///
-    /// Updates of one node are in the reverse order of its commits. Of two nodes, nothing is said: the one that owned the line
-    /// later has the higher epoch.
+    /// Updates of one node are in the reverse order of its commits. Between two nodes the order
+    /// means nothing: the one that owned the line later has the higher epoch.
     pub fn fetch(&self, lines: &[LineAddress]) -> Vec<LineVersions> {
         let mut traversal = Traversal::new(lines);
         let waiting: Vec<_> = self.buffer.validated().collect();
@@ -273,7 +283,7 @@ impl LoggingUnit {
         traversal.finish()
     }
 
-    /// How long it takes to go through the log once.
+    /// Returns the time to traverse the log once.
     pub fn traversal(&self) -> Time {
         self.port.reading(self.log.len() as u64)
     }
@@ -281,7 +291,7 @@ impl LoggingUnit {
     /// Begins a round of dumping: reads the log and takes its share of the entries, compressed.
     ///
     /// # Errors
-    /// If the unit takes part in a round, or is not to take part in this one.
+    /// If the unit already takes part in a round, or is not a member of this one.
     pub fn begin(&mut self, begin: &Begin) -> Result<Begun, LoggingError> {
         self.phase.may_begin(begin, self.node)?;
         let cut = Cut {
@@ -312,7 +322,7 @@ impl LoggingUnit {
         Ok(Begun::Save(share))
     }
 
-    /// The memory node has all of the share; what is returned is to be sent to the barrier.
+    /// Notes that the memory node has all of the share. Returns the message to the barrier.
     ///
     /// # Errors
     /// If the unit is not saving in that round.
@@ -321,9 +331,10 @@ impl LoggingUnit {
         Ok(Saved::new(self.node, &cut))
     }
 
-    /// All who take part have saved: clears what is saved. What is returned is to be sent to the barrier.
+    /// Clears the saved entries; all members have saved. Returns the message to the barrier.
     ///
-    /// An entry goes if who saves its line did so, and had this entry when it did; see [`DumpBarrier`](super::DumpBarrier).
+    /// An entry is cleared if the saver of its line has saved and had this entry when it did; see
+    /// [`DumpBarrier`](super::DumpBarrier).
     ///
     /// # Errors
     /// If the unit has not saved in that round.
@@ -353,11 +364,11 @@ impl LoggingUnit {
         })
     }
 
-    /// In a recovery, when this unit has cleared in its last round: from now on lines belong to these groups. No core goes on
-    /// before all units have been told.
+    /// Changes the groups to which lines belong, in a recovery when this unit has cleared in its
+    /// last round. No core goes on before all units have changed.
     ///
-    /// What is here still was sent to the members of other groups, so who saves its line now may not have it. This unit
-    /// will save it itself.
+    /// Entries that are still here were sent to the members of other groups, so the new saver of
+    /// their line may not have them. This unit will save them itself.
     ///
     /// # Errors
     /// If a round is under way.
@@ -369,48 +380,48 @@ impl LoggingUnit {
         Ok(())
     }
 
-    /// Whose unit it is.
+    /// Returns the node of the unit.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// All entries in the DRAM log, from older to newer.
+    /// Returns all entries in the DRAM log, from older to newer.
     pub fn log_entries(&self) -> impl DoubleEndedIterator<Item = LogEntry> {
         self.log.iter().map(|(entry, _)| entry)
     }
 
-    /// How many entries the DRAM log has.
+    /// Returns the number of entries in the DRAM log.
     pub fn log_len(&self) -> usize {
         self.log.len()
     }
 
-    /// How many entries the DRAM log has room for.
+    /// Returns the capacity of the DRAM log, in entries.
     pub fn log_capacity(&self) -> u64 {
         self.log.capacity()
     }
 
-    /// How many entries the SRAM holds at `now`, which is not before the unit was last asked.
+    /// Returns the number of entries in SRAM at `now`, which is not before the last call.
     pub fn sram_len(&self, now: Time) -> u32 {
         let gone = self.leaving.iter().take_while(|(free, _)| *free <= now);
         self.in_sram + self.leaving_entries - gone.map(|(_, entries)| entries).sum::<u32>()
     }
 
-    /// Whether a REPL of this name is logged and waits for its VAL.
+    /// Returns whether this REPL is logged and waits for its VAL.
     pub fn waits(&self, requester: Requester, sequence: u32) -> bool {
         self.buffer.waits(requester, sequence)
     }
 
-    /// How many entries are logged and not moved: they wait for their VALs, or for VALs before theirs.
+    /// Returns the number of unmoved entries, which wait for their VALs, or for earlier VALs.
     pub fn waiting(&self) -> u32 {
         self.in_sram + self.in_spill
     }
 
-    /// Whether the unit takes part in no round of dumping.
+    /// Returns whether the unit takes part in no round of dumping.
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Idle
     }
 
-    /// What the unit has done.
+    /// Returns the counters of the unit.
     pub fn counts(&self) -> LoggingCounts {
         LoggingCounts {
             waited: self.port.waited,

@@ -5,17 +5,18 @@ use crate::protocol::{Epoch, NodeId};
 
 use super::entry::{Commit, LogEntry};
 
-/// The logged updates of a line, from latest to earliest.
+/// The logged updates of a line, in the reverse order of the log. Only the updates of one node are
+/// in the order of their commits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LineVersions {
-    /// Which line.
+    /// The address of the line.
     pub line: LineAddress,
-    /// Its updates. Those of one node in a unit's log are in the reverse order of its commits; in a memory node one may be there
-    /// twice, and late, if who saved it died before it said so.
+    /// Its updates. Those of one node in a unit's log are in the reverse order of its commits. In a
+    /// memory node an update may appear twice, and late, if its saver died before it sent `Saved`.
     pub updates: Vec<LogEntry>,
 }
 
-/// One way through a log, for all lines asked for.
+/// One traversal of a log, for all requested lines.
 pub(super) struct Traversal {
     lines: Vec<LineVersions>,
 }
@@ -34,7 +35,7 @@ impl Traversal {
         }
     }
 
-    /// Meets the next older entry.
+    /// Visits the next older entry.
     pub fn meet(&mut self, entry: LogEntry) {
         let line = entry.word.line();
         if let Ok(at) = self.lines.binary_search_by_key(&line, |asked| asked.line) {
@@ -42,19 +43,20 @@ impl Traversal {
         }
     }
 
-    /// The lines by rising address, with or without updates.
+    /// Returns the lines by rising address, with or without updates.
     pub fn finish(self) -> Vec<LineVersions> {
         self.lines
     }
 }
 
-/// What a dead owner has committed to a line, gathered word by word from all logs.
+/// The commits of a dead owner to a line, gathered word by word from all logs.
 ///
-/// Memory is current for all that was committed before the epoch at which the node owned the line, so only entries of this
-/// node and epoch count; of them, for each word, that of the latest commit. Logs may be offered in any order, and the same
-/// update any number of times. All are to be offered: those of the living units and those in the memory nodes. The paper
-/// looks into the memory nodes only for what it finds in no unit; but a word of a line may have been dumped and cleared while
-/// another of its words was written after.
+/// Memory is current for all commits before the epoch at which the node owned the line, so only
+/// entries of this node and epoch count; for each word, the one of the latest commit. Logs may be
+/// offered in any order, and the same update any number of times. All logs must be offered: those
+/// of the living units and those in the memory nodes. The paper searches the memory nodes only for
+/// lines that are in no unit; but a word of a line may have been dumped and cleared while another
+/// of its words was written after.
 ///
 /// ```
 /// use outlive_machine::line::LineAddress;
@@ -88,7 +90,7 @@ pub struct LatestWords {
 }
 
 impl LatestWords {
-    /// Nothing yet of a line that its directory has as owned by this node at this epoch.
+    /// Creates an empty set of words for a line whose directory names this owner and epoch.
     pub fn new(line: LineAddress, owner: NodeId, epoch: Epoch) -> Self {
         Self {
             line,
@@ -99,7 +101,7 @@ impl LatestWords {
         }
     }
 
-    /// The epoch whose updates count.
+    /// Returns the epoch whose updates count.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -116,13 +118,13 @@ impl LatestWords {
         }
     }
 
-    /// Which words were written, bit `i` for word `i`.
+    /// Returns the mask of the written words, bit `i` for word `i`.
     pub fn mask(&self) -> u8 {
         let written = |place: &usize| self.commits[*place] > Commit(0);
         (0..8).filter(written).map(|place| 1 << place).sum()
     }
 
-    /// Brings the line as memory has it up to date.
+    /// Applies the words to the line's contents in memory.
     pub fn apply(&self, memory: &mut Line) {
         for (place, word) in memory.iter_mut().enumerate() {
             if self.commits[place] > Commit(0) {

@@ -4,14 +4,14 @@ use crate::description::Cache;
 use crate::engine::prefetch;
 use crate::line::{Line, LineAddress};
 
-/// A set-associative array of lines: addresses, real values, and for each line a state `S` of whatever protocol uses it.
-/// Where another array keeps the values, `L` is `()`, and this one is tags.
+/// A set-associative array of lines: addresses, real values, and for each line a state `S` of the
+/// protocol that uses it. Where another array keeps the values, `L` is `()`, and this one is tags.
 ///
-/// Which line goes when a set is full: the one that was [touched](Self::touch) longest ago (true LRU). Not tree-PLRU: the
-/// paper's first level has 12 ways, and a tree wants a power of two; and a touch is one store of a counter here, while a
-/// victim is looked for only on a miss.
+/// When a set is full, the line that was [touched](Self::touch) longest ago is evicted (true LRU).
+/// Not tree-PLRU: the paper's first level has 12 ways, and a tree needs a power of two; and a touch
+/// is one store of a counter here, while a victim is searched for only on a miss.
 ///
-/// All storage is there from the beginning. Looking a line up changes nothing, so that snoops leave no trace.
+/// All storage is allocated at the beginning. A lookup changes nothing, so snoops leave no trace.
 ///
 /// ```
 /// use outlive_machine::line::LineAddress;
@@ -33,9 +33,10 @@ use crate::line::{Line, LineAddress};
 pub struct CacheArray<S, L = Line> {
     ways: usize,
     set_mask: u64,
-    /// Addresses, set by set; `FREE` where there is no line. Apart from the rest, since they are all that a search reads.
+    /// Addresses, set by set; `FREE` where there is no line. Separate from the rest, since they are
+    /// all that a search reads.
     tags: Box<[u64]>,
-    /// When a line was last touched, counted in touches.
+    /// The time of a line's last touch, counted in touches.
     touched: Box<[u64]>,
     touches: u64,
     /// The way of each set that was touched last.
@@ -52,7 +53,7 @@ const FREE: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
 
-/// Where a line can go.
+/// A place to which a line can go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     /// This place is free.
@@ -62,14 +63,15 @@ pub enum Victim {
 }
 
 impl<S: Copy + Default, L: Copy + Default> CacheArray<S, L> {
-    /// An empty array.
+    /// Creates an empty array.
     ///
     /// # Panics
     ///
-    /// Without ways or with more than 256, if the sets are no power of two, or with more than 2³² lines.
+    /// Without ways or with more than 256, if the number of sets is not a power of two, or with 2³²
+    /// lines or more.
     pub fn new(sets: usize, ways: usize) -> Self {
         assert!((1..=256).contains(&ways), "a cache has from 1 to 256 ways");
-        assert!(sets.is_power_of_two(), "{sets} sets are no power of two");
+        assert!(sets.is_power_of_two(), "{sets} sets are not a power of two");
         let count = sets
             .checked_mul(ways)
             .filter(|count| u32::try_from(*count).is_ok())
@@ -87,7 +89,7 @@ impl<S: Copy + Default, L: Copy + Default> CacheArray<S, L> {
         }
     }
 
-    /// An empty array of this shape, which has been checked.
+    /// Creates an empty array of this shape, which has been checked.
     pub fn described(cache: &Cache) -> Self {
         Self::new(cache.sets() as usize, cache.ways as usize)
     }
@@ -98,19 +100,20 @@ impl<S: Copy + Default, L: Copy + Default> CacheArray<S, L> {
         self.held = 0;
     }
 
-    /// Where the line at `address` is, if it is here.
+    /// Returns the place of the line at `address`, if it is here.
     #[inline]
     pub fn find(&self, address: LineAddress) -> Option<Slot> {
         let first = self.first(address);
         let way = self.tags[first..first + self.ways]
             .iter()
             .position(|tag| *tag == address.0)?;
-        // An array has less than 2³² lines.
+        // An array has fewer than 2³² lines.
         Some(Slot((first + way) as u32))
     }
 
-    /// Where the line at `address` is, if it is here; then it is [touched](Self::touch). Quicker than to do the two one after the
-    /// other, above all if it was the last that was touched of its set: then nothing changes.
+    /// Returns the place of the line at `address`, if it is here, and [touches](Self::touch) it.
+    /// This is faster than the two calls, above all if the line was the last touched of its set:
+    /// then nothing changes.
     #[inline]
     pub fn find_to_use(&mut self, address: LineAddress) -> Option<Slot> {
         let set = (address.0 & self.set_mask) as usize;
@@ -131,26 +134,27 @@ impl<S: Copy + Default, L: Copy + Default> CacheArray<S, L> {
         self.recent[set] = (slot.0 as usize - set * self.ways) as u8;
     }
 
-    /// The set of `address` will be searched soon: the host may fetch it.
+    /// Prefetches the set of `address`, which will be searched soon.
     #[inline]
     pub(crate) fn look_ahead(&self, address: LineAddress) {
         let first = self.first(address);
-        // A line of the host's holds eight of either.
+        // A cache line of the host holds eight of either.
         for at in (first..first + self.ways).step_by(8) {
             prefetch(&self.tags[at]);
             prefetch(&self.touched[at]);
         }
     }
 
-    /// A place for the line at `address`: a free one, else that of the line which was touched longest ago.
+    /// Returns a place for the line at `address`: a free one, or that of the least recently used
+    /// line.
     #[inline]
     pub fn victim(&self, address: LineAddress) -> Victim {
         self.victim_among(address, |_, _| true)
-            .expect("every line may go")
+            .expect("every line may be evicted")
     }
 
-    /// As [`victim`](Self::victim), among the lines that `may_go`: `None` if none of the set may. A line that waits for a
-    /// message has to stay.
+    /// As [`victim`](Self::victim), among the lines that `may_go`: `None` if no line of the set
+    /// may. A line that waits for a message has to stay.
     pub fn victim_among(
         &self,
         address: LineAddress,
@@ -174,7 +178,7 @@ impl<S: Copy + Default, L: Copy + Default> CacheArray<S, L> {
     ///
     /// # Panics
     ///
-    /// If the place is taken or of another set. Only debug builds look whether the line is here already.
+    /// If the place is taken or of another set. Only debug builds check whether the line is here.
     pub fn fill(&mut self, slot: Slot, address: LineAddress, state: S, line: L) {
         let at = slot.0 as usize;
         let first = self.first(address);
@@ -191,11 +195,11 @@ impl<S: Copy + Default, L: Copy + Default> CacheArray<S, L> {
         self.touch_in((address.0 & self.set_mask) as usize, slot);
     }
 
-    /// Takes a line out: its address, its state, its values.
+    /// Removes a line. Returns its address, its state, and its values.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If the place is free.
     pub fn remove(&mut self, slot: Slot) -> (LineAddress, S, L) {
         let at = slot.0 as usize;
         let address = self.address(slot);
@@ -204,18 +208,18 @@ impl<S: Copy + Default, L: Copy + Default> CacheArray<S, L> {
         (address, self.states[at], self.lines[at])
     }
 
-    /// Notes that a line was used just now.
+    /// Notes that a line was used now.
     #[inline]
     pub fn touch(&mut self, slot: Slot) {
         let set = slot.0 as usize / self.ways;
         self.touch_in(set, slot);
     }
 
-    /// The address of the line in a place.
+    /// Returns the address of the line in a place.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If the place is free.
     #[inline]
     pub fn address(&self, slot: Slot) -> LineAddress {
         let tag = self.tags[slot.0 as usize];
@@ -223,31 +227,31 @@ impl<S: Copy + Default, L: Copy + Default> CacheArray<S, L> {
         LineAddress(tag)
     }
 
-    /// The state of the line in a place; if there is none, that of the last that was there.
+    /// Returns the state of the line in a place; of a free place, that of its last line.
     #[inline]
     pub fn state(&self, slot: Slot) -> S {
         self.states[slot.0 as usize]
     }
 
-    /// The state, to change it.
+    /// Returns the state of the line in a place, to change it.
     #[inline]
     pub fn state_mut(&mut self, slot: Slot) -> &mut S {
         &mut self.states[slot.0 as usize]
     }
 
-    /// The values of the line in a place; if there is none, those of the last that was there.
+    /// Returns the values of the line in a place; of a free place, those of its last line.
     #[inline]
     pub fn line(&self, slot: Slot) -> &L {
         &self.lines[slot.0 as usize]
     }
 
-    /// The values, to change them.
+    /// Returns the values of the line in a place, to change them.
     #[inline]
     pub fn line_mut(&mut self, slot: Slot) -> &mut L {
         &mut self.lines[slot.0 as usize]
     }
 
-    /// All lines, in the order of their places.
+    /// Returns all lines, in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = (LineAddress, S, &L)> {
         let places = self.tags.iter().zip(&self.states).zip(&self.lines);
         places
@@ -255,22 +259,22 @@ impl<S: Copy + Default, L: Copy + Default> CacheArray<S, L> {
             .map(|((tag, state), line)| (LineAddress(*tag), *state, line))
     }
 
-    /// How many lines are here.
+    /// Returns the number of lines.
     pub fn len(&self) -> usize {
         self.held
     }
 
-    /// Whether none is.
+    /// Returns whether there are no lines.
     pub fn is_empty(&self) -> bool {
         self.held == 0
     }
 
-    /// How many lines there is room for.
+    /// Returns the capacity, in lines.
     pub fn capacity(&self) -> usize {
         self.tags.len()
     }
 
-    /// The first place of the set of an address: its low bits name the set.
+    /// Returns the first place of the set of an address, whose low bits are the number of the set.
     #[inline]
     fn first(&self, address: LineAddress) -> usize {
         (address.0 & self.set_mask) as usize * self.ways

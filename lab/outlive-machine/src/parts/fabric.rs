@@ -5,20 +5,22 @@ use crate::engine::{Random, Time};
 
 use super::link::{Link, LinkCounts};
 
-/// Where a node is plugged in: compute nodes first, then memory nodes.
+/// The port of a node: compute nodes first, then memory nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Port(pub u16);
 
 /// The links of all nodes, and the switch.
 ///
-/// A message [leaves](Self::leave) its node over the uplink of its port; when it is at the switch, the machine has it
-/// [forwarded](Self::forward), and at the time which that returns it is at the other node. So a message is two events, and
-/// contention at the switch is resolved in the order of arrival there. The switch forwards whole messages (a flit's checksum
-/// is at its end): it takes its latency, then the message queues for the downlink of the port that it goes to.
+/// A message [leaves](Self::leave) its node over the uplink of its port. When it is at the switch,
+/// the machine has it [forwarded](Self::forward), and at the returned time it is at the other node.
+/// So a message is two events, and contention at the switch is resolved in the order of arrival
+/// there. The switch forwards whole messages (a flit's checksum is at its end): after the latency
+/// of the switch, a message queues for the downlink of its destination port.
 ///
-/// At last the fabric may hold a message back by a random time within the [bound](crate::description::Fabric::reorder_bound),
-/// without keeping the link from others. So any two messages to a node may change their order if they come within the bound
-/// of one another, even from one sender.
+/// Finally, the fabric may delay a message by a random time within the
+/// [bound](crate::description::Fabric::reorder_bound), without occupying the link. So any two
+/// messages to a node may change their order if they arrive within the bound of one another, even
+/// from one sender.
 ///
 /// ```
 /// use outlive_machine::description::Description;
@@ -45,7 +47,8 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// The idle network of a machine whose description has been checked. The seed decides how messages are held back.
+    /// Creates the idle network of a machine with a checked description. The seed decides how
+    /// messages are delayed.
     pub fn new(description: &Description, seed: u64) -> Self {
         let (cxl, ours) = (&description.cxl, &description.ours.fabric);
         let nodes = description.system.compute_nodes + description.system.memory_nodes;
@@ -64,23 +67,24 @@ impl Fabric {
         }
     }
 
-    /// The port of a compute node.
+    /// Returns the port of a compute node.
     pub fn compute_node(&self, node: u16) -> Port {
         Port(node)
     }
 
-    /// The port of a memory node.
+    /// Returns the port of a memory node.
     pub fn memory_node(&self, node: u16) -> Port {
         Port(self.compute_nodes + node)
     }
 
-    /// Sends a message of `bytes` off `from` a node; returns when it is at the switch.
+    /// Sends a message of `bytes` from a node. Returns when it is at the switch.
     #[inline]
     pub fn leave(&mut self, now: Time, from: Port, bytes: u64) -> Time {
         self.uplinks[usize::from(from.0)].send(now, bytes).arrives
     }
 
-    /// Forwards a message of `bytes` that is at the switch now; returns when it is at the node that it goes `to`.
+    /// Forwards a message of `bytes` that is at the switch now. Returns when it is at the node that
+    /// it goes `to`.
     #[inline]
     pub fn forward(&mut self, now: Time, to: Port, bytes: u64) -> Time {
         let in_order = self.downlinks[usize::from(to.0)]
@@ -92,17 +96,17 @@ impl Fabric {
         in_order + Time::from_picos(self.random.below(self.reorder_bound.picos() + 1))
     }
 
-    /// How long a message of `bytes` takes from node to node if nothing is in its way, and nothing holds it back.
+    /// Returns the time of a message of `bytes` from node to node without queueing or delay.
     pub fn unloaded(&self, bytes: u64) -> Time {
         self.uplinks[0].unloaded(bytes) + self.switch_latency + self.downlinks[0].unloaded(bytes)
     }
 
-    /// What went from a node to the switch.
+    /// Returns the traffic from a node to the switch.
     pub fn uplink(&self, port: Port) -> LinkCounts {
         self.uplinks[usize::from(port.0)].counts()
     }
 
-    /// What went from the switch to a node; what waited there did so at the switch's port.
+    /// Returns the traffic from the switch to a node; its messages waited at the switch's port.
     pub fn downlink(&self, port: Port) -> LinkCounts {
         self.downlinks[usize::from(port.0)].counts()
     }

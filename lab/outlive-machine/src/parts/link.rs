@@ -1,13 +1,14 @@
-//! A link: bandwidth, queueing, flight.
+//! A link: bandwidth, queueing, time of flight.
 
 use crate::description::Rate;
 use crate::engine::{Divisor, Time, greatest_common_divisor};
 
-/// A one-way link. Messages leave one after another at its rate, in the order in which they were sent, and arrive after a
-/// time of flight. The queue in front of it has no bound.
+/// A one-way link. Messages leave one after another at its rate, in the order in which they were
+/// sent, and arrive after a time of flight. The queue in front of it has no bound.
 ///
-/// The time that a byte takes is seldom a whole number of picoseconds (6¼ at 160 GB/s). The link keeps the exact time at
-/// which it is free, as a fraction, and only what it tells is rounded up: a thousand messages take what their bytes take.
+/// The time that a byte takes is seldom a whole number of picoseconds (6¼ at 160 GB/s). The link
+/// keeps the exact time at which it is free, as a fraction, and rounds up only the times that it
+/// returns, so that rounding errors do not accumulate.
 ///
 /// ```
 /// use outlive_machine::description::Rate;
@@ -32,7 +33,7 @@ pub struct Link {
     counts: LinkCounts,
 }
 
-/// What a link has done since the beginning.
+/// The counters of a link since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
     /// Messages sent.
@@ -43,19 +44,19 @@ pub struct LinkCounts {
     pub waited: Time,
 }
 
-/// How a message gets over a link.
+/// The times of a message on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// Its first byte leaves.
+    /// The time when its first byte leaves.
     pub starts: Time,
-    /// Its last byte has left.
+    /// The time when its last byte has left.
     pub leaves: Time,
-    /// Its last byte arrives.
+    /// The time when its last byte arrives.
     pub arrives: Time,
 }
 
 impl Link {
-    /// An idle link with this bandwidth and time of flight.
+    /// Creates an idle link with this bandwidth and time of flight.
     pub fn new(rate: Rate, flight: Time) -> Self {
         const PICOS_PER_SECOND: u64 = 1_000_000_000_000;
         let common = greatest_common_divisor(PICOS_PER_SECOND, rate.bytes_per_second());
@@ -69,14 +70,14 @@ impl Link {
         }
     }
 
-    /// Sends a message of `bytes` that is ready at `ready`, behind all that were sent before.
+    /// Sends a message of `bytes` that is ready at `ready`, behind all earlier messages.
     ///
     /// # Panics
     ///
     /// If it would arrive past the end of time.
     #[inline]
     pub fn send(&mut self, ready: Time, bytes: u64) -> Passage {
-        // Free to the picosecond or later: then its fraction is over too.
+        // `free` is a whole picosecond or more before `ready`: so the fraction is over too.
         if self.free < ready {
             (self.free, self.part) = (ready, 0);
         }
@@ -96,7 +97,8 @@ impl Link {
         }
     }
 
-    /// How long a message of `bytes` takes from its first byte's leaving to its last byte's arrival, if nothing is in its way.
+    /// Returns the time from the departure of the first byte of a message of `bytes` to the arrival
+    /// of its last byte, without queueing.
     pub fn unloaded(&self, bytes: u64) -> Time {
         let mut idle = Self {
             free: Time::ZERO,
@@ -106,12 +108,12 @@ impl Link {
         idle.send(Time::ZERO, bytes).arrives
     }
 
-    /// When the link is idle, unless more is sent.
+    /// Returns when the link is idle, unless more is sent.
     pub fn idle_from(&self) -> Time {
         self.round_up()
     }
 
-    /// What the link has done.
+    /// Returns the counters of the link.
     pub fn counts(&self) -> LinkCounts {
         self.counts
     }

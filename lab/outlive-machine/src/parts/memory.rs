@@ -5,8 +5,8 @@ use crate::line::LineAddress;
 
 /// A memory that takes a fixed time for each access, in banks that do one access at a time.
 ///
-/// A line's bank is found by hashing its address, since the lines of one memory node are no run of addresses. So much is
-/// modelled: no rows that are open, no refresh, no difference between reads and writes.
+/// A line's bank is found by hashing its address, since the lines of one memory node are not
+/// consecutive. Not modelled are open rows, refresh, and differences between reads and writes.
 ///
 /// ```
 /// use outlive_machine::engine::Time;
@@ -20,28 +20,28 @@ use crate::line::LineAddress;
 #[derive(Clone, Debug)]
 pub struct Memory {
     latency: Time,
-    /// When each bank is free.
+    /// The time when each bank is free.
     free: Box<[Time]>,
     counts: MemoryCounts,
 }
 
-/// What a memory has done since the beginning.
+/// The counters of a memory since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryCounts {
-    /// Accesses.
+    /// The number of accesses.
     pub accesses: u64,
     /// The sum of the times that accesses waited for their banks.
     pub waited: Time,
 }
 
 impl Memory {
-    /// An idle memory.
+    /// Creates an idle memory.
     ///
     /// # Panics
     ///
     /// Without banks.
     pub fn new(latency: Time, banks: u32) -> Self {
-        assert!(banks > 0, "a memory has a bank at least");
+        assert!(banks > 0, "a memory has at least one bank");
         Self {
             latency,
             free: vec![Time::ZERO; banks as usize].into(),
@@ -49,7 +49,7 @@ impl Memory {
         }
     }
 
-    /// Accesses a line from `now` on, after all accesses to its bank that were asked for before; returns when it is done.
+    /// Accesses a line at `now`, after all earlier accesses to its bank. Returns when it is done.
     #[inline]
     pub fn access(&mut self, now: Time, line: LineAddress) -> Time {
         let bank = self.bank(line);
@@ -61,15 +61,16 @@ impl Memory {
         *free
     }
 
-    /// The bank of a line.
+    /// Returns the bank of a line.
     #[inline]
     pub fn bank(&self, line: LineAddress) -> usize {
-        // By the golden ratio, whose multiples are spread most evenly; the high bits are the well-mixed ones.
+        // Fibonacci hashing: multiples of the golden ratio spread evenly; the high bits are mixed
+        // best.
         let mixed = line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         ((u128::from(mixed) * self.free.len() as u128) >> 64) as usize
     }
 
-    /// What the memory has done.
+    /// Returns the counters of the memory.
     pub fn counts(&self) -> MemoryCounts {
         self.counts
     }

@@ -1,36 +1,40 @@
-//! How large messages are.
+//! The sizes of messages.
 
 use crate::description::Wire;
 use crate::line::Line;
 
-/// What a message carries besides its header.
+/// The content of a message in addition to its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
     /// Nothing: requests, invalidations, acknowledgements, recalls.
     Nothing,
-    /// A whole line: a grant or an answer to a recall with data, a line that is put back, 64 bytes of a log.
+    /// A whole line: a grant or an answer to a recall with data, a line that is put back, 64 bytes
+    /// of a log.
     Line,
-    /// The words of a line that a mask names (bit `i`: word `i`), and the mask: a replication, a write-through.
+    /// The words of a line in a mask (bit `i`: word `i`), and the mask: a replication, a
+    /// write-through.
     Words(u8),
     /// A logical timestamp, the number of a commit, an epoch: a validation.
     Validation,
-    /// So many numbers of 4 bytes: what logging units say of the commits that they have.
+    /// This number of 4-byte numbers: the commits that logging units report.
     Numbers(u32),
 }
 
-/// The fields of every message's header and their widths in bits. They go into the default header of 16 bytes, with 12 bits left:
-/// whatever a message carries beyond them is a [`Content`].
+/// The fields of every message's header and their widths in bits. They fit into the default header
+/// of 16 bytes, with 12 bits left; all further data of a message is a [`Content`].
 pub const HEADER_FIELDS: [(&str, u32); 6] = [
     ("kind of message", 6),
     ("address of the line, or which round of a dump", 58),
     ("port of the sender", 7),
     ("port of the receiver", 7),
     ("core of the requester", 6),
-    // A grant has the line's epoch; REPL, REPL_ACK and VAL the sequence that tells a core's REPLs apart.
+    // The epoch of the line in a grant; in REPL, REPL_ACK and VAL the sequence that distinguishes a
+    // core's REPLs.
     ("epoch, sequence, or which piece of a dump", 32),
 ];
 
-/// How many bytes messages have on the wire, as [`Wire`] describes it. All parts that count bytes take them from here.
+/// The sizes of messages, as [`Wire`] describes them. All parts that count bytes take them from
+/// here.
 ///
 /// ```
 /// use outlive_machine::description::Description;
@@ -51,7 +55,7 @@ pub struct WireSizes {
 }
 
 impl WireSizes {
-    /// The sizes of a description, which has been checked.
+    /// Takes the sizes from a description, which has been checked.
     pub fn new(wire: &Wire) -> Self {
         Self {
             slot: wire.slot.0,
@@ -61,7 +65,7 @@ impl WireSizes {
         }
     }
 
-    /// The size of a message with this content, in bytes; a multiple of a slot.
+    /// Returns the size of a message with this content, in bytes; a multiple of a slot.
     #[inline]
     pub fn bytes(&self, content: Content) -> u64 {
         let payload = match content {

@@ -1,4 +1,4 @@
-//! Shared memory for a workload: who stands where, and what it holds at the beginning.
+//! Shared memory of a workload: the layout and the initial contents.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use super::{
     Barrier, BarrierId, ConditionId, Cpu, Image, LockId, Pending, Synchronisation, Value, Word,
 };
 
-/// Gives out shared memory from the beginning on; nothing is given back.
+/// Allocates shared memory from the beginning on; nothing is freed.
 ///
 /// ```
 /// use outlive_machine::program::{Allocator, Word};
@@ -29,24 +29,24 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// All memory is free, and zero.
+    /// Creates an allocator with all memory free and zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// So many words from the beginning of a line on.
+    /// Allocates this many words, from the beginning of a line on.
     pub fn words(&mut self, words: u64) -> Word {
         let first = Word(self.image.words);
         self.image.words += words.next_multiple_of(Word::PER_LINE);
         first
     }
 
-    /// An array of zeros, from the beginning of a line on.
+    /// Allocates an array of zeros, from the beginning of a line on.
     pub fn array<T: Value>(&mut self, len: u64) -> Array<T> {
         Array::new(self.words(len), len, 1)
     }
 
-    /// An array that holds these values at the beginning, from the beginning of a line on.
+    /// Allocates an array with these initial values, from the beginning of a line on.
     pub fn array_of<T: Value>(&mut self, values: &[T]) -> Array<T> {
         let array = self.array(values.len() as u64);
         let words = values.iter().map(|value| value.to_word()).collect();
@@ -54,19 +54,19 @@ impl Allocator {
         array
     }
 
-    /// An array of zeros whose elements have a line each.
+    /// Allocates an array of zeros with each element in a line of its own.
     pub fn spread<T: Value>(&mut self, len: u64) -> Array<T> {
         Array::new(self.words(len * Word::PER_LINE), len, Word::PER_LINE)
     }
 
-    /// A lock.
+    /// Allocates a lock.
     pub fn lock(&mut self) -> LockId {
         let word = self.words(1);
         self.synchronisation.locks.push(word);
         LockId(self.synchronisation.locks.len() as u32 - 1)
     }
 
-    /// So many locks, with numbers that follow one another: the first.
+    /// Allocates this many locks with consecutive numbers. Returns the first.
     pub fn locks(&mut self, locks: u32) -> LockId {
         let first = LockId(self.synchronisation.locks.len() as u32);
         for _ in 0..locks {
@@ -75,14 +75,14 @@ impl Allocator {
         first
     }
 
-    /// A condition variable.
+    /// Allocates a condition variable.
     pub fn condition(&mut self) -> ConditionId {
         let word = self.words(1);
         self.synchronisation.conditions.push(word);
         ConditionId(self.synchronisation.conditions.len() as u32 - 1)
     }
 
-    /// A barrier for so many threads.
+    /// Allocates a barrier for this many threads.
     pub fn barrier(&mut self, threads: usize) -> BarrierId {
         let counter = self.words(2 * Word::PER_LINE);
         self.synchronisation.barriers.push(Barrier {
@@ -92,23 +92,23 @@ impl Allocator {
         BarrierId(self.synchronisation.barriers.len() as u32 - 1)
     }
 
-    /// What memory holds at the beginning.
+    /// Returns the initial contents of memory.
     pub fn image(&self) -> &Image {
         &self.image
     }
 
-    /// The locks, conditions and barriers.
+    /// Returns the locks, conditions and barriers.
     pub fn synchronisation(&self) -> &Synchronisation {
         &self.synchronisation
     }
 
-    /// Both.
+    /// Returns the image, and the locks, conditions and barriers.
     pub fn into_parts(self) -> (Image, Synchronisation) {
         (self.image, self.synchronisation)
     }
 }
 
-/// An array in shared memory. It is a place, not its contents: copies are the same array.
+/// An array in shared memory. It is a location without contents: copies are the same array.
 pub struct Array<T> {
     first: Word,
     len: u64,
@@ -126,21 +126,21 @@ impl<T: Value> Array<T> {
         }
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     pub const fn len(self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether the array has no elements.
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// The word of an element.
+    /// Returns the word of an element.
     ///
     /// # Panics
     ///
-    /// If there is no such element.
+    /// If the element does not exist.
     #[inline]
     #[track_caller]
     pub fn word(self, index: u64) -> Word {
@@ -152,11 +152,11 @@ impl<T: Value> Array<T> {
         self.first.offset(index * self.stride)
     }
 
-    /// The elements `range` as an array.
+    /// Returns the elements `range` as an array.
     ///
     /// # Panics
     ///
-    /// If there are no such elements.
+    /// If the elements do not exist.
     #[track_caller]
     pub fn slice(self, range: Range<u64>) -> Self {
         assert!(
@@ -193,19 +193,19 @@ impl<T: Value> Array<T> {
         cpu.store(self.word(index), value.to_word());
     }
 
-    /// What an element is in a memory that is at rest.
+    /// Returns an element of a memory that is at rest.
     #[track_caller]
     pub fn at(self, memory: &dyn Fn(Word) -> u64, index: u64) -> T {
         T::from_word(memory(self.word(index)))
     }
 
-    /// What all elements are in a memory that is at rest.
+    /// Returns all elements of a memory that is at rest.
     pub fn all(self, memory: &dyn Fn(Word) -> u64) -> Vec<T> {
         (0..self.len).map(|index| self.at(memory, index)).collect()
     }
 }
 
-// By hand, as a place can be copied whatever stands there.
+// By hand, because a location can be copied for any type of element.
 impl<T> Clone for Array<T> {
     fn clone(&self) -> Self {
         *self

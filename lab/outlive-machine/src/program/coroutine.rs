@@ -1,5 +1,5 @@
-//! Threads that are Rust code: each on a stack of its own, which it leaves when it has operations for the machine or needs
-//! a value from it.
+//! Threads that are Rust code: each runs on a stack of its own, and leaves it when it has
+//! operations for the machine or needs a value from it.
 
 use std::hash::{Hash, Hasher};
 use std::panic::{self, AssertUnwindSafe};
@@ -13,37 +13,40 @@ use thiserror::Error;
 use super::cpu::Exchange;
 use super::{Cpu, Next, Op, Thread};
 
-/// What a thread does.
+/// The code of a thread.
 pub type Body = Arc<dyn Fn(&mut Cpu<'_>) + Send + Sync>;
 
-/// Bytes of a thread's stack: address space, of which the kernel gives what is touched.
+/// Bytes of a thread's stack: address space, of which the kernel commits only the touched pages.
 const STACK: usize = 512 << 10;
 
-/// Whether a thread keeps the values it was given, so that it can be cloned.
+/// Whether a thread keeps the values delivered to it, so that it can be cloned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recording {
-    /// It keeps 8 bytes a load, for ever.
+    /// It keeps 8 bytes per load, for ever.
     On,
-    /// It keeps none and cannot be cloned: for long runs.
+    /// It keeps none and cannot be cloned; for long runs.
     Off,
 }
 
-/// The thread was made with [`Recording::Off`], so it cannot be cloned.
+/// The error for cloning a thread that was made with [`Recording::Off`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "thread {thread} cannot be cloned: it does not record what its loads got; make it with Recording::On"
+    "thread {thread} cannot be cloned: it does not record the values of its loads; create it with \
+     Recording::On"
 )]
 pub struct NotRecorded {
-    /// Which.
+    /// The thread.
     pub thread: usize,
 }
 
 /// A thread that is Rust code.
 ///
-/// A clone starts the code anew when it is first asked for an operation and gives it what the loads of the original got; so
-/// the code must be a function of that (see [`Cpu`]). A clone that finds it is not panics.
+/// A clone runs the code from the beginning when it is first asked for an operation, with the
+/// values of the original's loads. So the code must be a function of these (see [`Cpu`]); a clone
+/// that detects that it is not panics.
 ///
-/// A thread that is dropped in the middle of its code unwinds it: what stands on its stack is dropped.
+/// A thread that is dropped in the middle of its code unwinds it: the values on its stack are
+/// dropped.
 ///
 /// ```
 /// use outlive_machine::program::{Coroutine, Next, Op, Recording, Thread, Word};
@@ -71,16 +74,16 @@ pub struct Coroutine {
     threads: usize,
     run: Run,
     exchange: Exchange,
-    /// The next operation of the exchange.
+    /// The index of the next operation of the exchange.
     head: usize,
-    /// Loads and atomics that the machine was given.
+    /// The number of loads and atomics given to the machine.
     asked: u64,
     record: Option<Record>,
 }
 
-/// Where its code is.
+/// The state of the code.
 enum Run {
-    /// Not begun; or a clone, which has to catch up first with what the record says.
+    /// Not begun; or a clone, which first has to catch up with the record.
     Behind,
     Under(Switch<Exchange, Exchange, Exchange>),
     Ended,
@@ -90,13 +93,13 @@ enum Run {
 struct Record {
     /// All values that were delivered.
     values: Vec<u64>,
-    /// How many operations the machine was given, and what they were.
+    /// The number of operations given to the machine, and their fingerprint.
     given: u64,
     fingerprint: Fingerprint,
 }
 
 impl Coroutine {
-    /// Thread number `thread` of `threads`, which does `body`.
+    /// Creates thread number `thread` of `threads`, which executes `body`.
     pub fn new(
         thread: usize,
         threads: usize,
@@ -124,7 +127,7 @@ impl Coroutine {
         }
     }
 
-    /// A thread at the same point.
+    /// Returns a thread at the same point.
     ///
     /// # Errors
     ///
@@ -148,7 +151,8 @@ impl Coroutine {
         })
     }
 
-    /// Lets the code run until it has operations or needs a value; begins it if need be. Says whether it was there to run.
+    /// Lets the code run until it has operations or needs a value; begins it if necessary. Returns
+    /// whether there was code to run.
     #[inline(never)]
     fn resume(&mut self) -> bool {
         match &mut self.run {
@@ -185,7 +189,8 @@ impl Coroutine {
         let mut exchange = mem::take(&mut self.exchange);
         exchange.ops.clear();
         self.head = 0;
-        // Unwind safe: of what the code had there is nothing left after a panic, but for what it shares with nobody.
+        // Unwind safe: after a panic nothing of the code's state is left, except state that it
+        // shares with no other code.
         match panic::catch_unwind(AssertUnwindSafe(|| switch.resume(exchange))) {
             Ok(CoroutineResult::Yield(exchange)) => self.exchange = exchange,
             Ok(CoroutineResult::Return(mut exchange)) => {
@@ -195,7 +200,7 @@ impl Coroutine {
             }
             Err(reason) => {
                 self.run = Run::Ended;
-                // The panic has been printed where it arose.
+                // The panic has already been printed.
                 panic::resume_unwind(Box::new(format!(
                     "thread {} panicked: {}",
                     self.thread,
@@ -205,7 +210,7 @@ impl Coroutine {
         }
     }
 
-    /// Brings code that has just begun to where the record says the original was.
+    /// Runs code that has just begun up to the point that the record describes.
     fn catch_up(&mut self) {
         let Some(record) = self.record.take() else {
             return;
@@ -216,8 +221,9 @@ impl Coroutine {
         for given in 0..record.given {
             let Next::Op(op) = self.step() else {
                 panic!(
-                    "thread {} ends or waits after {given} operations when it is run again; it had {} with the same \
-                     values: its code must be a function of what its loads got",
+                    "thread {} ends or waits after {given} operations when it is run again; it had \
+                     {} with the same values: its code must be a function of the values of its \
+                     loads",
                     self.thread, record.given,
                 );
             };
@@ -230,8 +236,8 @@ impl Coroutine {
         }
         assert!(
             fingerprint == record.fingerprint,
-            "thread {} does something else when it is run again with the same values: its code must be a function of \
-             what its loads got",
+            "thread {} does something else when it is run again with the same values: its code \
+             must be a function of the values of its loads",
             self.thread,
         );
         self.record = Some(record);
@@ -259,7 +265,7 @@ impl Coroutine {
 impl Thread for Coroutine {
     /// # Panics
     ///
-    /// If its code does, with its message; and as [`Coroutine`] says of clones.
+    /// If its code panics, with its message; and as described at [`Coroutine`] for clones.
     #[inline]
     fn next(&mut self) -> Next {
         let next = self.step();
@@ -272,7 +278,7 @@ impl Thread for Coroutine {
 
     /// # Panics
     ///
-    /// If there is no load that waits for a value.
+    /// If no load waits for a value.
     #[inline]
     fn deliver(&mut self, value: u64) {
         let delivered = match &self.record {
@@ -286,7 +292,7 @@ impl Thread for Coroutine {
         );
         match self.run {
             Run::Under(_) => self.exchange.deliver(value),
-            // It has no use for it, or takes it from the record when it catches up.
+            // An ended thread ignores it; a clone takes it from the record when it catches up.
             Run::Behind | Run::Ended => self.exchange.delivered += 1,
         }
         if let Some(record) = &mut self.record {
@@ -298,7 +304,8 @@ impl Thread for Coroutine {
 impl Clone for Coroutine {
     /// # Panics
     ///
-    /// If it was made with [`Recording::Off`]; [`try_clone`](Coroutine::try_clone) says so by its result.
+    /// If it was made with [`Recording::Off`]; [`try_clone`](Coroutine::try_clone) returns an error
+    /// instead.
     fn clone(&self) -> Self {
         self.try_clone().unwrap_or_else(|error| panic!("{error}"))
     }
@@ -327,7 +334,7 @@ fn message(reason: &(dyn any::Any + Send)) -> &str {
         .unwrap_or("(no message)")
 }
 
-/// What a run of operations was, in 64 bits.
+/// A 64-bit hash of a sequence of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fingerprint(u64);
 
@@ -354,7 +361,7 @@ impl Hasher for Fingerprint {
 
     #[inline]
     fn write_isize(&mut self, value: isize) {
-        // A variant's number.
+        // The number of an enum's variant.
         self.write_u64(value.cast_unsigned() as u64);
     }
 }

@@ -1,4 +1,4 @@
-//! Threads whose operations are counted on their way to a machine, whichever machine it is.
+//! Threads whose operations are counted on their way to any machine.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::counts::{Access, Counts, Touches};
 use super::{Next, Op, Thread};
 
-/// What threads have done together. Each of them has a share in it.
+/// The operations of several threads, counted together. The threads share it.
 #[derive(Clone, Debug)]
 pub struct Tally(Rc<RefCell<Sums>>);
 
@@ -17,13 +17,13 @@ struct Sums {
 }
 
 impl Tally {
-    /// Nothing so far, for threads that share so many words.
+    /// Creates an empty tally for threads that share this many words.
     pub fn new(words: u64) -> Self {
         let (counts, touches) = (Counts::default(), Touches::new(words));
         Self(Rc::new(RefCell::new(Sums { counts, touches })))
     }
 
-    /// So much so far. What a machine has looked ahead to counts as done.
+    /// Returns the counts so far. Operations that a machine has looked ahead to are included.
     pub fn counts(&self) -> Counts {
         let sums = self.0.borrow();
         Counts {
@@ -46,8 +46,8 @@ impl Tally {
     }
 }
 
-/// A thread whose operations are counted. It does what the thread in it does. It cannot be cloned: what a fork of a run did would be
-/// counted as the run's.
+/// A thread whose operations are counted, with the behaviour of the thread in it. It cannot be
+/// cloned, because the operations of a fork would be counted as those of the run.
 ///
 /// ```
 /// use outlive_machine::program::{Counted, Op, Script, Tally, Thread, Word};
@@ -65,7 +65,7 @@ pub struct Counted<T> {
 }
 
 impl<T> Counted<T> {
-    /// The thread of this number, counted in `tally`.
+    /// Creates the thread of this number, counted in `tally`.
     pub fn new(thread: T, number: usize, tally: &Tally) -> Self {
         let tally = tally.clone();
         Self {

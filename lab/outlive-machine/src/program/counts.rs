@@ -1,9 +1,10 @@
-//! What threads did: how many operations of each kind, and how much of what they wrote several of them touch.
+//! Counts of the operations of threads, by kind, and of the stores to lines that several threads
+//! touch.
 
 use super::{Op, Word};
 use crate::line::LineAddress;
 
-/// How many operations of each kind.
+/// The number of operations of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Instructions that access no memory.
@@ -12,20 +13,20 @@ pub struct Counts {
     pub loads: u64,
     /// Stores to shared memory.
     pub stores: u64,
-    /// Atomics: each a load and a store, too.
+    /// Atomics: each is also a load and a store.
     pub atomics: u64,
     /// Loads of private memory.
     pub private_loads: u64,
     /// Stores to private memory.
     pub private_stores: u64,
-    /// Fences, locks, unlocks, barriers and what is done with conditions.
+    /// Fences, locks, unlocks, barriers and operations on conditions.
     pub synchronisations: u64,
     /// Of the stores and atomics, those to lines that several threads touch.
     pub stores_to_touched_by_several: u64,
 }
 
 impl Counts {
-    /// All instructions.
+    /// Returns the number of instructions.
     pub fn instructions(&self) -> u64 {
         self.compute
             + self.loads
@@ -36,18 +37,18 @@ impl Counts {
             + self.synchronisations
     }
 
-    /// Stores, shared and private.
+    /// Returns the number of stores, shared and private.
     pub fn all_stores(&self) -> u64 {
         self.stores + self.atomics + self.private_stores
     }
 
-    /// Which share of the data accesses are stores.
+    /// Returns the fraction of the data accesses that are stores.
     pub fn store_fraction(&self) -> f64 {
         let loads = self.loads + self.atomics + self.private_loads;
         self.all_stores() as f64 / ((loads + self.all_stores()).max(1)) as f64
     }
 
-    /// Which share of the stores go to lines that several threads touch.
+    /// Returns the fraction of the stores that go to lines that several threads touch.
     pub fn shared_store_fraction(&self) -> f64 {
         self.stores_to_touched_by_several as f64 / (self.all_stores().max(1)) as f64
     }
@@ -72,7 +73,7 @@ impl Counts {
     }
 }
 
-/// Who touched each line.
+/// The threads that touched each line.
 #[derive(Clone, Debug)]
 pub(super) struct Touches {
     lines: Vec<Touch>,
@@ -80,14 +81,14 @@ pub(super) struct Touches {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Touch {
-    /// Nobody (0), one thread (its number plus 1), or several.
+    /// No thread (0), one thread (its number plus 1), or [`SEVERAL`].
     by: u16,
-    /// Whether one of them was an atomic.
+    /// Whether one of the accesses was an atomic.
     atomic: bool,
     stores: u32,
 }
 
-/// What a thread does to a line.
+/// The kind of an access to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Load,
@@ -117,7 +118,7 @@ impl Touches {
             .saturating_add(u32::from(access != Access::Load));
     }
 
-    /// Lines that one thread touches, and never by an atomic, and which thread that is.
+    /// Returns the lines that one thread alone touches, and never by an atomic, with that thread.
     pub fn by_one(&self) -> impl Iterator<Item = (LineAddress, u16)> + '_ {
         let lines = (0..).map(LineAddress).zip(&self.lines);
         lines.filter_map(|(line, touch)| {

@@ -1,4 +1,4 @@
-//! What a thread's code sees of the machine: its processor.
+//! The processor, through which a thread's code acts on the machine.
 
 use std::marker::PhantomData;
 use std::mem;
@@ -7,22 +7,23 @@ use corosensei::Yielder;
 
 use super::{BarrierId, ConditionId, LockId, Op, Update, Word};
 
-/// So many operations are handed over by one switch.
+/// The number of operations handed over by one switch.
 pub(super) const BATCH: usize = 64;
 
-/// So many of the latest values are kept for who asks later.
+/// The number of latest values that are kept for [`Cpu::value`].
 pub(super) const WINDOW: u64 = 512;
 
-/// What passes between a thread's code and the machine at a switch: by value, so that each side has it while it runs.
+/// The data that a thread's code and the machine exchange at a switch: by value, so that each side
+/// has it while it runs.
 #[derive(Default)]
 pub(super) struct Exchange {
     /// The operations since the last switch.
     pub ops: Vec<Op>,
     /// The last [`WINDOW`] values that were delivered: value i at i modulo `WINDOW`.
     pub values: Vec<u64>,
-    /// How many were delivered.
+    /// The number of values delivered.
     pub delivered: u64,
-    /// The thread's code cannot go on with fewer delivered.
+    /// The number of values that must be delivered before the thread's code can go on.
     pub needed: u64,
 }
 
@@ -42,12 +43,12 @@ impl Exchange {
     }
 }
 
-/// What stands in a word of shared memory.
+/// A type of values in words of shared memory.
 pub trait Value: Copy + 'static {
-    /// The word that means `self`.
+    /// Returns the word that represents `self`.
     fn to_word(self) -> u64;
 
-    /// What the word means.
+    /// Returns the value that the word represents.
     fn from_word(word: u64) -> Self;
 }
 
@@ -87,28 +88,30 @@ impl Value for f64 {
     }
 }
 
-/// A load that was asked for; [`Cpu::value`] waits for what it got. Not asking for the value is fine.
+/// A load that has been issued; [`Cpu::value`] waits for its value. The value need not be asked
+/// for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a load whose value nobody wants: say `let _ =`"]
+#[must_use = "the value of this load is not used: write `let _ =` to discard it"]
 pub struct Pending<T = u64> {
     load: u64,
     value: PhantomData<T>,
 }
 
-/// The processor that a thread's code runs on: what it does through it happens on the simulated machine.
+/// The processor that a thread's code runs on: its operations are executed by the simulated
+/// machine.
 ///
-/// What the code does apart from that costs no simulated time, and is to be said: arithmetic by
-/// [`compute`](Self::compute), accesses to data of its own by [`private_load`](Self::private_load) and
-/// [`private_store`](Self::private_store).
+/// All other work of the code costs no simulated time and must be declared: arithmetic by
+/// [`compute`](Self::compute), accesses to data of its own by [`private_load`](Self::private_load)
+/// and [`private_store`](Self::private_store).
 ///
-/// The code must be a function of what its loads give: no clock, no addresses of the host, nothing shared with other
-/// threads but through the simulated memory.
+/// The code must be a function of the values of its loads: no clock, no addresses of the host,
+/// nothing shared with other threads except through the simulated memory.
 pub struct Cpu<'a> {
     yielder: &'a Yielder<Exchange, Exchange>,
     exchange: Exchange,
-    /// Loads and atomics so far.
+    /// The number of loads and atomics so far.
     loads: u64,
-    /// Instructions that access no memory, not yet said to the machine.
+    /// Instructions that access no memory, not yet passed to the machine.
     compute: u32,
     thread: usize,
     threads: usize,
@@ -131,18 +134,18 @@ impl<'a> Cpu<'a> {
         }
     }
 
-    /// Hands back what is left at the end.
+    /// Passes on the remaining instructions and returns the exchange, at the end of the code.
     pub(super) fn into_exchange(mut self) -> Exchange {
         self.flush();
         self.exchange
     }
 
-    /// Which thread this is, from 0.
+    /// Returns the number of this thread, from 0.
     pub fn thread(&self) -> usize {
         self.thread
     }
 
-    /// How many threads there are.
+    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         self.threads
     }
@@ -154,19 +157,19 @@ impl<'a> Cpu<'a> {
         self.value(pending)
     }
 
-    /// Reads a word as a number and waits for its value.
+    /// Reads a word as an `f64` and waits for its value.
     #[inline]
     pub fn load_f64(&mut self, word: Word) -> f64 {
         f64::from_bits(self.load(word))
     }
 
-    /// Reads a word; who needs its value asks for it later. So loads overlap.
+    /// Reads a word; [`value`](Self::value) waits for its value later. So loads overlap.
     #[inline]
     pub fn load_later(&mut self, word: Word) -> Pending {
         self.load_later_as(word)
     }
 
-    /// As [`load_later`](Self::load_later), for a number.
+    /// As [`load_later`](Self::load_later), for an `f64`.
     #[inline]
     pub fn load_later_f64(&mut self, word: Word) -> Pending<f64> {
         self.load_later_as(word)
@@ -178,14 +181,15 @@ impl<'a> Cpu<'a> {
         self.pending()
     }
 
-    /// What a load got; waits until it is delivered.
+    /// Returns the value of a load; waits until it is delivered.
     ///
     /// # Panics
     ///
-    /// If 512 loads or more were asked for since: their values took its place.
+    /// If 512 or more loads have been issued since: their values have replaced it.
     #[inline]
     pub fn value<T: Value>(&mut self, pending: Pending<T>) -> T {
-        // Whether there is something to wait for depends on the machine's times; the operations must not.
+        // Flushes even if the value is here: that depends on the machine's timing, and the
+        // operations must not.
         self.flush();
         assert!(
             self.loads - pending.load <= WINDOW,
@@ -215,13 +219,13 @@ impl<'a> Cpu<'a> {
         self.push(Op::Store(word, value));
     }
 
-    /// Writes a number.
+    /// Writes an `f64`.
     #[inline]
     pub fn store_f64(&mut self, word: Word, value: f64) {
         self.store(word, value.to_bits());
     }
 
-    /// Updates a word at once, with a full fence before and after, and waits for what it was.
+    /// Updates a word atomically, with a full fence before and after, and waits for its old value.
     #[inline]
     pub fn atomic(&mut self, word: Word, update: Update) -> u64 {
         self.push(Op::Atomic(word, update));
@@ -229,13 +233,13 @@ impl<'a> Cpu<'a> {
         self.value(pending)
     }
 
-    /// Later loads wait until earlier stores are done.
+    /// Makes later loads wait until earlier stores are done.
     #[inline]
     pub fn fence(&mut self) {
         self.push(Op::Fence);
     }
 
-    /// So many instructions that access no memory.
+    /// Executes this many instructions that access no memory.
     #[inline]
     pub fn compute(&mut self, instructions: u32) {
         match self.compute.checked_add(instructions) {
@@ -247,7 +251,7 @@ impl<'a> Cpu<'a> {
         }
     }
 
-    /// Reads data of the thread's own, at this byte address of its own space.
+    /// Reads data of the thread's own, at this byte address of its own address space.
     #[inline]
     pub fn private_load(&mut self, address: u64) {
         self.push(Op::PrivateLoad(address));
@@ -259,33 +263,33 @@ impl<'a> Cpu<'a> {
         self.push(Op::PrivateStore(address));
     }
 
-    /// Takes a lock; waits while another thread has it.
+    /// Acquires a lock; waits while another thread holds it.
     pub fn lock(&mut self, lock: LockId) {
         self.push(Op::Lock(lock));
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     pub fn unlock(&mut self, lock: LockId) {
         self.push(Op::Unlock(lock));
     }
 
-    /// Waits until all who take part have arrived.
+    /// Waits until all threads of the barrier have arrived.
     pub fn barrier(&mut self, barrier: BarrierId) {
         self.push(Op::Barrier(barrier));
     }
 
-    /// Gives the lock back, waits for a signal or broadcast, takes the lock again. There may be nothing to find then: ask
-    /// for the condition in a loop.
+    /// Releases the lock, waits for a signal or broadcast, and acquires the lock again. The awaited
+    /// condition may not hold then: check it in a loop.
     pub fn wait(&mut self, condition: ConditionId, lock: LockId) {
         self.push(Op::Wait(condition, lock));
     }
 
-    /// Wakes one who waits, if anybody does.
+    /// Wakes one waiting thread, if there is one.
     pub fn signal(&mut self, condition: ConditionId) {
         self.push(Op::Signal(condition));
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting threads.
     pub fn broadcast(&mut self, condition: ConditionId) {
         self.push(Op::Broadcast(condition));
     }
@@ -332,7 +336,7 @@ impl<'a> Cpu<'a> {
         self.exchange.ops.push(op);
     }
 
-    /// Lets the machine go on; comes back when so many values are delivered.
+    /// Lets the machine run; returns when this many values are delivered.
     #[inline(never)]
     fn switch(&mut self, needed: u64) {
         let mut exchange = mem::take(&mut self.exchange);

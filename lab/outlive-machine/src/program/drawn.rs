@@ -1,24 +1,26 @@
-//! Threads that draw what they do: for machines that are to meet every race.
+//! Threads with random operations, to expose races in a machine.
 
 use super::{Barrier, BarrierId, Image, LockId, Next, Op, Synchronisation, Thread, Update, Word};
 use crate::engine::Random;
 
-/// A thread that draws its operations: loads, stores and atomics of the same words as others, private accesses, fences, pauses. What it
-/// stores, nobody else does. Now and then it waits for the values of its loads.
+/// A thread that draws its operations: loads, stores and atomics of the same words as others,
+/// private accesses, fences, pauses. No other thread stores the same values. At times it waits for
+/// the values of its loads.
 #[derive(Clone, Debug)]
 pub struct Walker {
     random: Random,
     number: u64,
     left: u32,
     words: u64,
-    /// Loads and atomics whose values have not come.
+    /// Loads and atomics whose values have not been delivered.
     open: u32,
     added: u64,
     seen: u64,
 }
 
 impl Walker {
-    /// Thread `number` of those that share so many words and, behind them, one to count in; it has so many operations.
+    /// Creates thread `number`, with `ops` operations on `words` shared words and on a counter word
+    /// behind them.
     pub fn new(seed: u64, number: u64, ops: u32, words: u64) -> Self {
         Self {
             random: Random::new(seed * 1_000 + number),
@@ -31,17 +33,17 @@ impl Walker {
         }
     }
 
-    /// How often it has added one to the word behind all others.
+    /// Returns how often it has added one to the counter word.
     pub fn added(&self) -> u64 {
         self.added
     }
 
-    /// What its loads and atomics got, as one number.
+    /// Returns a hash of the values of its loads and atomics.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// A value that only this thread stores.
+    /// Returns a value that only this thread stores.
     fn own_value(&self) -> u64 {
         self.number << 32 | u64::from(self.left)
     }
@@ -82,8 +84,9 @@ impl Thread for Walker {
     }
 }
 
-/// A [`Walker`] that takes one of two locks three times, writes and reads what it protects, and meets all others at a barrier each
-/// time. What it reads there must be what it has written: it panics if somebody else was in the critical section.
+/// A [`Walker`] that acquires one of two locks three times, writes and reads the word that it
+/// protects, and meets all others at a barrier each time. It panics if it does not read the value
+/// that it wrote, because then another thread was in the critical section.
 ///
 /// ```
 /// use outlive_machine::program::{Neighbour, Order, Reference};
@@ -96,17 +99,17 @@ impl Thread for Walker {
 #[derive(Clone, Debug)]
 pub struct Neighbour {
     walker: Walker,
-    /// It meets the others after each so many of its own operations.
+    /// The number of its own operations between two meetings.
     every: u32,
     since: u32,
     meetings: u32,
-    /// What is left of its turn in the critical section, the last first.
+    /// The remaining operations of a meeting, the last first.
     turn: Vec<Op>,
-    /// What locks protect stands from this word on.
+    /// The first word protected by a lock.
     protected: u64,
-    /// What it has written there last.
+    /// The value that it has last written there.
     written: u64,
-    /// How many values come before the one that it reads there, and what that must be.
+    /// The number of values delivered before that of its protected load, and the expected value.
     expected: Option<(u32, u64)>,
 }
 
@@ -114,7 +117,8 @@ const LOCKS: u64 = 2;
 const MEETINGS: u32 = 3;
 
 impl Neighbour {
-    /// So many of them, who share so many lines and have so many operations each; and what they need.
+    /// Returns this many threads, with this many shared lines and operations each, and their memory
+    /// and synchronisation.
     pub fn all(
         seed: u64,
         threads: u32,
@@ -133,7 +137,7 @@ impl Neighbour {
             written: 0,
             expected: None,
         };
-        // A line to count in, one for each lock, the barrier's two, and what each lock protects.
+        // Lines for the counter, each lock, the barrier (two), and the word of each lock.
         let image = Image {
             words: line(2 * LOCKS + 3).0,
             runs: vec![(Word(3), vec![5, 6, 7])],
@@ -158,7 +162,7 @@ impl Neighbour {
             Op::Barrier(BarrierId(0)),
             Op::Unlock(lock),
             Op::Load(Word(protected)),
-            // Else it would have the value from its own store buffer.
+            // Without this the load would take the value from the thread's own store buffer.
             Op::Fence,
             Op::Store(Word(protected), value),
             Op::Load(Word(u64::from(lock.0))),

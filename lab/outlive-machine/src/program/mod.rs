@@ -1,10 +1,12 @@
-//! What runs on a simulated machine: threads as sources of operations, and the workloads that they belong to.
+//! The programs of a simulated machine: threads as sources of operations, and their workloads.
 //!
-//! A machine asks a [`Thread`] for its operations in program order, and tells it the values that its loads got. So threads
-//! can be plain lists, recorded traces, or real algorithms that compute with what the simulated memory says.
+//! A machine asks a [`Thread`] for its operations in program order, and delivers the values of its
+//! loads. So threads can be plain lists, recorded traces, or real algorithms that compute with the
+//! contents of the simulated memory.
 //!
-//! Shared memory is addressed by [`Word`]: words of eight bytes, counted from 0. What is private to a thread is its own
-//! affair: the machine is told addresses of [private](Op::PrivateLoad) accesses for their time, and no values.
+//! Shared memory is addressed by [`Word`]: words of eight bytes, counted from 0. A thread keeps its
+//! private data itself: the machine gets the addresses of [private](Op::PrivateLoad) accesses, for
+//! their timing, and no values.
 
 mod allocator;
 mod coroutine;
@@ -18,7 +20,6 @@ mod reference;
 mod script;
 mod waits;
 mod workload;
-pub mod workloads;
 
 pub use allocator::{Allocator, Array};
 pub use coroutine::{Body, Coroutine, NotRecorded, Recording};
@@ -43,17 +44,17 @@ impl Word {
     /// Words in a line.
     pub const PER_LINE: u64 = (size_of::<Line>() / size_of::<u64>()) as u64;
 
-    /// The line that the word stands in.
+    /// Returns the line that contains the word.
     pub const fn line(self) -> LineAddress {
         LineAddress(self.0 / Self::PER_LINE)
     }
 
-    /// Its place in the line, from 0 to 7.
+    /// Returns its index in the line, from 0 to 7.
     pub const fn place(self) -> usize {
         (self.0 % Self::PER_LINE) as usize
     }
 
-    /// The word that is `words` further on.
+    /// Returns the word `words` after this one.
     pub const fn offset(self, words: u64) -> Self {
         Self(self.0 + words)
     }
@@ -71,33 +72,33 @@ pub struct BarrierId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConditionId(pub u32);
 
-/// One of the event counts of a workload: how often threads have said that they are so far. They are no memory; they carry an
-/// order that was recorded into the machine.
+/// One of the event counts of a workload: how often threads have advanced it. Event counts are not
+/// in memory; they impose a recorded order on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventCountId(pub u32);
 
-/// What an [atomic](Op::Atomic) makes of the word.
+/// The operation of an [atomic](Op::Atomic) on the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Update {
-    /// This value instead.
+    /// Writes this value.
     Exchange(u64),
-    /// The wrapping sum.
+    /// Adds this value, and wraps around.
     Add(u64),
-    /// All bits of both.
+    /// Sets these bits.
     Or(u64),
-    /// The common bits.
+    /// Clears all bits but these.
     And(u64),
-    /// `new` if the word is `expected`.
+    /// Writes `new` if the word is `expected`.
     CompareExchange {
-        /// What the word must be.
+        /// The value to compare with.
         expected: u64,
-        /// What it becomes then.
+        /// The value to write.
         new: u64,
     },
 }
 
 impl Update {
-    /// What the word becomes if it was `old`.
+    /// Returns the updated word if it was `old`.
     pub const fn apply(self, old: u64) -> u64 {
         match self {
             Self::Exchange(new) => new,
@@ -115,72 +116,76 @@ impl Update {
     }
 }
 
-/// One operation of a thread. Each is one instruction, but for [`Compute`](Self::Compute).
+/// One operation of a thread. Each is one instruction, except [`Compute`](Self::Compute).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// So many instructions that access no memory.
+    /// This many instructions that access no memory.
     Compute(u32),
-    /// Reads a word of shared memory. It is [delivered](Thread::deliver).
+    /// Reads a word of shared memory. The value is [delivered](Thread::deliver).
     Load(Word),
     /// Writes a word of shared memory.
     Store(Word, u64),
-    /// Writes these bytes of a word of shared memory (bit 0 stands for the lowest). The value is what the *whole* word holds
-    /// then, and a machine may write all of it; which bytes are meant matters to what stores can be done together.
+    /// Writes these bytes of a word of shared memory (bit 0 of the mask is the lowest byte). The
+    /// value is that of the *whole* word afterwards, and a machine may write all of it. The mask
+    /// matters for coalescing.
     StorePart(Word, u64, u8),
-    /// Reads and writes a word of shared memory at once, with a full fence before and after, as x86's locked instructions.
-    /// What it read is [delivered](Thread::deliver).
+    /// Updates a word of shared memory atomically, with a full fence before and after, as x86's
+    /// locked instructions do. The old value is [delivered](Thread::deliver).
     Atomic(Word, Update),
-    /// Later loads wait until earlier stores are done (MFENCE).
+    /// Makes later loads wait until earlier stores are done (MFENCE).
     Fence,
-    /// Reads private data at this byte address of the thread's own.
+    /// Reads private data at this byte address in the thread's own address space.
     PrivateLoad(u64),
-    /// Writes private data at this byte address of the thread's own.
+    /// Writes private data at this byte address in the thread's own address space.
     PrivateStore(u64),
-    /// Takes a lock; waits while another thread has it. A full fence.
+    /// Acquires a lock; waits while another thread holds it. A full fence.
     Lock(LockId),
-    /// Gives a lock back, after all earlier stores; later operations do not wait for that.
+    /// Releases a lock, after all earlier stores; later operations do not wait for that.
     Unlock(LockId),
-    /// Waits until all who take part have arrived, each after all its earlier stores.
+    /// Waits until all threads of the barrier have arrived, each after all its earlier stores.
     Barrier(BarrierId),
-    /// Gives the lock back, waits for a signal or broadcast, and takes the lock again.
+    /// Releases the lock, waits for a signal or broadcast, and acquires the lock again.
     Wait(ConditionId, LockId),
-    /// Wakes one who waits, if anybody does.
+    /// Wakes one waiting thread, if there is one.
     Signal(ConditionId),
-    /// Wakes all who wait.
+    /// Wakes all waiting threads.
     Broadcast(ConditionId),
-    /// Marks for persistency models: what comes after is ordered after what the marked location's writer did before. No
-    /// time; a machine that has no use for it ignores it.
+    /// A mark for persistency models: later operations are ordered after those that the writer of
+    /// the marked word did before. Takes no time; machines that do not need it ignore it.
     Acquire(Word),
-    /// The other side of [`Acquire`](Self::Acquire).
+    /// The counterpart of [`Acquire`](Self::Acquire).
     Release(Word),
-    /// Waits until the event count, which is 0 at the beginning, has been advanced so often. Nothing later begins before. No memory
-    /// is accessed, and it takes no time but for the waiting. When a thread has died nobody waits any more, for what it
-    /// would have advanced is not known.
+    /// Waits until the event count, which is 0 at the beginning, has been advanced this often.
+    /// Later operations do not begin before. Accesses no memory, and takes no time except the wait.
+    /// After the death of a thread no thread waits any more, because the advances of the dead
+    /// thread are unknown.
     Await(EventCountId, u64),
-    /// Adds one to the event count, after all earlier stores; later operations do not wait for that. No memory is accessed.
+    /// Adds one to the event count, after all earlier stores; later operations do not wait for
+    /// that. Accesses no memory.
     Advance(EventCountId),
 }
 
-/// What a thread does next.
+/// The answer of a thread that is asked for its next operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
-    /// This.
+    /// The next operation.
     Op(Op),
-    /// It cannot tell before more of its loads have been delivered.
+    /// The next operation depends on loads that have not been delivered yet.
     Waits,
-    /// Nothing any more.
+    /// The thread has ended.
     Ended,
 }
 
 /// A source of operations.
 ///
-/// The machine calls [`next`](Self::next) as far ahead as its core can look. It delivers the values of loads and atomics in
-/// program order, each once; a thread that said [`Next::Waits`] is asked again after a delivery.
+/// The machine calls [`next`](Self::next) as far ahead as its core can look. It delivers the values
+/// of loads and atomics in program order, each once. A thread that returned [`Next::Waits`] is
+/// asked again after a delivery.
 pub trait Thread {
-    /// The next operation in program order.
+    /// Returns the next operation in program order.
     fn next(&mut self) -> Next;
 
-    /// What the oldest load or atomic that has not been delivered got.
+    /// Delivers the value of the oldest load or atomic that has not been delivered.
     fn deliver(&mut self, value: u64);
 }
 
@@ -194,34 +199,35 @@ impl<T: Thread + ?Sized> Thread for Box<T> {
     }
 }
 
-/// Where the objects stand that threads synchronise by. A machine performs real accesses to these words for the operations on
-/// them, and resolves who waits for whom itself: no spinning is simulated. Each object has a line to itself.
+/// The addresses of the objects by which threads synchronise. A machine performs real accesses to
+/// these words for the operations on them, but determines itself which threads wait: no spinning is
+/// simulated. Each object has a line of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Synchronisation {
     /// The word of each lock.
     pub locks: Vec<Word>,
     /// The word of each condition variable.
     pub conditions: Vec<Word>,
-    /// Each barrier.
+    /// The barriers.
     pub barriers: Vec<Barrier>,
-    /// How many event counts there are.
+    /// The number of event counts.
     pub event_counts: u32,
 }
 
-/// A barrier: who arrives adds to the counter; the last writes the flag, which the others read.
+/// A barrier: each thread adds to the counter; the last writes the flag, which the others read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Barrier {
-    /// Counts arrivals. The flag is the first word of the line after its.
+    /// Counts arrivals. The flag is the first word of the next line.
     pub counter: Word,
-    /// How many threads take part.
+    /// The number of threads that take part.
     pub threads: u32,
 }
 
-/// What shared memory holds at the beginning.
+/// The initial contents of shared memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    /// How many words of shared memory the workload uses. Machines need not have more.
+    /// The number of words of shared memory that the workload uses. Machines need not have more.
     pub words: u64,
-    /// Runs of words that are not zero: where each begins, and its values. In order, without overlap.
+    /// The runs of words that are not zero: first word and values. In order, without overlap.
     pub runs: Vec<(Word, Vec<u64>)>,
 }

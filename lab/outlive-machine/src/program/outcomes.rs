@@ -1,24 +1,25 @@
-//! All that small programs can come to: the judge of litmus tests.
+//! All possible outcomes of small programs, for litmus tests.
 
 use std::collections::{BTreeSet, HashSet};
 
 use super::reference::{Entry, Reference, ReferenceError, State, waits_for_stores};
 use super::{Image, Op, Order, Synchronisation, Thread};
 
-/// What a run of a program can come to.
+/// One possible outcome of a program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Outcome {
-    /// What the loads and atomics of each thread got, in program order.
+    /// The values of the loads and atomics of each thread, in program order.
     pub loads: Vec<Vec<u64>>,
-    /// What memory holds in the end.
+    /// The final contents of memory.
     pub memory: Vec<u64>,
 }
 
-/// All outcomes of a small program: each interleaving, and with [`Order::TotalStore`] each moment at which a store, the
-/// giving back of a lock or the advance of an event count can leave its thread's buffer, is followed to its end. The number of states grows exponentially with the threads; programs of a dozen
-/// operations are done in milliseconds.
+/// Returns all outcomes of a small program. Follows each interleaving to its end, and with
+/// [`Order::TotalStore`] each moment at which a store, the release of a lock or the advance of an
+/// event count can leave its thread's buffer. The number of states grows exponentially with the
+/// threads; programs of a dozen operations take milliseconds.
 ///
-/// Where several threads wait for a condition, the oldest is woken.
+/// If several threads wait for a condition, the oldest is woken.
 ///
 /// ```
 /// use outlive_machine::program::{Coroutine, Image, Order, Recording, Synchronisation, Word, outcomes};
@@ -41,7 +42,7 @@ pub struct Outcome {
 ///
 /// # Errors
 ///
-/// If any run cannot end, or a thread does what it must not.
+/// If any run cannot end, or a thread makes an error.
 pub fn outcomes<T: Thread + Clone>(
     image: &Image,
     synchronisation: &Synchronisation,
@@ -57,7 +58,7 @@ pub fn outcomes<T: Thread + Clone>(
     let mut open = vec![first];
     while let Some(mut world) = open.pop() {
         settle(&mut world)?;
-        // By what its loads got and how far it is, a thread is known.
+        // The values of its loads and the number of its operations determine a thread's state.
         if !known.insert(key(&world)) {
             continue;
         }
@@ -96,7 +97,8 @@ pub fn outcomes<T: Thread + Clone>(
     Ok(outcomes)
 }
 
-/// Does all that concerns the thread alone: in whichever order with what others do, it comes to the same.
+/// Executes all operations that concern only their thread. Their order relative to operations of
+/// other threads has no effect.
 fn settle<T: Thread>(world: &mut Reference<T>) -> Result<(), ReferenceError> {
     for thread in 0..world.threads.len() {
         while world.threads[thread].state == State::Runs {
@@ -125,11 +127,11 @@ fn key<T>(world: &Reference<T>) -> Vec<u64> {
             State::Barrier(barrier) => (2, barrier),
             State::Condition(condition) => (3, condition),
             State::Ended => (4, 0),
-            // What it waits for follows from how far it is.
+            // The awaited count follows from the number of operations done.
             State::EventCount(count, _) => (5, count),
         };
         key.extend([running.done, state, u64::from(object)]);
-        // Numbers of elements first, so that two worlds with one key are one.
+        // Lengths come first, so that different worlds have different keys.
         let seen = running.seen.as_deref().unwrap_or_default();
         key.push(seen.len() as u64);
         key.extend(seen);

@@ -1,8 +1,9 @@
-//! Threads whose own part of what a program shares is in their nodes' local memory.
+//! Threads with the part of the shared data that they alone use in their nodes' local memory.
 //!
-//! A program shares whole arrays, and much of them one thread alone uses. Here a run without time finds out which lines several
-//! threads touch; only these are shared memory to the machine. The accesses to the others it is told as
-//! [private](Op::PrivateLoad) ones, for their time, and their values are kept here.
+//! A program shares whole arrays, although one thread alone uses much of them. A run without time
+//! determines which lines several threads touch; only these are shared memory to the machine.
+//! Accesses to the others are [private](Op::PrivateLoad) to it, for their timing, and their values
+//! are kept here.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,10 +12,10 @@ use std::rc::Rc;
 use super::{Image, Next, Op, Order, Reference, ReferenceError, Synchronisation, Thread, Word};
 use crate::line::Line;
 
-/// Private addresses from here on are those of shared memory. Programs count their own from 0.
+/// Private addresses from here on stand for shared memory. Programs count their own from 0.
 const SHARED: u64 = 1 << 50;
 
-/// Which lines one thread alone touches, and what they hold. All threads of a run have a share in it.
+/// The lines that one thread alone touches, and their contents. All threads of a run share this.
 #[derive(Clone, Debug)]
 pub struct OwnLines(Rc<RefCell<Lines>>);
 
@@ -33,11 +34,12 @@ struct Own {
 }
 
 impl OwnLines {
-    /// Runs these threads without time, to find out which lines several of them touch. What an atomic touches is shared.
+    /// Runs these threads without time, to determine which lines several of them touch. A line that
+    /// an atomic touches is shared.
     ///
     /// # Errors
     ///
-    /// If they cannot come to their end.
+    /// If the threads cannot all end.
     pub fn find<T: Thread>(
         image: &Image,
         synchronisation: &Synchronisation,
@@ -70,13 +72,14 @@ impl OwnLines {
         Ok(Self(Rc::new(RefCell::new(lines))))
     }
 
-    /// What a word holds, if it is of a line that one thread alone touches.
+    /// Returns the contents of a word, if one thread alone touches its line.
     pub fn word(&self, word: Word) -> Option<u64> {
         let mut lines = self.0.borrow_mut();
         lines.of(word).map(|own| own.line[word.place()])
     }
 
-    /// How many accesses were to a line that is another thread's: in another order of the same program, several touch it.
+    /// Returns the number of accesses to lines of other threads. They occur if the program runs in
+    /// another order, in which several threads touch the line.
     pub fn strays(&self) -> u64 {
         self.0.borrow().strays
     }
@@ -89,11 +92,12 @@ impl Lines {
     }
 }
 
-/// A thread whose accesses to [lines of its own](OwnLines) are private to the machine. It does what the thread in it does.
+/// A thread whose accesses to [lines of its own](OwnLines) are private to the machine. It behaves
+/// like the thread in it.
 ///
-/// A store to such a line is done at once, and a load gets its value when it begins: nobody else looks, or it is a
-/// [stray](OwnLines::strays), which comes in the order of the host. So it is not a plain value: a clone of a run would write to the lines
-/// of the first, and there is none.
+/// A store to such a line takes effect at once, and a load gets its value when it begins. No other
+/// thread accesses the line, except by a [stray](OwnLines::strays), which is ordered as the host
+/// executes it. It has no `Clone`, because a clone would write to the lines of the original.
 ///
 /// ```
 /// use outlive_machine::program::{Image, Next, Op, OwnLines, Placed, Script, Synchronisation, Thread, Word};
@@ -114,22 +118,22 @@ pub struct Placed<T> {
     thread: T,
     number: u16,
     lines: OwnLines,
-    /// What is to be delivered, in program order.
+    /// The values to be delivered, in program order.
     due: VecDeque<Due>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
-    /// This, and the machine says nothing.
+    /// This value; the machine delivers none.
     Own(u64),
-    /// What the machine says.
+    /// The value that the machine delivers.
     Shared,
-    /// This, when the machine says something else.
+    /// This value, in place of the one that the machine delivers.
     Instead(u64),
 }
 
 impl<T: Thread> Placed<T> {
-    /// The thread of this number.
+    /// Creates the thread of this number.
     pub fn new(thread: T, number: usize, lines: &OwnLines) -> Self {
         Self {
             thread,
@@ -139,7 +143,7 @@ impl<T: Thread> Placed<T> {
         }
     }
 
-    /// What the word holds, if that is known here; and what is made of it.
+    /// Updates a word of a line that one thread alone touches, and returns its old value.
     fn touch(&self, word: Word, update: impl FnOnce(u64) -> u64) -> Option<u64> {
         let mut lines = self.lines.0.borrow_mut();
         let own = lines.of(word)?;
@@ -170,7 +174,7 @@ impl<T: Thread> Thread for Placed<T> {
                     op
                 }
             },
-            // It is a stray, and takes the time of any atomic.
+            // Outside shared lines, the first run had no atomic. It takes the time of any atomic.
             Op::Atomic(word, update) => {
                 let held = self.touch(word, |held| update.apply(held));
                 self.due.push_back(held.map_or(Due::Shared, Due::Instead));

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{Next, Op, Thread};
 
-/// A thread that does what a list says and keeps what its loads and atomics got. Clones share the list.
+/// A thread that executes a list of operations and keeps the values of its loads and atomics.
+/// Clones share the list.
 ///
 /// ```
 /// use outlive_machine::program::{Next, Op, Script, Thread, Word};
@@ -26,7 +27,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// A thread that never waits for a value.
+    /// Creates a thread that never waits for a value.
     pub fn new(ops: impl Into<Arc<[Op]>>) -> Script {
         let ops = ops.into();
         let values = ops.iter().filter(|op| Script::has_result(op)).count();
@@ -39,7 +40,7 @@ impl Script {
         }
     }
 
-    /// A thread that waits for each value before it goes on, as one who follows pointers.
+    /// Creates a thread that waits for each value before it goes on, as if following pointers.
     pub fn dependent(ops: impl Into<Arc<[Op]>>) -> Script {
         Script {
             dependent: true,
@@ -51,7 +52,7 @@ impl Script {
         matches!(op, Op::Load(_) | Op::Atomic(..))
     }
 
-    /// What its loads and atomics got so far, in program order.
+    /// Returns the values of its loads and atomics so far, in program order.
     pub fn results(&self) -> &[u64] {
         &self.results
     }

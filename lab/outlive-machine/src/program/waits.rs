@@ -1,40 +1,40 @@
-//! Who waits for what, when nobody can go on.
+//! The objects that threads wait for when no thread can go on.
 
 use std::fmt;
 
 use super::{BarrierId, ConditionId, EventCountId, LockId};
 
-/// What a thread waits for.
+/// The object that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// A lock.
     Lock {
-        /// Which.
+        /// The lock.
         lock: LockId,
-        /// Who has it, and whether that thread has ended.
+        /// The thread that holds it, and whether that thread has ended.
         owner: Option<(usize, bool)>,
     },
-    /// The others at a barrier.
+    /// The other threads at a barrier.
     Barrier {
-        /// Which.
+        /// The barrier.
         barrier: BarrierId,
-        /// How many have arrived.
+        /// The number of threads that have arrived.
         arrived: usize,
-        /// How many take part.
+        /// The number of threads that take part.
         threads: usize,
     },
     /// A signal.
     Condition {
-        /// Of which condition variable.
+        /// The condition variable.
         condition: ConditionId,
     },
-    /// Others to advance an event count.
+    /// Other threads, to advance an event count.
     EventCount {
-        /// Which.
+        /// The count.
         count: EventCountId,
-        /// How often it has been advanced.
+        /// How often the count has been advanced.
         is: u64,
-        /// How often it must have been.
+        /// How often it must be advanced.
         wanted: u64,
     },
 }
@@ -48,7 +48,7 @@ impl fmt::Display for Wait {
                     None => Ok(()),
                     Some((thread, false)) => write!(f, ", which thread {thread} has"),
                     Some((thread, true)) => {
-                        write!(f, ", which thread {thread} has, which has ended")
+                        write!(f, ", which thread {thread} has, but that thread has ended")
                     }
                 }
             }
@@ -75,7 +75,7 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Each thread that waits, and for what.
+/// Each waiting thread, and the object that it waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waits(pub Vec<(usize, Wait)>);
 

@@ -1,4 +1,4 @@
-//! A workload: threads, the memory that they share, and what must come out.
+//! A workload: threads, the memory that they share, and the expected result.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use thiserror::Error;
 
 use super::{Allocator, Body, Coroutine, Counts, Cpu, Image, Recording, Synchronisation, Word};
 
-/// How much there is to do.
+/// The amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scale {
-    /// For tests: well below a second of a host's time, whatever executes it.
+    /// For tests: well below a second of host time, on every machine.
     Test,
     /// For studies that finish in minutes.
     Study,
     /// Ten times as long as [`Study`](Self::Study), to show that its ratios hold.
     Tenfold,
-    /// As in the paper that the machine is from.
+    /// As in the paper that describes the machine.
     Full,
 }
 
 impl Scale {
-    /// All of them, the smallest first.
+    /// All scales, the smallest first.
     pub const ALL: [Self; 4] = [Self::Test, Self::Study, Self::Tenfold, Self::Full];
 
-    /// Its name, as people give it.
+    /// Returns its name, as users give it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Test => "test",
@@ -35,27 +35,27 @@ impl Scale {
     }
 }
 
-/// The program that a workload stands for, and what is known of it.
+/// The program that a workload stands for, and its known figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Origin {
     /// Its name.
     pub program: &'static str,
-    /// Which share of its data accesses are stores.
+    /// The fraction of its data accesses that are stores.
     pub stores: Option<f64>,
-    /// Which share of its stores go to lines that several threads touch.
+    /// The fraction of its stores that go to lines that several threads touch.
     pub shared_stores: Option<f64>,
-    /// Where these figures are from.
+    /// The source of these figures.
     pub source: &'static str,
-    /// Why one of the workload's shares is off by more than a quarter, if one is at [`Scale::Study`] with [`THREADS`](Self::THREADS)
-    /// threads.
+    /// The reason why one of the workload's fractions is off by more than a quarter, if one is at
+    /// [`Scale::Study`] with [`THREADS`](Self::THREADS) threads.
     pub differs: Option<&'static str>,
 }
 
 impl Origin {
-    /// With so many threads shares are compared.
+    /// The number of threads with which the fractions are compared.
     pub const THREADS: usize = 64;
 
-    /// Whether the shares are within a quarter of those that are known.
+    /// Returns whether the fractions are within a quarter of the known ones.
     pub fn is_near(&self, counts: &Counts) -> bool {
         let near = |ours: f64, known: Option<f64>| {
             known.is_none_or(|known| (ours / known - 1.0).abs() <= 0.25)
@@ -65,19 +65,19 @@ impl Origin {
     }
 }
 
-/// What a workload left in memory is not its result.
+/// A workload left a wrong result in memory.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the result of {workload} is wrong: {what}")]
 pub struct WrongResult {
-    /// Which.
+    /// The workload.
     pub workload: &'static str,
-    /// What is wrong, and where.
+    /// The error and its location.
     pub what: String,
 }
 
 type Check = Arc<dyn Fn(&dyn Fn(Word) -> u64) -> Result<(), String> + Send + Sync>;
 
-/// Threads, the memory that they share, and what must come out.
+/// Threads, the memory that they share, and the expected result.
 ///
 /// ```
 /// use outlive_machine::program::{Allocator, Origin, Recording, Reference, Workload};
@@ -114,7 +114,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// `threads` threads that do `body` in the memory that was given out; whatever comes out is right.
+    /// Creates a workload of `threads` threads that execute `body` in the allocated memory. Any
+    /// result is accepted.
     pub fn new(
         name: &'static str,
         threads: usize,
@@ -134,7 +135,7 @@ impl Workload {
         }
     }
 
-    /// The same, with a check of what it leaves in memory: it says what is wrong.
+    /// Adds a check of the result in memory, which returns a description of an error.
     #[must_use]
     pub fn with_check(
         mut self,
@@ -144,48 +145,48 @@ impl Workload {
         self
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// How many threads it has.
+    /// Returns the number of its threads.
     pub fn thread_count(&self) -> usize {
         self.threads
     }
 
-    /// What memory holds at the beginning.
+    /// Returns the initial contents of memory.
     pub fn image(&self) -> &Image {
         &self.image
     }
 
-    /// Its locks, conditions and barriers.
+    /// Returns its locks, conditions and barriers.
     pub fn synchronisation(&self) -> &Synchronisation {
         &self.synchronisation
     }
 
-    /// What it stands for.
+    /// Returns the program that it stands for.
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// One of its threads, at its beginning.
+    /// Returns one of its threads, at its beginning.
     pub fn thread(&self, thread: usize, recording: Recording) -> Coroutine {
         Coroutine::with_body(thread, self.threads, recording, Arc::clone(&self.body))
     }
 
-    /// All its threads, at their beginning.
+    /// Returns all its threads, at their beginning.
     pub fn threads(&self, recording: Recording) -> Vec<Coroutine> {
         (0..self.threads)
             .map(|thread| self.thread(thread, recording))
             .collect()
     }
 
-    /// Checks what it left in memory: `memory` reads a word, after all threads have ended.
+    /// Checks the result in memory: `memory` reads a word, after all threads have ended.
     ///
     /// # Errors
     ///
-    /// If that is not its result.
+    /// If the result is wrong.
     pub fn check(&self, memory: &dyn Fn(Word) -> u64) -> Result<(), WrongResult> {
         (self.check)(memory).map_err(|what| WrongResult {
             workload: self.name,

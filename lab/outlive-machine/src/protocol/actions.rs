@@ -1,11 +1,11 @@
-//! What a controller wants done: a short list without allocation.
+//! The actions of a step: a short list without allocation.
 
 use super::ProtocolError;
 
-/// A step of a controller asks for at most so much.
+/// The maximum number of actions of a step.
 const MOST: usize = 8;
 
-/// Actions in the order in which they are to be done.
+/// Actions in the order in which they are to be performed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Actions<A> {
     items: [Option<A>; MOST],

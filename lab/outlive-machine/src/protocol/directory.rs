@@ -1,15 +1,16 @@
-//! The directory: what a memory node knows of one of its lines, and how it takes a step.
+//! The directory: a memory node's state of one of its lines, and its steps.
 //!
-//! The table stands in [`MESI_DIRECTORY`](super::MESI_DIRECTORY); here is what an event is. A message becomes a
-//! column of the table by who sends it and what the record says of him ([`Directory::event`]), so that no row has a
-//! condition.
+//! The table is [`MESI_DIRECTORY`](super::MESI_DIRECTORY); this file defines its events. The sender
+//! of a message and the record's entry for it decide the column of the table
+//! ([`Directory::event`]), so that no row has a condition.
 
 use super::directory_table::{DirectoryEvent, DirectoryOperation as Do, DirectoryState};
 use super::queue::{Queue, Request};
 use super::table::Table;
 use super::{Actions, Epoch, NodeId, NodeSet, ProtocolError, ToDirectory, ToNode};
 
-/// What a directory knows of a line. While nothing is under way that is a [`Record`], which takes less room.
+/// A directory's state of a line. While nothing is under way it fits into a [`Record`], which is
+/// smaller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Directory {
     pub(super) state: DirectoryState,
@@ -20,7 +21,7 @@ pub struct Directory {
     pub(super) queue: Queue,
 }
 
-/// What a directory keeps of a line that nobody is asking for: twelve bytes.
+/// A directory's state of a line without requests: twelve bytes.
 ///
 /// ```
 /// use outlive_machine::protocol::{Directory, Epoch, NodeId, NodeSet, Record};
@@ -31,27 +32,27 @@ pub struct Directory {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Record {
-    /// Who may have a copy. It may have been dropped in silence.
+    /// The nodes that may have a copy; they may have dropped it silently.
     pub holders: NodeSet,
-    /// Whether the only holder may have written his copy.
+    /// Whether the only holder may have written its copy.
     pub owned: bool,
-    /// How often the line has been granted to an only holder.
+    /// The number of grants of the line to an only holder.
     pub epoch: Epoch,
 }
 
-/// What a directory wants done.
+/// An action that a directory demands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DirectoryAction<D> {
-    /// This goes to each of these nodes. Contents are what memory holds at this point.
+    /// Send this to each of these nodes. Contents are those of memory at this point.
     Send(NodeSet, ToNode<D>),
-    /// These are the line's contents in memory from now on.
+    /// Write these contents of the line to memory.
     WriteMemory(D),
 }
 
-/// What a step leads to.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectoryStep<D> {
-    /// What the directory knows next.
+    /// The next state of the directory.
     pub directory: Directory,
     actions: Actions<DirectoryAction<()>>,
     memory: D,
@@ -70,9 +71,10 @@ impl<D: Copy> DirectoryStep<D> {
         }
     }
 
-    /// What is to be done, in order.
+    /// Returns the actions, in order.
     pub fn actions(&self) -> impl Iterator<Item = DirectoryAction<D>> + '_ {
-        // Contents are filled in here, so that a step is small: a step that writes memory grants after that.
+        // Contents are filled in here, so that a step is small. A step grants after it writes
+        // memory.
         self.actions.iter().map(|action| match *action {
             DirectoryAction::Send(to, message) => {
                 DirectoryAction::Send(to, message.map(|()| self.memory))
@@ -111,41 +113,42 @@ impl From<Record> for Directory {
 }
 
 impl Directory {
-    /// The row of the table that the line is in.
+    /// Returns the line's state, which is the row of the table.
     pub fn state(&self) -> DirectoryState {
         self.state
     }
 
-    /// Whose request is served.
+    /// Returns the node whose request is served.
     pub fn requester(&self) -> Option<NodeId> {
         self.requester
     }
 
-    /// Who may have a copy.
+    /// Returns the nodes that may have a copy.
     pub fn holders(&self) -> NodeSet {
         self.holders
     }
 
-    /// Whose answers to an invalidation or recall are still to come.
+    /// Returns the nodes whose answers to an invalidation or recall have not arrived.
     pub fn awaited(&self) -> NodeSet {
         self.awaited
     }
 
-    /// The number of the last exclusive grant. A grant of the only copy carries it: at this epoch its receiver owns the
-    /// line, and says so with each of its commits ([`Val`](crate::logging::Val)).
+    /// Returns the number of the last exclusive grant. A grant of the only copy carries it: at this
+    /// epoch its receiver owns the line, and says so with each of its commits
+    /// ([`Val`](crate::logging::Val)).
     ///
-    /// A recorded owner that asks again is granted the same epoch again: it has dropped its copy in silence, so it has
-    /// committed nothing at this epoch.
+    /// A recorded owner that sends another request is granted the same epoch again: it has dropped
+    /// its copy silently, so it has committed nothing at this epoch.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// What waits for its turn.
+    /// Returns the requests that wait.
     pub fn queue(&self) -> &Queue {
         &self.queue
     }
 
-    /// All that there is to know, while nothing is under way.
+    /// Returns the complete state as a record, while nothing is under way.
     pub fn record(&self) -> Option<Record> {
         let owned = self.state == DirectoryState::O;
         let bare = self.state.is_stable() && self.queue.is_empty();
@@ -156,8 +159,8 @@ impl Directory {
         })
     }
 
-    /// The same with other names for the nodes: nodes are alike, and a search may count states that differ in names
-    /// once.
+    /// Returns the same state with the nodes renamed. Nodes are alike, so a search may count states
+    /// that differ only in names once.
     pub fn renamed(&self, name: impl Fn(NodeId) -> NodeId) -> Directory {
         let mut queue = Queue::default();
         for (node, request) in self.queue.iter() {
@@ -173,8 +176,9 @@ impl Directory {
         }
     }
 
-    /// What a message amounts to: which column of the table it is looked up in. [`DirectoryEvent::Stray`] is what
-    /// cannot have been sent by whom it comes from; no state has a row for it.
+    /// Returns the event that a message is, which is the column of the table.
+    /// [`DirectoryEvent::Stray`] stands for a message that its sender cannot have sent; no state
+    /// has a row for it.
     pub fn event<D: Copy>(&self, from: NodeId, message: ToDirectory<D>) -> DirectoryEvent {
         use DirectoryState::{O, OD, OS, OX, S};
         let holds = self.holders.contains(from);
@@ -202,7 +206,7 @@ impl Directory {
             ToDirectory::PutM(_) if holds && matches!(self.state, O | OS | OX | OD) => {
                 DirectoryEvent::PutM
             }
-            // Who reads, or is served, or asks, has nothing under way to memory.
+            // A node that reads, is served, or has a request waiting has no write-back under way.
             ToDirectory::PutM(_) if holds && self.state == S => DirectoryEvent::Stray,
             ToDirectory::PutM(_) if self.queue.contains(from) => DirectoryEvent::Stray,
             ToDirectory::PutM(_) if self.requester == Some(from) => DirectoryEvent::Stray,
@@ -214,7 +218,8 @@ impl Directory {
         let holds = self.holders.contains(from);
         let alone = self.holders.without(from).is_empty();
         if !self.state.is_stable() {
-            // Who has been granted may ask again before his Done is here; whom the directory is serving may not.
+            // A granted node may send another request before its Done arrives; a node that the
+            // directory is serving may not.
             let served = self.requester == Some(from) && !self.state.is_granted();
             return match request {
                 _ if served || self.queue.contains(from) => DirectoryEvent::Stray,
@@ -231,7 +236,8 @@ impl Directory {
             }
             (Request::Upgrade, false) if holds => DirectoryEvent::Upgrade,
             (Request::Upgrade, true) if holds => DirectoryEvent::UpgradeAlone,
-            // An Upgrade whose sender was invalidated while it was under way or waited: he has no copy any more.
+            // The sender of the Upgrade was invalidated in the meantime, so it has no copy any
+            // more.
             (Request::RdX | Request::Upgrade, false) => DirectoryEvent::RdX,
             (Request::RdX | Request::Upgrade, true) => DirectoryEvent::RdXAlone,
         }
@@ -244,7 +250,7 @@ impl Directory {
         })
     }
 
-    /// The one holder of an owned line, of whom an answer is awaited from now on.
+    /// Returns the one holder of an owned line, whose answer is awaited from now on.
     fn recall(&mut self) -> Result<NodeSet, ProtocolError> {
         if self.holders.len() != 1 {
             return Err(ProtocolError::NobodyToTell {
@@ -258,11 +264,12 @@ impl Directory {
 }
 
 impl DirectoryTable {
-    /// One step of a `directory` whose line has the contents `memory`, when a message comes from a node. If the step
-    /// ends a transaction, the next request in the queue is begun in the same step.
+    /// Takes one step of a `directory` whose line has the contents `memory`, for a message from a
+    /// node. If the step ends a transaction, it also begins the next request in the queue.
     ///
     /// # Errors
-    /// [`ProtocolError::DirectoryUndefined`] if this cannot happen in this state; the others if the table is unsound.
+    /// [`ProtocolError::DirectoryUndefined`] if this cannot happen in this state; the others if the
+    /// table is unsound.
     ///
     /// ```
     /// use outlive_machine::protocol::{Directory, DirectoryAction, NodeId, NodeSet, Tables, ToDirectory, ToNode};
@@ -295,7 +302,7 @@ impl DirectoryTable {
         Ok(DirectoryStep::new(next, actions, memory))
     }
 
-    /// Takes in a message, and serves requests of the queue for as long as transactions end at once.
+    /// Takes in a message, and serves queued requests for as long as transactions end at once.
     pub(super) fn serve<D: Copy>(
         &self,
         next: &mut Directory,
@@ -375,7 +382,7 @@ impl DirectoryTable {
 }
 
 impl Directory {
-    /// The requester is the only holder now, at a new epoch.
+    /// Makes the requester the only holder, at a new epoch.
     pub(super) fn own(&mut self) -> Result<(), ProtocolError> {
         self.holders = NodeSet::only(self.requester_for("a grant")?);
         let epoch = self.epoch.0.checked_add(1);

@@ -4,7 +4,7 @@ use super::directory::DirectoryTable;
 use super::table::{Row, names, row};
 
 names! {
-    /// What the directory knows of a line: the rows of its table. Two letters: a transaction is under way.
+    /// The states of a line: the rows of the table. Two letters: a transaction is under way.
     pub enum DirectoryState {
         /// No node has a copy.
         I,
@@ -12,13 +12,13 @@ names! {
         S,
         /// The holder may have the only copy, and may have written it.
         O,
-        /// Invalidates the readers for one who wants to write and gets contents.
+        /// Invalidates the readers for a writer that gets contents.
         SX,
-        /// Invalidates the other readers for one who wants to write and has the contents.
+        /// Invalidates the other readers for a writer that has the contents.
         SU,
-        /// Recalls an owned line for one who wants to read.
+        /// Recalls an owned line for a reader.
         OS,
-        /// Recalls an owned line for one who wants to write.
+        /// Recalls an owned line for a writer.
         OX,
         /// Has granted a copy to read; waits for Done.
         SD,
@@ -30,76 +30,76 @@ names! {
 }
 
 names! {
-    /// What a message amounts to: the columns of the table. *Alone*: the record names nobody else. While a
-    /// transaction is under way requests are not looked at, and come as `RdS`, `RdX` and `Upgrade`.
+    /// The events of a line: the columns of the table. *Alone*: the record names no other node.
+    /// While a transaction is under way, requests come as `RdS`, `RdX` and `Upgrade`.
     pub enum DirectoryEvent {
-        /// A request to read; others may have copies.
+        /// A request to read; other nodes may have copies.
         RdS,
-        /// A request to read; nobody else has a copy.
+        /// A request to read; no other node has a copy.
         RdSAlone,
-        /// A request to write by one without a copy; others may have copies.
+        /// A request to write by a node without a copy; other nodes may have copies.
         RdX,
-        /// A request to write by one without a copy; nobody else has one.
+        /// A request to write by a node without a copy; no other node has one.
         RdXAlone,
-        /// A request to write by a reader, and there may be others.
+        /// A request to write by a reader; there may be others.
         Upgrade,
-        /// A request to write by the only reader. There is none while nodes do not die, and no row.
+        /// A request to write by the only reader. Impossible while no node dies.
         UpgradeAlone,
-        /// An awaited invalidation is through; others are to come.
+        /// An awaited acknowledgement of an invalidation; others have not arrived.
         Ack,
-        /// The last awaited invalidation is through.
+        /// The last awaited acknowledgement of an invalidation.
         AckLast,
-        /// The owner has become a reader and hands in what he wrote.
+        /// The owner has become a reader and hands in the contents that it wrote.
         Downgraded,
         /// The owner has become a reader and had written nothing.
         DowngradedClean,
-        /// The owner has given up his copy and hands in what he wrote.
+        /// The owner has given up its copy and hands in the contents that it wrote.
         Relinquished,
         /// The owner has no copy, and memory is current.
         Gone,
-        /// The requester has his grant.
+        /// The requester has received its grant.
         Done,
         /// The owner puts the line back.
         PutM,
-        /// Somebody puts back what was recalled from him meanwhile.
+        /// A node puts back a line that has been recalled from it in the meantime.
         PutMStale,
-        /// What cannot have been sent: without a row in any state.
+        /// A message that cannot have been sent: without a row in any state.
         Stray,
     }
 }
 
-/// What the table says is to be done. *The sender* sent the message that is being looked at.
+/// An operation of the table. *The sender* is the sender of the message of the step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DirectoryOperation {
-    /// The sender's request is served from now on.
+    /// Begins to serve the sender's request.
     Begin,
-    /// The sender's request waits for its turn.
+    /// Puts the sender's request into the queue.
     Enqueue,
-    /// The transaction is over; the next request is served.
+    /// Ends the transaction; the next request is served.
     Finish,
-    /// The requester is the only holder now, at a new epoch.
+    /// Makes the requester the only holder, at a new epoch.
     Own,
-    /// The requester is a holder too.
+    /// Adds the requester to the holders.
     Join,
-    /// The sender is no holder any more.
+    /// Removes the sender from the holders.
     Forget,
-    /// The message's contents go to memory.
+    /// Writes the message's contents to memory.
     WriteMemory,
-    /// `Inv` to all holders but the requester, whose acknowledgements are awaited.
+    /// Sends `Inv` to all holders but the requester, and awaits their acknowledgements.
     Invalidate,
-    /// `RecallShared` to the holder, whose answer is awaited.
+    /// Sends `RecallShared` to the holder, and awaits its answer.
     RecallShared,
-    /// `RecallExclusive` to the holder, whose answer is awaited.
+    /// Sends `RecallExclusive` to the holder, and awaits its answer.
     RecallExclusive,
-    /// `PutAck` to the sender.
+    /// Sends `PutAck` to the sender.
     PutAck,
-    /// `GrantS` with memory's contents to the requester.
+    /// Sends `GrantS` with memory's contents to the requester.
     GrantS,
-    /// `GrantE` with memory's contents to the requester.
+    /// Sends `GrantE` with memory's contents to the requester.
     GrantE,
-    /// `GrantM` with memory's contents to the requester.
+    /// Sends `GrantM` with memory's contents to the requester.
     GrantM,
-    /// `GrantUpgrade` to the requester.
+    /// Sends `GrantUpgrade` to the requester.
     GrantUpgrade,
 }
 
@@ -110,22 +110,23 @@ use DirectoryOperation::{
 };
 use DirectoryState::{I, ID, O, OD, OS, OX, S, SD, SU, SX};
 
-/// The directory of the MESI protocol. What is not here cannot happen: the argument stands in [the module](super).
+/// The directory of the MESI protocol. A pair without a row is impossible; see [the module](super).
 #[rustfmt::skip]
 pub const MESI_DIRECTORY: &[Row<DirectoryState, DirectoryEvent, DirectoryOperation>] = &[
     row(I,  On::RdSAlone,        &[Begin, Own, GrantE],             OD),
     row(I,  On::RdXAlone,        &[Begin, Own, GrantM],             OD),
     row(I,  On::PutMStale,       &[PutAck],                         I),
 
-    // Of a line with readers the record names two at least, for a lone one is its owner and readers go in silence. The
-    // requester may be one of them, and have dropped its copy.
+    // The record of a line with readers names at least two, because a lone one is its owner and
+    // readers go silently. The requester may be one of them, and have dropped its copy.
     row(S,  On::RdS,             &[Begin, Join, GrantS],            SD),
     row(S,  On::RdX,             &[Begin, Invalidate],              SX),
     row(S,  On::Upgrade,         &[Begin, Invalidate],              SU),
     row(S,  On::PutMStale,       &[PutAck],                         S),
 
     row(O,  On::RdS,             &[Begin, RecallShared],            OS),
-    // The recorded owner asks again: it has dropped its copy in silence, so it had not written it.
+    // The recorded owner requests again: it has dropped its copy silently, so it had not written
+    // it.
     row(O,  On::RdSAlone,        &[Begin, GrantE],                  OD),
     row(O,  On::RdX,             &[Begin, RecallExclusive],         OX),
     row(O,  On::RdXAlone,        &[Begin, GrantM],                  OD),
@@ -150,8 +151,8 @@ pub const MESI_DIRECTORY: &[Row<DirectoryState, DirectoryEvent, DirectoryOperati
     row(OS, On::DowngradedClean, &[Join, GrantS],                   SD),
     row(OS, On::Relinquished,    &[WriteMemory, Own, GrantE],       OD),
     row(OS, On::Gone,            &[Own, GrantE],                    OD),
-    // The recall will find nothing, or the write-back buffer: its answer is waited for all the same. The contents
-    // must be kept here, for after the PutAck the node will have none to answer with.
+    // The recall will find nothing, or the write-back buffer; its answer is awaited all the same.
+    // The contents must be kept here, because after the PutAck the node has none to answer with.
     row(OS, On::PutM,            &[WriteMemory, PutAck],            OS),
     row(OS, On::RdS,             &[Enqueue],                        OS),
     row(OS, On::RdX,             &[Enqueue],                        OS),
@@ -173,7 +174,7 @@ pub const MESI_DIRECTORY: &[Row<DirectoryState, DirectoryEvent, DirectoryOperati
     row(SD, On::PutMStale,       &[PutAck],                         SD),
 
     row(OD, On::Done,            &[Finish],                         O),
-    // Written and put back so fast that it overtook Done.
+    // The node wrote the line and put it back so fast that the PutM overtook Done.
     row(OD, On::PutM,            &[WriteMemory, Forget, PutAck],    ID),
     row(OD, On::RdS,             &[Enqueue],                        OD),
     row(OD, On::RdX,             &[Enqueue],                        OD),
@@ -188,24 +189,24 @@ pub const MESI_DIRECTORY: &[Row<DirectoryState, DirectoryEvent, DirectoryOperati
 ];
 
 impl DirectoryState {
-    /// Whether no transaction is under way.
+    /// Returns whether no transaction is under way.
     pub fn is_stable(self) -> bool {
         matches!(self, I | S | O)
     }
 
-    /// Whether a transaction waits for nothing but `Done`.
+    /// Returns whether a transaction waits for nothing but `Done`.
     pub fn is_granted(self) -> bool {
         matches!(self, SD | OD | ID)
     }
 
-    /// Whether the record says that somebody may have the only copy.
+    /// Returns whether, by the record, a node may have the only copy.
     pub fn is_owned(self) -> bool {
         matches!(self, O | OS | OX | OD)
     }
 }
 
 impl DirectoryEvent {
-    /// Whether it is an answer to an invalidation or recall.
+    /// Returns whether it is an answer to an invalidation or recall.
     pub fn is_answer(self) -> bool {
         matches!(
             self,
@@ -219,7 +220,7 @@ impl DirectoryEvent {
     }
 }
 
-/// The directory of the MESI protocol, laid out.
+/// The table of the directory of the MESI protocol.
 pub(super) fn mesi() -> DirectoryTable {
     DirectoryTable::new(MESI_DIRECTORY)
 }

@@ -1,57 +1,58 @@
-//! What compute nodes and directories say to each other about one line.
+//! The messages between compute nodes and directories about one line.
 //!
-//! `D` stands for the line's contents. The timed machine sends real values or a handle to them; a search sends as
-//! little as it needs to tell the newest value from others; `()` says nothing but which message it is.
+//! `D` is the type of the line's contents. The timed machine sends real values or a handle to them;
+//! a search sends as little as it needs to tell the newest value from others; `()` is the kind
+//! alone.
 
-/// From a node to the directory of a line.
+/// A message from a node to the directory of a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ToDirectory<D> {
-    /// A request: the line, to be read.
+    /// Requests the line, to be read.
     RdS,
-    /// A request: the line, to be written. The node has no copy.
+    /// Requests the line, to be written. The node has no copy.
     RdX,
-    /// A request: leave to write. The node had a copy when it asked; it may lose it before it is served.
+    /// Requests permission to write. The node had a copy then; it may lose it before it is served.
     Upgrade,
-    /// I have no copy any more (to `Inv`).
+    /// Answers `Inv`: the node has no copy any more.
     Ack,
     /// The grant has come. The directory serves the line's next request only after this.
     Done,
-    /// To `RecallShared`: the line was written here; I keep a copy to read.
+    /// Answers `RecallShared`: the line was written here; the node keeps a copy to read.
     Downgraded(D),
-    /// To `RecallShared`: memory is current; I keep a copy to read.
+    /// Answers `RecallShared`: memory is current; the node keeps a copy to read.
     DowngradedClean,
-    /// To a recall: the line was written here; I keep no copy.
+    /// Answers a recall: the line was written here; the node keeps no copy.
     Relinquished(D),
-    /// To a recall: I have no copy, and memory (or what I have put under way to it) is current.
+    /// Answers a recall: the node has no copy, and memory (or its write-back under way) is current.
     Gone,
     /// A written line that leaves the node's caches. The node keeps it until `PutAck`.
     PutM(D),
 }
 
-/// From the directory of a line to a node.
+/// A message from the directory of a line to a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ToNode<D> {
     /// Give up your copy, which is one to read; answer `Ack`.
     Inv,
-    /// Somebody wants to read what you own; keep a copy to read.
+    /// Another node wants to read the line that you own; keep a copy to read.
     RecallShared,
-    /// Somebody wants to write what you own; keep none.
+    /// Another node wants to write the line that you own; keep no copy.
     RecallExclusive,
     /// The line, to be read.
     GrantS(D),
-    /// The line; nobody else has it, so it may be written too. Answers `RdS`.
+    /// The line; no other node has it, so it may be written too. Answers `RdS`.
     GrantE(D),
-    /// The line; nobody else has it, it was asked for to be written. Answers `RdX` (the paper's RdX_ACK), and an
-    /// `Upgrade` whose sender has lost its copy meanwhile.
+    /// The line, to be written; no other node has it. Answers `RdX` (the paper's RdX_ACK), and an
+    /// `Upgrade` whose sender has lost its copy in the meantime.
     GrantM(D),
     /// Your copy is the only one: write. Answers `Upgrade`.
     GrantUpgrade,
-    /// What you put is in memory, or was not wanted any more.
+    /// The contents that you put back are in memory, or were stale.
     PutAck,
 }
 
 impl<D> ToDirectory<D> {
-    /// The same message with what `data` makes of its contents, or `None` if that is none.
+    /// Returns the same message with its contents mapped by `data`; `None` if `data` returns it.
     pub fn try_map<T>(self, data: impl FnOnce(D) -> Option<T>) -> Option<ToDirectory<T>> {
         Some(match self {
             ToDirectory::RdS => ToDirectory::RdS,
@@ -67,7 +68,7 @@ impl<D> ToDirectory<D> {
         })
     }
 
-    /// The contents that it carries.
+    /// Returns its contents.
     pub fn data(self) -> Option<D> {
         match self {
             ToDirectory::Downgraded(data)
@@ -77,14 +78,15 @@ impl<D> ToDirectory<D> {
         }
     }
 
-    /// Which message it is, without contents.
+    /// Returns the message without contents.
     pub fn kind(self) -> ToDirectory<()> {
-        self.try_map(|_| Some(())).expect("always something")
+        self.try_map(|_| Some(()))
+            .expect("the function always returns Some")
     }
 }
 
 impl<D> ToNode<D> {
-    /// The same message with what `data` makes of its contents.
+    /// Returns the same message with its contents mapped by `data`.
     pub fn map<T>(self, data: impl FnOnce(D) -> T) -> ToNode<T> {
         match self {
             ToNode::Inv => ToNode::Inv,
@@ -98,7 +100,7 @@ impl<D> ToNode<D> {
         }
     }
 
-    /// The contents that it carries.
+    /// Returns its contents.
     pub fn data(self) -> Option<D> {
         match self {
             ToNode::GrantS(data) | ToNode::GrantE(data) | ToNode::GrantM(data) => Some(data),
@@ -106,7 +108,7 @@ impl<D> ToNode<D> {
         }
     }
 
-    /// Which message it is, without contents.
+    /// Returns the message without contents.
     pub fn kind(self) -> ToNode<()> {
         self.map(|_| ())
     }

@@ -1,8 +1,8 @@
-//! Compute nodes by number, and sets of them.
+//! The numbers of compute nodes, and sets of them.
 
 use std::fmt;
 
-/// How many compute nodes a directory can tell apart.
+/// The maximum number of compute nodes in a directory.
 pub const MAX_NODES: usize = 32;
 
 /// The number of a compute node, below [`MAX_NODES`].
@@ -15,14 +15,11 @@ impl NodeId {
     /// # Panics
     /// If `number` is not below [`MAX_NODES`]: descriptions of machines are checked before.
     pub const fn new(number: usize) -> NodeId {
-        assert!(
-            number < MAX_NODES,
-            "a directory tells 32 compute nodes apart"
-        );
+        assert!(number < MAX_NODES, "a machine has at most 32 compute nodes");
         NodeId(number as u8)
     }
 
-    /// The number again, to index with.
+    /// Returns the number, as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -34,8 +31,8 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// The number of an exclusive grant, given by the directory of the line. A node owns a line at an epoch; a later grant of
-/// the line has a higher one.
+/// The number of an exclusive grant, given by the directory of the line. A node owns a line at an
+/// epoch; a later grant of the line has a higher one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Epoch(pub u32);
 
@@ -54,45 +51,45 @@ pub struct Epoch(pub u32);
 pub struct NodeSet(u32);
 
 impl NodeSet {
-    /// No node.
+    /// The empty set.
     pub const EMPTY: NodeSet = NodeSet(0);
 
-    /// This node and no other.
+    /// The set of this node alone.
     pub const fn only(node: NodeId) -> NodeSet {
         NodeSet(1 << node.0)
     }
 
-    /// The set and this node.
+    /// Returns the set with this node.
     pub const fn with(self, node: NodeId) -> NodeSet {
         NodeSet(self.0 | 1 << node.0)
     }
 
-    /// The set but for this node.
+    /// Returns the set without this node.
     pub const fn without(self, node: NodeId) -> NodeSet {
         NodeSet(self.0 & !(1 << node.0))
     }
 
-    /// The set but for all of these.
+    /// Returns the set without these nodes.
     pub const fn minus(self, nodes: NodeSet) -> NodeSet {
         NodeSet(self.0 & !nodes.0)
     }
 
-    /// Whether the node is in the set.
+    /// Returns whether the node is in the set.
     pub const fn contains(self, node: NodeId) -> bool {
         self.0 & (1 << node.0) != 0
     }
 
-    /// Whether nobody is in it.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many are in it.
+    /// Returns the number of nodes in the set.
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// The nodes, by rising number.
+    /// Returns the nodes, by rising number.
     pub fn iter(self) -> impl Iterator<Item = NodeId> {
         let mut left = self.0;
         std::iter::from_fn(move || {

@@ -1,9 +1,9 @@
-//! The node agent: what a compute node knows of one line of the shared memory, and its table.
+//! The node agent: a compute node's state of one line of the shared memory, and its table.
 //!
-//! The agent knows nothing of caches within its node. It is told what a core wants (or that the caches drop the line)
-//! and what the directory says; it tells when an access may be performed and what to send. The line's contents stay
-//! with its caller (in the node's caches, or in its write-back buffer while the agent is in `MI`), who hands them in
-//! with each step.
+//! The agent knows nothing of caches within its node. Its inputs are the accesses of cores,
+//! evictions by the caches, and the directory's messages. Its actions say when an access may be
+//! performed and which messages to send. The caller keeps the line's contents (in the node's
+//! caches, or in its write-back buffer while the agent is in `MI`) and passes them with each step.
 
 use super::table::{Cell, Row, Table, names, row};
 use super::{ProtocolError, ToDirectory, ToNode};
@@ -12,7 +12,7 @@ use ToDirectory::{
 };
 
 names! {
-    /// What the agent knows of a line.
+    /// The states of a line in its agent: the rows of its table.
     pub enum NodeState {
         /// No copy here.
         I,
@@ -22,22 +22,21 @@ names! {
         E,
         /// The only copy, written since it came.
         M,
-        /// No copy; asked to read, waits for a grant.
+        /// No copy; has requested to read, waits for a grant.
         IS,
-        /// No copy; asked to write, waits for a grant.
+        /// No copy; has requested to write, waits for a grant.
         IM,
-        /// A copy to read; asked for leave to write, waits for a grant.
+        /// A copy to read; has requested permission to write, waits for a grant.
         SM,
-        /// Put back: the contents stand in the write-back buffer until `PutAck`, and answer for the line if it is
-        /// recalled.
+        /// Put back: the write-back buffer has the contents until `PutAck`, and answers a recall.
         MI,
-        /// Put back, and recalled since: waits for `PutAck` of what nobody wants any more.
+        /// Put back, and recalled since: waits for the `PutAck` of contents that are stale.
         II,
     }
 }
 
 names! {
-    /// What can happen to an agent: the columns of its table.
+    /// The events of an agent: the columns of its table.
     pub enum NodeEvent {
         /// A core wants to read.
         Load,
@@ -66,7 +65,7 @@ names! {
     }
 }
 
-/// What is told to an agent.
+/// An input of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeInput<D> {
     /// A core wants to read.
@@ -75,31 +74,32 @@ pub enum NodeInput<D> {
     Store,
     /// A core will want to write.
     Prefetch,
-    /// The caches drop the line; only where [`NodeState::is_evictable`].
+    /// The caches drop the line; only if [`NodeState::is_evictable`].
     Evict,
-    /// The directory says so.
+    /// A message from the directory.
     Message(ToNode<D>),
 }
 
-/// What the agent wants done. Tables say it without contents.
+/// An action that the agent demands. In tables it has no contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeAction<D> {
-    /// The load or store takes place now, on the copy.
+    /// Perform the load or store now, on the copy.
     Perform,
-    /// The load or store waits until `Resume`.
+    /// Make the load or store wait until `Resume`.
     Wait,
-    /// These are the line's contents from now on.
+    /// Install these contents of the line.
     Install(D),
-    /// The copy (in the caches or in the write-back buffer) goes.
+    /// Drop the copy (in the caches or in the write-back buffer).
     Drop,
-    /// This goes to the line's directory.
+    /// Send this to the line's directory.
     Send(ToDirectory<D>),
-    /// Whatever waits for this line is told to the agent again, in this very step: so a grant is used at least once
-    /// before it can be recalled, and nodes that want the same line cannot take it from each other for ever.
+    /// Pass every access that waits for this line to the agent again, in this very step: so a grant
+    /// is used at least once before it can be recalled, and nodes that want the same line cannot
+    /// take it from each other for ever.
     Resume,
 }
 
-/// What a step leads to.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeStep<D> {
     cell: Cell<NodeState, NodeAction<()>>,
@@ -107,14 +107,14 @@ pub struct NodeStep<D> {
 }
 
 impl<D: Copy> NodeStep<D> {
-    /// The agent's next state.
+    /// Returns the agent's next state.
     pub fn state(&self) -> NodeState {
         self.cell.next
     }
 
-    /// What is to be done, in order.
+    /// Returns the actions, in order.
     pub fn actions(&self) -> impl Iterator<Item = NodeAction<D>> + '_ {
-        // Contents are filled in here, so that a step is small; it has them if an action needs them.
+        // Contents are filled in here, so that a step is small; it has them if needed.
         self.cell.actions().filter_map(|action| {
             Some(match action {
                 Perform => NodeAction::Perform,
@@ -135,13 +135,13 @@ use NodeAction::{Drop, Install, Perform, Resume, Send, Wait};
 use NodeEvent as On;
 use NodeState::{E, I, II, IM, IS, M, MI, S, SM};
 
-/// The agent of the MESI protocol. What is not here cannot happen: the argument stands in [the module](super).
+/// The agent of the MESI protocol. A pair without a row is impossible; see [the module](super).
 #[rustfmt::skip]
 pub const MESI_NODE: &[Row<NodeState, NodeEvent, NodeAction<()>>] = &[
     row(I,  On::Load,            &[Send(RdS), Wait],                IS),
     row(I,  On::Store,           &[Send(RdX), Wait],                IM),
     row(I,  On::Prefetch,        &[Send(RdX)],                      IM),
-    // The copy went in silence, and the directory did not know.
+    // The copy was dropped silently, and the directory did not know.
     row(I,  On::Inv,             &[Send(Ack)],                      I),
     row(I,  On::RecallShared,    &[Send(Gone)],                     I),
     row(I,  On::RecallExclusive, &[Send(Gone)],                     I),
@@ -169,7 +169,7 @@ pub const MESI_NODE: &[Row<NodeState, NodeEvent, NodeAction<()>>] = &[
     row(IS, On::Load,            &[Wait],                           IS),
     row(IS, On::Store,           &[Wait],                           IS),
     row(IS, On::Prefetch,        &[],                               IS),
-    // Demands on what was dropped in silence; none of them is about the grant that is still to come.
+    // Demands on a copy that was dropped silently; none of them is about the grant to come.
     row(IS, On::Inv,             &[Send(Ack)],                      IS),
     row(IS, On::RecallShared,    &[Send(Gone)],                     IS),
     row(IS, On::RecallExclusive, &[Send(Gone)],                     IS),
@@ -188,7 +188,7 @@ pub const MESI_NODE: &[Row<NodeState, NodeEvent, NodeAction<()>>] = &[
     row(SM, On::Load,            &[Perform],                        SM),
     row(SM, On::Store,           &[Wait],                           SM),
     row(SM, On::Prefetch,        &[],                               SM),
-    // Another writer was served first: the Upgrade will be served as a RdX.
+    // Another writer was served first: the Upgrade will be served as an RdX.
     row(SM, On::Inv,             &[Drop, Send(Ack)],                IM),
     row(SM, On::GrantUpgrade,    &[Send(Done), Resume],             E),
 
@@ -206,34 +206,34 @@ pub const MESI_NODE: &[Row<NodeState, NodeEvent, NodeAction<()>>] = &[
 ];
 
 impl NodeState {
-    /// Whether loads may be performed.
+    /// Returns whether loads may be performed.
     pub fn is_readable(self) -> bool {
         matches!(self, S | E | M | SM)
     }
 
-    /// Whether stores may be performed.
+    /// Returns whether stores may be performed.
     pub fn is_writable(self) -> bool {
         matches!(self, E | M)
     }
 
-    /// Whether the node keeps the line's contents, in its caches or in its write-back buffer.
+    /// Returns whether the node keeps the contents, in its caches or in its write-back buffer.
     pub fn has_copy(self) -> bool {
         matches!(self, S | E | M | SM | MI)
     }
 
-    /// Whether nothing is under way that the agent waits for.
+    /// Returns whether the agent waits for nothing.
     pub fn is_stable(self) -> bool {
         matches!(self, I | S | E | M)
     }
 
-    /// Whether the caches may drop the line: they leave alone what is being asked for.
+    /// Returns whether the caches may drop the line; a requested line is left alone.
     pub fn is_evictable(self) -> bool {
         matches!(self, S | E | M)
     }
 }
 
 impl<D> NodeInput<D> {
-    /// The column that it is looked up in.
+    /// Returns its event, which is the column of the table.
     pub fn event(&self) -> NodeEvent {
         match self {
             NodeInput::Load => NodeEvent::Load,
@@ -255,11 +255,12 @@ impl<D> NodeInput<D> {
 }
 
 impl NodeTable {
-    /// One step of an agent in `state`, whose node has the contents `copy` of the line.
+    /// Takes one step of an agent in `state`, whose node has the contents `copy` of the line.
     ///
     /// # Errors
-    /// [`ProtocolError::NodeUndefined`] if this cannot happen in this state, and [`ProtocolError::NoCopy`] or
-    /// [`ProtocolError::NoContents`] if what is to be sent or kept is not there.
+    /// [`ProtocolError::NodeUndefined`] if this cannot happen in this state, and
+    /// [`ProtocolError::NoCopy`] or [`ProtocolError::NoContents`] if contents to be sent or kept do
+    /// not exist.
     ///
     /// ```
     /// use outlive_machine::protocol::{NodeAction, NodeInput, NodeState, Tables, ToDirectory, ToNode};

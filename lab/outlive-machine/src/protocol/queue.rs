@@ -1,8 +1,8 @@
-//! Requests that wait in a directory for a line's turn.
+//! The requests that wait in a directory for a line.
 
 use super::{MAX_NODES, NodeId, NodeSet, ProtocolError};
 
-/// What a node can ask for.
+/// A request of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Request {
@@ -14,8 +14,9 @@ pub enum Request {
     Upgrade,
 }
 
-/// Requests in order of arrival: one byte each, and room for one of each node. That is enough, because a node asks
-/// for a line again only after its last request has been granted, and what is granted has left the queue.
+/// Requests in order of arrival: one byte each, with space for one of each node. That is enough,
+/// because a node sends another request for a line only after its last one has been granted, and a
+/// granted request has left the queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Queue {
     len: u8,
@@ -23,7 +24,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The last in the queue is this request now.
+    /// Appends this request.
     pub(super) fn push(&mut self, node: NodeId, request: Request) -> Result<(), ProtocolError> {
         let place = self
             .entries
@@ -34,17 +35,17 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the first out.
+    /// Removes and returns the first request.
     pub(super) fn pop(&mut self) -> Option<(NodeId, Request)> {
         let first = self.iter().next()?;
         self.entries.copy_within(1.., 0);
-        // Places that are not in use are zero, so that equal queues are equal.
+        // Unused entries are zero, so that equal queues are equal.
         self.entries[MAX_NODES - 1] = 0;
         self.len -= 1;
         Some(first)
     }
 
-    /// The queue but for what these nodes have asked.
+    /// Returns the queue without the requests of these nodes.
     pub(super) fn without(&self, nodes: NodeSet) -> Queue {
         let mut left = Queue::default();
         let waiting = self.iter().filter(|(node, _)| !nodes.contains(*node));
@@ -55,7 +56,7 @@ impl Queue {
         left
     }
 
-    /// The requests, the first first.
+    /// Returns the requests in order.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, Request)> + '_ {
         self.entries[..self.len as usize].iter().map(|&entry| {
             let request = match entry & 3 {
@@ -67,17 +68,17 @@ impl Queue {
         })
     }
 
-    /// Whether a request of this node waits.
+    /// Returns whether a request of this node waits.
     pub fn contains(&self, node: NodeId) -> bool {
         self.iter().any(|(waiting, _)| waiting == node)
     }
 
-    /// How many wait.
+    /// Returns the number of requests.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether nobody waits.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,22 +1,23 @@
-//! Tables of transitions: for each pair of a state and an event, what is done and which state comes next, or nothing.
+//! Tables of transitions: for each pair of state and event, the actions and the next state, or
+//! nothing.
 //!
-//! A controller is written down as [`Row`]s, one line each. A [`Table`] is those rows laid out for looking up. It is
-//! a value: a protocol with more states of affairs (replication, write-through, dead nodes) is a table with more
-//! rows, and the judges of a protocol take rows out to see whether anybody notices.
+//! A controller is written as [`Row`]s, one line each. A [`Table`] is those rows laid out for
+//! lookup. It is a value: a protocol with more conditions (replication, dead nodes) is a table with
+//! more rows, and mutation tests of a protocol remove rows to test its judges.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-/// What can name a row or a column: an enumeration whose values are numbered from zero.
+/// The name of a row or a column: an enumeration whose values are numbered from zero.
 pub trait Name: Copy + Eq + Debug + 'static {
     /// All values, by rising number.
     const ALL: &'static [Self];
 
-    /// The number of this one: `ALL[self.number()] == self`.
+    /// Returns the number of this value: `ALL[self.number()] == self`.
     fn number(self) -> usize;
 }
 
-/// Enumerations of plain variants that can name rows or columns.
+/// Declares enumerations of plain variants that can name rows or columns.
 macro_rules! names {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[doc = $about:literal])+ $variant:ident,)* }) => {
         $(#[$meta])*
@@ -24,7 +25,7 @@ macro_rules! names {
         pub enum $name { $($(#[doc = $about])+ $variant,)* }
 
         impl $name {
-            /// What it means, for people.
+            /// Returns its meaning, for people.
             pub const fn about(self) -> &'static str {
                 match self { $($name::$variant => concat!($($about),+).trim_ascii(),)* }
             }
@@ -41,7 +42,7 @@ macro_rules! names {
 }
 pub(crate) use names;
 
-/// One transition as it is written down.
+/// One transition as a row of source code.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<S, E, A: 'static> {
     /// In this state
@@ -54,7 +55,7 @@ pub struct Row<S, E, A: 'static> {
     pub next: S,
 }
 
-/// A row, in one line.
+/// Makes a row, in one line.
 pub(crate) const fn row<S, E, A>(state: S, event: E, actions: &'static [A], next: S) -> Row<S, E, A>
 where
     S: Copy,
@@ -68,19 +69,19 @@ where
     }
 }
 
-/// How many actions a cell can hold.
+/// The maximum number of actions in a cell.
 const CELL_ACTIONS: usize = 8;
 
-/// What one pair of state and event leads to.
+/// The transition of one pair of state and event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell<S, A> {
     actions: [Option<A>; CELL_ACTIONS],
-    /// The state that comes next.
+    /// The next state.
     pub next: S,
 }
 
 impl<S: Copy, A: Copy> Cell<S, A> {
-    /// A cell that does this and goes there.
+    /// Makes a cell of these actions and this next state.
     ///
     /// # Panics
     /// If there are more than eight actions.
@@ -95,7 +96,7 @@ impl<S: Copy, A: Copy> Cell<S, A> {
         cell
     }
 
-    /// What is done, in order.
+    /// Returns the actions, in order.
     pub fn actions(&self) -> impl Iterator<Item = A> + '_ {
         self.actions.iter().map_while(|action| *action)
     }
@@ -118,7 +119,7 @@ pub struct Table<S, E, A> {
 }
 
 impl<S: Name, E: Name, A: Copy> Table<S, E, A> {
-    /// The table of these rows.
+    /// Makes the table of these rows.
     ///
     /// # Panics
     /// If two rows are about the same pair.
@@ -143,13 +144,13 @@ impl<S: Name, E: Name, A: Copy> Table<S, E, A> {
         table
     }
 
-    /// What the pair leads to; `None` if it cannot happen.
+    /// Returns the transition of the pair; `None` if it is impossible.
     #[inline]
     pub fn get(&self, state: S, event: E) -> Option<&Cell<S, A>> {
         self.cells[state.number() * E::ALL.len() + event.number()].as_ref()
     }
 
-    /// Puts another cell in a pair's place, and hands back what stood there.
+    /// Replaces the cell of a pair, and returns the old one.
     pub fn set(&mut self, state: S, event: E, cell: Option<Cell<S, A>>) -> Option<Cell<S, A>> {
         std::mem::replace(
             &mut self.cells[state.number() * E::ALL.len() + event.number()],
@@ -157,7 +158,7 @@ impl<S: Name, E: Name, A: Copy> Table<S, E, A> {
         )
     }
 
-    /// All transitions, by state and then by event.
+    /// Returns all transitions, by state and then by event.
     pub fn iter(&self) -> impl Iterator<Item = (S, E, &Cell<S, A>)> {
         self.cells.iter().enumerate().filter_map(|(place, cell)| {
             let (state, event) = (S::ALL[place / E::ALL.len()], E::ALL[place % E::ALL.len()]);

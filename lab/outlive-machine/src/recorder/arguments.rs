@@ -1,10 +1,10 @@
-//! A compiler's arguments, as far as they say what is compiled and what is linked.
+//! The arguments of a compiler: the sources to compile and the inputs to link.
 
 use super::BuildError;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// What a source file's name ends with.
+/// The endings of names of source files.
 const SOURCES: [&str; 9] = ["c", "C", "cc", "cp", "cpp", "cxx", "c++", "i", "ii"];
 /// Options whose value is the next argument.
 const WITH_VALUE: [&str; 27] = [
@@ -41,9 +41,9 @@ const NOT_LINKED: [&str; 5] = ["-c", "-S", "-E", "-M", "-MM"];
 /// One argument, or an option with its value.
 enum Part<'a> {
     Source(&'a OsStr),
-    /// Anything else that is not an option: an object, a library, a script of the linker.
+    /// Any other argument that is not an option: an object, a library, a linker script.
     File(&'a OsStr),
-    /// The file to be made, and the option before it.
+    /// The output file, with the option before it.
     Output(&'a [OsString]),
     Option(&'a [OsString]),
 }
@@ -53,7 +53,7 @@ pub(super) struct Arguments<'a> {
     parts: Vec<Part<'a>>,
 }
 
-/// What a program is linked of.
+/// An input of the linker.
 pub(super) enum Input<'a> {
     Source(&'a OsStr),
     /// An object, a library or an option, in its place.
@@ -74,19 +74,22 @@ impl<'a> Arguments<'a> {
             };
             if text.starts_with("-fsanitize") {
                 return refused(
-                    "a sanitizer and the recorder cannot both have the program; leave it out",
+                    "a sanitizer and the recorder cannot instrument the same program; leave it out",
                 );
             }
             if ["-static", "--static", "-static-pie"].contains(&&*text) {
                 return refused(
-                    "the recorder stands before the functions of the system's shared libraries; leave it out",
+                    "the recorder replaces functions of the system's shared libraries, so they \
+                     must not be linked statically; leave it out",
                 );
             }
             if text.starts_with("-x") {
-                return refused("give the file a name that says its language");
+                return refused(
+                    "give the source file an extension that names its language, such as `.c`",
+                );
             }
             if text.starts_with('@') {
-                return refused("write the arguments out");
+                return refused("write its arguments on the command line");
             }
             let with_value = WITH_VALUE.contains(&&*text) && at + 1 < all.len();
             let here = &all[at..=at + usize::from(with_value)];
@@ -106,12 +109,12 @@ impl<'a> Arguments<'a> {
         Ok(Self { all, parts })
     }
 
-    /// All, as they are.
+    /// Returns all arguments, unchanged.
     pub fn all(&self) -> impl Iterator<Item = &'a OsStr> + use<'a> {
         self.all.iter().map(OsString::as_os_str)
     }
 
-    /// Whether there is anything to compile or link: else the compiler is only asked something.
+    /// Returns whether there is an input; without one, the compiler is only queried.
     pub fn has_inputs(&self) -> bool {
         self.parts
             .iter()
@@ -128,12 +131,12 @@ impl<'a> Arguments<'a> {
         self.all.iter().any(|argument| argument == "-shared")
     }
 
-    /// Of others, to be linked once more.
+    /// Returns whether other objects are linked into one object, to be linked again.
     pub fn makes_object(&self) -> bool {
         self.all.iter().any(|argument| argument == "-r")
     }
 
-    /// With threads: `-fopenmp-simd` has none.
+    /// Returns whether OpenMP is used with threads: `-fopenmp-simd` has none.
     pub fn has_open_mp(&self) -> bool {
         self.all.iter().any(|argument| {
             let text = argument.to_string_lossy();
@@ -141,7 +144,8 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    /// The options that are for a compilation, whichever source it is of. Those for the linker do no harm there.
+    /// Returns the options for the compilation of a source. Those for the linker are harmless
+    /// there.
     pub fn options(&self) -> impl Iterator<Item = &'a OsStr> {
         let options = self.parts.iter().filter_map(|part| match part {
             Part::Option(option) => Some(*option),
@@ -150,7 +154,7 @@ impl<'a> Arguments<'a> {
         options.flatten().map(OsString::as_os_str)
     }
 
-    /// Objects, libraries and scripts of the linker that are named as files.
+    /// Returns the objects, libraries and linker scripts that are named as files.
     pub fn files(&self) -> impl Iterator<Item = &'a OsStr> {
         self.parts.iter().filter_map(|part| match part {
             Part::File(file) => Some(*file),
@@ -158,7 +162,7 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    /// What is linked, in order: sources, and everything else, the file to be made among it.
+    /// Returns the linker's inputs in order: sources and all other arguments, with the output file.
     pub fn inputs(&self) -> impl Iterator<Item = Input<'a>> {
         self.parts.iter().flat_map(|part| match part {
             Part::Source(source) => vec![Input::Source(source)],

@@ -1,8 +1,9 @@
 //! Builds real programs so that they can be recorded as [traces](crate::trace).
 //!
-//! C and C++ are compiled with the instrumentation of `-fsanitize=thread`, and linked with a runtime of ours instead of
-//! the sanitizer's, whose source is compiled along. A program that was built so runs as ever; with `OUTLIVE_TRACE=FILE`
-//! in its environment, it writes a trace. `docs/recording.md` says how, and what is not recorded.
+//! C and C++ are compiled with the instrumentation of `-fsanitize=thread`, and linked with our
+//! runtime instead of the sanitizer's; its source is compiled in the same build. The program
+//! behaves as usual; with `OUTLIVE_TRACE=FILE` in its environment, it writes a trace.
+//! `docs/recording.md` has the usage and the limits.
 
 mod arguments;
 mod unseen;
@@ -28,7 +29,8 @@ const RUNTIME: [(&str, &str); 11] = [
     ("life.h", include_str!("../../recorder/life.h")),
 ];
 
-/// For code that is recorded. What would write to memory without being seen is left to calls, which are seen.
+/// Options for recorded code. Writes that the instrumentation would miss are left to calls, which
+/// it sees.
 const INSTRUMENTED: [&str; 8] = [
     "-fsanitize=thread",
     "-fno-lto",
@@ -39,9 +41,11 @@ const INSTRUMENTED: [&str; 8] = [
     "-fno-builtin-bzero",
     "-fno-tree-loop-distribute-patterns",
 ];
-/// Volatile accesses are told apart, since programs wait for one another by them. Under its inner names, as in headers of C++ and of checked
-/// functions, a copy is done in place, without being announced, if all sizes are known. So the room that is there is one that the
-/// compiler does not know, which always suffices; as an expression, not by a function, it may stand wherever the copy may.
+/// Volatile accesses are distinguished, because programs wait for one another by them. Under its
+/// inner names, as in headers of C++ and of checked functions, a copy is done in place, without an
+/// announcement, if all sizes are known. So the size of the destination is one that the compiler
+/// does not know, and which always suffices; as an expression, not a function, it may stand
+/// wherever the copy may.
 const GCC: [&str; 9] = [
     "--param",
     "tsan-distinguish-volatile=1",
@@ -58,7 +62,7 @@ const CLANG: [&str; 3] = [
     "-tsan-distinguish-volatile=1",
     "-Wno-ignored-optimization-argument",
 ];
-/// For the runtime itself, which must not call what it replaces.
+/// Options for the runtime itself, which must not call the functions that it replaces.
 const PLAIN: [&str; 9] = [
     "-x",
     "c",
@@ -74,28 +78,29 @@ const WRAPPED: &str = "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=bco
     --wrap=__memcpy_chk,--wrap=__memmove_chk,--wrap=__memset_chk";
 const LIBRARIES: [&str; 2] = ["-lpthread", "-ldl"];
 
-/// Why a program was not built.
+/// The reasons why a program was not built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// No compiler was named.
     #[error(
-        "no compiler was named; a whole command is wanted, such as `cc -O3 program.c -o program -lpthread`"
+        "no compiler was named; give a whole command, such as `cc -O3 program.c -o program \
+         -lpthread`"
     )]
     Empty,
-    /// A command of which it is known that it is not a compiler of C or C++.
+    /// A command that is known not to be a compiler of C or C++.
     #[error("`{}` is not a compiler of C or C++; {hint}", .command.to_string_lossy())]
     NoCompiler {
-        /// Which one.
+        /// The command.
         command: OsString,
-        /// What to do about it.
+        /// The remedy.
         hint: &'static str,
     },
-    /// An argument that does not go together with recording.
+    /// An argument that is incompatible with recording.
     #[error("a program cannot be recorded with `{}`; {hint}", .argument.to_string_lossy())]
     Argument {
-        /// Which one.
+        /// The argument.
         argument: OsString,
-        /// What to do about it.
+        /// The remedy.
         hint: &'static str,
     },
     /// The compiler did not start.
@@ -103,48 +108,50 @@ pub enum BuildError {
     Start {
         /// The compiler.
         compiler: OsString,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The compiler said on standard error what is wrong.
+    /// The compiler failed, with its reason on standard error.
     #[error("{doing} failed: `{}` ended with {status}", .compiler.to_string_lossy())]
     Failed {
-        /// What was to be done.
+        /// The failed step.
         doing: &'static str,
         /// The compiler.
         compiler: OsString,
-        /// How it ended.
+        /// The exit status of the compiler.
         status: ExitStatus,
     },
-    /// There is no place for what is made on the way.
+    /// A temporary file could not be written.
     #[error("a temporary file could not be written: {0}")]
     Temporary(io::Error),
 }
 
-/// What will be missing from the traces of a program that was built.
+/// Accesses or events that will be missing from the traces of a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
-    /// An object, or an archive with one, that was compiled in another way.
+    /// An object, or an archive with one, that was compiled without the instrumentation.
     #[error(
-        "{} was not compiled by record-build, or not all of it, so what its code reads and writes will not be in a trace; \
-         compile it with `outlive-lab machine record-build` too",
+        "{} was not compiled by record-build, or not all of it, so the accesses of its code will \
+         not be in a trace; compile it with `outlive-lab machine record-build` too",
         .0.display()
     )]
     Accesses(PathBuf),
-    /// The threads of OpenMP meet within its own library.
+    /// The threads of OpenMP synchronise within its own library.
     #[error(
-        "the barriers and critical sections of OpenMP will not be in a trace, so its threads will not wait for one another in \
-         a replay; programs with POSIX threads, or C's or C++'s, are recorded whole"
+        "the barriers and critical sections of OpenMP will not be in a trace, so its threads will \
+         not wait for one another in a replay; programs with the threads of POSIX, C or C++ are \
+         recorded completely"
     )]
     OpenMp,
 }
 
-/// Does what the compiler's command says, so that the program can be recorded: compiles, links, or both. Nothing is
-/// left behind but what the command would leave. What will be missing from its traces is returned.
+/// Executes the compiler's command so that the program can be recorded: compiles, links, or both.
+/// It leaves only the files that the command would leave. Returns the parts that will be missing
+/// from the program's traces.
 ///
 /// # Errors
 ///
-/// If the command cannot be done so, or fails.
+/// If the command cannot be executed in this way, or fails.
 pub fn build(command: &[OsString]) -> Result<Vec<Missing>, BuildError> {
     let (compiler, arguments) = command.split_first().ok_or(BuildError::Empty)?;
     if let Some(hint) = no_compiler(compiler) {
@@ -156,7 +163,7 @@ pub fn build(command: &[OsString]) -> Result<Vec<Missing>, BuildError> {
     let arguments = Arguments::parse(arguments)?;
     let compiler = Compiler::new(compiler)?;
     if !arguments.has_inputs() {
-        compiler.run("what was asked of the compiler", arguments.all())?;
+        compiler.run("the command", arguments.all())?;
         return Ok(Vec::new());
     }
     if arguments.compiles_only() {
@@ -181,7 +188,7 @@ pub fn build(command: &[OsString]) -> Result<Vec<Missing>, BuildError> {
             Input::Other(other) => link.push(other.to_owned()),
         }
     }
-    // A library's calls are answered by the program that uses it, those of copies among them.
+    // The program that uses a library answers its calls, including those of copies.
     if !arguments.makes_object() {
         link.push(WRAPPED.into());
     }
@@ -197,12 +204,14 @@ pub fn build(command: &[OsString]) -> Result<Vec<Missing>, BuildError> {
     Ok(missing.chain(open_mp).collect())
 }
 
-/// What to do instead, if a command is one of those that build programs in another way. Any other may be a compiler, by whatever name.
+/// Returns the alternative, if a command is known to build programs in another way. Any other
+/// command may be a compiler.
 fn no_compiler(command: &OsStr) -> Option<&'static str> {
     let name = Path::new(command).file_name()?.to_str()?;
     Some(match name {
         "make" | "gmake" | "ninja" | "scons" | "bazel" | "meson" => {
-            "have it call the compiler so, as in `make CC='outlive-lab machine record-build -- cc' CXX='outlive-lab machine record-build -- c++'`"
+            "let it call the compiler through `record-build`, as in `make CC='outlive-lab machine \
+             record-build -- cc' CXX='outlive-lab machine record-build -- c++'`"
         }
         "cmake" | "configure" => {
             "give it a script as its compiler (CMAKE_C_COMPILER, CC) that calls `outlive-lab machine record-build -- cc \"$@\"`"
@@ -263,7 +272,7 @@ impl Compiler {
         })
     }
 
-    /// The object of the runtime, made in `room`.
+    /// Compiles the runtime to an object in the directory `room`.
     fn runtime(&self, room: &Path) -> Result<PathBuf, BuildError> {
         for (name, text) in RUNTIME {
             std::fs::write(room.join(name), text).map_err(BuildError::Temporary)?;

@@ -1,18 +1,20 @@
-//! Which objects do not announce what they read and write, since they were compiled in another way.
+//! The detection of objects that do not announce their memory accesses, because they were compiled
+//! without the instrumentation.
 
 use std::ops::Range;
 
-/// What every object calls that is compiled with the instrumentation, even one without any code.
+/// The symbol that every object compiled with the instrumentation calls, even one without any code.
 const ANNOUNCES: &[u8] = b"__tsan_init";
 const OBJECT: &[u8] = b"\x7fELF";
-/// Of an object that is to be linked, at its place in the file; of a library or program it is another one.
+/// The type field of a relocatable object, at its place in the file; others have another value.
 const RELOCATABLE: (Range<usize>, &[u8]) = (16..18, &[1, 0]);
 const ARCHIVE: &[u8] = b"!<arch>\n";
-/// The header of an archive's member has its length in these bytes, in decimal digits.
+/// The size of the header of an archive's member; `LENGTH` is the field of the member's length, in
+/// decimal digits.
 const MEMBER: usize = 60;
 const LENGTH: Range<usize> = 48..58;
 
-/// Whether a file is an object, or an archive with one, that is not instrumented. What is no such file is of no concern.
+/// Returns whether a file is an object, or an archive with one, that is not instrumented.
 pub(super) fn is_unseen(bytes: &[u8]) -> bool {
     match bytes.strip_prefix(ARCHIVE) {
         Some(members) => Members(members).any(object_is_unseen),
@@ -29,7 +31,7 @@ fn object_is_unseen(bytes: &[u8]) -> bool {
             .any(|window| window == ANNOUNCES)
 }
 
-/// What is in an archive, as long as it makes sense.
+/// The members of an archive, as long as it is well-formed.
 struct Members<'a>(&'a [u8]);
 
 impl<'a> Iterator for Members<'a> {
@@ -40,7 +42,7 @@ impl<'a> Iterator for Members<'a> {
         let length = str::from_utf8(&header[LENGTH]).ok()?.trim_end();
         let length = length.parse().ok()?;
         let member = rest.get(..length)?;
-        // They begin at even places.
+        // Members begin at even offsets.
         self.0 = rest.get(length.next_multiple_of(2)..).unwrap_or_default();
         Some(member)
     }
@@ -74,7 +76,7 @@ mod tests {
         assert!(is_unseen(&unseen) && !is_unseen(&seen));
         assert!(!is_unseen(&archive(&[seen.clone(), seen.clone()])));
         assert!(is_unseen(&archive(&[seen.clone(), unseen.clone()])));
-        // A library of the system's, a script of the linker, a cut archive: nothing is said of them.
+        // A system library, a linker script, a truncated archive: none is reported.
         let mut library = unseen.clone();
         library[16] = 3;
         let cut = &archive(&[seen, unseen])[..100];

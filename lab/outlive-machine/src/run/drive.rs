@@ -1,4 +1,4 @@
-//! The loop of a run: events, looks at wanted times, and word of how far it is.
+//! The loop of a run: events, looks at the requested times, and progress reports.
 
 use std::cell::Cell;
 
@@ -10,12 +10,13 @@ use crate::line::{Line, LineAddress};
 use crate::program::{Counted, OwnLines, Placed, Tally, Thread, Word};
 use crate::protocol::NodeId;
 
-/// Events between two words of how far it is: some milliseconds of the host's.
+/// Events between two progress reports: some milliseconds of host time.
 const EVENTS: u64 = 1 << 15;
-/// Simulated time in one go while a look or an end lies ahead: as much, in a machine of the paper's size.
+/// Simulated time of one step towards a look or the end of a run: about as much host time, in a
+/// machine of the paper's size.
 const STRETCH: Time = Time::from_micros(1);
 
-/// Runs the subject with the threads that it has.
+/// Runs the subject with its threads.
 pub(super) fn drive(
     run: &Run<'_>,
     subject: &Subject,
@@ -45,8 +46,8 @@ fn counted<T: Thread>(
     Ok(Outcome { counts, ..outcome })
 }
 
-/// Lines that one thread alone touches are in local memory. Threads are called through pointers here, for it would be two more
-/// machines to compile.
+/// Runs with the lines that one thread alone touches in local memory. Threads are trait objects
+/// here, which saves compiling two more machines.
 fn placed(run: &Run<'_>, subject: &Subject, watch: &mut Watch<'_>) -> Result<Outcome, RunError> {
     let (image, synchronisation) = (subject.image(), subject.synchronisation());
     let lines = OwnLines::find(image, synchronisation, boxed(subject.threads()))?;
@@ -123,10 +124,10 @@ fn whole<T: Thread>(
                 Living::Wait(_) | Living::GaveUp(_) | Living::Nobody => None,
             };
             let end = end.unwrap_or(machine.last_active());
-            // Others may have come to their ends before.
+            // The threads may have ended before the last death or recovery.
             let last = fallout.deaths.iter().map(|died| died.crash.at).max();
             let end = end.max(last.max(fallout.recovered).unwrap_or_default());
-            // Who has died is missing from a result.
+            // The work of dead nodes is missing from the result.
             let is_whole = fallout.deaths.is_empty() && fallout.living == Living::Ended;
             let checked = is_whole && checked(subject, machine, own)?;
             (fallout.living == Living::Ended, end, checked)
@@ -152,7 +153,7 @@ fn whole<T: Thread>(
     })
 }
 
-/// Checks what is left in memory. A check reads word after word, so the last line is kept.
+/// Checks the result in memory. A check reads word after word, so the last line is cached.
 fn checked<T: Thread>(
     subject: &Subject,
     machine: &Cluster<T>,
@@ -178,16 +179,16 @@ pub(super) struct Drive<'r, 'w, T: Thread> {
     pub simulation: Simulation<Cluster<T>>,
     pub run: &'r Run<'r>,
     watch: &'r mut Watch<'w>,
-    /// How many events had been handled when it was last told how far it is.
+    /// The number of events handled at the last progress report.
     told: u64,
 }
 
 impl<T: Thread> Drive<'_, '_, T> {
-    /// Runs to each time at which there is something to be seen.
+    /// Runs to each time at which a look is to be taken.
     fn looks(&mut self) -> Result<Vec<Look>, RunError> {
         let mut times = self.run.looks.clone();
         times.retain(|at| self.run.until.is_none_or(|until| *at <= until));
-        // Who has died owns nothing.
+        // A dead node owns nothing.
         let first = self.run.crashes.iter().map(|crash| crash.at).min();
         times.retain(|at| first.is_none_or(|first| *at <= first));
         times.sort_unstable();
@@ -210,7 +211,7 @@ impl<T: Thread> Drive<'_, '_, T> {
         Ok(looks)
     }
 
-    /// Runs to the end, or as far as is wanted. Whether it is the end.
+    /// Runs to the end, or to the time at which to stop. Returns whether it is the end.
     pub fn finish(&mut self) -> Result<bool, RunError> {
         if let Some(until) = self.run.until {
             self.reach(until)?;
@@ -225,7 +226,7 @@ impl<T: Thread> Drive<'_, '_, T> {
         Ok(true)
     }
 
-    /// Runs until it is `at`, or nothing happens any more.
+    /// Runs until the time is `at`, or nothing happens any more.
     pub fn reach(&mut self, at: Time) -> Result<(), RunError> {
         while self.simulation.now() < at && !self.simulation.queue().is_empty() {
             let next = self.simulation.now() + STRETCH;
@@ -235,7 +236,7 @@ impl<T: Thread> Drive<'_, '_, T> {
         Ok(())
     }
 
-    /// Says how far it is if that is some time ago.
+    /// Reports the progress if the last report was some time ago.
     #[inline]
     pub fn tell(&mut self) -> Result<(), RunError> {
         let events = self.simulation.handled();
@@ -246,7 +247,7 @@ impl<T: Thread> Drive<'_, '_, T> {
         self.say()
     }
 
-    /// Says how far it is.
+    /// Reports the progress.
     fn say(&mut self) -> Result<(), RunError> {
         let progress = Progress {
             now: self.simulation.now(),

@@ -1,4 +1,4 @@
-//! Nodes that die in a run, and what came of it.
+//! Deaths of nodes in a run, and their effects.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -14,28 +14,30 @@ use crate::protocol::NodeId;
 /// A node that is to die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Crash {
-    /// When.
+    /// The time.
     pub at: Time,
-    /// Which.
+    /// The node.
     pub node: NodeId,
 }
 
-/// What came of the nodes' deaths.
+/// The effects of the nodes' deaths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallout {
-    /// Who has died, in the order of the deaths. A node that is to die after the program's end does not.
+    /// The dead nodes, in the order of their deaths. A node that is to die after the program's end
+    /// does not die.
     pub deaths: Vec<Died>,
-    /// When the recovery from all of them was over. There is none if nobody lives, or a program has given up before.
+    /// When the recovery from all deaths was over; `None` if no node lives, or a program gave up
+    /// before.
     pub recovered: Option<Time>,
-    /// Recoveries that came to their end: one for several deaths, if those happen before its end.
+    /// Recoveries that ended: one for several deaths, if those happen before its end.
     pub recoveries: u32,
-    /// Commits that were judged: each line of the dead must hold what was committed to it last.
+    /// Commits that were checked: each line of a dead owner must hold its last commit.
     pub commits: u64,
-    /// Lines that the dead owned, and to which a recovery has given contents.
+    /// Lines of dead owners to which a recovery has given contents.
     pub restored: u64,
-    /// Lines that do not hold what was committed to them.
+    /// Lines that do not hold their last commit.
     pub lost: Vec<String>,
-    /// What became of the others' threads.
+    /// The final state of the threads on living nodes.
     pub living: Living,
     /// The most nodes that died before the recovery from the first of them was over.
     pub together: usize,
@@ -46,40 +48,42 @@ pub struct Fallout {
 /// A node's death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Died {
-    /// Who and when.
+    /// The node and the time.
     pub crash: Crash,
-    /// What was its alone.
+    /// The lines that it owned.
     pub owned: OwnedLines,
 }
 
-/// What became of the threads of the nodes that live.
+/// The final state of the threads on the nodes that live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Living {
-    /// They have come to their end.
+    /// They have ended.
     Ended,
-    /// There are none.
+    /// There are no such threads.
     Nobody,
-    /// They wait for what the dead were to do: each, and for what.
+    /// They wait for dead threads: each one, and the object that it waits for.
     Wait(Vec<String>),
-    /// The run was left off before that, as was wanted.
+    /// The run was stopped before that, as requested.
     Left,
-    /// The code of one has met what the dead have left half done, and gave up.
+    /// The code of one has found data that dead nodes left incomplete, and gave up.
     GaveUp(String),
 }
 
 impl Fallout {
-    /// Whether all that was committed before a death is there after it: there was a recovery, and it has lost nothing.
+    /// Returns whether all commits before a death are there after it: a recovery has ended, and has
+    /// lost nothing.
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty() && (self.recovered.is_some() || self.deaths.is_empty())
     }
 }
 
-/// Whether a machine promises that nothing is lost if so many of the nodes that live die before a recovery is over.
+/// Returns whether a machine guarantees that nothing is lost if `deaths` of the `living` nodes die
+/// before a recovery is over.
 fn outlives(description: &Description, deaths: usize, living: usize) -> bool {
     let factor = description.logging_unit.replication_factor as usize;
     let skipped = description.ours.replication.own_unit == OwnUnit::Skipped;
     match description.ours.coherence.protocol {
-        // Somebody has to be left who recovers.
+        // At least one node must be left to recover.
         _ if deaths >= living => false,
         Protocol::WriteBack => false,
         Protocol::WriteThrough => true,
@@ -88,21 +92,22 @@ fn outlives(description: &Description, deaths: usize, living: usize) -> bool {
 }
 
 impl<T: Thread> Drive<'_, '_, T> {
-    /// Runs to the ends of the threads, as far as those come to one, while nodes die.
+    /// Runs to the ends of the threads that end, while nodes die.
     pub(super) fn endure(&mut self) -> Result<Fallout, RunError> {
         let mut crashes = self.run.crashes.clone();
         crashes.sort_unstable();
         let mut deaths: Vec<Died> = Vec::new();
-        // Since all were well for the last time: who lived then, and who has died since.
+        // The living nodes when the last recovery ended, and the deaths since.
         let mut living = self.run.description.system.compute_nodes as usize;
         let (mut since, mut together, mut promised) = (0, 0, true);
-        // A program's code may panic, on what the dead have left half done; also before the next of them dies.
+        // A program's code may panic on data that dead nodes left incomplete, even before the next
+        // node dies.
         let end = crash::judging(|| {
             catch_unwind(AssertUnwindSafe(|| {
                 for crash in crashes {
                     self.reach(crash.at)?;
                     if !self.simulation.machine().is_finished() {
-                        // Who is left may wait for the dead.
+                        // The other threads may all wait for dead ones.
                         self.simulation.run_until(crash.at);
                     }
                     let machine = self.simulation.machine();
@@ -110,7 +115,7 @@ impl<T: Thread> Drive<'_, '_, T> {
                         continue;
                     }
                     if deaths.is_empty() && self.simulation.queue().is_empty() {
-                        // No death is what they wait for.
+                        // They wait for each other, not for a dead node.
                         cluster::run(&mut self.simulation)?;
                     }
                     let machine = self.simulation.machine();
@@ -142,7 +147,7 @@ impl<T: Thread> Drive<'_, '_, T> {
                 },
             },
             Err(panic) => match crash::told(&*panic) {
-                // On what the dead have left, which a program may well do.
+                // A program may well panic on data that dead nodes have left.
                 what if crash::is_of_a_program(&what) && !deaths.is_empty() => Living::GaveUp(what),
                 what => return Err(RunError::Contradiction(what)),
             },
@@ -189,7 +194,7 @@ mod tests {
         let counts = promised(Protocol::Proactive, OwnUnit::Counts);
         assert!(counts(2, 16) && !counts(3, 16));
         assert!(counts(2, 3) && !counts(3, 4) && counts(1, 2) && !counts(1, 1));
-        // All others log a store where so few live.
+        // With so few living nodes, all others log a store.
         let skipped = promised(Protocol::Baseline, OwnUnit::Skipped);
         assert!(skipped(2, 16) && !skipped(3, 16) && skipped(3, 4) && !skipped(4, 4));
         assert!(!promised(Protocol::WriteBack, OwnUnit::Counts)(1, 16));

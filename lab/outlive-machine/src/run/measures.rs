@@ -1,60 +1,62 @@
-//! What the counts of a run amount to: shares, rates and sizes, as the paper's figures have them.
+//! Measures derived from the counts of a run: shares, rates and sizes, as in the paper's figures.
 
 use crate::cluster::{Purpose, Statistics};
 use crate::description::Description;
 use crate::engine::Time;
 use crate::logging::{ENTRY_BYTES, LoggingCounts};
 
-/// What the counts of a run, or of a part of it, amount to.
+/// The measures of a run, or of a part of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measures {
-    /// Instructions in a cycle of a core that has a thread, until the end of them all.
+    /// Instructions per cycle of a core that has a thread, until the last thread ends.
     pub instructions_per_cycle: f64,
-    /// Of the stores to shared memory, the share that joined another in the store buffer.
+    /// The share of the stores to shared memory that were coalesced in the store buffer.
     pub coalesced: Option<f64>,
-    /// The share of the cores' time in which a store could not retire because the store buffer was full.
+    /// The share of the cores' time in which a store could not retire because the store buffer was
+    /// full.
     pub buffer_full: f64,
     /// The share of the cores' time in which the oldest store waited for its replicas alone.
     pub replica_wait: f64,
-    /// The share of the cores' time in which their threads were at locks, until they had them: the stores before a lock are committed
-    /// first. What is not over yet is not in it.
+    /// The share of the cores' time in which their threads waited for locks, including the commits
+    /// of the stores before a lock. Waits that have not ended are not included.
     pub at_locks: f64,
-    /// The share in which they were at barriers and conditions.
+    /// The share in which they waited at barriers and conditions.
     pub at_barriers: f64,
-    /// Of the replicated entries, the share that was replicated only when it was the oldest (the paper's Figure 11).
+    /// The share of the replicated entries that were replicated only when they were the oldest (the
+    /// paper's Figure 11).
     pub replicated_oldest: Option<f64>,
-    /// What all nodes send for accesses to shared memory, in bytes per second (Figure 14).
+    /// Bytes per second that all nodes send for accesses to shared memory (Figure 14).
     pub access_rate: f64,
-    /// What they send to replicate stores.
+    /// Bytes per second that they send to replicate stores.
     pub replication_rate: f64,
-    /// What they send to dump logs.
+    /// Bytes per second that they send to dump logs.
     pub dump_rate: f64,
-    /// What they send to recover from deaths.
+    /// Bytes per second that they send to recover from deaths.
     pub recovery_rate: f64,
-    /// What memory nodes send to truncate logs. The paper has none, so it is apart from dumps.
+    /// Bytes per second that memory nodes send to truncate logs: not a dump, as the paper has none.
     pub truncation_rate: f64,
     /// The largest log of a unit so far, in bytes of its DRAM (Figure 13).
     pub largest_log: u64,
-    /// What the busiest unit logs, in bytes per second.
+    /// Bytes per second logged by the busiest unit.
     pub logging_rate: f64,
-    /// How much smaller dumps are than the entries in them.
+    /// The size of the entries in dumps, divided by the size of the dumps.
     pub dump_factor: Option<f64>,
 }
 
 impl Measures {
-    /// Of a run that has taken `time` since its beginning.
+    /// Returns the measures of a run that has taken `time` since its beginning.
     pub fn of(statistics: &Statistics, time: Time, description: &Description) -> Self {
         let nothing = Sums::default();
-        // Threads that have nothing to do take no time.
+        // Threads without operations take no time.
         let time = time.max(Time::from_picos(1));
         Sums::of(statistics).since(&nothing, statistics, time, description)
     }
 
-    /// Of the part of a run between two times.
+    /// Returns the measures of the part of a run between two times.
     ///
     /// # Panics
     ///
-    /// If the later one is the earlier.
+    /// If the later time is not after the earlier one.
     pub fn between(
         (earlier, from): (&Statistics, Time),
         (later, to): (&Statistics, Time),
@@ -64,7 +66,7 @@ impl Measures {
     }
 }
 
-/// What rates are told of.
+/// The purposes of messages for which rates are computed.
 const PURPOSES: [Purpose; 5] = [
     Purpose::Access,
     Purpose::Replication,
@@ -73,7 +75,7 @@ const PURPOSES: [Purpose; 5] = [
     Purpose::Truncation,
 ];
 
-/// Counts of which differences are taken.
+/// The counts of which differences are taken.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     instructions: u64,
@@ -89,7 +91,7 @@ struct Sums {
     bytes: [u64; PURPOSES.len()],
     saved: u64,
     dumped: u64,
-    /// Of each unit.
+    /// For each unit.
     logged: Vec<u64>,
 }
 
@@ -122,7 +124,7 @@ impl Sums {
         time: Time,
         description: &Description,
     ) -> Measures {
-        assert!(time > Time::ZERO, "nothing is measured in no time");
+        assert!(time > Time::ZERO, "nothing can be measured in zero time");
         let more = |of: fn(&Self) -> u64| (of(self) - of(before)) as f64;
         let share = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
         let seconds = time.as_seconds();

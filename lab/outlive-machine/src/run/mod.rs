@@ -1,16 +1,18 @@
-//! Runs of the timed machine from beginning to end: a description, something to run on it and a seed make an [`Outcome`].
+//! Runs of the timed machine from beginning to end: a description, a [`Subject`] to run on it and a
+//! seed produce an [`Outcome`].
 //!
-//! The same description, [`Subject`] and seed make the same outcome, to the byte of its printed statistics. How long the host
-//! takes for it is nobody's business here; whoever wants to know how far a run is gives a [`Watch`].
+//! The same description, [`Subject`] and seed produce the same outcome, to the byte of its printed
+//! statistics. The time that the host takes is not measured; a [`Watch`] observes the progress of a
+//! run.
 //!
 //! ```
 //! use outlive_machine::description::{Description, Protocol};
-//! use outlive_machine::program::{Scale, workloads};
+//! use outlive_machine::program::Scale;
 //! use outlive_machine::run::{Run, Subject, unwatched};
 //!
 //! let mut description: Description = "[system]\ncompute_nodes = 4\nmemory_nodes = 2\ncores_per_node = 1".parse()?;
 //! description.ours.coherence.protocol = Protocol::Proactive;
-//! let subject = Subject::program(workloads::by_name("ocean-cp", 4, Scale::Test).unwrap());
+//! let subject = Subject::program(outlive_kernels::by_name("ocean-cp", 4, Scale::Test).unwrap());
 //! let outcome = Run::new(&description, 1).of(&subject, &mut unwatched)?;
 //! assert!(outcome.finished && outcome.checked);
 //! assert!(outcome.statistics.total().replicated > 0);
@@ -39,40 +41,42 @@ pub use outcome::{Look, Outcome};
 pub use served::{BusiestLink, Served, mean_miss};
 pub use subject::Subject;
 
-/// What a run is made with, besides what runs.
+/// The parameters of a run, except its subject.
 #[derive(Clone, Debug)]
 pub struct Run<'d> {
     /// The machine.
     pub description: &'d Description,
-    /// Of what the description leaves to chance.
+    /// The seed of all choices that the description leaves to chance.
     pub seed: u64,
-    /// When to [look](Look) at it while it runs. Nothing is seen after its end, or after a node's death.
+    /// The times at which to take a [`Look`] during the run. None is taken after its end, or after
+    /// a node's death.
     pub looks: Vec<Time>,
-    /// When to leave off; by default at the program's end.
+    /// When to stop; by default at the program's end.
     pub until: Option<Time>,
-    /// A line of shared memory whose life is to be told.
+    /// A line of shared memory whose events are to be recorded.
     pub follow: Option<LineAddress>,
     /// Whether the threads' operations are counted as well ([`Outcome::counts`]).
     pub counting: bool,
-    /// What stands in the shared memory.
+    /// The data that the shared memory contains.
     pub placement: Placement,
-    /// Nodes that die, each once. Then every value is judged ([`Outcome::fallout`]), which takes the host longer, and if one did die before
-    /// the program's end the result is not checked: what the dead were to compute is missing.
+    /// Nodes that die, each once. Then every value is checked ([`Outcome::fallout`]), which takes
+    /// more host time. If a node did die before the program's end, the result is not checked: the
+    /// work of the dead nodes is missing.
     pub crashes: Vec<Crash>,
 }
 
-/// What of a program's memory stands in the memory nodes.
+/// The part of a program's memory that is in the memory nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Placement {
-    /// All that its threads share, as it has allocated it: whole arrays.
+    /// All data that its threads share, as it has allocated it: whole arrays.
     #[default]
     Allocated,
-    /// Of that, the lines that several threads touch, found out by a run without time before. The others are in the local memory of their
-    /// threads' nodes, and would be lost with these.
+    /// Of these, the lines that several threads touch in a previous run without time. The others
+    /// are in the local memory of their threads' nodes, and would be lost with these.
     Touched,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Simulated time.
@@ -83,8 +87,8 @@ pub struct Progress {
     pub events: u64,
 }
 
-/// Hears how far a run is: before its first event, then some times in a second of the host's, and after its last event, before what
-/// has come of it is checked. It may end the run.
+/// Receives the progress of a run: before its first event, a few times per second of host time, and
+/// after its last event, before the result is checked. It may end the run.
 pub type Watch<'w> = dyn FnMut(&Progress) -> ControlFlow<()> + 'w;
 
 /// Lets a run go on to its end.
@@ -92,77 +96,78 @@ pub fn unwatched(_: &Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Why a run has no outcome.
+/// The reason why a run has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// There is no such machine, or what is to run does not fit on it.
+    /// The machine does not exist, or the subject does not fit on it.
     #[error(transparent)]
     Machine(#[from] ClusterError),
     /// Threads wait for each other.
     #[error(transparent)]
     Stuck(#[from] Stuck),
-    /// The run without time, which finds out which lines several threads touch, did not come to its end.
-    #[error("which lines several threads touch was not found out: {0}")]
+    /// The run without time, which determines the lines that several threads touch, did not end.
+    #[error("the lines that several threads touch could not be determined: {0}")]
     Untimed(#[from] ReferenceError),
-    /// It came to its end, with a wrong result.
+    /// The run ended with a wrong result.
     #[error(transparent)]
     Wrong(#[from] WrongResult),
-    /// The machine contradicts itself, or what its program computes with, though no node has died that this could come from.
-    #[error(
-        "this is a mistake in the simulated machine, which please report with how you have run it: {0}"
-    )]
+    /// The machine contradicts itself or the values of its program, although no node has died that
+    /// could cause this.
+    #[error("this is a bug in the simulated machine; report it with the command that you ran: {0}")]
     Contradiction(String),
-    /// A line is to be followed that shared memory has not.
-    #[error("shared memory has {lines} lines, numbered from 0, and {} ({:#x}) is none of them", line.0, line.0)]
+    /// The line to be followed is not in shared memory.
+    #[error("shared memory has {lines} lines, numbered from 0, so line {} ({:#x}) does not exist", line.0, line.0)]
     NoSuchLine {
-        /// Which.
+        /// The line.
         line: LineAddress,
-        /// How many there are.
+        /// The number of lines.
         lines: u64,
     },
-    /// A node is to die that the machine has not.
-    #[error("the machine has {nodes} compute nodes, numbered from 0, and {node} is none of them")]
+    /// A node that is to die is not in the machine.
+    #[error("the machine has {nodes} compute nodes, numbered from 0, so {node} does not exist")]
     NoSuchNode {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// How many there are.
+        /// The number of compute nodes.
         nodes: usize,
     },
     /// A node is to die more than once.
     #[error("{node} is to die twice; name each node once, with the time of its death")]
     DiesTwice {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
-    /// The machine leaves out what would have to be there after a crash.
+    /// The machine omits data that would be needed after a crash.
     #[error(
-        "locks or data would die with their node, so none may fail; have all that threads share in the shared memory (without \
-         `--placement touched`), and ours.core.synchronisation at \"replicated\""
+        "locks or data would be lost with their node, so no node may die; put all memory that \
+         threads share into the shared memory (leave out `--placement touched`), and set \
+         ours.core.synchronisation to \"replicated\""
     )]
     CannotCrash,
-    /// The host does not give the memory that the contents of shared memory need.
+    /// The host has not enough memory for the contents of shared memory.
     #[error(
-        "shared memory has {lines} lines of 64 bytes, and this computer does not give so much memory; what a program allocates \
-         counts even where it never comes, so run one that allocates less, or a computer that has more"
+        "shared memory has {lines} lines of 64 bytes, more memory than this computer provides; all \
+         allocated memory counts, even if the program never touches it: run a program that \
+         allocates less, or use a computer with more memory"
     )]
     NoRoom {
-        /// How many there are.
+        /// The number of lines.
         lines: u64,
     },
-    /// Whoever watched it has ended it.
-    #[error("stopped before it was done")]
+    /// The watch has ended the run.
+    #[error("stopped before the end")]
     Stopped,
 }
 
-/// Whether there is room for so many lines. Else whoever makes them would take the process down.
+/// Returns whether the host has memory for `lines`. Allocating too many would abort the process.
 fn fits(lines: u64) -> bool {
     let lines = usize::try_from(lines);
     lines.is_ok_and(|lines| Vec::<Line>::new().try_reserve_exact(lines).is_ok())
 }
 
 impl<'d> Run<'d> {
-    /// On this machine, with this seed; to its end, with nothing but its statistics.
+    /// Creates a run on this machine with this seed, to its end, that records its statistics alone.
     pub fn new(description: &'d Description, seed: u64) -> Self {
         Self {
             description,
@@ -180,11 +185,13 @@ impl<'d> Run<'d> {
     ///
     /// # Errors
     ///
-    /// [`RunError`]: no machine, no room for it, a deadlock, a wrong result, or the watch has ended it.
+    /// Returns a [`RunError`] if the machine or its memory cannot be created, for a deadlock or a
+    /// wrong result, or if the watch has ended the run.
     ///
     /// # Panics
     ///
-    /// If the file of a trace was changed after it was opened, and wherever the machine finds that it contradicts itself.
+    /// If the file of a trace was changed after it was opened, and if the machine detects that it
+    /// contradicts itself.
     pub fn of(&self, subject: &Subject, watch: &mut Watch<'_>) -> Result<Outcome, RunError> {
         let lines = subject.lines();
         if let Some(line) = self.follow.filter(|line| line.0 >= lines) {

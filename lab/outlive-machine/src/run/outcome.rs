@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The outcome of a run.
 
 use super::{Fallout, Measures};
 use crate::cluster::{OwnedLines, Statistics};
@@ -6,47 +6,48 @@ use crate::description::Description;
 use crate::engine::Time;
 use crate::program::Counts;
 
-/// What came of a run. Equal runs have equal outcomes.
+/// The outcome of a run. Equal runs have equal outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether the program came to its end; otherwise the run was left off before, as was wanted.
+    /// Whether the program ended. If not, the run was stopped before, or a death prevented the end.
     pub finished: bool,
-    /// When that was, in simulated time.
+    /// The simulated time of the end of the run.
     pub end: Time,
-    /// What the machine has done.
+    /// The statistics of the machine.
     pub statistics: Statistics,
-    /// Events that took.
+    /// The number of events handled.
     pub events: u64,
-    /// What was seen at the times that were asked for, as far as the program still ran then.
+    /// The looks at the requested times, as far as the program still ran then.
     pub looks: Vec<Look>,
-    /// What has happened to the line that was followed, each event as a line of text.
+    /// The events of the line that was followed, each as a line of text.
     pub life: Vec<String>,
-    /// What the threads have done, if that was asked for. Unlike the machine's own counts it says nothing of the accesses that
-    /// locks and barriers make, and tells stores to lines that several threads touch from others.
+    /// The operations of the threads, if they were counted. Unlike the machine's own counts they
+    /// exclude the accesses of locks and barriers, and distinguish stores to lines that several
+    /// threads touch.
     pub counts: Option<Counts>,
-    /// Where only what several threads touch is shared: how many accesses were to lines that had been found to be another thread's. They
-    /// took the time of local ones.
+    /// With [`Placement::Touched`](super::Placement::Touched): the number of accesses to lines of
+    /// other threads, which took the time of local ones.
     pub strays: Option<u64>,
-    /// What came of the nodes' deaths, if some were to die.
+    /// The effects of the nodes' deaths, if some were to die.
     pub fallout: Option<Fallout>,
-    /// Whether the result was checked, and so is right.
+    /// Whether the result was checked, and is right.
     pub checked: bool,
 }
 
 impl Outcome {
-    /// What is to be said of all of the run on this machine.
+    /// Returns the measures of the whole run on this machine.
     pub fn measures(&self, description: &Description) -> Measures {
         Measures::of(&self.statistics, self.end, description)
     }
 }
 
-/// A machine at some time of its run.
+/// The state of a machine at a time of its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// When.
+    /// The time.
     pub at: Time,
-    /// What it had done by then.
+    /// The statistics up to that time.
     pub statistics: Statistics,
-    /// What each compute node owned then.
+    /// The lines that each compute node owned at that time.
     pub owned: Vec<OwnedLines>,
 }

@@ -1,4 +1,4 @@
-//! Where loads were served, how long that took, and which link was used most.
+//! The places where loads were served, their latency, and the busiest link.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::cluster::Statistics;
 use crate::description::Description;
 use crate::engine::Time;
 
-/// Where loads and atomics found their lines, private ones too: shares of them all.
+/// The places where loads and atomics found their lines, including private ones: shares of all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Served {
     /// In the core's L1.
@@ -19,12 +19,12 @@ pub struct Served {
     pub neighbour: f64,
     /// In the core's own store buffer.
     pub forwarded: f64,
-    /// In none of them: it came from a memory, or from another node.
+    /// In none of them: in a memory, or in another node.
     pub outside: f64,
 }
 
 impl Served {
-    /// Of a run; `None` if nothing was loaded.
+    /// Returns the shares in a run; `None` if nothing was loaded.
     pub fn of(statistics: &Statistics) -> Option<Self> {
         let total = statistics.total();
         let found = [
@@ -35,7 +35,7 @@ impl Served {
             total.forwarded,
         ];
         let here: u64 = found.iter().sum();
-        // The loads by which locks and barriers wait are found in caches without being counted as loads.
+        // The loads by which locks and barriers wait hit in caches, but are not counted as loads.
         let all = (total.loads + total.atomics).max(here);
         if all == 0 {
             return None;
@@ -54,8 +54,8 @@ impl Served {
     }
 }
 
-/// How long a line of shared memory took on the mean that was in no cache of its node, until the core that had asked could use
-/// it; `None` if there was none.
+/// Returns the mean time from the request for a line of shared memory that was in no cache of its
+/// node until the core could use it; `None` if there was none.
 pub fn mean_miss(statistics: &Statistics, description: &Description) -> Option<Time> {
     let total = statistics.total();
     let hertz = description.system.cpu_frequency.hertz();
@@ -67,23 +67,23 @@ pub fn mean_miss(statistics: &Statistics, description: &Description) -> Option<T
 /// The link that carried the most bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BusiestLink {
-    /// Its end that is not the switch: compute nodes first, then memory nodes.
+    /// The port of its end that is not the switch: compute nodes first, then memory nodes.
     port: usize,
     compute_nodes: usize,
     up: bool,
-    /// The share of the time in which it carried something.
+    /// The share of the time in which it was busy.
     pub busy: f64,
 }
 
 impl BusiestLink {
-    /// In a run that has taken `time`; `None` if no link carried anything.
+    /// Returns the busiest link of a run that has taken `time`; `None` if no link carried anything.
     pub fn of(statistics: &Statistics, time: Time, description: &Description) -> Option<Self> {
         let up = statistics.uplinks.iter().enumerate();
         let down = statistics.downlinks.iter().enumerate();
         let links = up
             .map(|(port, link)| (link.bytes, port, true))
             .chain(down.map(|(port, link)| (link.bytes, port, false)));
-        // The first of them, if several carried as much.
+        // The first one, if several carried the same number of bytes.
         let most = links.reduce(|most, link| if link.0 > most.0 { link } else { most });
         let (bytes, port, up) = most.filter(|(bytes, ..)| *bytes > 0)?;
         let rate = description.cxl.link_bandwidth.bytes_per_second() as f64;
@@ -96,7 +96,7 @@ impl BusiestLink {
     }
 }
 
-/// From where to where, as in "CN3 to the switch".
+/// Prints the source and the destination, as in "CN3 to the switch".
 impl fmt::Display for BusiestLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node = match self.port.checked_sub(self.compute_nodes) {

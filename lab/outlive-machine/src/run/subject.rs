@@ -1,4 +1,4 @@
-//! What can be run: programs that compute, and traces of programs that have.
+//! The subjects of runs: programs that compute, and traces of earlier executions.
 
 use std::fmt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::program::{
 };
 use crate::trace::{Replay, Replayed, Trace, TraceError, TraceThread};
 
-/// What is to be run. It can be run as often as wanted, on any machine with cores enough.
+/// A program or trace to run. It can be run any number of times, on any machine with enough cores.
 #[derive(Clone, Debug)]
 pub struct Subject(Kind);
 
@@ -19,7 +19,7 @@ enum Kind {
     Trace(Box<Traced>),
 }
 
-/// A trace with what it is run with. Threads that have not begun are cloned for each run.
+/// A trace with its parameters. Threads that have not begun are cloned for each run.
 #[derive(Clone)]
 struct Traced {
     replayed: Replayed,
@@ -35,17 +35,17 @@ pub(super) enum Threads {
 }
 
 impl Subject {
-    /// A program, with its own check.
+    /// Creates a subject from a program, with its own check.
     pub fn program(workload: Workload) -> Self {
         Self(Kind::Program(Box::new(workload)))
     }
 
-    /// A trace that is done again. All of it is read once, to see whether it is whole. It has no check, since a trace does not
-    /// say what must come out.
+    /// Creates a subject that replays a trace. The whole trace is read once, to see whether it is
+    /// intact. It has no check, since a trace does not contain the expected result.
     ///
     /// # Errors
     ///
-    /// If anything in it is damaged or cannot be read, or there is nothing in it to be done.
+    /// If any of it is damaged or cannot be read, or it contains nothing to replay.
     pub fn trace(trace: &Trace, replay: Replay) -> Result<Self, TraceError> {
         if trace.is_empty()? {
             let region_only = trace.about().region_only;
@@ -57,16 +57,17 @@ impl Subject {
         }))))
     }
 
-    /// The trace in a file; see [`trace`](Self::trace).
+    /// Creates a subject from the trace in a file; see [`trace`](Self::trace).
     ///
     /// # Errors
     ///
-    /// If it cannot be opened or read, is not a trace, is damaged, or there is nothing in it to be done.
+    /// If it cannot be opened or read, is not a trace, is damaged, or contains nothing to replay.
     pub fn trace_file(path: &Path, replay: Replay) -> Result<Self, TraceError> {
         Self::trace(&Trace::open(path)?, replay)
     }
 
-    /// The same, with a check of what a trace must leave in memory: it says what is wrong. A program keeps its own.
+    /// Adds a check of the result of a trace in memory, which returns a description of an error. A
+    /// program keeps its own check.
     #[must_use]
     pub fn with_check(
         mut self,
@@ -78,7 +79,7 @@ impl Subject {
         self
     }
 
-    /// How many threads it has.
+    /// Returns the number of its threads.
     pub fn thread_count(&self) -> usize {
         match &self.0 {
             Kind::Program(workload) => workload.thread_count(),
@@ -86,7 +87,7 @@ impl Subject {
         }
     }
 
-    /// What memory holds at the beginning.
+    /// Returns the initial contents of memory.
     pub fn image(&self) -> &Image {
         match &self.0 {
             Kind::Program(workload) => workload.image(),
@@ -94,7 +95,7 @@ impl Subject {
         }
     }
 
-    /// What a program stands for, and what is published of it.
+    /// Returns the program that a workload stands for, and its published figures.
     pub fn origin(&self) -> Option<Origin> {
         match &self.0 {
             Kind::Program(workload) => Some(workload.origin()),
@@ -102,7 +103,7 @@ impl Subject {
         }
     }
 
-    /// Lines of shared memory.
+    /// Returns the number of lines of shared memory.
     pub(super) fn lines(&self) -> u64 {
         self.image().words.div_ceil(Word::PER_LINE)
     }
@@ -121,7 +122,7 @@ impl Subject {
         }
     }
 
-    /// Whether `memory` holds what must have come out; `false` if nobody can say.
+    /// Returns whether `memory` holds the expected result; `false` if there is no check.
     pub(super) fn check(&self, memory: &dyn Fn(Word) -> u64) -> Result<bool, WrongResult> {
         match &self.0 {
             Kind::Program(workload) => workload.check(memory).map(|()| true),

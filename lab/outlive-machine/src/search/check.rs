@@ -1,26 +1,26 @@
-//! What must hold in every state.
+//! The claims that must hold in every state.
 
 use super::payload::Payload;
 use super::violation::Violation;
 use super::world::{Message, World};
 use crate::protocol::{DirectoryState, NodeState, ToDirectory, ToNode};
 
-/// What a judge goes by.
+/// The claims that a check applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claims {
-    /// Everything that the protocol's argument claims, in every state.
+    /// All claims of the protocol's argument, in every state.
     All,
-    /// Only what a program would notice: an access to wrong contents, or without right; one that is forgotten or
-    /// waits for ever; a controller without a row. A fault takes longer to show so, and there are faults that never
-    /// do.
+    /// Only violations that a program would notice: an access to wrong contents or without
+    /// permission; an access that is forgotten or waits for ever; a controller without a row. These
+    /// show a fault later, and some faults never.
     Visible,
 }
 
 impl<D: Payload> World<D> {
-    /// What must hold in every state, by these claims.
+    /// Checks that these claims hold in this state.
     ///
     /// # Errors
-    /// The first [`Violation`] that is met.
+    /// Returns the first [`Violation`] found.
     pub fn check_claims(&self, claims: Claims) -> Result<(), Violation> {
         match claims {
             Claims::All => self.check(),
@@ -28,10 +28,10 @@ impl<D: Payload> World<D> {
         }
     }
 
-    /// Everything that must hold.
+    /// Checks that all claims hold.
     ///
     /// # Errors
-    /// The first [`Violation`] that is met.
+    /// Returns the first [`Violation`] found.
     pub fn check(&self) -> Result<(), Violation> {
         (0..self.shape.lines).try_for_each(|line| {
             self.check_copies(line)?;
@@ -39,11 +39,11 @@ impl<D: Payload> World<D> {
         })
     }
 
-    /// What must hold of a line's copies and of its record: one writer or readers; what can be read is the last
-    /// value; the last value is not lost; the record covers the truth.
+    /// Checks a line's copies and record: one writer or only readers; every readable copy has the
+    /// last value; the last value is not lost; the record covers all copies.
     ///
     /// # Errors
-    /// The first [`Violation`] that is met.
+    /// Returns the first [`Violation`] found.
     pub fn check_copies(&self, line: usize) -> Result<(), Violation> {
         let home = &self.homes[line];
         let written = self.check_holders(line)?;
@@ -53,7 +53,8 @@ impl<D: Payload> World<D> {
         self.check_record(line, 2)
     }
 
-    /// One writer or readers, the last value, and the record; whether there is a writer who has written.
+    /// Checks that the line has one writer or only readers, that these have the last value, and
+    /// that the record names them. Returns whether a writer has written.
     pub(super) fn check_holders(&self, line: usize) -> Result<bool, Violation> {
         let home = &self.homes[line];
         let (mut writer, mut reader, mut written) = (None, None, false);
@@ -97,7 +98,7 @@ impl<D: Payload> World<D> {
         Ok(written)
     }
 
-    /// Whether the last value is in a write-back buffer, or on its way to memory.
+    /// Returns whether the last value is in a write-back buffer, or on its way to memory.
     pub(super) fn is_under_way(&self, line: usize) -> bool {
         let last = Some(self.homes[line].last);
         let buffered = |node| {
@@ -112,7 +113,7 @@ impl<D: Payload> World<D> {
                 .any(|packet| packet.line == line && sent(packet.message))
     }
 
-    /// That the parts of the record go together; `readers` is how few a line with readers may have.
+    /// Checks that the record is consistent; a line with readers has at least `readers` of them.
     pub(super) fn check_record(&self, line: usize, readers: usize) -> Result<(), Violation> {
         let directory = &self.homes[line].directory;
         let state = directory.state();
@@ -136,18 +137,18 @@ impl<D: Payload> World<D> {
         }
     }
 
-    /// What the argument says of messages about a line: one demand or grant and one `PutAck` under way to each node
-    /// at most; from each node one request (under way or in the queue), one answer, one `Done` and one `PutM`. And if
-    /// none is under way, nobody waits.
+    /// Checks the bounds of messages about a line: to each node at most one demand or grant and one
+    /// `PutAck` under way; from each node one request (under way or queued), one answer, one `Done`
+    /// and one `PutM`. If no message is under way, no access waits.
     ///
     /// # Errors
-    /// The first [`Violation`] that is met.
+    /// Returns the first [`Violation`] found.
     pub fn check_messages(&self, line: usize) -> Result<(), Violation> {
         self.check_crowds(line)?;
         self.check_rest(line)
     }
 
-    /// That no more messages about a line are under way than the argument says.
+    /// Checks that no more messages about a line are under way than the argument allows.
     pub(super) fn check_crowds(&self, line: usize) -> Result<(), Violation> {
         for node in self.nodes() {
             let [mut demands, mut put_acks, mut answers, mut dones, mut puts] = [0; 5];
@@ -178,7 +179,7 @@ impl<D: Payload> World<D> {
         Ok(())
     }
 
-    /// If nothing is under way, nobody waits.
+    /// Checks that no access waits when no message is under way.
     fn check_rest(&self, line: usize) -> Result<(), Violation> {
         let waits = self.network.is_empty() && !self.is_at_rest(line);
         if waits {
@@ -188,7 +189,7 @@ impl<D: Payload> World<D> {
         }
     }
 
-    /// Whether nobody waits for the line.
+    /// Returns whether the line's directory and agents are in stable states, and no access waits.
     pub(super) fn is_at_rest(&self, line: usize) -> bool {
         self.homes[line].directory.record().is_some()
             && self.nodes().all(|node| {

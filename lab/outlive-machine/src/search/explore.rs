@@ -1,4 +1,4 @@
-//! Every state that a small machine can reach, breadth first.
+//! Breadth-first search of every state that a small machine can reach.
 
 use core::fmt;
 use std::collections::HashMap;
@@ -13,33 +13,34 @@ use super::trace::{Counterexample, Step};
 use super::violation::Violation;
 use super::world::{Rules, Shape, World};
 
-/// What is to be searched.
+/// The parameters of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Search {
     /// The machine.
     pub shape: Shape,
     /// How many accesses and evictions each node asks for; `None`: any number, in any order.
     pub budget: Option<u8>,
-    /// Whether states that differ in the nodes' names only count once.
+    /// Whether states that differ only in the nodes' names count once.
     pub symmetric: bool,
-    /// What it goes by.
+    /// The claims to check.
     pub claims: Claims,
-    /// The search ends without a verdict when it has met so many states.
+    /// The search ends without a verdict when it has found this many states.
     pub most_states: usize,
 }
 
-/// What a search without a finding has seen.
+/// The statistics of a search that found no violation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Explored {
     /// Different states.
     pub states: usize,
-    /// Steps from a state to one, whether new or not.
+    /// Steps from one state to another, whether that was new or not.
     pub transitions: usize,
-    /// The length of the longest of the shortest ways to a state.
+    /// The largest distance of a state from the initial one, in steps.
     pub depth: usize,
     /// States in which nothing is under way.
     pub quiet: usize,
-    /// Whether these are all. Otherwise `most_states` was too small, and that messages come to an end was not checked.
+    /// Whether these are all states. If not, `most_states` was too small, and the search has not
+    /// checked that deliveries come to an end.
     pub complete: bool,
 }
 
@@ -57,7 +58,7 @@ impl fmt::Display for Explored {
     }
 }
 
-/// A fingerprint is as good as any hash.
+/// A hasher that returns the fingerprint itself.
 #[derive(Default)]
 struct AsItIs(u64);
 
@@ -75,22 +76,21 @@ impl Hasher for AsItIs {
     }
 }
 
-/// All that is kept of the states met.
+/// The states found so far.
 struct Met {
     numbers: HashMap<u128, u32, BuildHasherDefault<AsItIs>>,
-    /// From which state each was met first, and by which of that state's choices.
+    /// For each state, the state from which it was found first, and the index of the choice there.
     came_from: Vec<(u32, u16)>,
-    /// Deliveries, as pairs of numbers of states.
+    /// Deliveries, as pairs of state numbers.
     deliveries: Vec<(u32, u32)>,
 }
 
 impl Search {
-    /// Explores every state that can be reached under `rules`: in each one everything must hold that
-    /// the claims say, and from each one every order of deliveries must lead to quiet, when no core asks for
-    /// anything more.
+    /// Explores every state that can be reached under `rules`. The claims must hold in each state,
+    /// and once no core asks for anything more, every order of deliveries must lead to quiet.
     ///
     /// # Errors
-    /// The shortest way to a violation.
+    /// Returns the shortest path to a violation.
     ///
     /// ```
     /// use outlive_machine::protocol::Tables;
@@ -118,18 +118,18 @@ impl Search {
 
 /// An exploration of any machine.
 pub(super) struct Exploration<'a, M: Machine> {
-    /// From here.
+    /// The initial state.
     pub start: &'a M,
-    /// Driven by these.
+    /// The rules that drive the machine.
     pub rules: &'a M::Rules,
-    /// What it goes by.
+    /// The claims to check.
     pub claims: Claims,
-    /// It ends without a verdict when it has met so many states.
+    /// The exploration ends without a verdict when it has found this many states.
     pub most_states: usize,
 }
 
 impl<M: Machine> Exploration<'_, M> {
-    /// Explores, with fingerprints by which states are known again.
+    /// Explores the machine; `fingerprint` identifies states that are already known.
     pub fn run(
         &self,
         mut fingerprint: impl FnMut(&M) -> u128,
@@ -194,7 +194,7 @@ impl<M: Machine> Exploration<'_, M> {
         Ok(explored)
     }
 
-    /// The way to a state, and one more choice there if that is where the violation shows.
+    /// Returns the path to a state, and to its choice `last` if the violation occurs in that step.
     fn explain(
         &self,
         met: &Met,
@@ -221,8 +221,9 @@ impl<M: Machine> Exploration<'_, M> {
     }
 }
 
-/// The first state, if there is one, from which some order of deliveries goes on for ever. Counts back from the states
-/// without deliveries: a state is settled when all that its deliveries lead to are.
+/// Returns the first state from which some order of deliveries never ends, if there is one. Counts
+/// back from the states without deliveries: a state is settled when all successors of its
+/// deliveries are settled.
 fn endless(states: usize, deliveries: &[(u32, u32)]) -> Option<u32> {
     let mut open = vec![0u32; states];
     let mut begin = vec![0u32; states + 1];

@@ -1,14 +1,14 @@
-//! A state in 128 bits, by which a search knows it again.
+//! A 128-bit fingerprint of a state, by which a search recognises it.
 //!
-//! Nodes are alike, so states that differ in their nodes' names only are one: the fingerprint is the least over all
-//! ways to name them. Two different states have the same one with a probability of about n² / 2^129 among n: for ten
-//! million states less than 2^-80.
+//! Nodes are alike, so states that differ only in the nodes' names are the same: the fingerprint is
+//! the least over all namings. Among n states, two have the same fingerprint with a probability of
+//! about n² / 2^129: for ten million states less than 2^-80.
 
 use super::payload::{Freshness, Payload};
 use super::world::{Message, World};
 use crate::protocol::{Name, NodeId, ToDirectory, ToNode};
 
-/// All ways to name some nodes.
+/// Returns all namings of `nodes` nodes; if not `symmetric`, the identity alone.
 pub(super) fn namings(nodes: usize, symmetric: bool) -> Vec<Vec<NodeId>> {
     let identity: Vec<_> = (0..nodes).map(NodeId::new).collect();
     if !symmetric {
@@ -30,7 +30,7 @@ fn permute(names: &mut Vec<NodeId>, from: usize, all: &mut Vec<Vec<NodeId>>) {
     }
 }
 
-/// Makes fingerprints; keeps its buffers.
+/// Computes fingerprints, and reuses its buffers.
 pub(super) struct Fingerprinter {
     namings: Vec<Vec<NodeId>>,
     words: Vec<u32>,
@@ -61,7 +61,8 @@ impl Fingerprinter {
         least
     }
 
-    /// The fingerprint of a world under the only naming that there is, with more words that tell its state.
+    /// Returns the fingerprint of a world under its only naming; `more` appends further words of
+    /// its state.
     pub(super) fn with<D: Payload>(
         &mut self,
         world: &World<D>,
@@ -76,7 +77,7 @@ impl Fingerprinter {
         digest(&self.words)
     }
 
-    /// Appends what tells a world's state. `code` is what matters of contents of a line, below 255.
+    /// Appends a world's state. `code` maps a line's contents to the part that matters, below 255.
     fn put<D: Payload>(
         &mut self,
         world: &World<D>,
@@ -165,7 +166,7 @@ fn down(kind: ToNode<()>) -> u32 {
     }
 }
 
-/// Two 64-bit lanes, each of which folds the product of what it has and a word back into itself.
+/// Hashes in two 64-bit lanes. Each combines a word with its state and folds a product of that.
 fn digest(words: &[u32]) -> u128 {
     let fold = |value: u64, by: u64| {
         let product = u128::from(value) * u128::from(by);

@@ -1,36 +1,37 @@
-//! What a search asks of the machine that it explores.
+//! The interface of a machine that a search explores.
 
 use super::check::Claims;
 use super::violation::Violation;
 
-/// A machine without time, whose states can be told apart.
+/// A machine without time, with states that a search can tell apart.
 pub(super) trait Machine: Clone {
-    /// What drives it.
     type Rules;
-    /// What can happen next.
+    /// A possible next step.
     type Choice: Copy;
 
-    /// All that can happen next, in an order that depends on nothing but the [settled](Machine::settle) state.
+    /// Lists all possible next steps, in an order that depends on nothing but the
+    /// [settled](Machine::settle) state.
     fn list(&self, rules: &Self::Rules, choices: &mut Vec<Self::Choice>);
 
-    /// Lets it happen.
+    /// Takes the step.
     fn take(&mut self, rules: &Self::Rules, choice: Self::Choice) -> Result<(), Violation>;
 
-    /// What must hold in every state.
+    /// Checks that the claims hold in this state.
     fn judge(&self, rules: &Self::Rules, claims: Claims) -> Result<(), Violation>;
 
-    /// Brings what has no order into one.
+    /// Sorts the parts of the state that have no order.
     fn settle(&mut self);
 
-    /// Whether nothing is under way.
+    /// Returns whether nothing is under way.
     fn is_quiet(&self) -> bool;
 
-    /// Whether it is a consequence of what has happened: a machine must come to rest if nothing else happens.
+    /// Returns whether the step follows from earlier ones: a machine must come to rest if only such
+    /// steps are taken.
     fn follows(choice: Self::Choice) -> bool;
 
-    /// What is about to happen, and to which line.
+    /// Returns the line that a step concerns, and a description of the step.
     fn describe(&self, choice: Self::Choice) -> (usize, String);
 
-    /// What is known of the line.
+    /// Returns a description of the line's state.
     fn summary(&self, line: usize) -> String;
 }

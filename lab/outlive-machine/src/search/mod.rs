@@ -1,21 +1,23 @@
-//! Judges of a protocol: they drive the very functions of [`protocol`](crate::protocol), in machines without time.
+//! Model checkers of the coherence protocol: they drive the functions of
+//! [`protocol`](crate::protocol) in machines without time.
 //!
-//! * [`Search`] meets every state that a small machine can reach, with any order of messages, and any accesses,
-//!   prefetches and evictions at any moment. Contents are [`Freshness`], so that "any number of stores" is finitely
-//!   many states.
-//! * [`Walk`] goes a random way through a larger machine with real values.
-//! * [`Mutant`]s are protocols with something taken out: a [`Suite`] of the two must notice ([`mutants`]).
+//! * [`Search`] visits every state that a small machine can reach, with any order of messages, and
+//!   any accesses, prefetches and evictions at any moment. Contents are [`Freshness`], so that "any
+//!   number of stores" has finitely many states.
+//! * [`Walk`] takes random steps in a larger machine with real values.
+//! * [`Mutant`]s are protocols with one thing removed: a [`Suite`] of searches and walks must
+//!   detect them ([`mutants`]).
+//! * [`Replicated`] machines add ReCXL's replication; their nodes die and are recovered from:
+//!   [`ReplicatedSearch`], [`ReplicatedWalk`], the mutants of their tables and [`Fault`]s
+//!   outside the tables ([`ReplicatedSuite`]).
 //!
-//! * [`Replicated`] machines are the same with ReCXL's replication, and their nodes die and are recovered from:
-//!   [`ReplicatedSearch`], [`ReplicatedWalk`], and [`Fault`]s beside the mutants of their tables ([`ReplicatedSuite`]).
+//! They check: a line has one writer or only readers; an access reads or writes the last value of
+//! the line; the last value is in a place where the protocol will find it; the directory's record
+//! covers all copies; no more messages are under way than the argument allows; and once no core
+//! asks for anything more, every order of deliveries leads to quiet.
 //!
-//! What they look for: one writer or readers; what is read or written is the last value of the line; the last value
-//! is somewhere where the protocol will find it; the directory's record covers the truth; no more messages are under
-//! way than the argument says; and whatever is under way, once no core asks for anything more, every order of
-//! deliveries leads to quiet.
-//!
-//! The search is its own and not that of a library, because its last claim is about all ways from all states, the
-//! deliveries alone, which takes the whole graph.
+//! No model-checking library is used, because the last claim is about all paths of deliveries from
+//! all states, which needs the whole graph.
 
 mod check;
 mod explore;

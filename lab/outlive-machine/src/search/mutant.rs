@@ -1,4 +1,4 @@
-//! Protocols with something taken out, and whether anybody notices.
+//! Protocols with one thing removed, and whether a suite detects them.
 
 use std::fmt::Debug;
 
@@ -8,57 +8,59 @@ use super::violation::Violation;
 use super::world::{Kind, Rules};
 use crate::protocol::{Cell, DirectoryEvent, Name, NodeEvent, Table, Tables, ToDirectory, ToNode};
 
-/// What a mutant lacks.
+/// The kinds of mutations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mutation {
-    /// A row. To meet its pair is an error; so this is killed if the suite ever comes there.
+    /// A row is removed. An event without a row is an error: a suite that reaches it detects this.
     Row,
-    /// What a row does: its event is taken in, and nothing happens.
+    /// The effect of a row is removed: its event is accepted, and nothing happens.
     Transition,
-    /// One action of a row.
+    /// One action of a row is removed.
     Action,
-    /// What comes next: the row does what it says, and the state stays.
+    /// The change of state is removed: the row's actions are executed, and the state stays.
     Next,
-    /// A distinction: what holds for one event is done for another one, in every state that has rows for both. These
-    /// are the distinctions that a directory draws by its record.
+    /// A distinction is removed: one event has the effect of another, in every state that has rows
+    /// for both. A directory makes these distinctions by its record.
     Distinction,
-    /// A wait: the step after which an answer would be awaited does at once what the answer would lead to, and the
-    /// answers that come later are swallowed where they have no row.
+    /// A wait is removed: the step that begins it also has the effect of the answer, and answers
+    /// that come later are swallowed where they have no row.
     Wait,
 }
 
-/// A protocol that lacks something.
+/// A protocol with one mutation.
 #[derive(Clone, Debug)]
 pub struct Mutant<R = Rules> {
-    /// What it lacks, by name.
+    /// The name of the mutation.
     pub name: String,
-    /// What kind of thing that is.
+    /// The kind of the mutation.
     pub mutation: Mutation,
-    /// The protocol that is left.
+    /// The mutated protocol.
     pub rules: R,
 }
 
-/// The mutants of the MESI protocol that no judge can notice, and why.
+/// The mutants of the MESI protocol that no check can detect, and the reasons.
 pub const SURVIVORS: &[(&str, &str)] = &[
     (
         "node (I, Prefetch): ignored",
-        "a prefetch is a hint: a node that does not take it is slower, and right",
+        "a prefetch is a hint: a node that ignores it is slower, but correct",
     ),
     (
         "node (S, Prefetch): ignored",
-        "a prefetch is a hint: a node that does not take it is slower, and right",
+        "a prefetch is a hint: a node that ignores it is slower, but correct",
     ),
     (
         "directory: takes RdSAlone for RdS",
-        "an owner that has dropped its line is asked for it, says that it is gone, and is granted it: later, and right",
+        "an owner that has dropped its line receives a recall, answers that the line is gone, and \
+         is granted it: later, but correct",
     ),
     (
         "directory: takes RdXAlone for RdX",
-        "an owner that has dropped its line is asked for it, says that it is gone, and is granted it: later, and right",
+        "an owner that has dropped its line receives a recall, answers that the line is gone, and \
+         is granted it: later, but correct",
     ),
 ];
 
-/// What is let loose on mutants.
+/// The searches and walks that try to detect a mutant.
 #[derive(Clone, Debug)]
 pub struct Suite {
     /// Searches, the small ones first.
@@ -67,7 +69,7 @@ pub struct Suite {
     pub walks: Vec<Walk>,
 }
 
-/// What a suite has found out about a mutant: the first violation that a search met, and that a walk did.
+/// The verdict of a suite on a mutant: the first violation found by a search, and by a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kill {
     /// By a search.
@@ -77,14 +79,14 @@ pub struct Kill {
 }
 
 impl Kill {
-    /// Whether anybody noticed.
+    /// Returns whether a search or a walk has detected the mutant.
     pub fn is_dead(&self) -> bool {
         self.search.is_some() || self.walk.is_some()
     }
 }
 
 impl Suite {
-    /// Lets everything loose on the mutant, the searches and the walks each until one of them has noticed.
+    /// Runs the searches on the mutant until one detects it, and the walks likewise.
     pub fn kill(&self, mutant: &Mutant) -> Kill {
         let rules = &mutant.rules;
         Kill {
@@ -102,8 +104,8 @@ impl Suite {
     }
 }
 
-/// Every mutant of the protocol: each row taken out, each transition ignored, each action dropped, each change of
-/// state left out, each wait left out, and events taken for one another.
+/// Returns every mutant of the protocol: each row removed, transition ignored, action dropped,
+/// change of state left out or wait left out, and events confused with one another.
 ///
 /// ```
 /// use outlive_machine::protocol::Tables;
@@ -117,7 +119,7 @@ impl Suite {
 /// let early = mutants(Tables::mesi()).into_iter().find(|mutant| mutant.name == name).expect("one of them");
 /// assert_eq!(early.mutation, Mutation::Wait);
 /// let why = suite.kill(&early).search.expect("it asks again, and is granted what memory has before the PutM");
-/// assert_eq!(why.to_string(), "CN0 performs an access to line 0 on contents that are not the last ones");
+/// assert_eq!(why.to_string(), "CN0 performs an access to line 0 on outdated contents");
 /// ```
 pub fn mutants(tables: &Tables) -> Vec<Mutant> {
     let node = |table, swallowed| Rules {
@@ -150,7 +152,7 @@ pub fn mutants(tables: &Tables) -> Vec<Mutant> {
     mutants
 }
 
-/// The mutants of a table that take events for others, in every state that has rows for both.
+/// Returns the mutants of a table that confuse two events, in every state that has rows for both.
 pub(super) fn confusions<S: Name, E: Name, A: Copy, R>(
     who: &str,
     table: &Table<S, E, A>,
@@ -175,7 +177,7 @@ pub(super) fn confusions<S: Name, E: Name, A: Copy, R>(
     pairs.iter().map(mutant).collect()
 }
 
-/// What the directory might fail to tell apart.
+/// The distinctions of the directory that its mutants do not make.
 const CONFUSIONS: [(DirectoryEvent, DirectoryEvent); 10] = {
     use DirectoryEvent::{Ack, AckLast, PutM, PutMStale, RdS, RdSAlone, RdX, RdXAlone, Upgrade};
     [
@@ -192,8 +194,8 @@ const CONFUSIONS: [(DirectoryEvent, DirectoryEvent); 10] = {
     ]
 };
 
-/// Events that can be acted upon before they have happened, since they carry no contents, and the messages that come
-/// too late then.
+/// Returns the messages that come too late if this event is acted upon before it happens. Only an
+/// event that carries no contents can be acted upon early.
 fn node_answer(event: NodeEvent) -> &'static [Kind] {
     match event {
         NodeEvent::PutAck => &[Kind::Down(ToNode::PutAck)],
@@ -217,8 +219,9 @@ fn directory_answer(event: DirectoryEvent) -> &'static [Kind] {
     }
 }
 
-/// The mutants of a table: `rules` makes a protocol of what is left of it and of the messages that are to be swallowed,
-/// `answer` says which messages come too late if an event is acted upon at once, none if it cannot be.
+/// Returns the mutants of a table. `rules` makes a protocol of the mutated table and the messages
+/// to swallow. `answer` returns the messages that come too late if an event is acted upon at once,
+/// or none if it cannot be.
 pub(super) fn of<S: Name, E: Name, A: Copy + PartialEq + Debug, K: 'static, R>(
     who: &str,
     table: &Table<S, E, A>,
@@ -271,7 +274,8 @@ pub(super) fn of<S: Name, E: Name, A: Copy + PartialEq + Debug, K: 'static, R>(
             Some(Cell::new(actions.iter().copied(), state)),
             &[],
         );
-        // Steps into a state that an answer ends; and steps that wait for one more of several answers.
+        // Steps into a state that an answer ends, and steps that wait for one more of several
+        // answers.
         for &ending in E::ALL.iter().filter(|&&ending| !answer(ending).is_empty()) {
             let Some(end) = table.get(cell.next, ending) else {
                 continue;
@@ -288,8 +292,8 @@ pub(super) fn of<S: Name, E: Name, A: Copy + PartialEq + Debug, K: 'static, R>(
     mutants
 }
 
-/// Whether `event` is the same answer as `last`, with others to come: by their names, since tables of any events come
-/// here.
+/// Returns whether `event` is the same answer as `last`, with others to come. Compares names, since
+/// the tables have different types of events.
 fn is_one_of<E: Debug + PartialEq>(event: E, last: E) -> bool {
     event != last && format!("{event:?}Last") == format!("{last:?}")
 }

@@ -1,21 +1,21 @@
-//! What stands for a line's contents.
+//! Models of a line's contents.
 
 use std::fmt::Debug;
 
-/// Contents of a line, as a judge sees them.
+/// The contents of a line, as a check sees them.
 pub trait Payload: Copy + Eq + Ord + Debug {
-    /// What memory holds in the beginning.
+    /// The initial contents of memory.
     const INITIAL: Self;
 
-    /// What the store with this number makes of a copy. Numbers rise with each store.
+    /// Returns the copy after the store with this number. Numbers rise with each store.
     fn written(self, number: u64) -> Self;
 
-    /// What all other contents of the line are once somebody has stored. Real values stay what they are.
+    /// Returns the contents after a store to another copy of the line. Real values do not change.
     fn overtaken(self) -> Self {
         self
     }
 
-    /// Which word the store with this number writes; logs keep the latest of each.
+    /// Returns the word that the store with this number writes; logs keep the latest entry of each.
     fn word(_number: u64) -> u64 {
         0
     }
@@ -24,15 +24,15 @@ pub trait Payload: Copy + Eq + Ord + Debug {
     const ABSTRACT: bool;
 }
 
-/// All that can matter of contents: whether they are what the last store has left.
+/// Whether contents are those of the last store: the only property that matters.
 ///
-/// The controllers never look at contents, so any run with real values is a run with these, and the other way round;
-/// and a machine with these has finitely many states however many stores there are.
+/// The controllers never look at contents, so any run with real values is a run with these, and
+/// vice versa. With these a machine has finitely many states, for any number of stores.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Freshness {
-    /// Somebody has stored since.
+    /// Contents from before the last store.
     Old,
-    /// What the last store has left.
+    /// The contents of the last store.
     Last,
 }
 
@@ -49,8 +49,8 @@ impl Payload for Freshness {
     }
 }
 
-/// A line of eight words. A store changes one of them, so that a store into an old copy loses what others wrote
-/// beside it.
+/// A line of eight words. A store changes one of them, so a store into an old copy loses the stores
+/// of other nodes to the other words.
 impl Payload for [u64; 8] {
     const INITIAL: [u64; 8] = [0; 8];
     const ABSTRACT: bool = false;
@@ -65,7 +65,7 @@ impl Payload for [u64; 8] {
     }
 }
 
-/// A line of one word, which is the number of its last store.
+/// A line of one word, which holds the number of its last store.
 impl Payload for u64 {
     const INITIAL: u64 = 0;
     const ABSTRACT: bool = false;

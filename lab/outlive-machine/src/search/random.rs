@@ -1,4 +1,5 @@
-//! Random walks through machines that are too large to search: real values, few hot lines, little room.
+//! Random walks through machines that are too large to search: real values, few hot lines, small
+//! caches.
 
 use super::check::Claims;
 use super::trace::{Counterexample, Step};
@@ -6,20 +7,20 @@ use super::violation::Violation;
 use super::world::{Access, Choice, Rules, Shape, World};
 use crate::protocol::NodeId;
 
-/// A walk: the same one for the same values.
+/// The parameters of a walk. Equal parameters give the same walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Walk {
     /// The machine. With a capacity below the number of lines, accesses force evictions.
     pub shape: Shape,
-    /// What it goes by.
+    /// The claims to check.
     pub claims: Claims,
-    /// Which walk.
+    /// The seed of the random choices.
     pub seed: u64,
-    /// How many accesses, evictions and deliveries.
+    /// The number of steps: accesses, evictions and deliveries.
     pub steps: u64,
 }
 
-/// What a walk without a finding has done.
+/// The statistics of a walk that found no violation.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Walked {
     /// Loads, stores and prefetches that cores asked for.
@@ -28,22 +29,22 @@ pub struct Walked {
     pub evictions: u64,
     /// Messages that arrived.
     pub deliveries: u64,
-    /// How many messages were under way at once, at most.
+    /// The largest number of messages under way at one time.
     pub most_under_way: usize,
 }
 
-/// After so many steps everything under way is let arrive, and the machine must be quiet then.
+/// After this many steps all messages are delivered, and the machine must be quiet then.
 const ROUND: u64 = 1000;
-/// How many of the last steps a counterexample shows.
+/// The number of last steps that a counterexample shows.
 const SHOWN: usize = 60;
 
 impl Walk {
-    /// Walks, and checks each step: accesses are performed on the last value of all eight words, and copies and
-    /// record of the line go together; every few steps, that not more is under way than may be; every thousand steps,
-    /// that the machine comes to rest.
+    /// Walks, and checks each step: accesses use the last value of all eight words, and the line's
+    /// copies and record are consistent. Every 16 steps all claims are checked; every 1000 steps,
+    /// also that the machine comes to rest.
     ///
     /// # Errors
-    /// The last steps before a violation (the walk is repeated to tell them).
+    /// Returns the last steps before a violation (the walk is repeated to record them).
     ///
     /// ```
     /// use outlive_machine::protocol::Tables;
@@ -124,7 +125,7 @@ impl Walker {
             if kind < 15 && self.world.may_access(node, line) {
                 self.take(rules, Choice::Access(node, line, access))?;
             } else {
-                // By chance, or for lack of room: some line goes, if one can.
+                // By chance, or because the caches are full, a line is evicted, if one can be.
                 let first = self.random.below(shape.lines);
                 let victims = (0..shape.lines).map(|offset| (first + offset) % shape.lines);
                 let victim = victims
@@ -174,7 +175,7 @@ impl Walker {
         }
     }
 
-    /// Lets everything arrive. Whatever waits asks again then, which takes a few messages each.
+    /// Delivers all messages. Each waiting access is then retried, which takes a few more messages.
     fn come_to_rest(&mut self, rules: &Rules) -> Result<(), Violation> {
         let shape = self.world.shape();
         for _ in 0..64 * shape.nodes * shape.lines {
@@ -189,7 +190,7 @@ impl Walker {
     }
 }
 
-/// The generator that is known as SplitMix64: small, fast, and the same everywhere.
+/// The SplitMix64 generator: small, fast, and the same on every host.
 pub(super) struct SplitMix(pub(super) u64);
 
 impl SplitMix {
@@ -201,7 +202,7 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }

@@ -1,4 +1,5 @@
-//! How a machine without time takes a step: agents and directories are told, and what they want done is done.
+//! The steps of a machine without time: inputs to agents and directories, and the actions that
+//! follow.
 
 use super::payload::Payload;
 use super::violation::Violation;
@@ -9,10 +10,11 @@ use crate::protocol::{
 };
 
 impl<D: Payload> World<D> {
-    /// Lets it happen.
+    /// Takes a step.
     ///
     /// # Errors
-    /// The [`Violation`] that shows in the step itself; what shows in a state is found by [`check`](World::check).
+    /// Returns the [`Violation`] that occurs in the step itself; [`check`](World::check) finds
+    /// those of a state.
     pub fn apply(&mut self, rules: &Rules, choice: Choice) -> Result<(), Violation> {
         match choice {
             Choice::Access(node, line, access) => {
@@ -84,7 +86,7 @@ impl<D: Payload> World<D> {
         self.tell(rules, node, line, input, Some(access))
     }
 
-    /// Tells an agent something and does what it wants done, and then what that resumes.
+    /// Gives an agent an input, executes its actions, and retries the accesses that these resume.
     fn tell(
         &mut self,
         rules: &Rules,
@@ -94,7 +96,8 @@ impl<D: Payload> World<D> {
         access: Option<Access>,
     ) -> Result<(), Violation> {
         let mut resumed = self.tell_once(rules, node, line, input, access)?;
-        // What waits is told again once: sound tables let it be performed, or wait for another message.
+        // Waiting accesses are retried. With sound tables one retry is enough: the access is
+        // performed, or waits for another message.
         for _ in 0..4 {
             if !resumed {
                 return Ok(());
@@ -170,7 +173,7 @@ impl<D: Payload> World<D> {
         let copy = copy
             .filter(|_| right)
             .ok_or(Violation::NoRight { node, line, state })?;
-        // A store, too: it changes one word, and keeps what others have written beside it.
+        // This holds for a store too: it changes one word, and keeps the other words of the line.
         if copy != self.homes[line].last {
             return Err(Violation::StaleAccess { node, line });
         }
@@ -186,7 +189,7 @@ impl<D: Payload> World<D> {
         Ok(())
     }
 
-    /// All contents of the line, wherever they are, are old now.
+    /// Marks all contents of the line as old, wherever they are.
     fn overtake(&mut self, line: usize) {
         for agent in self.agents.iter_mut().skip(line).step_by(self.shape.lines) {
             agent.copy = agent.copy.map(D::overtaken);
@@ -197,7 +200,7 @@ impl<D: Payload> World<D> {
                 Message::Up(message) => Message::Up(
                     message
                         .try_map(|data| Some(data.overtaken()))
-                        .expect("always something"),
+                        .expect("the function always returns Some"),
                 ),
                 Message::Down(message) => Message::Down(message.map(D::overtaken)),
             };
@@ -228,7 +231,7 @@ impl<D: Payload> World<D> {
         Ok(())
     }
 
-    /// Does what a directory wants done.
+    /// Executes the actions of a directory's step.
     pub(super) fn carry_out(&mut self, line: usize, step: &DirectoryStep<D>) {
         let home = &mut self.homes[line];
         home.directory = step.directory;
@@ -248,7 +251,7 @@ impl<D: Payload> World<D> {
         }
     }
 
-    /// A store takes place whose number its machine has chosen. Only where contents are real.
+    /// Performs a store with the number that the caller has chosen. Only for real contents.
     pub(super) fn store(
         &mut self,
         rules: &Rules,

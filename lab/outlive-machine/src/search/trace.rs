@@ -1,4 +1,4 @@
-//! How a machine came to where it is, for people.
+//! Readable paths to a violation.
 
 use std::fmt::{self, Write as _};
 
@@ -7,26 +7,26 @@ use super::payload::Payload;
 use super::violation::Violation;
 use super::world::{Choice, Message, Packet, World};
 
-/// A violation and the way to it: what happened, and what was known after it, step by step.
+/// A violation and the path to it, with the state after each step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counterexample {
-    /// What does not hold.
+    /// The claim that does not hold.
     pub violation: Violation,
-    /// What happened, in order; the last step shows the violation.
+    /// The steps, in order; the last one shows the violation.
     pub steps: Vec<Step>,
 }
 
 /// One step of a [`Counterexample`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What happened.
+    /// A description of the step.
     pub what: String,
-    /// What the agents and the directory of the line know afterwards, and which messages are under way.
+    /// The state of the line's agents and directory afterwards, and the messages under way.
     pub after: String,
 }
 
 impl Step {
-    /// Takes the step and writes it down. The world is as far as it came if the step fails.
+    /// Takes the step and records it. If the step fails, `world` keeps its partial effects.
     pub(super) fn take<M: Machine>(
         world: &mut M,
         rules: &M::Rules,
@@ -40,7 +40,7 @@ impl Step {
 }
 
 impl<D: Payload> World<D> {
-    /// What is about to happen, and to which line.
+    /// Returns the line that a step concerns, and a description of the step.
     pub(super) fn told(&self, choice: Choice) -> (usize, String) {
         match choice {
             Choice::Access(node, line, access) => (line, format!("{node} {access:?} line {line}")),
@@ -52,7 +52,7 @@ impl<D: Payload> World<D> {
         }
     }
 
-    /// What is known of the line.
+    /// Returns a description of the line's state, and of all messages under way.
     pub(super) fn summed_up(&self, line: usize) -> String {
         let mut text = String::new();
         for node in self.nodes() {

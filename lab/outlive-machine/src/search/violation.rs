@@ -1,4 +1,4 @@
-//! What a judge can find.
+//! The violations that a check can find.
 
 use crate::protocol::{DirectoryState, NodeId, NodeState, ProtocolError};
 
@@ -6,209 +6,212 @@ use crate::protocol::{DirectoryState, NodeId, NodeState, ProtocolError};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// A controller met what it has no row for.
+    /// A controller has no row for an event.
     #[error("{0}")]
     Protocol(#[from] ProtocolError),
-    /// An access was performed on a copy that is not what the last store has left.
-    #[error("{node} performs an access to line {line} on contents that are not the last ones")]
+    /// An access was performed on a copy that is not that of the last store.
+    #[error("{node} performs an access to line {line} on outdated contents")]
     StaleAccess {
-        /// Who performed it.
+        /// The node that performed it.
         node: NodeId,
-        /// On which line.
+        /// The line accessed.
         line: usize,
     },
-    /// An access was performed without a copy, or a store without leave.
-    #[error("{node} performs an access to line {line} that it has no right to in state {state:?}")]
+    /// An access was performed without a copy, or a store without permission to write.
+    #[error("{node} performs an access to line {line} without the right to it, in state {state:?}")]
     NoRight {
-        /// Who performed it.
+        /// The node that performed it.
         node: NodeId,
-        /// On which line.
+        /// The line accessed.
         line: usize,
-        /// What it knows of the line.
+        /// The agent's state.
         state: NodeState,
     },
     /// An access was neither performed nor made to wait.
     #[error("{node} forgets an access to line {line}")]
     LostAccess {
-        /// Whose access.
+        /// The node of the core that asked.
         node: NodeId,
-        /// To which line.
+        /// The line accessed.
         line: usize,
     },
-    /// The caches drop a line, and its agent goes on as if it were there.
-    #[error("{node} still takes line {line} for present after its caches have dropped it")]
+    /// The caches have dropped a line, and its agent still treats it as present.
+    #[error("{node} still treats line {line} as present after its caches have dropped it")]
     NotDropped {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// Which line.
+        /// The line.
         line: usize,
     },
-    /// A step that tells the waiting again and again.
-    #[error("{node} resumes what waits for line {line} without end")]
+    /// A step that retries the waiting accesses again and again.
+    #[error("{node} resumes the accesses that wait for line {line} endlessly")]
     EndlessStep {
-        /// Who does it.
+        /// The node that retries them.
         node: NodeId,
-        /// For which line.
+        /// The line that they access.
         line: usize,
     },
-    /// Somebody may write while another has a copy.
+    /// A node may write while another node has a copy.
     #[error("{writer} may write line {line} while {other} has a copy")]
     WriterNotAlone {
-        /// Who may write.
+        /// The node that may write.
         writer: NodeId,
-        /// Who has a copy too.
+        /// The other node with a copy.
         other: NodeId,
-        /// Of which line.
+        /// The line.
         line: usize,
     },
-    /// A copy to read that is not what the last store has left.
+    /// A readable copy is not that of the last store.
     #[error("{node} has an old copy of line {line}")]
     OldCopy {
-        /// Who has it.
+        /// The node with the copy.
         node: NodeId,
-        /// Of which line.
+        /// The line.
         line: usize,
     },
-    /// Contents are kept where the agent's state says there are none, or the other way round.
-    #[error("{node}'s contents of line {line} do not go with its state {state:?}")]
+    /// A node has contents although the agent's state says that it has none, or vice versa.
+    #[error("{node}'s contents of line {line} do not match its state {state:?}")]
     CopyAndState {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// Which line.
+        /// The line.
         line: usize,
-        /// Its state.
+        /// The agent's state.
         state: NodeState,
     },
-    /// What the last store has left is nowhere where the protocol would find it.
+    /// The value of the last store is in no place where the protocol would find it.
     #[error("the last value of line {line} is lost")]
     Lost {
-        /// Which line.
+        /// The line.
         line: usize,
     },
-    /// The directory's record does not name a node that has a copy, or takes a writer for a reader.
+    /// The directory's record does not name a node that has a copy, or names a writer as a reader.
     #[error("the directory of line {line} does not know that {node} is in {state:?}")]
     Unrecorded {
-        /// Which line.
+        /// The line.
         line: usize,
-        /// Who has a copy.
+        /// The node with the copy.
         node: NodeId,
-        /// Its state.
+        /// The agent's state.
         state: NodeState,
     },
-    /// The parts of what a directory knows contradict one another.
+    /// The parts of a directory's record contradict one another.
     #[error("the directory of line {line} contradicts itself in state {state:?}")]
     Contradiction {
-        /// Which line.
+        /// The line.
         line: usize,
         /// The directory's state.
         state: DirectoryState,
     },
     /// More messages under way between a directory and a node than the argument allows.
     #[error(
-        "more messages about line {line} are under way between {node} and the directory than can be"
+        "more messages about line {line} are under way between {node} and the directory than are \
+         possible"
     )]
     Crowded {
-        /// Which line.
+        /// The line.
         line: usize,
-        /// Which node.
+        /// The node.
         node: NodeId,
     },
-    /// A store commits that one of its replicas has not logged, or that has too few.
+    /// A store commits although one of its replicas has not logged it, or it has too few replicas.
     #[error("{node} commits a store to line {line} that {missing} of its replicas have not logged")]
     NotReplicated {
-        /// Who commits.
+        /// The node that commits.
         node: NodeId,
-        /// To which line.
+        /// The line stored to.
         line: usize,
-        /// How many are missing.
+        /// The number of missing replicas.
         missing: usize,
     },
-    /// A node may write, and takes another epoch than the directory's for that at which it does.
-    #[error("{node} owns line {line} at another epoch than its directory says")]
+    /// A node may write a line, and assumes another epoch than the directory's.
+    #[error("{node} owns line {line} with an epoch that differs from the directory's")]
     WrongEpoch {
-        /// Who owns it.
+        /// The owner.
         node: NodeId,
-        /// Which line.
+        /// The line.
         line: usize,
     },
-    /// A logging unit gets a REPL that it has.
+    /// A logging unit gets a REPL that it already has.
     #[error("the logging unit of {unit} gets a REPL of {node} twice")]
     ReplTwice {
-        /// Whose logging unit.
+        /// The node of the logging unit.
         unit: NodeId,
-        /// Who sent it.
+        /// The sender.
         node: NodeId,
     },
-    /// A logging unit gets a VAL of a REPL that it has not.
-    #[error("the logging unit of {unit} gets a VAL of {node} whose REPL it has not")]
+    /// A logging unit gets a VAL of a REPL that it does not have.
+    #[error("the logging unit of {unit} gets a VAL of {node} whose REPL it has not received")]
     UnknownRepl {
-        /// Whose logging unit.
+        /// The node of the logging unit.
         unit: NodeId,
-        /// Who sent it.
+        /// The sender.
         node: NodeId,
     },
-    /// An acknowledgement of a store that is not there.
-    #[error("{node} gets a REPL_ACK of a store that it is not waiting with")]
+    /// A node gets an acknowledgement of a store that does not exist.
+    #[error("{node} gets a REPL_ACK for a store that does not wait for one")]
     StrayAck {
-        /// Who got it.
+        /// The node that got it.
         node: NodeId,
     },
     /// After a recovery, a logging unit still waits for an earlier VAL.
-    #[error("the logging unit of {unit} misses a VAL of {node} before one that came")]
+    #[error("the logging unit of {unit} lacks a VAL of {node} that precedes a received one")]
     GapInVals {
-        /// Whose logging unit.
+        /// The node of the logging unit.
         unit: NodeId,
-        /// Whose VAL.
+        /// The sender of the VAL.
         node: NodeId,
     },
-    /// What a recovery makes of a line is not what was committed.
+    /// A recovery gives a line contents that were not committed to it last.
     #[error(
-        "recovery brings line {line}, which {owner} owned, to contents that were not the last committed"
+        "recovery gives line {line}, which {owner} owned, contents other than the last committed \
+         ones"
     )]
     NotRecovered {
-        /// Which line.
+        /// The line.
         line: usize,
         /// The dead owner.
         owner: NodeId,
     },
-    /// Too few logs have what a living owner has committed.
+    /// Too few logs have the commits of a living owner.
     #[error(
-        "what {owner} has committed to line {line} would be lost by no more deaths than may be"
+        "a value that {owner} committed to line {line} would be lost by a permitted number of \
+         deaths"
     )]
     TooFewLogs {
-        /// Which line.
+        /// The line.
         line: usize,
-        /// Who owns it.
+        /// The owner.
         owner: NodeId,
     },
-    /// A line has got an owner, and his epoch is that of an earlier one.
+    /// A line has a new owner, with the epoch of an earlier one.
     #[error("the directory of line {line} grants it to another owner without a new epoch")]
     EpochReused {
-        /// Which line.
+        /// The line.
         line: usize,
     },
-    /// Nothing can happen, and messages or a recovery wait.
-    #[error("nothing can happen any more, and messages or a recovery are under way")]
+    /// No step is possible, and messages or a recovery wait.
+    #[error("no transition is possible, but messages or a recovery are under way")]
     Stuck,
-    /// A directory names somebody who is buried.
-    #[error("the directory of line {line} names a node that it has buried")]
+    /// A directory names a node that it has removed as dead.
+    #[error("the directory of line {line} names a dead node that it had removed")]
     NamesTheDead {
-        /// Which line.
+        /// The line.
         line: usize,
     },
-    /// Nothing is under way, and a store waits in a store buffer.
-    #[error("nothing is under way, and a store of {node} waits")]
+    /// No message is under way, and a store waits in a store buffer.
+    #[error("nothing is under way, but a store of {node} waits")]
     StoreWaits {
-        /// Whose.
+        /// The node.
         node: NodeId,
     },
-    /// No message is under way, and somebody waits.
-    #[error("nothing is under way, and somebody waits for line {line}")]
+    /// No message is under way, and an access waits.
+    #[error("nothing is under way, but an access waits for line {line}")]
     Deadlock {
-        /// Which line.
+        /// The line.
         line: usize,
     },
     /// From here, messages can be delivered for ever, although no core asks for anything any more.
-    #[error("messages go round without end")]
+    #[error("messages are exchanged endlessly")]
     NoEnd,
 }

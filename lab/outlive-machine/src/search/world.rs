@@ -1,4 +1,5 @@
-//! A machine without time: agents, directories, and messages under way of which any may arrive next.
+//! A machine without time: agents, directories, and messages under way, any of which may arrive
+//! next.
 
 use super::check::Claims;
 use super::machine::Machine;
@@ -6,29 +7,29 @@ use super::payload::Payload;
 use super::violation::Violation;
 use crate::protocol::{Directory, Epoch, NodeId, NodeState, Tables, ToDirectory, ToNode};
 
-/// How large a machine is.
+/// The size of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
     /// Compute nodes.
     pub nodes: usize,
     /// Lines, each with a directory.
     pub lines: usize,
-    /// How many lines a node's caches have room for. Write-back buffers do not count.
+    /// The number of lines that fit into a node's caches. Write-back buffers do not count.
     pub capacity: usize,
 }
 
-/// What drives a machine: a protocol, and messages that are not missed where they have no row (see
-/// [`Mutant`](super::Mutant)).
+/// The rules that drive a machine: a protocol, and messages that it may ignore where they have no
+/// row (see [`Mutant`](super::Mutant)).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// The controllers.
+    /// The tables of the controllers.
     pub tables: Tables,
-    /// Without a row, these messages are taken in and nothing happens.
+    /// Messages that are accepted without effect where they have no row.
     pub swallowed: &'static [Kind],
 }
 
 impl Rules {
-    /// These tables, and nothing is swallowed.
+    /// Returns rules with these tables, which swallow nothing.
     pub fn strict(tables: &Tables) -> Rules {
         Rules {
             tables: tables.clone(),
@@ -37,7 +38,7 @@ impl Rules {
     }
 }
 
-/// Which message.
+/// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// To a directory.
@@ -46,46 +47,46 @@ pub enum Kind {
     Down(ToNode<()>),
 }
 
-/// What a core asks of its node.
+/// An access that a core asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Read.
     Load,
     /// Write.
     Store,
-    /// Be ready to write.
+    /// Get permission to write.
     Prefetch,
 }
 
 impl Access {
-    /// All of them.
+    /// All kinds of access.
     pub const ALL: [Access; 3] = [Access::Load, Access::Store, Access::Prefetch];
     pub(super) const fn bit(self) -> u8 {
         1 << self as u8
     }
 }
 
-/// What happens next.
+/// A possible next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// A core asks for something.
+    /// A core asks for an access.
     Access(NodeId, usize, Access),
     /// A node's caches drop a line.
     Evict(NodeId, usize),
-    /// The message at this place among those under way arrives.
+    /// The message at this index among those under way arrives.
     Deliver(usize),
 }
 
 /// A message under way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Packet<D> {
-    /// About which line.
+    /// The line that it is about.
     pub line: usize,
-    /// From or to which node.
+    /// The node that sends or receives it.
     pub node: NodeId,
     /// From a directory: the number of its last exclusive grant.
     pub epoch: Epoch,
-    /// Which way, and what.
+    /// The direction and the content.
     pub message: Message<D>,
 }
 
@@ -98,42 +99,42 @@ pub enum Message<D> {
     Down(ToNode<D>),
 }
 
-/// One line in one node.
+/// The state of one line in one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Agent<D> {
-    /// What the agent knows.
+    /// The agent's state.
     pub state: NodeState,
     /// The contents in the node's caches or in its write-back buffer.
     pub copy: Option<D>,
-    /// At which epoch it was granted the only copy last.
+    /// The epoch of the last grant of the only copy to this node.
     pub epoch: Epoch,
     pub(super) waiting: u8,
 }
 
 impl<D> Agent<D> {
-    /// Whether no access waits.
+    /// Returns whether no access waits.
     pub fn is_idle(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Whether it takes a place in the caches, or is to have one.
+    /// Returns whether the line has a place in the caches, or is to have one.
     pub(super) fn takes_room(&self) -> bool {
         !matches!(self.state, NodeState::I | NodeState::MI | NodeState::II) || !self.is_idle()
     }
 }
 
-/// One line in its memory node.
+/// The state of one line in its memory node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Home<D> {
-    /// What the directory knows.
+    /// The directory's state.
     pub directory: Directory,
     /// The contents in memory.
     pub memory: D,
-    /// What the last store has left, known to the judge alone.
+    /// The contents after the last store, known to the check alone.
     pub last: D,
 }
 
-/// A machine's whole state.
+/// The whole state of a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct World<D> {
     pub(super) shape: Shape,
@@ -142,13 +143,13 @@ pub struct World<D> {
     pub(super) network: Vec<Packet<D>>,
     /// How many more accesses and evictions each node's cores will ask for; `None`: any number.
     pub(super) left: Option<Vec<u8>>,
-    /// How many stores there were; stays zero where contents are abstract.
+    /// The number of stores so far; stays zero where contents are abstract.
     pub(super) stores: u64,
 }
 
 impl<D: Payload> World<D> {
-    /// A machine in which nothing has happened yet, and whose nodes will each ask for `budget` things (`None`: any
-    /// number).
+    /// Creates a machine in its initial state, in which each node will ask for `budget` accesses
+    /// and evictions (`None`: any number).
     pub fn new(shape: Shape, budget: Option<u8>) -> World<D> {
         let home = Home {
             directory: Directory::default(),
@@ -173,12 +174,12 @@ impl<D: Payload> World<D> {
         }
     }
 
-    /// How large it is.
+    /// Returns the size of the machine.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// A line in a node.
+    /// Returns the state of a line in a node.
     pub fn agent(&self, node: NodeId, line: usize) -> &Agent<D> {
         &self.agents[node.index() * self.shape.lines + line]
     }
@@ -187,17 +188,18 @@ impl<D: Payload> World<D> {
         &mut self.agents[node.index() * self.shape.lines + line]
     }
 
-    /// All nodes.
+    /// Returns all nodes.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<D> {
         (0..self.shape.nodes).map(NodeId::new)
     }
 
-    /// The messages under way.
+    /// Returns the messages under way.
     pub fn network(&self) -> &[Packet<D>] {
         &self.network
     }
 
-    /// Whether a core of `node` may ask for this: there is room for the line, or it has some already.
+    /// Returns whether a core of `node` may access the line: it has a place in the caches, or one
+    /// is free.
     pub fn may_access(&self, node: NodeId, line: usize) -> bool {
         let agent = self.agent(node, line);
         let lines = &self.agents[node.index() * self.shape.lines..][..self.shape.lines];
@@ -206,7 +208,7 @@ impl<D: Payload> World<D> {
                 || lines.iter().filter(|agent| agent.takes_room()).count() < self.shape.capacity)
     }
 
-    /// Whether the caches of `node` may drop the line.
+    /// Returns whether the caches of `node` may drop the line.
     pub fn may_evict(&self, node: NodeId, line: usize) -> bool {
         self.may_ask(node) && self.agent(node, line).state.is_evictable()
     }
@@ -215,7 +217,8 @@ impl<D: Payload> World<D> {
         self.left.as_ref().is_none_or(|left| left[node.index()] > 0)
     }
 
-    /// All that can happen next. Equal messages under way count once; for that, they must be sorted.
+    /// Lists all possible next steps. Equal messages under way count once; for that they must be
+    /// sorted.
     pub fn choices(&self, choices: &mut Vec<Choice>) {
         choices.clear();
         for (place, packet) in self.network.iter().enumerate() {

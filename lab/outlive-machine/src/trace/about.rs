@@ -1,10 +1,10 @@
-//! What a trace says about itself, besides the events and the image.
+//! The about section of a trace: everything in it except the events and the image.
 
 use super::Flaw;
 use super::varint::{Reader, put};
 use crate::program::{Barrier, EventCountId, Synchronisation, Word};
 
-/// What is in a trace.
+/// The about section of a trace.
 ///
 /// ```
 /// use outlive_machine::trace::About;
@@ -14,47 +14,48 @@ use crate::program::{Barrier, EventCountId, Synchronisation, Word};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// How many words of shared memory there are; every word that is named is below.
+    /// The number of words of shared memory; every word that the trace names is below it.
     pub words: u64,
-    /// How many threads there are, at least 1.
+    /// The number of threads, at least 1.
     pub threads: u32,
     /// Whether threads were seen to wait for one another by reading the same word again and again.
     pub spins: bool,
     /// Whether only the region of interest was recorded.
     pub region_only: bool,
-    /// Each lock.
+    /// The locks.
     pub locks: Vec<TracedLock>,
     /// The word of each condition variable.
     pub conditions: Vec<Word>,
-    /// Each barrier.
+    /// The barriers.
     pub barriers: Vec<Barrier>,
-    /// Each event count: whether it must be kept to, or only if the replay is to be in the [recorded
-    /// order](super::Order::Recorded).
+    /// For each event count, whether every replay must keep to it, or only one in the
+    /// [recorded order](super::Order::Recorded).
     pub event_counts: Vec<bool>,
-    /// Where the trace came from: names and what they are, as `program`, `recorder`, `gaps`.
+    /// The origin of the trace: texts with names such as `program`, `recorder`, `gaps`.
     pub origin: Vec<(String, String)>,
 }
 
 /// A lock in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracedLock {
-    /// Its word.
+    /// The lock's word.
     pub word: Word,
-    /// Counts how often it has been given back, if who took it when was recorded.
+    /// The event count of its releases, if the order of its owners was recorded.
     pub order: Option<EventCountId>,
 }
 
-/// Who has more threads than this has no trace of ours.
+/// The most threads of a trace.
 pub(super) const MOST_THREADS: u32 = 1 << 16;
 /// A pebibyte: no machine has as much, and numbers of bytes do not overflow.
 const MOST_WORDS: u64 = 1 << 47;
-/// What a trace says about itself is not longer than 32 MiB, unpacked: some millions of locks, as many as the recorder knows.
+/// The most bytes of an about section, unpacked: 32 MiB, enough for some millions of locks, as many
+/// as the recorder knows.
 pub(super) const MOST_BYTES: usize = 1 << 25;
-/// So many names say where a trace came from.
+/// The most pairs of texts about the origin of a trace.
 const MOST_ORIGINS: usize = 64;
 
 impl About {
-    /// What a machine needs to know of it.
+    /// Returns the part that a machine needs.
     pub fn synchronisation(&self) -> Synchronisation {
         Synchronisation {
             locks: self.locks.iter().map(|lock| lock.word).collect(),
@@ -111,7 +112,7 @@ impl About {
             return Err(from.wrong("flags"));
         }
         (about.spins, about.region_only) = (flags & 1 != 0, flags & 2 != 0);
-        // Each of what is counted takes a byte at least, and becomes twelve times as much at most.
+        // Each counted item takes at least one byte, and at most twelve times as much when decoded.
         let count = |from: &mut Reader<'_>| {
             let count = from.number()?;
             usize::try_from(count)
@@ -160,7 +161,7 @@ impl About {
         Ok(about)
     }
 
-    /// Whether it can be, so that who replays needs not ask.
+    /// Checks that the about section is consistent, so that a replay need not.
     pub(super) fn check(&self) -> Result<(), Flaw> {
         let wrong = |field| Err(Flaw::Field(field));
         if self.words > MOST_WORDS {

@@ -1,14 +1,14 @@
-//! Blocks: what a trace is made of, each with its own checksum.
+//! Blocks: the pieces of a trace, each with its own checksum.
 
 use super::{Flaw, TraceError};
 use flate2::Compression;
 use flate2::read::{DeflateDecoder, DeflateEncoder};
 use std::io::Read;
 
-/// How contents are stored.
+/// How the contents of blocks are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
-    /// As they are.
+    /// Uncompressed.
     Plain,
     /// Compressed, where that makes them shorter (RFC 1951).
     #[default]
@@ -32,10 +32,10 @@ impl Kind {
 
 const MAGIC: [u8; 4] = *b"TBLK";
 pub(super) const HEADER: usize = 32;
-/// Contents of a block are not longer, so nobody needs more room for one, whatever a file says.
+/// The most bytes in the contents of a block. It bounds the memory for one, whatever a file says.
 pub(super) const MOST: usize = 1 << 20;
 
-/// Contents of a block, and what its header says of them.
+/// The contents of a block, with the fields of its header.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub kind: Kind,
@@ -44,7 +44,7 @@ pub(super) struct Block {
     pub plain: Vec<u8>,
 }
 
-/// What the header of a block says, checked as far as it can be without the contents.
+/// The header of a block, checked as far as is possible without the contents.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     kind: Kind,
@@ -93,14 +93,14 @@ impl Header {
         Ok(header)
     }
 
-    /// The block, if `stored` is what the header was made for.
+    /// Returns the block, if `stored` matches the header's checksum.
     pub fn open(&self, bytes: &[u8; HEADER], stored: Vec<u8>) -> Result<Block, Flaw> {
         if checksum(bytes, &stored).to_le_bytes() != bytes[28..] {
             return Err(Flaw::Checksum);
         }
         let plain = if self.deflated {
             let mut plain = Vec::with_capacity(self.plain);
-            // One byte more than there should be, to see whether there is more.
+            // One byte more than the header says, to detect surplus contents.
             DeflateDecoder::new(&stored[..])
                 .take(self.plain as u64 + 1)
                 .read_to_end(&mut plain)
@@ -122,7 +122,7 @@ impl Header {
 }
 
 impl Block {
-    /// Header and contents as they stand in the file.
+    /// Returns header and contents as they are stored in the file.
     pub fn encode(&self, encoding: Encoding) -> Result<Vec<u8>, TraceError> {
         assert!(
             self.plain.len() <= MOST,

@@ -1,4 +1,4 @@
-//! What is wrong with a trace, and where.
+//! Errors of traces, and their locations.
 
 use std::io;
 
@@ -8,12 +8,13 @@ pub enum TraceError {
     /// The file could not be opened.
     #[error("the trace cannot be opened: {0}")]
     Open(io::Error),
-    /// It is a directory, a pipe or a device.
+    /// The path is a directory, a pipe or a device.
     #[error(
-        "a trace is read in many places at once, so it must be a file, and this is {what}; write the trace to a file first"
+        "a trace must be a regular file, since it is read at many places at once, and this is \
+         {what}; write the trace to a file first"
     )]
     NoFile {
-        /// What it is instead.
+        /// The kind of file that it is instead.
         what: &'static str,
     },
     /// The file could not be read or written.
@@ -21,91 +22,93 @@ pub enum TraceError {
     Io {
         /// `read` or `written`.
         doing: &'static str,
-        /// Where in the file.
+        /// The offset in the file.
         offset: u64,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// It does not begin as a trace does.
+    /// The file does not begin as a trace does.
     #[error(
         "this is not a trace: it does not begin with `OutTrace`; traces are made by `outlive-lab machine record-build`"
     )]
     Foreign,
-    /// It is of a version that this library does not know.
+    /// The trace has a version that this library does not know.
     #[error(
         "the trace has format version {found}, and this program reads version {known} only; record it again"
     )]
     Version {
-        /// What stands in the file.
+        /// The version in the file.
         found: u32,
-        /// What is known here.
+        /// The version that this library reads.
         known: u32,
     },
-    /// It ends within its blocks, or before its end.
+    /// The file ends within its blocks, or before the end of the trace.
     #[error(
-        "the trace ends too early, at byte {length}: it was cut, or the recorded program did not come to its end; record it again"
+        "the trace ends too early, at byte {length}: it was cut off, or the recorded program did \
+         not reach its end; record it again"
     )]
     Truncated {
-        /// How long the file is.
+        /// The length of the file.
         length: u64,
     },
-    /// Something in it cannot be.
+    /// Something in the trace is impossible.
     #[error("the trace is damaged at byte {offset}: {what}; record it again, or copy it again")]
     Damaged {
-        /// Where in the file; within a block, where the block begins.
+        /// The offset in the file; for a flaw within a block, the block's offset.
         offset: u64,
-        /// What cannot be.
+        /// The flaw.
         what: Flaw,
     },
-    /// There is nothing in it to be done again.
+    /// The trace has no operation to replay.
     #[error("the trace has no operations, so there is nothing to run: {}; record it again", why_empty(*.region_only))]
     Empty {
         /// Whether only the region of interest was recorded.
         region_only: bool,
     },
-    /// What was to be written cannot stand in a trace.
+    /// The data cannot be represented in a trace.
     #[error("this cannot be written to a trace: {0}")]
     Unwritable(Flaw),
 }
 
 fn why_empty(region_only: bool) -> &'static str {
     if region_only {
-        "with OUTLIVE_RECORD=roi only what is between outlive_roi_begin() and outlive_roi_end() is recorded, and the program \
-         did not come there, or did nothing there; put these calls where they belong, or leave OUTLIVE_RECORD out"
+        "with OUTLIVE_RECORD=roi only the code between outlive_roi_begin() and outlive_roi_end() \
+         is recorded, and the program did not reach it, or did nothing there; put these calls \
+         around the code to be recorded, or leave OUTLIVE_RECORD out"
     } else {
         "none of the program's code was compiled by `outlive-lab machine record-build`, or it did nothing"
     }
 }
 
-/// What is wrong at some place of a trace.
+/// A flaw at some offset of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Flaw {
-    /// A checksum does not fit.
-    #[error("the checksum does not fit")]
+    /// A checksum does not match.
+    #[error("the checksum does not match")]
     Checksum,
-    /// A block does not begin as a block does.
+    /// The first bytes of a block are not those of a block.
     #[error("no block begins here")]
     NoBlock,
-    /// A field of a block's header, of the index or of the footer is impossible or not known.
-    #[error("the field `{0}` has a value that it cannot have")]
+    /// A field of a block's header, the index or the footer has an impossible or unknown value.
+    #[error("the field `{0}` has an invalid value")]
     Field(&'static str),
-    /// Bytes that are kept for later are not zero.
+    /// Reserved bytes are not zero.
     #[error("reserved bytes are not zero")]
     Reserved,
-    /// The last bytes are not those that a trace ends with, and everything before them is there.
-    #[error("the last 8 bytes are not `ecarTtuO`, with which a trace ends")]
+    /// The last bytes are not those that end a trace, although everything before them is there.
+    #[error("the last 8 bytes are not `ecarTtuO`, the end mark of a trace")]
     End,
-    /// The trace is whole, and more comes after it.
+    /// The trace is complete, and more bytes follow it.
     #[error("the trace ends here, and the file is {bytes} byte{} longer", if *.bytes == 1 { "" } else { "s" })]
     Follows {
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// The compressed contents cannot be unpacked, or are not as long as is said.
+    /// The compressed contents cannot be unpacked, or their length differs from the header's.
     #[error("the compressed contents cannot be unpacked")]
     Deflate,
-    /// The trace says more about itself than it may.
-    #[error("it says more than {} MiB about itself", super::about::MOST_BYTES >> 20)]
+    /// The trace's about section is longer than the limit.
+    #[error("the description in it is larger than {} MiB", super::about::MOST_BYTES >> 20)]
     Lengthy,
     /// A thread holds more locks than a trace may have.
     #[error("a thread holds more than {} locks at once", super::survey::MOST_HELD)]
@@ -113,21 +116,21 @@ pub enum Flaw {
     /// The contents end within an item.
     #[error("item {item} goes beyond the end of its block")]
     Ends {
-        /// Which one in the block, from 0.
+        /// Its index in the block, from 0.
         item: u32,
     },
-    /// An item of unknown kind, or with an impossible field.
-    #[error("item {item} of its block: the field `{field}` has a value that it cannot have")]
+    /// An item has an unknown kind, or a field with an impossible value.
+    #[error("item {item} of its block: the field `{field}` has an invalid value")]
     Item {
-        /// Which one in the block, from 0.
+        /// Its index in the block, from 0.
         item: u32,
-        /// What of it.
+        /// The field's name.
         field: &'static str,
     },
-    /// More in the block than its header says.
+    /// The block holds more than its header says.
     #[error("the block holds more than its {items} items")]
     Surplus {
-        /// What the header says.
+        /// The number of items in the header.
         items: u32,
     },
 }

@@ -1,48 +1,48 @@
-//! What a thread did, and how that is written.
+//! The events of a thread, and their encoding.
 
 use super::varint::{Reader, put, unzigzag, zigzag};
 use super::{About, Flaw};
 use crate::program::{BarrierId, ConditionId, EventCountId, LockId, Word};
 
-/// One thing that a recorded thread did.
+/// One event of a recorded thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// So many instructions (not 0) that accessed no memory.
+    /// N instructions (not 0) that accessed no memory.
     Compute(u32),
-    /// A word was read, or part of one.
+    /// A word, or part of one, was read.
     Load {
-        /// Which one.
+        /// The word.
         word: Word,
-        /// What was read, if that was asked for.
+        /// The value that was read, if it was to be recorded.
         value: Option<u64>,
     },
     /// A whole word was written.
     Store {
-        /// Which one.
+        /// The word.
         word: Word,
-        /// What it held then.
+        /// Its value after the store.
         value: u64,
     },
     /// Some bytes of a word were written, not all and not none.
     StorePart {
-        /// Which word.
+        /// The word.
         word: Word,
-        /// Which bytes; bit 0 stands for the lowest.
+        /// The mask of the bytes; bit 0 stands for the lowest.
         mask: u8,
-        /// What the *whole* word held after the store.
+        /// The value of the *whole* word after the store.
         value: u64,
     },
-    /// A word, or some bytes of it, was read and written at once.
+    /// A word, or some bytes of it, was read and written atomically.
     Atomic {
-        /// Which word.
+        /// The word.
         word: Word,
-        /// Which bytes, at least one.
+        /// The mask of the bytes, at least one.
         mask: u8,
-        /// By which instruction.
+        /// The kind of instruction.
         kind: AtomicKind,
-        /// What these bytes held, at their place in the word; the others are zero.
+        /// The old value of these bytes, at their place in the word; the others are zero.
         read: u64,
-        /// What they held afterwards.
+        /// The new value of these bytes.
         written: u64,
     },
     /// A full fence.
@@ -53,40 +53,40 @@ pub enum Event {
     PrivateStore(u64),
     /// A lock was taken, as the `turn`-th time since the beginning, from 0.
     Lock {
-        /// Which one.
+        /// The lock.
         lock: LockId,
-        /// How often it had been taken before, by whomever.
+        /// The number of earlier acquisitions, by any thread.
         turn: u64,
     },
-    /// A lock was given back.
+    /// A lock was released.
     Unlock(LockId),
-    /// A barrier was arrived at, and left.
+    /// A thread arrived at a barrier, and left it.
     Barrier(BarrierId),
-    /// The thread began to wait at a condition variable, and gave the lock back.
+    /// The thread began to wait at a condition variable, and released the lock.
     WaitBegin {
-        /// Where it waited.
+        /// The condition variable.
         condition: ConditionId,
-        /// What it held.
+        /// The lock that it held.
         lock: LockId,
     },
-    /// It went on, and took the lock again, as the `turn`-th time.
+    /// The thread stopped waiting, and took the lock again, as the `turn`-th time.
     WaitEnd {
-        /// Where it waited.
+        /// The condition variable.
         condition: ConditionId,
-        /// What it took.
+        /// The lock that it took.
         lock: LockId,
-        /// How often that had been taken before.
+        /// The number of earlier acquisitions of the lock.
         turn: u64,
     },
-    /// One who waited was to be woken.
+    /// One waiter was to be woken.
     Signal(ConditionId),
-    /// All who waited were to be woken.
+    /// All waiters were to be woken.
     Broadcast(ConditionId),
-    /// What comes after is ordered after what the word's writer did before.
+    /// Later operations of the thread are ordered after the earlier ones of the word's writer.
     Acquire(Word),
     /// The other side of [`Acquire`](Self::Acquire).
     Release(Word),
-    /// What comes next came when the event count had been advanced so often.
+    /// The next operation came after the event count had been advanced to this value.
     Await(EventCountId, u64),
     /// An event count was advanced.
     Advance(EventCountId),
@@ -96,24 +96,24 @@ pub enum Event {
     RegionEnd,
 }
 
-/// What an [atomic](Event::Atomic) was.
+/// The kind of an [atomic](Event::Atomic).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicKind {
-    /// Another value instead.
+    /// An exchange.
     Exchange,
-    /// A sum or difference.
+    /// An addition or subtraction.
     Add,
-    /// All bits of both.
+    /// A bitwise OR.
     Or,
-    /// The common bits.
+    /// A bitwise AND.
     And,
-    /// The bits that differ.
+    /// A bitwise exclusive OR.
     Xor,
-    /// The complement of the common bits.
+    /// A bitwise NAND.
     Nand,
     /// A compare-and-swap that swapped.
     Swapped,
-    /// A compare-and-swap that did not: nothing was written.
+    /// A compare-and-swap that failed: nothing was written.
     NotSwapped,
 }
 
@@ -155,7 +155,7 @@ mod kind {
     pub const REGION_END: u8 = 21;
 }
 
-/// All bytes of `mask` that are in it, as bits of a word.
+/// Returns the bits of a word in the bytes that `mask` has.
 pub(super) const fn bits(mask: u8) -> u64 {
     let mut bits = 0;
     let mut byte = 0;
@@ -168,7 +168,7 @@ pub(super) const fn bits(mask: u8) -> u64 {
     bits
 }
 
-/// The addresses that the next ones of a block are told from. Each block begins with zeros.
+/// The bases of the next differences in a block. Each block begins with zeros.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bases {
     word: u64,
@@ -200,14 +200,14 @@ impl Bases {
     }
 }
 
-/// The kind, and bytes that `value` needs less one.
+/// Returns the first byte of an event, and the number of bytes that `value` needs.
 fn head(kind: u8, value: u64) -> (u8, usize) {
     let length = (8 - value.leading_zeros() as usize / 8).max(1);
     (kind | ((length - 1) as u8) << 5, length)
 }
 
 impl Event {
-    /// How many instructions it stands for: none, if it only says what comes when.
+    /// Returns the number of instructions that it stands for: none, if it only orders others.
     pub(super) fn instructions(&self) -> u64 {
         match self {
             Self::Compute(count) => u64::from(*count),
@@ -217,7 +217,7 @@ impl Event {
         }
     }
 
-    /// Whether it can stand in a trace at all, besides what the trace's [`About`] has.
+    /// Checks all that can be checked of an event without the trace's [`About`].
     pub(super) fn check(&self) -> Result<(), Flaw> {
         let wrong = |field| Err(Flaw::Item { item: 0, field });
         match *self {
@@ -321,7 +321,7 @@ impl Event {
         }
     }
 
-    /// The next event. What it names exists in `about`.
+    /// Decodes the next event. All that it names exists in `about`.
     pub(super) fn decode(
         from: &mut Reader<'_>,
         bases: &mut Bases,

@@ -1,4 +1,4 @@
-//! The end of a trace: where its blocks are.
+//! The end of a trace: the index of its blocks, and the footer.
 
 use super::block::{HEADER, Header, Kind};
 use super::{Flaw, MAGIC, TraceError, VERSION};
@@ -7,21 +7,21 @@ use super::{Flaw, MAGIC, TraceError, VERSION};
 pub(super) const START: u64 = 16;
 const FOOTER: u64 = 32;
 const ENTRY: usize = 16;
-/// So much of an index is read at once.
+/// The bytes of an index that are read at once.
 const PIECE: u64 = 1 << 20;
 const END: [u8; 8] = *b"ecarTtuO";
 
-/// Where a block is.
+/// The location of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub offset: u64,
-    /// With its header.
+    /// In bytes, with the header.
     pub length: u64,
     pub kind: Kind,
     pub thread: u32,
 }
 
-/// What a trace begins with.
+/// Returns the first bytes of a trace.
 pub(super) fn start() -> [u8; START as usize] {
     let mut bytes = [0; START as usize];
     bytes[..8].copy_from_slice(&MAGIC);
@@ -29,7 +29,7 @@ pub(super) fn start() -> [u8; START as usize] {
     bytes
 }
 
-/// What a trace ends with, if it is `end` bytes long before it.
+/// Returns the index and footer of a trace whose blocks end at byte `end`.
 pub(super) fn encode(places: &[Place], end: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(places.len() * ENTRY + FOOTER as usize);
     for place in places {
@@ -46,8 +46,8 @@ pub(super) fn encode(places: &[Place], end: u64) -> Vec<u8> {
     out
 }
 
-/// Why a file does not end as a trace does. Its blocks say how long they are, and how many of them there are says how
-/// long the rest must be.
+/// Returns the reason why a file does not end with a footer. Each block's header has its length,
+/// and the number of blocks gives the length of the rest.
 fn without_end(
     length: u64,
     mut read: impl FnMut(u64, usize) -> Result<Vec<u8>, TraceError>,
@@ -56,7 +56,7 @@ fn without_end(
     let (mut at, mut blocks) = (START, 0);
     while at + HEADER as u64 <= length {
         let header = read(at, HEADER)?.try_into();
-        let Ok(header) = Header::parse(&header.expect("as long as was asked for")) else {
+        let Ok(header) = Header::parse(&header.expect("as long as requested")) else {
             break;
         };
         at += (HEADER + header.stored) as u64;
@@ -76,7 +76,8 @@ fn without_end(
     })
 }
 
-/// The places of all blocks of a trace of `length` bytes, in the order of the file, with nothing between them.
+/// Returns the locations of all blocks of a trace of `length` bytes, in the order of the file, with
+/// no gaps between them.
 pub(super) fn read(
     length: u64,
     mut read: impl FnMut(u64, usize) -> Result<Vec<u8>, TraceError>,
@@ -123,7 +124,7 @@ pub(super) fn read(
     let mut places: Vec<Place> = Vec::new();
     let mut sum = crc32fast::Hasher::new();
     let mut entry_at = end;
-    // In pieces: whoever says that there are many entries must have them.
+    // In pieces, so that a forged number of entries does not take more memory than the file has.
     while entry_at < footer_at {
         let piece = read(entry_at, (footer_at - entry_at).min(PIECE) as usize)?;
         sum.update(&piece);
@@ -156,7 +157,8 @@ pub(super) fn read(
     Ok(places)
 }
 
-/// Whether what stands at `offset` can come right after this block, or begin the file's blocks. The block ends there then.
+/// Returns whether `offset` is a possible end of the block `last`, or the beginning of the file's
+/// blocks if there is none. Sets the block's length accordingly.
 fn follows(last: Option<&mut Place>, offset: u64) -> bool {
     let Some(last) = last else {
         return offset == START;

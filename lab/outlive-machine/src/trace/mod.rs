@@ -1,35 +1,38 @@
-//! Traces: what the threads of a real program did, to be done again on a simulated machine.
+//! Traces: recorded runs of real programs, replayed on a simulated machine.
 //!
-//! A trace has, for each thread, its [events](Event) in program order, the [image](Trace::image) of shared memory at
-//! the beginning, and what it says [about](About) itself. It is made by the recorder (`docs/recording.md`) or a
-//! [`TraceWriter`]; a [`Trace`] reads it a block at a time; [`Trace::threads`] are [`Thread`](crate::program::Thread)s
-//! of a machine.
+//! A trace has, for each thread, its [events](Event) in program order, the initial
+//! [image](Trace::image) of shared memory, and an [about](About) section. The recorder
+//! (`docs/recording.md`) or a [`TraceWriter`] makes it; a [`Trace`] reads it one block at a time;
+//! [`Trace::threads`] are [`Thread`](crate::program::Thread)s of a machine.
 //!
-//! # What keeps the values right
+//! # How replays preserve values
 //!
-//! Stores carry the values that they had. So a replay ends with the recorded contents of memory if stores to a word
-//! come in the recorded order, or by updates for which the order does not matter:
+//! Stores carry the values that they wrote in the recorded run. So a replay ends with the recorded
+//! contents of memory if the stores to each word come in the recorded order, or are replayed as
+//! updates for which the order does not matter:
 //!
-//! * Stores that a lock, a barrier or an atomic orders come in the recorded order if the replay keeps to it
-//!   ([`Order::Recorded`]). It does so by event counts ([`Op::Await`](crate::program::Op::Await)), of which each lock
-//!   and atomic variable has one: an operation on it waits until as many others are done as were in the recorded run.
-//! * An atomic is done again by adding what it made of the difference: whoever does so first, the sum is the same.
-//! * A store to a part of a word carries which bytes it wrote, and the whole word as it was after it. It is done again
-//!   as a store of the whole word. That is right unless two threads write different parts of one word and nothing
-//!   orders them; then the one that comes later puts back what it had seen of the other's part. [`Parts::Exact`] does
-//!   those stores in another way.
-//! * Data races have no order, and their values are anybody's guess.
+//! * Stores that a lock, a barrier or an atomic orders come in the recorded order if the replay
+//!   keeps to it ([`Order::Recorded`]). Each lock and atomic variable has an event count for this
+//!   ([`Op::Await`](crate::program::Op::Await)): an operation on it waits until as many operations
+//!   on it are done as preceded it in the recorded run.
+//! * An atomic is replayed by adding the difference that it made: the sum is the same in any order.
+//! * A store to a part of a word carries the mask of the bytes that it wrote, and the whole word as
+//!   it was after the store. It is replayed as a store of the whole word. That is right unless two
+//!   threads write different parts of one word and nothing orders them; then the later one restores
+//!   the old contents of the other's part, as it saw them. [`Parts::Exact`] replays those stores in
+//!   another way.
+//! * Data races have no order, so their values are undefined.
 //!
-//! Waiting at condition variables is done again as the order in which the lock was taken: who went on in the recorded
-//! run after the lock had been taken so often, goes on after that. So a signal that comes earlier than it did is not
-//! lost.
+//! Waits at condition variables are replayed as the order in which the lock was taken: a thread
+//! that continued in the recorded run after the lock had been taken N times continues after N
+//! acquisitions in the replay. So a signal that comes earlier than in the recorded run is not lost.
 //!
 //! # The format
 //!
-//! Version 1. Numbers of fixed length are little-endian. A *varint* has seven bits in each byte, the low ones first;
-//! the high bit says that another byte follows; it is as short as it can be. A *difference* is a varint `n` for `n / 2`
-//! if `n` is even, else `-(n + 1) / 2`. Reserved bytes are zero; a reader refuses others, and everything that is not
-//! described here.
+//! Version 1. Numbers of fixed length are little-endian. A *varint* has seven bits in each byte,
+//! the low ones first; the high bit says that another byte follows; it is as short as possible. A
+//! *difference* is a varint `n` for `n / 2` if `n` is even, else `-(n + 1) / 2`. Reserved bytes are
+//! zero; a reader refuses other values, and everything that is not described here.
 //!
 //! ```text
 //! bytes   the file
@@ -55,24 +58,27 @@
 //! 32..    contents
 //! ```
 //!
-//! A program that dies while it is recorded leaves no footer, and a file without one is refused. All blocks of one kind
-//! and thread are read in the order of the file.
+//! A program that dies while it is recorded writes no footer, and a file without one is refused.
+//! All blocks of one kind and thread are read in the order of the file.
 //!
-//! **About** (one item; unpacked contents of several such blocks are put together, 32 MiB at most), all varints: words
-//! of shared memory; threads; flags (1: spinning was seen, 2: the region of interest only); number of event counts, and
-//! a byte for each, 1 if it must be kept to; number of locks, and for each its word, and the event count of its order
-//! plus 1, or 0; number of condition variables, and for each its word; number of barriers, and for each the word of its
-//! counter and how many threads take part; number of pairs of texts (64 at most), and for each text its length in bytes and UTF-8.
-//! Words of locks and such stand at the beginning of lines of 64 bytes that are theirs.
+//! **About** (one item; unpacked contents of several such blocks are concatenated, 32 MiB at most),
+//! all varints: words of shared memory; threads; flags (1: spinning was detected, 2: the region of
+//! interest only); number of event counts, and a byte for each, 1 if it must be kept to; number of
+//! locks, and for each its word, and the event count of its order plus 1, or 0; number of condition
+//! variables, and for each its word; number of barriers, and for each the word of its counter and
+//! the number of threads that take part; number of pairs of texts (64 at most), and for each text
+//! its length in bytes and UTF-8. The words of locks, condition variables and barriers are at the
+//! beginning of lines of 64 bytes, which hold nothing else.
 //!
-//! **Image**: items are runs of words: the first word, how many (varints), their values, 8 bytes each. They ascend.
-//! What is in no run is zero.
+//! **Image**: items are runs of words: the first word, the number of words (varints), their values,
+//! 8 bytes each. They ascend. Words that are in no run are zero.
 //!
-//! **Events**: items are events. The first byte has the kind in its low 5 bits and `x` in its high 3 bits, which are 0
-//! where nothing is said of them. `word` is a difference to the block's word before (in the events that have one),
-//! which at the beginning of a block is 0; `address` likewise, among private accesses. `value` is `x + 1` bytes, as few
-//! as can be, the low ones first; the rest is zero. All others are varints but for `mask`, a byte: bit 0 stands for the
-//! byte with the lowest address.
+//! **Events**: items are events. The first byte has the kind in its low 5 bits and `x` in its high
+//! 3 bits, which are 0 where the table gives them no meaning. `word` is a difference to the
+//! previous word in the block (in the events that have one), which is 0 at the beginning of a
+//! block; `address` likewise, among private accesses. `value` is `x + 1` bytes, as few as possible,
+//! the low ones first; the rest is zero. All others are varints except `mask`, a byte: bit 0 stands
+//! for the byte with the lowest address.
 //!
 //! ```text
 //! kind                after it                  what
@@ -122,7 +128,7 @@ pub use replay::{Order, Parts, Replay, Replayed, TraceThread};
 pub use survey::{Counts, Survey};
 pub use write::TraceWriter;
 
-/// What a trace begins with.
+/// The first bytes of a trace.
 const MAGIC: [u8; 8] = *b"OutTrace";
-/// The format that is written and read.
+/// The format version that is written and read.
 const VERSION: u32 = 1;

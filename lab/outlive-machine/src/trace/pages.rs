@@ -1,24 +1,25 @@
-//! Pages of shared memory that nothing in a trace touches: a machine need not have them.
+//! Leaves untouched pages of shared memory out of a machine's memory.
 
 use super::{About, Event, Trace, TraceError};
 use crate::line::LineAddress;
 use crate::program::{Barrier, Image, Synchronisation, Word};
 use std::collections::BTreeSet;
 
-/// Words of a page.
+/// The words of a page.
 const PAGE: u64 = 512;
 
-/// Where the pages that a trace touches stand in the memory of a machine: in the same order, without what lies between them.
+/// The location of the pages that a trace touches in a machine's memory: in the same order, without
+/// the pages between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pages {
-    /// The first page of each stretch of pages, and which page that is in the machine, by rising pages.
+    /// The first page of each stretch of pages, and its page in the machine, in ascending order.
     stretches: Vec<(u64, u64)>,
-    /// Words of the machine's memory.
+    /// The words of the machine's memory.
     words: u64,
 }
 
 impl Pages {
-    /// All of them, where they are.
+    /// All pages, at their own locations.
     pub fn all(about: &About) -> Self {
         Self {
             stretches: vec![(0, 0)],
@@ -41,7 +42,7 @@ impl Pages {
         }
     }
 
-    /// Where a word stands that the trace touches.
+    /// Returns the location of a word that the trace touches.
     #[inline]
     pub fn word(&self, word: Word) -> Word {
         let page = word.0 / PAGE;
@@ -74,11 +75,11 @@ impl Pages {
     }
 }
 
-/// Which pages are touched.
+/// The pages that are touched.
 #[derive(Debug, Default)]
 struct Touched {
     pages: BTreeSet<u64>,
-    /// The last one.
+    /// The last page that was touched.
     last: Option<u64>,
 }
 
@@ -93,7 +94,8 @@ impl Touched {
 }
 
 impl Trace {
-    /// The pages that its events, its image, and its locks, conditions and barriers touch. All of the trace is read for this.
+    /// Returns the pages that the trace's events, image, locks, conditions and barriers touch.
+    /// Reads all of the trace.
     ///
     /// # Errors
     ///
@@ -106,7 +108,7 @@ impl Trace {
             touched.touch(*word);
         }
         for barrier in &all.barriers {
-            // Its flag is in the next line.
+            // The barrier's flag is in the next line.
             let LineAddress(line) = barrier.counter.line();
             touched.touch(barrier.counter);
             touched.touch(Word((line + 1) * Word::PER_LINE));
@@ -126,7 +128,7 @@ impl Trace {
     }
 }
 
-/// Which word of shared memory an event names.
+/// Returns the word of shared memory that an event names.
 fn word_of(event: &Event) -> Option<Word> {
     match event {
         Event::Load { word, .. }

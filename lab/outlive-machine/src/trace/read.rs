@@ -1,4 +1,4 @@
-//! Reads traces, a block at a time.
+//! Reads traces, one block at a time.
 
 use super::about::MOST_BYTES;
 use super::block::{Block, HEADER, Header, Kind};
@@ -13,8 +13,8 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A trace in a file. Opening reads what it says about itself and where its blocks are; events are read as they are
-/// wanted, 64 KiB or so at a time. Clones share the file.
+/// A trace in a file. Opening it reads its about section and its index; events are read when they
+/// are needed, about 64 KiB at a time. Clones share the file.
 #[derive(Clone, Debug)]
 pub struct Trace {
     shared: Arc<Shared>,
@@ -26,7 +26,7 @@ struct Shared {
     length: u64,
     about: About,
     image: Vec<Place>,
-    /// Of each thread, in order.
+    /// The blocks of each thread, in order.
     events: Vec<Vec<Place>>,
 }
 
@@ -57,10 +57,10 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, is not a trace, or what it says about itself is damaged. Damaged events are found when they
-    /// are read, or by [`survey`](Self::survey).
+    /// If the file cannot be read, is not a trace, or its about section is damaged. Damaged
+    /// events are found when they are read, or by [`survey`](Self::survey).
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        // Before it is opened: that of a pipe would wait for a writer.
+        // Checked before the file is opened: opening a pipe would wait for a writer.
         let kind = std::fs::metadata(path)
             .map_err(TraceError::Open)?
             .file_type();
@@ -126,17 +126,18 @@ impl Trace {
         })
     }
 
-    /// What the trace says about itself.
+    /// Returns the trace's about section.
     pub fn about(&self) -> &About {
         &self.shared.about
     }
 
-    /// How long the file is.
+    /// Returns the length of the file.
     pub fn bytes(&self) -> u64 {
         self.shared.length
     }
 
-    /// What shared memory held at the beginning. It takes as much memory as it has words that were told.
+    /// Returns the initial contents of shared memory. The image takes as much memory as the words
+    /// that are recorded in it.
     ///
     /// # Errors
     ///
@@ -150,7 +151,7 @@ impl Trace {
         })
     }
 
-    /// How many words the image tells.
+    /// Returns the number of words in the image.
     pub(super) fn image_words(&self) -> Result<u64, TraceError> {
         let mut words = 0;
         self.each_run(|_, values| words += values.len() as u64)?;
@@ -175,7 +176,8 @@ impl Trace {
         Ok(())
     }
 
-    /// What a thread did, from the beginning. It ends after the first error, and is empty if there is no such thread.
+    /// Returns the events of a thread, from the beginning. The iterator ends after the first error,
+    /// and is empty if the thread does not exist.
     pub fn events(&self, thread: u32) -> Events {
         Events {
             cursor: Cursor::new(self.clone(), thread),
@@ -191,7 +193,7 @@ impl Trace {
     }
 }
 
-/// One run of an image: `first` is the first word that it may begin with.
+/// Reads one run of an image, which may begin with word `first` at the earliest.
 fn run(from: &mut Reader<'_>, first: u64, words: u64) -> Result<(Word, Vec<u64>), Flaw> {
     let word = from.number()?;
     let length = from.number()?;
@@ -210,7 +212,7 @@ fn run(from: &mut Reader<'_>, first: u64, words: u64) -> Result<(Word, Vec<u64>)
 fn read_block(source: &Source, place: Place) -> Result<Block, TraceError> {
     let damaged = |flaw| TraceError::damaged(place.offset, flaw);
     let header = source.read(place.offset, HEADER)?;
-    let header: [u8; HEADER] = header.try_into().expect("as long as was asked for");
+    let header: [u8; HEADER] = header.try_into().expect("as long as requested");
     let parsed = Header::parse(&header).map_err(damaged)?;
     if (HEADER + parsed.stored) as u64 != place.length {
         return Err(damaged(Flaw::Field("stored bytes")));
@@ -223,14 +225,14 @@ fn read_block(source: &Source, place: Place) -> Result<Block, TraceError> {
     Ok(block)
 }
 
-/// A place in what a thread did. Clones share the block that is being read.
+/// A position in the events of a thread. Clones share the block that is being read.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
     trace: Trace,
     thread: u32,
-    /// The next block.
+    /// The index of the next block.
     next: usize,
-    /// The one that is being read.
+    /// The block that is being read.
     block: Option<Arc<Block>>,
     at: usize,
     item: u32,
@@ -282,7 +284,7 @@ impl Cursor {
     }
 }
 
-/// What a thread did, in order.
+/// The events of a thread, in order.
 #[derive(Clone, Debug)]
 pub struct Events {
     cursor: Cursor,
@@ -290,7 +292,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Something is wrong with what came last, or before it.
+    /// Returns the error `flaw` in the block of the last event.
     pub(super) fn damaged(&self, flaw: Flaw) -> TraceError {
         let Cursor {
             trace,

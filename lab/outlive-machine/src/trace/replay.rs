@@ -1,4 +1,4 @@
-//! Does again what was recorded, as a thread of a simulated machine.
+//! Replays recorded threads on a simulated machine.
 
 use super::pages::Pages;
 use super::read::Cursor;
@@ -9,58 +9,62 @@ use crate::program::{
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// What of the recorded order a replay keeps to.
+/// The part of the recorded order that a replay keeps to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// What the trace says must be kept to. Of recorded programs: threads begin after they were made; those who waited
-    /// at a condition variable or semaphore go on after what they waited for; atomic variables that threads may
-    /// synchronise by keep to their order, and if threads were seen to spin, counters, too. Locks go to whoever the
-    /// machine gives them to, but for those that condition variables were used with, and those that were held while something was
-    /// done that keeps to its order: who took such a lock too early would wait for those who need it.
+    /// The order that the trace marks as needed. For recorded programs: threads begin after they
+    /// were created; waiters at a condition variable or semaphore continue after the event that
+    /// they waited for; atomic variables by which threads may synchronise keep to their order, and
+    /// so do counters if threads were seen to spin. The machine decides which thread gets a lock,
+    /// except for two kinds of locks, which keep to their order: those that condition variables
+    /// were used with, and those that were held during an operation that keeps to its order. A
+    /// thread that took such a lock too early would wait for threads that need it.
     #[default]
     Needed,
-    /// All locks and atomics go in the recorded order. In a program without data races, each word then gets the values
-    /// that it got in the recorded run, in the same order.
+    /// All locks and atomics go in the recorded order. In a program without data races, each word
+    /// then gets the values that it got in the recorded run, in the same order.
     Recorded,
 }
 
-/// How stores to a part of a word are done again.
+/// How stores to a part of a word are replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Parts {
-    /// One [store](Op::StorePart) that leaves the whole word as it was then. If another thread writes another part of that word meanwhile, what
-    /// it wrote may be overwritten: the right times, and in such words perhaps not the right values.
+    /// One [store](Op::StorePart) that leaves the whole word as it was in the recorded run. If
+    /// another thread writes another part of that word at the same time, its bytes may be
+    /// overwritten: timing is right, but values in such words may be wrong.
     #[default]
     Whole,
-    /// The same, but in words of which several threads wrote a part each, two atomics, of which the first makes the
-    /// bytes zero and the second puts the new ones there: always the right values, and more time than a store takes.
+    /// The same, except in words of which several threads each wrote a part. There, two atomics:
+    /// the first clears the bytes, and the second sets the new ones. Values are always right, but
+    /// this takes more time than a store.
     Exact,
 }
 
-/// How a trace is done again.
+/// The options of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
-    /// What of the recorded order is kept to.
+    /// The part of the recorded order that is kept.
     pub order: Order,
-    /// How stores to a part of a word are done.
+    /// How stores to a part of a word are replayed.
     pub parts: Parts,
 }
 
-/// Words of the largest shared memory that a machine has whole, touched or not.
+/// The most words of shared memory that a machine has in full, whether they are touched or not.
 const MOST_WHOLE: u64 = 1 << 27;
 
-/// What a machine needs to do a trace again.
+/// A trace in the form that a machine runs.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// Its threads, ready to begin.
+    /// The threads, at their beginnings.
     pub threads: Vec<TraceThread>,
-    /// What shared memory holds at the beginning.
+    /// The initial contents of shared memory.
     pub image: Image,
-    /// What threads wait for each other by.
+    /// The variables by which threads wait for each other.
     pub synchronisation: Synchronisation,
 }
 
 impl Trace {
-    /// Its threads, ready to be done again. All of the trace is read for this, once.
+    /// Returns the trace's threads, at their beginnings. Reads all of the trace once.
     ///
     /// # Errors
     ///
@@ -69,9 +73,10 @@ impl Trace {
         self.threads_on(Pages::all(self.about()), replay)
     }
 
-    /// All that a machine needs to do it again. If its shared memory is larger than a gibibyte, this is without the pages of 4 KiB
-    /// that nothing in the trace touches, and the others are numbered anew, in the same order: programs allocate what they
-    /// never come to, and have it from their kernels for nothing. The trace is then read twice.
+    /// Returns all that a machine needs for a replay. If shared memory is larger than one gibibyte,
+    /// the pages of 4 KiB that nothing in the trace touches are left out, and the others are
+    /// renumbered in the same order: programs allocate memory that they never touch, which costs
+    /// them nothing. The trace is then read twice.
     ///
     /// # Errors
     ///
@@ -117,7 +122,7 @@ impl Trace {
     }
 }
 
-/// What is the same for all threads of a replay.
+/// The state that all threads of a replay share.
 #[derive(Debug)]
 struct Plan {
     replay: Replay,
@@ -132,7 +137,7 @@ impl Plan {
         self.kept[count.0 as usize]
     }
 
-    /// Keeps the order of locks, too, that are held while something is awaited.
+    /// Additionally keeps the order of locks that are held while something is awaited.
     fn keep_around(&mut self, within: &BTreeSet<(LockId, EventCountId)>) {
         loop {
             let free = |count: &EventCountId| !self.keeps(*count);
@@ -165,7 +170,7 @@ impl Plan {
         }
     }
 
-    /// What has to be done for an event.
+    /// Appends the operations that replay an event.
     fn ops(&self, event: Event, ready: &mut VecDeque<Op>) {
         let at = |word| self.pages.word(word);
         match event {
@@ -181,9 +186,10 @@ impl Plan {
                     ready.push_back(Op::StorePart(at(word), value, mask));
                 }
             }
-            // Whatever it was: the sum of all differences is the difference that they made together, in whatever order they
-            // are done again. A compare-and-swap done as such would fail in another order, and an exchange would leave
-            // what an earlier one left in the recorded run.
+            // Of any kind: the sum of all differences is the difference that the atomics made
+            // together, in any order of the replay. A compare-and-swap replayed as one would fail
+            // in another order, and an exchange replayed as one would leave the value of an earlier
+            // one in the recorded run.
             Event::Atomic {
                 word,
                 read,
@@ -201,7 +207,8 @@ impl Plan {
             }
             Event::Unlock(lock) | Event::WaitBegin { lock, .. } => self.give(lock, ready),
             Event::Barrier(barrier) => ready.push_back(Op::Barrier(barrier)),
-            // Nobody waits there, since who waited takes the lock in its turn: this is for the access.
+            // No thread waits there, since a recorded waiter takes the lock in its turn: this is
+            // for the access.
             Event::Signal(condition) => ready.push_back(Op::Signal(condition)),
             Event::Broadcast(condition) => ready.push_back(Op::Broadcast(condition)),
             Event::Acquire(word) => ready.push_back(Op::Acquire(at(word))),
@@ -215,10 +222,10 @@ impl Plan {
     }
 }
 
-/// A recorded thread that is done again. A clone is a position: the block that is being read is shared.
+/// A recorded thread in a replay. A clone is a position: both share the block that is being read.
 ///
-/// The trace has been read once when there is such a thread. If the file changes after that, its next operation panics
-/// with what is wrong.
+/// The whole trace was read once before such a thread exists. If the file changes after that, the
+/// thread's next operation panics with the error.
 #[derive(Clone, Debug)]
 pub struct TraceThread {
     cursor: Cursor,
@@ -240,6 +247,6 @@ impl Thread for TraceThread {
         }
     }
 
-    /// Nothing follows from it: what a recorded thread does is known.
+    /// Does nothing: the operations of a recorded thread do not depend on the values.
     fn deliver(&mut self, _: u64) {}
 }

@@ -1,23 +1,23 @@
-//! Reads all of a trace: whether it is whole, and what is in it.
+//! Reads all of a trace: checks it, and counts its events.
 
 use super::{About, Event, Flaw, Trace, TraceError};
 use crate::program::{EventCountId, LockId, Word};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How often what was done, by a thread or by all. One that reads and writes more than a word is as many as it has
-/// words.
+/// Numbers of events, of a thread or of all. An access that reads or writes several words counts
+/// once for each word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All events.
     pub events: u64,
-    /// Instructions: those between events, and one for each access, fence and operation on a lock, barrier or condition
-    /// variable.
+    /// Instructions: those between events, and one for each access, fence and operation on a lock,
+    /// barrier or condition variable.
     pub instructions: u64,
     /// Reads of shared words.
     pub loads: u64,
-    /// Writes of shared words, those of a part among them.
+    /// Writes of shared words, including those of a part of a word.
     pub stores: u64,
-    /// Of these, of a part of the word.
+    /// Writes of a part of a shared word.
     pub part_stores: u64,
     /// Atomic instructions on shared words.
     pub atomics: u64,
@@ -25,9 +25,9 @@ pub struct Counts {
     pub private_loads: u64,
     /// Writes of private data.
     pub private_stores: u64,
-    /// Locks taken, after waits too.
+    /// Acquisitions of locks, including those after waits.
     pub locks: u64,
-    /// Barriers arrived at.
+    /// Arrivals at barriers.
     pub barriers: u64,
     /// Waits at condition variables.
     pub waits: u64,
@@ -72,34 +72,35 @@ impl Counts {
     }
 }
 
-/// What is in a whole trace.
+/// A summary of a whole trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Of each thread.
+    /// The counts of each thread.
     pub threads: Vec<Counts>,
-    /// Of all of them.
+    /// The counts of all threads together.
     pub total: Counts,
-    /// Words of the image that are told, so that are not zero for the most part.
+    /// Words in the image, most of which are not zero.
     pub image_words: u64,
-    /// Words of which several threads wrote a part each. They are written again in a way of their own
-    /// ([`Parts::Exact`](super::Parts::Exact)).
+    /// Words of which several threads each wrote a part. [`Parts::Exact`](super::Parts::Exact)
+    /// replays stores to them in its own way.
     pub in_parts: BTreeSet<Word>,
-    /// Event counts that several threads await, advance, or come to with a lock. The others order nothing: a thread's own events are
-    /// in order.
+    /// Event counts that several threads await, advance, or use with a lock. The others order
+    /// nothing: a thread's own events are in order.
     pub between_threads: BTreeSet<EventCountId>,
-    /// Locks with what was awaited while they were held: event counts, and those of locks that were taken.
+    /// Pairs of a lock and an event count that was awaited while the lock was held; the event
+    /// counts of locks that were taken are among them.
     pub within: BTreeSet<(LockId, EventCountId)>,
 }
 
-/// More locks than this nobody holds at once: what is awaited in all of them is noted for each.
+/// The most locks that a thread may hold at once: each is paired with each count that it awaits.
 pub(super) const MOST_HELD: usize = 1024;
 
-/// What a thread holds, as its events go by.
+/// The locks that a thread holds after each event.
 #[derive(Default)]
 struct Held(Vec<LockId>);
 
 impl Held {
-    /// What the event awaits, if anything, is awaited within all that is held.
+    /// Pairs the event count that the event awaits, if any, with all locks that are held.
     fn follow(
         &mut self,
         event: &Event,
@@ -117,7 +118,7 @@ impl Held {
             within.extend(self.0.iter().map(|lock| (*lock, count)));
         }
         match event {
-            // Another thread may have given it back.
+            // The lock can be held already: another thread may have released it.
             Event::Lock { lock, .. } | Event::WaitEnd { lock, .. } if !self.0.contains(lock) => {
                 self.0.push(*lock);
             }
@@ -130,11 +131,11 @@ impl Held {
 }
 
 impl Trace {
-    /// Whether there is nothing in it to be done: no instruction of any thread. Not more is read than is needed to see it.
+    /// Returns whether no thread has an instruction. Reads only until it finds one.
     ///
     /// # Errors
     ///
-    /// If what is read is damaged or cannot be read.
+    /// If the part that is read is damaged or cannot be read.
     pub fn is_empty(&self) -> Result<bool, TraceError> {
         let threads = 0..self.about().threads;
         for event in threads.flat_map(|thread| self.events(thread)) {
@@ -145,7 +146,7 @@ impl Trace {
         Ok(true)
     }
 
-    /// Reads all of the trace. Whoever has done so meets no error in it later, unless the file changes.
+    /// Reads all of the trace. After that, reading it causes no error unless the file changes.
     ///
     /// # Errors
     ///

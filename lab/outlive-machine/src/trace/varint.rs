@@ -1,4 +1,4 @@
-//! Numbers of as many bytes as they need.
+//! Numbers with a variable number of bytes.
 
 use super::Flaw;
 
@@ -11,17 +11,17 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Small differences of either sign become small numbers.
+/// Maps small differences of either sign to small numbers.
 pub(super) const fn zigzag(difference: i64) -> u64 {
     ((difference << 1) ^ (difference >> 63)) as u64
 }
 
-/// The difference that [`zigzag`] made a number of.
+/// Returns the difference that [`zigzag`] maps to `number`.
 pub(super) const fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// Reads what is in a block. `item` counts, for those who want to know where something is wrong.
+/// Reads the contents of a block. `item` is the index of the current item, for error messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
     pub bytes: &'a [u8],
@@ -65,7 +65,8 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// A number as [`put`] writes it. One that has more bytes than it needs is refused: there is one way to write it.
+    /// Reads a number that [`put`] wrote. An encoding with more bytes than necessary is refused, so
+    /// each number has one encoding.
     pub fn number(&mut self) -> Result<u64, Flaw> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -86,7 +87,7 @@ impl<'a> Reader<'a> {
         u32::try_from(self.number()?).map_err(|_| self.wrong(field))
     }
 
-    /// `length` bytes, the low ones first; the rest is zero. More bytes than it needs are refused.
+    /// Reads `length` bytes, the low ones first; the rest is zero. Refuses superfluous bytes.
     pub fn value(&mut self, length: usize) -> Result<u64, Flaw> {
         let mut word = [0; 8];
         word[..length].copy_from_slice(self.take(length)?);

@@ -9,13 +9,13 @@ use super::{About, Event, Flaw, TraceError};
 use crate::program::Word;
 use std::io::Write;
 
-/// Contents of a block of events, about; a thread has no more than this in memory.
+/// The approximate size of a block of events; each thread buffers no more than this in memory.
 const BLOCK: usize = 1 << 16;
-/// Words of one run of an image's block.
+/// The words in one run of an image.
 const RUN: usize = 1 << 13;
 
-/// Writes a trace from beginning to end; nothing is looked for, so it may be a pipe. It is a trace only once it has
-/// been [finished](Self::finish).
+/// Writes a trace from beginning to end without seeking, so the output may be a pipe. The output is
+/// a trace only once it has been [finished](Self::finish).
 ///
 /// ```
 /// use outlive_machine::program::Word;
@@ -65,7 +65,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(writer)
     }
 
-    /// Says what shared memory held at the beginning, from `word` on. What is never told was zero.
+    /// Writes initial contents of shared memory, from `word` on. Words never written are zero.
     ///
     /// # Errors
     ///
@@ -86,11 +86,11 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Appends to what a thread did.
+    /// Appends an event of a thread.
     ///
     /// # Errors
     ///
-    /// If there is no such thread, no such event, or it cannot be written.
+    /// If the thread or the event cannot exist, or the event cannot be written.
     pub fn event(&mut self, thread: u32, event: Event) -> Result<(), TraceError> {
         event.check().map_err(TraceError::Unwritable)?;
         let missing = TraceError::Unwritable(Flaw::Field("thread"));
@@ -103,11 +103,12 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Ends the trace. `about` must have all that the events and the image name; who opens the trace finds that out.
+    /// Ends the trace. `about` must have all that the events and the image name; this is checked
+    /// when the trace is opened.
     ///
     /// # Errors
     ///
-    /// If `about` cannot be, or what is left cannot be written.
+    /// If `about` is inconsistent, or the rest cannot be written.
     pub fn finish(mut self, about: &About) -> Result<W, TraceError> {
         about.check().map_err(TraceError::Unwritable)?;
         if about.threads as usize != self.streams.len() {

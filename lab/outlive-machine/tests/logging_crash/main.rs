@@ -1,8 +1,9 @@
-//! Dumps while nodes store and die at any step: every committed store is in a living log or in an archive, and what a
-//! recovery makes of them is what was committed.
+//! Dumps while nodes store and die at any step: every committed store is in a living log or in an
+//! archive, and a recovery restores the committed values from them.
 //!
-//! A small model of nodes around the real parts: each message waits in the port of its sender, leaves it in order, and
-//! arrives whenever it likes. A node's death takes what has not left its port.
+//! A small model of nodes around the real parts: each message waits in the port of its sender,
+//! leaves it in order, and arrives at any time. A node's death discards the messages that have not
+//! left its port.
 
 mod world;
 
@@ -52,7 +53,7 @@ fn a_death_at_any_step_loses_nothing() {
     }
 }
 
-/// Up to two deaths (N_r is 3), the second perhaps in the recovery from the first.
+/// Up to two deaths (N_r is 3); the second may be in the recovery from the first.
 fn two_deaths(seed: u64, fault: Fault) -> Result<(), String> {
     two_deaths_in(&mut World::new(seed, fault), seed)
 }
@@ -74,7 +75,7 @@ fn two_deaths_of_three_replicas_lose_nothing() {
     }
 }
 
-/// The same with an archive that is truncated by answers of any age; how many entries it dropped.
+/// The same with an archive that is truncated by answers of any age. Returns how many were dropped.
 fn truncating(seed: u64, fault: Fault) -> Result<u64, String> {
     let mut world = World::new(seed, fault);
     world.truncates = true;

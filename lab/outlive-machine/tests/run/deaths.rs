@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A node dies half-way: what protects loses nothing, and what does not is seen to.
+/// A node dies half-way: protected configurations lose nothing, and losses of others are reported.
 #[test]
 fn nodes_may_die_in_a_run() {
     let protocols = [
@@ -80,7 +80,7 @@ fn who_cannot_die_does_not() {
     assert_eq!(events, RunError::CannotCrash);
 }
 
-/// A death after the end is none: the result is checked.
+/// A death after the end has no effect: the result is checked.
 #[test]
 fn who_is_to_die_too_late_leaves_the_result_whole() {
     let description = machine(Protocol::WriteBack);
@@ -106,7 +106,7 @@ fn who_is_to_die_too_late_leaves_the_result_whole() {
     );
 }
 
-/// Who waits for what the dead were to do is named.
+/// Threads that wait for dead ones are named in the result.
 #[test]
 fn the_living_may_wait_for_the_dead() {
     let description = machine(Protocol::Proactive);
@@ -126,7 +126,7 @@ fn the_living_may_wait_for_the_dead() {
         panic!("{:?}", fallout.living);
     };
     assert!(threads[0].starts_with("thread 1 waits for "), "{threads:?}");
-    // It ends when they wait, not when it would be time for a dump.
+    // The run ends when they wait, not at the next dump.
     let mut without_dumps = description.clone();
     without_dumps.logging_unit.dump_period = Time::from_picos(1 << 40);
     let lone = Run {
@@ -134,7 +134,7 @@ fn the_living_may_wait_for_the_dead() {
         ..Run::new(&without_dumps, 1)
     };
     assert!(outcome(&lone, &subject()).end < end * 2);
-    // Another dies when they have long stood still.
+    // Another node dies when they have waited for a long time.
     let later = Crash {
         at: end * 1000,
         node: NodeId::new(2),
@@ -172,7 +172,7 @@ fn nothing_is_whole_where_nobody_lives() {
     }
 }
 
-/// Nor does it change what came before, or the times.
+/// A death after the end does not change earlier events or times.
 #[test]
 fn a_death_after_the_program_s_end_is_as_if_it_were_not() {
     let description = machine(Protocol::Proactive);
@@ -198,7 +198,7 @@ fn a_death_after_the_program_s_end_is_as_if_it_were_not() {
 fn where_all_threads_have_died_nobody_comes_to_an_end() {
     let description = machine(Protocol::Proactive);
     let at = Time::from_micros(20);
-    // The threads are on the first two of four nodes; the others recover what they had.
+    // The threads are on the first two of four nodes; the other nodes recover their lines.
     let run = Run {
         crashes: (0..2)
             .map(|node| Crash {
@@ -208,14 +208,14 @@ fn where_all_threads_have_died_nobody_comes_to_an_end() {
             .collect(),
         ..Run::new(&description, 1)
     };
-    let two = workloads::by_name("ycsb", 2, Scale::Test).expect("a workload");
+    let two = outlive_kernels::by_name("ycsb", 2, Scale::Test).expect("a workload");
     let after = outcome(&run, &Subject::program(two));
     let fallout = after.fallout.expect("nodes were to die");
     assert!(fallout.is_whole(), "{fallout:?}");
     assert_eq!((fallout.living, after.finished), (Living::Nobody, false));
 }
 
-/// What a recovery sends is counted apart, so that all rates together are all that is sent.
+/// The messages of a recovery are counted separately, so that all rates add up to all messages.
 #[test]
 fn what_a_recovery_sends_is_measured() {
     let description = machine(Protocol::Proactive);
@@ -248,7 +248,7 @@ fn what_a_recovery_sends_is_measured() {
     assert!((sent / after.messages.total().bytes as f64 - 1.0).abs() < 1e-9);
 }
 
-/// Whoever stands still before anybody has died waits for nobody's death.
+/// Threads that wait before any death do not wait because of a death.
 #[test]
 fn a_deadlock_is_one_though_somebody_is_to_die() {
     let mut writer = TraceWriter::new(Vec::new(), 2, Encoding::Deflate).unwrap();
@@ -286,12 +286,12 @@ fn a_deadlock_is_one_though_somebody_is_to_die() {
     let plain = of(&[]).unwrap_err();
     assert!(matches!(plain, RunError::Stuck(_)), "{plain:?}");
     assert_eq!(of(&[1_000_000]).unwrap_err(), plain);
-    // Before they come to that, it is a death.
+    // A death before the deadlock is a death.
     let fallout = of(&[1]).unwrap().fallout.expect("a node was to die");
     assert_eq!((fallout.deaths.len(), fallout.living), (1, Living::Ended));
 }
 
-/// Not even where a dead thread was to see to the program's end.
+/// A program ends even if a dead thread was to end it.
 #[test]
 fn a_program_does_not_go_on_for_ever_without_the_dead() {
     let description = machine(Protocol::Proactive);

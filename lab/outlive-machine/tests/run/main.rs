@@ -1,4 +1,5 @@
-//! Runs from beginning to end: they repeat, looks change nothing, results are checked, and traces run as programs do.
+//! Whole runs: they repeat, observations change nothing, results are checked, and traces run as
+//! programs do.
 
 mod deaths;
 mod traces;
@@ -8,7 +9,7 @@ use outlive_machine::description::{Description, Protocol, Synchronising};
 use outlive_machine::engine::Time;
 use outlive_machine::line::LineAddress;
 use outlive_machine::program::{
-    Barrier, BarrierId, LockId, Neighbour, Order, Recording, Reference, Scale, Word, workloads,
+    Barrier, BarrierId, LockId, Neighbour, Order, Recording, Reference, Scale, Word,
 };
 use outlive_machine::protocol::NodeId;
 use outlive_machine::run::{
@@ -21,7 +22,7 @@ use std::ops::ControlFlow;
 
 const THREADS: usize = 4;
 
-/// A small machine with this configuration. Logs are dumped often enough to be dumped in a short run.
+/// A small machine with this configuration, which dumps logs often enough for a short run.
 fn machine(protocol: Protocol) -> Description {
     let text = format!(
         r#"
@@ -42,7 +43,7 @@ fn machine(protocol: Protocol) -> Description {
 }
 
 fn subject(name: &str) -> Subject {
-    Subject::program(workloads::by_name(name, THREADS, Scale::Test).expect("a workload"))
+    Subject::program(outlive_kernels::by_name(name, THREADS, Scale::Test).expect("a workload"))
 }
 
 fn outcome(run: &Run<'_>, subject: &Subject) -> Outcome {
@@ -52,7 +53,7 @@ fn outcome(run: &Run<'_>, subject: &Subject) -> Outcome {
 
 #[test]
 fn every_workload_is_checked_in_every_configuration_and_repeats() {
-    for (name, _) in workloads::ALL {
+    for (name, _) in outlive_kernels::ALL {
         let subject = subject(name);
         for protocol in Protocol::ALL {
             let description = machine(*protocol);
@@ -80,9 +81,9 @@ fn what_is_seen_on_the_way_is_what_a_shorter_run_ends_with() {
     let watched = outcome(&run, &subject);
     assert_eq!(
         watched.statistics, plain.statistics,
-        "a look changes nothing"
+        "watching changes nothing"
     );
-    // Nothing is to be seen after the end.
+    // There are no observations after the end.
     let seen: Vec<Time> = watched.looks.iter().map(|look| look.at).collect();
     assert_eq!(seen, looks[..2]);
     for look in &watched.looks {
@@ -117,12 +118,12 @@ fn operations_are_counted_as_the_machine_without_time_counts_them() {
         ..Run::new(&description, 1)
     };
     for name in ["ocean-ncp", "barnes"] {
-        let workload = workloads::by_name(name, THREADS, Scale::Test).unwrap();
+        let workload = outlive_kernels::by_name(name, THREADS, Scale::Test).unwrap();
         let mut reference = Reference::of(&workload, Recording::Off, 1);
         let expected = reference.run().unwrap();
         let outcome = outcome(&run, &Subject::program(workload));
         let counts = outcome.counts.expect("they were asked for");
-        // Who comes first under a lock may have a store more to do.
+        // The order of threads under a lock may cause one store more or less.
         let close = |ours: f64, reference: f64| (ours / reference - 1.0).abs() < 0.002;
         for (ours, reference) in [
             (counts.store_fraction(), expected.store_fraction()),
@@ -134,7 +135,7 @@ fn operations_are_counted_as_the_machine_without_time_counts_them() {
         ] {
             assert!(close(ours, reference), "{name}: {counts:?}, {expected:?}");
         }
-        // The machine counts the same instructions, and those by which it makes locks and barriers.
+        // The machine counts the same instructions, and those of its locks and barriers.
         let (own, machine) = (
             counts.instructions(),
             outcome.statistics.total().instructions,
@@ -146,7 +147,8 @@ fn operations_are_counted_as_the_machine_without_time_counts_them() {
     }
 }
 
-/// Every workload computes the same, and what one thread alone touches costs the network and the logs nothing.
+/// Every workload has the same result, and data that only one thread touches cost the network and
+/// the logs nothing.
 #[test]
 fn what_one_thread_alone_touches_may_be_local() {
     let description = machine(Protocol::Proactive);
@@ -159,7 +161,7 @@ fn what_one_thread_alone_touches_may_be_local() {
         placement: Placement::Allocated,
         ..local.clone()
     };
-    for &(name, _) in workloads::ALL {
+    for &(name, _) in outlive_kernels::ALL {
         let (all, some) = (
             outcome(&counting, &subject(name)),
             outcome(&local, &subject(name)),
@@ -171,10 +173,11 @@ fn what_one_thread_alone_touches_may_be_local() {
             (total.shared_stores, total.stores)
         };
         assert!(stores(&some).0 <= stores(&all).0, "{name}");
-        // In ocean the order of threads changes nothing, so no line turns out to be somebody else's as well.
+        // In ocean the order of threads changes nothing, so no line turns out to be another
+        // thread's as well.
         if name == "ocean-cp" {
             assert_eq!((all.strays, some.strays), (None, Some(0)));
-            // Who comes first under a lock may have a store more to do.
+            // The order of threads under a lock may cause one store more or less.
             let others = all.counts.unwrap();
             assert!(
                 counts.stores.abs_diff(others.stores) < 8,
@@ -235,7 +238,7 @@ fn measures_are_what_was_counted_by_what_it_took() {
     assert!(factor > 1.0, "{factor}");
     let share = whole.replicated_oldest.expect("stores were replicated");
     assert!((0.0..=1.0).contains(&share) && whole.largest_log > 0);
-    // Without replication there is none of that.
+    // Without replication, these measures do not exist.
     let plain = machine(Protocol::WriteBack);
     let measures = self::outcome(&Run::new(&plain, 1), &subject("ocean-cp")).measures(&plain);
     assert_eq!(
@@ -291,7 +294,7 @@ fn a_line_is_followed_and_one_that_is_not_there_is_an_error() {
         outcome.life
     );
     let error = run(1 << 40).of(&subject, &mut unwatched).unwrap_err();
-    assert!(error.to_string().contains("is none of them"), "{error}");
+    assert!(error.to_string().contains("does not exist"), "{error}");
 }
 
 #[test]

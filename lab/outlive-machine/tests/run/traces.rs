@@ -1,12 +1,12 @@
-//! Runs of traces: they leave what the recorded program left.
+//! Runs of traces end with the memory of the recorded program.
 
 use super::*;
 
-/// Where what the trace does is to be seen.
+/// The words that the trace changes.
 const SUM: Word = Word(64);
 const OWN: u64 = 128;
-/// Threads that count together under a lock, meet at a barrier, and write to lines of their own; the lock's turns as they came
-/// in the recorded run: each thread in its turn, again and again.
+/// Threads that count together under a lock, meet at a barrier, and write to lines of their own.
+/// The turns of the lock are as recorded: each thread in its turn, again and again.
 fn trace() -> Trace {
     const TURNS: u64 = 20;
     let lock = LockId(0);
@@ -60,7 +60,7 @@ fn locks_that_are_held_while_a_turn_is_awaited_keep_to_their_order() {
     let (outer, inner) = (LockId(0), LockId(1));
     let count = outlive_machine::program::EventCountId(2);
     let mut writer = TraceWriter::new(Vec::new(), 2, Encoding::Plain).unwrap();
-    // The first thread came second: to the locks, and to the word whose order is to be kept.
+    // The first thread came second: to the locks, and to the word with the order that is kept.
     for thread in 0..2 {
         let turn = 1 - thread;
         let events = [
@@ -110,7 +110,7 @@ fn a_trace_leaves_in_every_configuration_what_it_left_when_it_was_recorded() {
     let mut reference = Reference::new(&image, &synchronisation, threads, Order::TotalStore, 3);
     reference.run().unwrap();
     assert_eq!(reference.word(SUM), 1080);
-    // What stands in the words of locks and barriers is the machine's affair.
+    // The contents of the words of locks and barriers are up to the machine.
     let expected: Vec<u64> = (SUM.0..1024)
         .map(|word| reference.word(Word(word)))
         .collect();
@@ -130,7 +130,7 @@ fn a_trace_leaves_in_every_configuration_what_it_left_when_it_was_recorded() {
             assert!(outcome.checked, "{protocol:?}");
         }
     }
-    // A trace says nothing of what must come out.
+    // A trace does not define the right result.
     let description = machine(Protocol::WriteBack);
     let unchecked = outcome(
         &Run::new(&description, 1),
@@ -147,7 +147,8 @@ fn a_trace_leaves_in_every_configuration_what_it_left_when_it_was_recorded() {
     );
 }
 
-/// Two threads with a lock, a barrier whose two lines stand on two pages, and a store to each of four pages.
+/// Two threads with a lock, a barrier with its two lines on two pages, and a store to each of four
+/// pages.
 fn on_pages(pages: [u64; 4], words: u64) -> Trace {
     let page = pages.map(|page| Word(page * 512));
     let mut writer = TraceWriter::new(Vec::new(), 2, Encoding::Plain).unwrap();
@@ -199,7 +200,7 @@ fn on_pages(pages: [u64; 4], words: u64) -> Trace {
 
 #[test]
 fn pages_of_a_vast_memory_that_nothing_touches_are_left_out() {
-    // Larger than any host's memory, and than a gibibyte by a word.
+    // Larger than any host's memory, and larger than a gibibyte by one word.
     for (far, words) in [
         ([1 << 30, 1 << 31, (1 << 31) + 1, 1 << 37], 1 << 47),
         ([7, 1000, 1001, 200_000], (1 << 27) + 1),

@@ -1,4 +1,4 @@
-//! Latencies as sums of their parts, and runs to compare them with.
+//! Latencies as sums of their parts, and runs to compare with them.
 
 use outlive_machine::cluster::{self, Cluster, Statistics, Workload};
 use outlive_machine::description::Description;
@@ -24,7 +24,7 @@ pub struct Parts {
     pub pmem: Time,
 }
 
-/// Instructions that a core begins in a cycle.
+/// The instructions that a core begins in a cycle.
 pub const WIDTH: u64 = 5;
 
 impl Parts {
@@ -49,25 +49,25 @@ impl Parts {
         self.ticks.edge(count * WIDTH)
     }
 
-    /// The first tick of a core that is not before.
+    /// Returns the first tick of a core at or after `time`.
     pub fn tick(&self, time: Time) -> Time {
         self.ticks.next_edge(time)
     }
 
-    /// A clean line from its memory.
+    /// Returns the time for a clean line from its memory.
     pub fn remote(&self) -> Time {
         self.small + self.directory + self.dram + self.line
     }
 
-    /// Somebody's written line, by way of its memory, which sends it on without reading it back.
+    /// The time for another node's written line, by way of its memory, which forwards it unread.
     pub fn dirty(&self) -> Time {
         self.small + self.directory + self.small + self.l3 + self.line + self.directory + self.line
     }
 
-    /// Readers are invalidated, all at once: the last is asked after the others have left the port.
+    /// The time to invalidate all readers: the last is asked after the others have left the port.
     pub fn invalidate(&self, readers: u64) -> Time {
         let behind = Time::from_picos((16 * (readers - 1) * 25).div_ceil(4));
-        // Their answers queue at the same port, as far apart as they were asked.
+        // The answers queue at the same port, as far apart as the requests were.
         self.small + self.directory + behind + self.small + self.l3 + self.small + self.directory
     }
 }
@@ -92,14 +92,14 @@ pub fn run(description: &Description, threads: Vec<Vec<Op>>) -> (Statistics, Vec
     (machine.statistics(), results)
 }
 
-/// When the first thread ends that does this, beside others that do that.
+/// Returns the end of a first thread with `ops`, next to other threads with `others`.
 pub fn end(description: &Description, ops: &[Op], others: Vec<Vec<Op>>) -> Time {
     let mut threads = vec![ops.to_vec()];
     threads.extend(others);
     run(description, threads).0.cores[0].finished
 }
 
-/// Threads on nodes of their own: each is followed by three without work.
+/// Puts threads on nodes of their own: each is followed by three threads without work.
 pub fn on_nodes(threads: Vec<Vec<Op>>) -> Vec<Vec<Op>> {
     let mut all = vec![vec![]; 3];
     for thread in threads {
@@ -109,7 +109,7 @@ pub fn on_nodes(threads: Vec<Vec<Op>>) -> Vec<Vec<Op>> {
     all
 }
 
-/// What an operation takes after a long pause, in which others do something.
+/// Returns the time of an operation after a long pause, during which others run.
 pub fn after_pause(description: &Description, before: &[Op], op: Op, others: Vec<Vec<Op>>) -> Time {
     let parts = Parts::new(description);
     let mut ops = before.to_vec();

@@ -1,6 +1,6 @@
-//! What tests of the cluster share: machines that are judged, and sums of latencies.
+//! Shared by the tests of the cluster: machines with judges, and sums of latencies.
 
-// Each test takes what it needs.
+// Each test uses a part of this.
 #![allow(dead_code)]
 
 pub mod latency;
@@ -11,7 +11,7 @@ use outlive_machine::description::Description;
 use outlive_machine::engine::Simulation;
 use outlive_machine::program::{Image, Op, Script, Synchronisation, Thread};
 
-/// One thread that does this, and 4,096 words.
+/// A workload of one thread with these operations, and 4,096 words.
 pub fn one_thread(ops: impl IntoIterator<Item = Op>) -> Workload<Script> {
     Workload {
         threads: vec![Script::new(ops.into_iter().collect::<Vec<_>>())],
@@ -23,7 +23,7 @@ pub fn one_thread(ops: impl IntoIterator<Item = Op>) -> Workload<Script> {
     }
 }
 
-/// A machine in which each load is judged, and in one that replicates each commit.
+/// A machine in which a judge checks each load, and each commit if it replicates.
 pub fn judged<T: Thread>(
     description: &Description,
     workload: Workload<T>,
@@ -35,7 +35,8 @@ pub fn judged<T: Thread>(
     simulation
 }
 
-/// Runs it to its end, where nothing may be left, memory must hold what was stored last, and logs what was committed.
+/// Runs to the end. Then nothing may be left, memory must hold the last stores, and the logs must
+/// hold the committed ones.
 pub fn finish<T: Thread>(simulation: &mut Simulation<Cluster<T>>) {
     if let Err(stuck) = cluster::run(simulation) {
         panic!("{stuck}\n{}", simulation.machine().life().join("\n"));

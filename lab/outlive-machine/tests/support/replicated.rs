@@ -9,7 +9,7 @@ pub fn recxl() -> ReplicatedRules {
     ReplicatedRules::strict(ReplicatedTables::recxl())
 }
 
-/// Nothing is wrong in any state of it.
+/// Demands that no state is wrong.
 pub fn sound(setup: Setup) -> Explored {
     let search = ReplicatedSearch {
         setup,

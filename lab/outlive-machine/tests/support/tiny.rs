@@ -2,16 +2,16 @@
 
 use outlive_machine::description::{Description, Protocol};
 
-/// What tests vary of it.
+/// The parameters that tests vary.
 #[derive(Clone, Copy)]
 pub struct Tiny {
     pub protocol: Protocol,
     pub nodes: u32,
-    /// Of each node.
+    /// The cores of each node.
     pub cores: u32,
-    /// How many replicas stores have.
+    /// The replication factor.
     pub factor: u32,
-    /// Between two dumps.
+    /// The time between two dumps.
     pub period: &'static str,
     pub log: &'static str,
     pub quantum: &'static str,

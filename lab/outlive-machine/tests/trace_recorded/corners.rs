@@ -1,4 +1,4 @@
-//! What few programs do, and what is easily recorded wrongly.
+//! Rare operations of programs, and those that are easily recorded wrongly.
 
 use super::is_the_same_again;
 use super::workshop::Workshop;
@@ -25,7 +25,7 @@ fn every_join_is_recorded() {
         let (_, trace) = workshop.record(&[]);
         let all = (0..trace.about().threads).flat_map(|thread| trace.events(thread));
         let awaits = all.filter(|event| matches!(event, Ok(Event::Await(..))));
-        // Each thread awaits that it was made, and is awaited.
+        // Each thread awaits its own creation, and is awaited.
         assert_eq!(awaits.count(), 2 * 4 * (1 + 2000));
     }
 }
@@ -52,7 +52,7 @@ fn what_is_waited_for_until_a_time_of_a_clock_is_recorded() {
         all.filter(|event| event.as_ref().is_ok_and(of)).count()
     };
     assert_eq!(events(|event| matches!(event, Event::Lock { .. })), 300);
-    // Each of four threads awaits that it was made, and is awaited.
+    // Each of four threads awaits its own creation, and is awaited.
     assert_eq!(events(|event| matches!(event, Event::Await(..))), 2 * 4);
 }
 
@@ -106,7 +106,7 @@ fn a_program_may_close_all_files() {
     workshop.small(&text("for (int i = 3; i < 20000; i++)\n        close(i)"));
     workshop.record(&[]);
     assert_eq!(result(), "the result\n");
-    // Unseen, and with a file in the place of the trace.
+    // The trace is closed unnoticed, and another file takes its descriptor.
     workshop.small(&text(
         "closefrom(3);\n    int other = open(\"result\", O_RDWR | O_CREAT, 0644);\n    \
          for (int i = 900; i < 20000; i++)\n        dup2(other, i)",
@@ -133,14 +133,14 @@ fn what_is_too_large_is_not_allocated() {
     workshop.record(&[]);
 }
 
-/// How many stores all threads have, and how many locks they took.
+/// Returns the numbers of stores and of lock acquisitions of all threads.
 fn stores_and_locks(workshop: &Workshop) -> (u64, u64) {
     let (_, trace) = workshop.record(&[]);
     let total = trace.survey().unwrap().total;
     (total.stores, total.locks)
 }
 
-/// The compiler knows their sizes, and would do them in place.
+/// The compiler knows the sizes, and would copy in place.
 #[test]
 fn small_copies_are_recorded_by_whatever_name() {
     let Some(workshop) = Workshop::new("cc") else {
@@ -165,7 +165,7 @@ fn small_copies_are_recorded_by_whatever_name() {
         ));
         assert_eq!(stores_and_locks(&workshop), (100 * (8 + 1), 0), "{copy}");
     }
-    // No compiler complains of what the names stand for.
+    // No compiler warns about the code behind these names.
     let text = "char a[64];\nint main(void) { __builtin_memset(a, 1, 64); return 0; }\n";
     std::fs::write(workshop.path("small.c"), text).unwrap();
     let strict = [
@@ -249,7 +249,7 @@ fn an_atomic_on_a_stack_orders_threads() {
     let Some(workshop) = Workshop::new("cc") else {
         return;
     };
-    // Stored and loaded, exchanged, compared: what they order is one word.
+    // Stored and loaded, exchanged, compared: they order one word.
     for (wait, tell) in [
         (
             "!atomic_load_explicit(go, memory_order_acquire)",

@@ -1,8 +1,8 @@
-//! How recorded programs, and their threads, come to an end in the middle of something.
+//! Recorded programs and threads that end in the middle of an operation.
 
 use super::workshop::Workshop;
 
-/// Once by the thread alone, once by another thread that ends the program.
+/// Runs `look` on a program with this C code.
 fn of_c(text: &str, look: impl Fn(&Workshop)) {
     if let Some(workshop) = Workshop::new("cc") {
         workshop.small(text);
@@ -10,7 +10,8 @@ fn of_c(text: &str, look: impl Fn(&Workshop)) {
     }
 }
 
-/// A thread that is cancelled keeps nothing that the others wait for: the recorder is no place to be cancelled at, though it writes.
+/// A cancelled thread holds nothing that other threads wait for: the recorder is no cancellation
+/// point, although it writes.
 #[test]
 fn threads_may_be_cancelled() {
     of_c(
@@ -27,7 +28,7 @@ fn threads_may_be_cancelled() {
     );
 }
 
-/// Allocating, and after the end of what is recorded too.
+/// The handler allocates, also after the end of the recording.
 #[test]
 fn a_handler_may_end_a_program_that_allocates() {
     of_c(
@@ -46,12 +47,12 @@ fn a_handler_may_end_a_program_that_allocates() {
     );
 }
 
-/// A trace that is being ended comes to its end, though the program does, too.
+/// A trace that is being finished is finished, although the program ends at the same time.
 #[test]
 fn a_program_may_end_while_its_trace_does() {
     let begin = "#include <pthread.h>\n#include <signal.h>\n#include <stdlib.h>\n#include <sys/time.h>\n#include <time.h>\n\
          #include <unistd.h>\nvoid outlive_roi_begin(void), outlive_roi_end(void);\nlong x[64];\npthread_barrier_t both;\n";
-    // By a handler that comes anywhere in the 200 us around it, and by another thread.
+    // By a handler that comes at any time in the 200 us around it, and by another thread.
     let by_handler = "static void end(int number) { exit(0); }\n\
          int main(void) {\n    signal(SIGALRM, end);\n    outlive_roi_begin();\n    x[0] = x[1] = 1;\n    struct timespec now;\n\
              clock_gettime(CLOCK_MONOTONIC, &now);\n    struct itimerval soon = {{0, 0}, {0, 1 + now.tv_nsec / 1000 % 200}};\n\
@@ -70,7 +71,8 @@ fn a_program_may_end_while_its_trace_does() {
     }
 }
 
-/// As a program does that looks whether there is memory. The recorder looks before it, and is left by the handler; that is told.
+/// A program may probe memory like this. The recorder reads the address first, and the handler
+/// leaves it by a jump; this is reported.
 #[test]
 fn a_handler_that_goes_on_elsewhere_is_told() {
     let begin = "#include <pthread.h>\n#include <setjmp.h>\n#include <signal.h>\nstatic sigjmp_buf elsewhere;\n\

@@ -1,5 +1,5 @@
-//! Real programs, built and recorded and done again: on a machine without time, memory ends up as it was in the program
-//! itself.
+//! Real programs, built, recorded and replayed: on a machine without time, memory ends up as it was
+//! in the program itself.
 
 mod corners;
 mod ends;
@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use std::process::Command;
 use workshop::Workshop;
 
-/// A machine that has done the trace again.
+/// Returns a machine that has replayed the trace.
 fn replayed(
     trace: &Trace,
     replay: Replay,
@@ -36,7 +36,7 @@ fn replayed(
     machine
 }
 
-/// Which of the words that the program printed are otherwise: number, as printed, as replayed.
+/// Returns the words that differ from the program's output: number, as printed, as replayed.
 fn differences<T: program::Thread>(said: &str, machine: &Reference<T>) -> Vec<(u64, u64, u64)> {
     let mut words = 0;
     let mut differences = Vec::new();
@@ -66,7 +66,7 @@ fn is_the_same_again(workshop: &Workshop, environment: &[(&str, &str)]) -> Trace
             let found = differences(&said, &machine);
             assert!(found.is_empty(), "{order:?}, seed {seed}: {found:?}");
         }
-        // In another order it comes to its end, too.
+        // In another order, the replay also comes to its end.
         replayed(&trace, Replay::default(), program::Order::TotalStore, seed);
     }
     trace
@@ -81,7 +81,7 @@ fn a_program_of_c_ends_with_the_same_memory() {
         workshop.build("tests/recorded/everything.c", options);
         let trace = is_the_same_again(&workshop, &[]);
         let survey = trace.survey().unwrap();
-        // The thread that was made in the end has the slot of the first.
+        // The thread that was created last has the slot of the first.
         assert_eq!(trace.about().threads, 4);
         assert_eq!(trace.about().barriers.len(), 1);
         assert!(
@@ -105,7 +105,7 @@ fn a_program_of_cpp_ends_with_the_same_memory() {
     workshop.build("tests/recorded/threads.cpp", &["-O3"]);
     let trace = is_the_same_again(&workshop, &[]);
     assert_eq!(trace.about().threads, 4);
-    // What threads other than the first allocate can be private.
+    // Memory that threads other than the first allocate can be private.
     workshop.record(&[("OUTLIVE_SHARED", "main")]);
 }
 
@@ -121,7 +121,7 @@ fn threads_of_c11_are_recorded_too() {
         (trace.about().threads, trace.about().conditions.len()),
         (4, 1)
     );
-    // Each takes the lock in each round, and the gate at each meeting; some wait there.
+    // Each thread takes the lock in each round, and the gate at each meeting; some wait there.
     assert!(total.locks >= 4 * (200 + 4) && total.waits > 0, "{total:?}");
 }
 
@@ -158,7 +158,7 @@ fn nobody_spins_in_a_trace() {
     }
 }
 
-/// As the barriers of PARSEC, which a function of the first thread has.
+/// As the barriers of PARSEC, which are on the stack of the first thread.
 #[test]
 fn nobody_spins_on_the_stack_of_another() {
     let Some(workshop) = Workshop::new("cc") else {
@@ -177,7 +177,7 @@ fn nobody_spins_on_the_stack_of_another() {
             assert!(events < 60, "thread {thread} has {events} events");
         }
         assert!(trace.about().spins);
-        // Who waited waits again.
+        // The threads that waited wait again.
         let subject = Subject::trace_file(&workshop.path("trace"), Replay::default()).unwrap();
         let description = Description::default();
         let outcome = Run::new(&description, 1).of(&subject, &mut unwatched);
@@ -231,7 +231,7 @@ fn a_program_that_dies_leaves_no_trace_that_is_read() {
         .unwrap();
     assert!(!status.success());
     let error = Trace::open(&trace).unwrap_err().to_string();
-    assert!(error.contains("did not come to its end"), "{error}");
+    assert!(error.contains("did not reach its end"), "{error}");
 }
 
 #[test]
@@ -252,7 +252,8 @@ fn a_program_without_a_region_leaves_nothing_to_be_run() {
     );
 }
 
-/// As programs do that go on after an error: the recorder's heap is mapped there, and the trace has no such word.
+/// As programs do that continue after an error: the recorder's heap is mapped there, and the trace
+/// has no such word.
 #[test]
 fn what_is_read_beyond_all_that_is_allocated_does_no_harm() {
     let Some(workshop) = Workshop::new("cc") else {
@@ -353,7 +354,7 @@ fn who_waits_for_a_trace_that_cannot_be_written_sees_it() {
         let mut program = Command::new(workshop.path("program"));
         let ended = program.arg(code).env("OUTLIVE_TRACE", trace).output();
         let ended = ended.unwrap();
-        // What the program has to do at its end it does, and so does its child.
+        // The program does its own work at its end, and so does its child.
         assert_eq!(String::from_utf8_lossy(&ended.stdout), "done last last");
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         (ended.status.code(), said)

@@ -11,7 +11,7 @@ const TIMER: &str = "#include <signal.h>\n#include <stdlib.h>\n#include <sys/tim
              struct itimerval soon = {{0, 0}, {0, 20000}};\n    setitimer(ITIMER_REAL, &soon, 0);\n\
              for (long i = 0;; i++)\n        x[i % 1000] += i;\n}\n";
 
-/// As many throughput benchmarks end.
+/// Many throughput benchmarks end like this.
 #[test]
 fn a_handler_of_a_signal_may_end_the_program() {
     let Some(workshop) = Workshop::new("cc") else {
@@ -22,7 +22,7 @@ fn a_handler_of_a_signal_may_end_the_program() {
         let (_, trace) = workshop.record(&[]);
         assert!(trace.survey().unwrap().total.stores > 100);
     }
-    // One that the recorder has not heard of.
+    // The recorder does not know this function.
     let text = TIMER.replace("signal(SIGALRM, end)", "__sigaction(SIGALRM, &action, 0)");
     workshop.small(&text);
     for _ in 0..10 {
@@ -68,7 +68,7 @@ fn handlers_of_signals_come_between_accesses() {
     }
 }
 
-/// Signals of two numbers come at every moment to all threads, and the last of them ends the program.
+/// Signals of two numbers come at any time to all threads, and the last of them ends the program.
 #[test]
 fn signals_may_come_at_any_moment() {
     let Some(workshop) = Workshop::new("cc") else {

@@ -1,4 +1,4 @@
-//! Where programs are built and recorded.
+//! Builds and records programs.
 
 use outlive_machine::recorder::build;
 use outlive_machine::trace::Trace;
@@ -7,14 +7,14 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// A directory of the test's own, which goes with it, and a compiler.
+/// A compiler, and a directory of the test's own, which is removed after it.
 pub struct Workshop {
     directory: tempfile::TempDir,
     compiler: &'static str,
 }
 
 impl Workshop {
-    /// None if there is no such compiler here.
+    /// Returns none if this compiler is not installed.
     pub fn new(compiler: &'static str) -> Option<Self> {
         if Command::new(compiler).arg("--version").output().is_err() {
             eprintln!(
@@ -45,14 +45,15 @@ impl Workshop {
         build(&command).unwrap();
     }
 
-    /// A program of one file, with this text, as the test's own.
+    /// Builds the program from one file with this text.
     pub fn small(&self, text: &str) {
         let source = self.path("small.c");
         std::fs::write(&source, text).unwrap();
         self.build(source.to_str().unwrap(), &["-O1"]);
     }
 
-    /// Runs the program, recorded, with a limit: how it ended, and what it said besides what it printed.
+    /// Runs the recorded program, with a limit. Returns its exit status, and its output on standard
+    /// error.
     pub fn run(&self, environment: &[(&str, &str)]) -> (ExitStatus, String) {
         let file = |name: &str| std::fs::File::create(self.path(name)).unwrap();
         let child = Command::new(self.path("program"))
@@ -68,7 +69,7 @@ impl Workshop {
         (status, complaints)
     }
 
-    /// The same of a program to which nothing happens: what it printed, and the trace.
+    /// Runs a program that succeeds. Returns its output and the trace.
     pub fn record(&self, environment: &[(&str, &str)]) -> (String, Trace) {
         let (status, _) = self.run(environment);
         assert!(status.success(), "{status}");

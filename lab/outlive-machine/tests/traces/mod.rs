@@ -1,4 +1,4 @@
-//! Traces of anything that can stand in one.
+//! Traces of all possible contents.
 
 use outlive_machine::program::{Barrier, BarrierId, ConditionId, EventCountId, LockId, Word};
 use outlive_machine::trace::{About, AtomicKind, Encoding, Event, TraceWriter, TracedLock};

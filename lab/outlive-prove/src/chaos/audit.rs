@@ -1,4 +1,4 @@
-//! The reckoning: what the pod holds must be what the workers' tallies add up to.
+//! The audit: the pod must hold the sum of the workers' tallies.
 
 use super::ledger::{Ledger, Sum, Tally};
 use super::stage::{Stage, process_of, thread_of};
@@ -10,11 +10,11 @@ use outlive::recovery::Logs;
 use outlive_memory::Offset;
 use std::time::{Duration, Instant};
 
-/// How long it may take until nothing is retired any more. Usually one round is enough; who died last may
-/// have to be recovered first, which somebody else does.
+/// The time within which all retired blocks must be freed. One round is usually enough, but the
+/// workers that died last may first have to be recovered, which other processes do.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Everything that is wrong, with all workers gone, and what they did.
+/// Returns all faults found, and the sum of the tallies. All workers are gone.
 pub fn audit(pod: &Pod, stage: Stage, member: &Member, workers: u32) -> (Vec<String>, Sum) {
     let mut wrong = Vec::new();
     let (heap, recoverers) = match (pod.heap(), member.recoverers()) {
@@ -30,7 +30,7 @@ pub fn audit(pod: &Pod, stage: Stage, member: &Member, workers: u32) -> (Vec<Str
         match ledger.intended(tally.sequence) {
             Ok(None) => {}
             Ok(Some(intent)) => wrong.push(format!(
-                "worker {worker} left, and {intent:?} is not settled"
+                "worker {worker} left, but {intent:?} is not settled"
             )),
             Err(what) => wrong.push(format!("worker {worker}: {what}")),
         }
@@ -71,8 +71,9 @@ pub fn audit(pod: &Pod, stage: Stage, member: &Member, workers: u32) -> (Vec<Str
     (wrong, sum)
 }
 
-/// Frees what the workers retired: one that leaves while another is pinned leaves blocks in its list, for
-/// whoever reclaims next. Nobody is pinned now, so nothing may stay; says what does.
+/// Frees the blocks that the workers retired, and returns a fault for each log with blocks that
+/// stay. A worker that leaves while another is pinned leaves blocks in its list for the next
+/// reclaimer. No thread is pinned now, so no block may stay.
 fn settle(local: &LocalHeap<'_>, logs: Logs, time: Duration) -> Vec<String> {
     let heap = local.heap();
     let retired = || {
@@ -92,7 +93,7 @@ fn settle(local: &LocalHeap<'_>, logs: Logs, time: Duration) -> Vec<String> {
         std::thread::sleep(Duration::from_millis(5));
     }
     retired()
-        .map(|(id, many)| format!("id {id} has retired {many} blocks that nobody can free"))
+        .map(|(id, many)| format!("id {id} has retired {many} blocks that no member can free"))
         .collect()
 }
 
@@ -149,14 +150,14 @@ mod tests {
                 member.instance().id
             });
             let left = left.join().unwrap();
-            // What the audit took for a leak.
+            // The audit used to report these blocks as leaked.
             let heap = pod.heap().unwrap();
             assert_eq!(heap.retired(pod.logs().of(left)).count(), 3);
-            // What can really not be freed is told.
+            // Blocks that cannot be freed are reported.
             assert_eq!(
                 settle(&local, pod.logs(), Duration::from_millis(20)),
                 [format!(
-                    "id {left} has retired 3 blocks that nobody can free"
+                    "id {left} has retired 3 blocks that no member can free"
                 )]
             );
             done.send(()).unwrap();

@@ -1,8 +1,9 @@
 //! Blocks: allocated into cells and freed from them.
 //!
-//! A cell holds a block or nothing, so whether an allocation or a free took effect is seen there. Each
-//! block is marked with its owner at both ends; a block that two workers have shows two owners. Every
-//! other large block comes from the buddy allocator itself, the others through the worker's way to the heap.
+//! A cell holds a block or is empty, which tells whether an allocation or a free took effect. Each
+//! block is marked with its owner at both ends, so a block of two workers shows two owners. Every
+//! other large block comes from the buddy allocator itself, the others from the worker's heap
+//! handle.
 
 use super::ledger::{Intent, Tally, What};
 use super::stage::{LARGE_CELLS, SMALL_CELLS, Stage};
@@ -10,7 +11,7 @@ use super::worker::Hands;
 use outlive::heap::buddy::AllocateError;
 use outlive_memory::{Memory, Offset, Ordering};
 
-/// A place for one block of one worker.
+/// A cell of one worker, for one block.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     worker: u32,
@@ -35,12 +36,12 @@ impl Cell {
         }
     }
 
-    /// What it holds.
+    /// Returns the offset of its block, or 0 if it is empty.
     fn block(self, stage: Stage) -> u64 {
         stage.memory.load(self.at(stage), Ordering::Acquire)
     }
 
-    /// How many bytes its blocks are asked for: by its number, so that it is known later.
+    /// Returns the size of its blocks in bytes, which a later incarnation knows by its number.
     fn bytes(self) -> u64 {
         if self.small {
             16 << (self.number % 8) | (self.number & 24)
@@ -73,7 +74,7 @@ impl Cell {
             let found: u64 = stage.memory.load(at, Ordering::Relaxed);
             if found != self.mark() {
                 return Err(format!(
-                    "the block at {block} belongs to {self:?} and is marked {found:#x}"
+                    "the block at {block} belongs to {self:?}, but is marked {found:#x}"
                 ));
             }
         }
@@ -81,8 +82,8 @@ impl Cell {
     }
 }
 
-/// An allocation that is refused because the heap is full has no effect, and is not a failure. `Full` is what
-/// the buddy allocator says, `HeapFull` what a worker's way to the heap does.
+/// Maps an error to `false` if the allocation was refused because the heap is full: it had no
+/// effect and is not a failure. The buddy allocator returns `Full` then, a heap handle `HeapFull`.
 pub fn no_room(error: AllocateError) -> Result<bool, String> {
     match error {
         AllocateError::Full { .. } | AllocateError::HeapFull { .. } => Ok(false),
@@ -123,7 +124,7 @@ pub fn perform(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     freed.map(|()| true).map_err(|error| error.to_string())
 }
 
-/// Whether `intent`, which a former incarnation had, took effect. A block that was allocated is marked.
+/// Returns whether an inherited `intent` took effect. Marks a block that was allocated.
 pub fn ask(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     let cell = Cell::of(hands, intent);
     let block = cell.block(hands.stage);
@@ -133,7 +134,7 @@ pub fn ask(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     Ok(allocates(intent) == (block != 0))
 }
 
-/// What is wrong with the cells of `worker`; adds the blocks in them to `blocks`.
+/// Returns the faults in the cells of `worker`, and adds the blocks in them to `blocks`.
 pub fn audit(stage: Stage, worker: u32, tally: &Tally, blocks: &mut Vec<Offset>) -> Vec<String> {
     let mut wrong = Vec::new();
     let cells = |small, count: u64| {
@@ -149,7 +150,7 @@ pub fn audit(stage: Stage, worker: u32, tally: &Tally, blocks: &mut Vec<Offset>)
         let expected = bits & 1 << cell.number != 0;
         if expected != (block != 0) {
             wrong.push(format!(
-                "{cell:?} holds {block:#x}, and by its worker's tally it should {}",
+                "{cell:?} holds {block:#x}, but by its worker's tally it should {}",
                 if expected { "hold a block" } else { "be empty" }
             ));
         }
@@ -166,7 +167,7 @@ pub fn audit(stage: Stage, worker: u32, tally: &Tally, blocks: &mut Vec<Offset>)
         let there = u64::from(bits.count_ones());
         if allocated - freed != there {
             wrong.push(format!(
-                "worker {worker} allocated {allocated} and freed {freed} and has {there}"
+                "worker {worker} allocated {allocated} blocks and freed {freed}, but has {there}"
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! Workers that are broken in one known way each. A run with one must not be clean.
+//! Workers that are broken in one known way each. A run with such a worker must fail.
 
 use super::ledger::{Intent, What};
 use super::stage::own_key;
@@ -6,31 +6,31 @@ use super::worker::Hands;
 use core::fmt;
 use core::str::FromStr;
 
-/// After how many operations a worker that fails does so.
+/// The number of operations after which a broken worker misbehaves.
 const SOON: u64 = 200;
 
-/// What is wrong with the workers.
+/// The way in which the workers are broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Broken {
-    /// They do not ask whether what they had intended took effect.
+    /// They do not ask whether an inherited intent took effect.
     Forgetful,
     /// They panic now and then.
     Panics,
-    /// They end by a signal now and then that nobody has sent them.
+    /// They abort now and then, so they end by a signal that no process sent.
     Aborts,
     /// They cannot join.
     Lost,
-    /// They remove a key of their own now and then, and do not know of it.
+    /// They remove an own key now and then without recording it.
     Loses,
-    /// They insert one.
+    /// They insert an own key without recording it.
     Invents,
-    /// They give one another value.
+    /// They change the value of an own key without recording it.
     Changes,
 }
 
 impl Broken {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 7] = [
         Self::Forgetful,
         Self::Panics,
@@ -41,7 +41,7 @@ impl Broken {
         Self::Changes,
     ];
 
-    /// Its name, for the command line and the workers' environment.
+    /// Returns the name, for the command line and the workers' environment.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Forgetful => "forgetful",
@@ -54,8 +54,8 @@ impl Broken {
         }
     }
 
-    /// Whether such a worker does not ask what became of `intent`. Where that would be noticed at once (a cell is
-    /// full, a key is there), it asks.
+    /// Returns whether such a worker does not ask about the effect of `intent`. It asks where the
+    /// omission would be noticed at once (a cell is full, a key exists).
     pub(super) fn forgets(self, intent: Intent) -> bool {
         let counts = [
             What::Count,
@@ -66,11 +66,12 @@ impl Broken {
         self == Self::Forgetful && counts.contains(&intent.what)
     }
 
-    /// What such a worker does besides, before it does what `intent` says.
+    /// Misbehaves in this variant's way, before `intent` is carried out.
     pub(super) fn misbehave(self, hands: &Hands<'_>, intent: Intent) -> Result<(), String> {
         let (map, heap) = (&hands.map, &hands.heap);
         let key = own_key(hands.worker, intent.which);
-        // The own key that it is about to change: whatever it is told of it then is known to be wrong.
+        // The value of the own key that `intent` is about to change: the map's answer to that
+        // operation then reveals the fault.
         let own = match intent.what {
             What::Put if intent.sequence > SOON => Some(hands.own(intent.which)),
             _ => None,
@@ -108,7 +109,7 @@ impl FromStr for Broken {
         let known = Self::ALL.into_iter().find(|broken| broken.name() == name);
         known.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("workers are not broken like {name:?}; there are {names}")
+            format!("there is no fault {name:?} of workers; use one of {names}")
         })
     }
 }

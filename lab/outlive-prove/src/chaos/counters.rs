@@ -1,11 +1,11 @@
-//! Counting under locks.
+//! Counters under locks.
 //!
 //! ```text
 //!  Tatas, queue lock:  lock | 0x80 count | 0x100 the same | 0x200 each worker's last intent carried out
 //!  mutex:              a value with all of it
 //! ```
 //!
-//! Under the logged locks a redo transaction stores all of it and finishes the operation's descriptor.
+//! Under logged locks, a redo transaction stores all words and finishes the operation's descriptor.
 
 use super::ledger::{COUNTERS, Intent};
 use super::stage::{COUNT, MOST_WORKERS, Stage, text};
@@ -20,7 +20,7 @@ const COUNT_AT: u64 = 0x80;
 const MIRROR_AT: u64 = 0x100;
 const LAST_AT: u64 = 0x200;
 
-/// What kind of lock a counter has.
+/// The kind of lock of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Tatas,
@@ -28,7 +28,7 @@ pub enum Kind {
     Mutex,
 }
 
-/// The kind of counter `number`.
+/// Returns the kind of counter `number`.
 pub fn kind(number: u64) -> Kind {
     [Kind::Tatas, Kind::Queue, Kind::Mutex][number as usize % 3]
 }
@@ -44,7 +44,7 @@ struct Purse {
 
 impl Repair for Purse {
     fn repair(&mut self, _: Abandoned) {
-        // One commit makes all of a change.
+        // A change is made by one commit, so there is nothing to repair.
     }
 }
 
@@ -52,7 +52,7 @@ fn last_at(at: Offset, worker: u32) -> Offset {
     at + LAST_AT + u64::from(worker) * 8
 }
 
-/// Counts as `intent` says.
+/// Carries out `intent`, which is to count.
 pub fn count(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     let (stage, member) = (hands.stage, hands.member);
     let at = stage.counter(intent.which);
@@ -114,7 +114,7 @@ fn add<'g>(
     Ok(())
 }
 
-/// Whether `intent`, which a former incarnation had, took effect.
+/// Returns whether `intent`, inherited from a former incarnation, took effect.
 pub fn ask(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     let at = hands.stage.counter(intent.which);
     if kind(intent.which) == Kind::Mutex {
@@ -133,28 +133,28 @@ pub fn ask(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
             Progress::Undone => false,
             Progress::Running => {
                 return Err(format!(
-                    "intent {} was inherited unsettled",
+                    "intent {} was inherited without being settled",
                     intent.sequence
                 ));
             }
         },
     };
-    // The other witness, which only this worker's transactions write.
+    // The second source: a word that only this worker's transactions write.
     let last: u64 = hands
         .stage
         .memory
         .load(last_at(at, hands.worker), Ordering::Acquire);
     if told != (last == intent.sequence) {
         return Err(format!(
-            "of intent {} at counter {} the descriptor says {told}, and the last that was carried out is \
-             {last}",
+            "whether intent {} at counter {} took effect: the descriptor says {told}, but the last \
+             executed intent is {last}",
             intent.sequence, intent.which
         ));
     }
     Ok(told)
 }
 
-/// What is wrong with the counters, given what the tallies say.
+/// Returns the faults in the counters, compared with the sums of the tallies.
 pub fn audit(
     stage: Stage,
     member: &Member,
@@ -188,7 +188,7 @@ pub fn audit(
         let kind = kind(number);
         if held {
             wrong.push(format!(
-                "counter {number} ({kind:?}): its lock is held by nobody"
+                "counter {number} ({kind:?}): its lock is held, though all members have left"
             ));
         }
         if count != mirror {
@@ -198,7 +198,8 @@ pub fn audit(
         }
         if count != expected {
             wrong.push(format!(
-                "counter {number} ({kind:?}) stands at {count}, and {expected} counts were confirmed"
+                "counter {number} ({kind:?}) stands at {count}, but {expected} counts were \
+                 confirmed"
             ));
         }
     }

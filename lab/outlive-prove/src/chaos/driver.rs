@@ -1,4 +1,4 @@
-//! The driver: makes the pod, has the workers supervised and killed, and judges what is left.
+//! The driver: creates the pod, has the workers supervised and killed, and audits the result.
 
 use super::audit::audit;
 use super::killer::{Kill, Killer, Schedule};
@@ -6,7 +6,7 @@ use super::ledger::Ledger;
 use super::stage::{
     self, DRIVER, MOST_HOSTS, MOST_WORKERS, Stage, host_of, process_of, text, thread_of,
 };
-use super::{BROKEN, Broken, SEED, STAGE, WORKERS};
+use super::{BROKEN, Broken, PARENT, SEED, STAGE, WORKERS};
 use crate::kill::require_effective_kills;
 use core::fmt;
 use core::time::Duration;
@@ -25,40 +25,40 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// For how long a worker may do nothing: it must be waiting for the dead then.
+/// The time without progress after which a worker fails the run; it may wait for a recovery.
 const STANDSTILL: Duration = Duration::from_secs(30);
-/// How long the workers may take to end; and how long when something is wrong already.
+/// The time that the workers may take to end, in a run without failures and in one with failures.
 const CURTAIN: Duration = Duration::from_secs(60);
 const CUT_SHORT: Duration = Duration::from_secs(5);
-/// How much of the pod there is for each worker.
+/// The bytes of the pod for each worker.
 const WORKER_BYTES: u64 = 4 << 20;
-/// For how many workers there is room at least.
+/// The number of workers that a pod is sized for at least.
 const LEAST_SIZED_FOR: u64 = 8;
-/// How many failures of workers are kept in words.
+/// The number of workers' failures whose text is kept.
 const MOST_TOLD: usize = 4;
 
-/// What a chaos run is to be like.
+/// The options of a chaos run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// For how long members are killed.
+    /// The time during which members are killed.
     pub time: Duration,
-    /// How many hosts the workers are on.
+    /// The number of hosts of the workers.
     pub hosts: u32,
-    /// How many workers there are, each a process.
+    /// The number of workers, each a process.
     pub processes: u32,
-    /// What the kills and the work follow from.
+    /// The seed of the kills and of the workers' operations.
     pub seed: u64,
-    /// How large the pod is, if not 4 MiB for each worker and 32 MiB at least.
+    /// The size of the pod in bytes. The default is 4 MiB for each worker, and at least 32 MiB.
     pub bytes: Option<u64>,
-    /// What is wrong with the workers, if they are to be broken ones.
+    /// The way in which the workers are broken, if they are.
     pub broken: Option<Broken>,
-    /// Set, it ends the killing early; the reckoning follows. For signal handlers.
+    /// Setting this flag ends the killing early; the audit follows. It is for signal handlers.
     pub enough: Arc<AtomicBool>,
 }
 
 impl Options {
-    /// Kills for `time`, of 8 processes on 4 hosts.
+    /// Returns options for kills during `time`, of 8 processes on 4 hosts.
     pub fn new(time: Duration, seed: u64) -> Self {
         Self {
             time,
@@ -71,8 +71,8 @@ impl Options {
         }
     }
 
-    /// How large the pod is. A worker's large cells hold 2 MiB when they are full; the rest is for small
-    /// blocks, the map, and slabs whose owners have died.
+    /// Returns the size of the pod in bytes. A worker's large cells hold 2 MiB when they are full;
+    /// the rest is for small blocks, the map, and slabs whose owners have died.
     fn bytes(&self) -> u64 {
         self.bytes
             .unwrap_or_else(|| u64::from(self.processes).max(LEAST_SIZED_FOR) * WORKER_BYTES)
@@ -80,11 +80,14 @@ impl Options {
 
     fn refuse(&self) -> Result<(), String> {
         if !(1..=MOST_HOSTS).contains(&self.hosts) {
-            return Err(format!("1 to {MOST_HOSTS} hosts, not {}", self.hosts));
+            return Err(format!(
+                "there must be 1 to {MOST_HOSTS} hosts, not {}",
+                self.hosts
+            ));
         }
         if !(self.hosts..=MOST_WORKERS).contains(&self.processes) {
             return Err(format!(
-                "{} to {MOST_WORKERS} processes on {} hosts, not {}",
+                "there must be {} to {MOST_WORKERS} processes on {} hosts, not {}",
                 self.hosts, self.hosts, self.processes
             ));
         }
@@ -92,31 +95,31 @@ impl Options {
     }
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Progress {
-    /// For how long it has been running.
+    /// The time since the start.
     pub elapsed: Duration,
-    /// How many operations the workers have settled.
+    /// The number of operations that the workers have settled.
     pub operations: u64,
-    /// How many blows of each kind were dealt.
+    /// The number of injected faults of each kind.
     pub kills: BTreeMap<Kill, u64>,
-    /// How many processes were hit by them.
+    /// The number of processes that were hit by them.
     pub hit: u64,
-    /// How many threads were told dead: each left a log that somebody recovered.
+    /// The number of threads reported dead. Each left a log that a survivor recovered.
     pub threads: u64,
-    /// How many processes were told dead.
+    /// The number of processes reported dead.
     pub processes: u64,
-    /// How many hosts were told dead.
+    /// The number of hosts reported dead.
     pub hosts: u64,
-    /// How often the supervisor has started somebody again.
+    /// The number of restarts by the supervisor.
     pub restarts: u64,
 }
 
 impl Progress {
-    /// How many blows were dealt.
-    pub fn blows(&self) -> u64 {
+    /// The number of injected faults.
+    pub fn faults(&self) -> u64 {
         self.kills.values().sum()
     }
 }
@@ -130,11 +133,11 @@ impl fmt::Display for Progress {
             .collect();
         write!(
             f,
-            "{:.0} s: {} operations; {} blows ({}) on {} processes; told dead: {} threads, {} processes, {} \
+            "{:.0} s: {} operations; {} faults ({}) on {} processes; reported dead: {} threads, {} processes, {} \
              hosts; {} restarts",
             self.elapsed.as_secs_f64(),
             self.operations,
-            self.blows(),
+            self.faults(),
             kills.join(", "),
             self.hit,
             self.threads,
@@ -145,24 +148,24 @@ impl fmt::Display for Progress {
     }
 }
 
-/// What a run did and found.
+/// The result of a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// How far it came.
+    /// The final progress.
     pub progress: Progress,
-    /// What was done, by kind: how often it took effect.
+    /// The number of operations that took effect, by kind.
     pub effects: Vec<(&'static str, u64)>,
-    /// How many operations had no effect, each known to have had none.
+    /// The number of operations known to have had no effect.
     pub vain: u64,
-    /// What is wrong.
+    /// The faults found.
     pub failures: Vec<String>,
-    /// How long it took, preparation and audit included.
+    /// The duration in seconds, including preparation and audit.
     pub seconds: f64,
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Returns whether no fault was found.
     pub fn is_clean(&self) -> bool {
         self.failures.is_empty()
     }
@@ -198,7 +201,8 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // The kernel may still be ending a victim, which holds its lock on the side file until then.
+        // The kernel may still be ending a victim, which holds its lock on the side file until
+        // then.
         let until = Instant::now() + Duration::from_secs(10);
         while Pod::destroy(&self.path).map_or(true, |kept| kept.is_some()) && Instant::now() < until
         {
@@ -211,10 +215,10 @@ impl Drop for Place {
 }
 
 /// Runs chaos over a pod in /dev/shm. `command` makes the command of a worker, which calls
-/// [`work`](super::work); `hear` is told every second how far it is.
+/// [`work`](super::work); `hear` is called every second with the progress.
 ///
 /// # Errors
-/// If it could not be run. What is wrong with the pod stands in the report.
+/// If the run was not possible. Faults of the pod are in the report.
 pub fn run(
     options: &Options,
     command: impl Fn() -> Command + Clone + Send + 'static,
@@ -270,7 +274,7 @@ struct Show<'r> {
     started: Instant,
     progress: Progress,
     failures: Vec<String>,
-    /// By worker: its last intent that is settled, and since when.
+    /// By worker: its last settled intent, and the time since when it is the last.
     moved: Vec<(u64, Instant)>,
 }
 
@@ -320,9 +324,8 @@ impl Show<'_> {
         self.listen(&mut events, Duration::ZERO, &supervision, hear);
         self.failures.extend(supervision.end());
         if let Some((many, first)) = self.stage.accusations() {
-            self.failures.push(format!(
-                "workers found {many} things wrong, the first: {first}"
-            ));
+            self.failures
+                .push(format!("workers found {many} faults, the first: {first}"));
         }
         let (audited, sum) = audit(self.pod, self.stage, member, processes);
         self.failures.extend(audited);
@@ -342,7 +345,7 @@ impl Show<'_> {
         self.options.enough.load(Ordering::Relaxed)
     }
 
-    /// Hears what is told for a while, and looks whether everybody moves.
+    /// Handles events for a while, and checks that every worker makes progress.
     fn listen(
         &mut self,
         events: &mut GroupEvents,
@@ -366,11 +369,12 @@ impl Show<'_> {
         }
         self.progress.restarts = supervision.restarts();
         if self.failures.is_empty() {
-            // What it was stands in the report once more, with how many there were.
+            // The report describes the failures, with their number, at the end.
             if self.stage.accusations().is_some() {
-                self.failures.push("a worker found something wrong".into());
+                self.failures.push("a worker found a fault".into());
             } else if supervision.faults() != 0 {
-                self.failures.push("a worker failed of itself".into());
+                self.failures
+                    .push("a worker failed without being killed".into());
             }
         }
         let elapsed = self.started.elapsed();
@@ -393,14 +397,15 @@ impl Show<'_> {
                 (*before, *since) = (sequence, Instant::now());
             } else if since.elapsed() > STANDSTILL && !self.stage.is_stopped() {
                 self.failures.push(format!(
-                    "worker {worker} has done nothing for {STANDSTILL:?} after operation {sequence}"
+                    "worker {worker} has made no progress for {STANDSTILL:?} after operation \
+                     {sequence}"
                 ));
             }
         }
     }
 }
 
-/// The supervisor on its thread.
+/// The supervisor, before it runs on its thread.
 struct Supervision {
     supervisor: ProcessSupervisor,
     told: Arc<Heard>,
@@ -410,9 +415,9 @@ struct Supervision {
 #[derive(Default)]
 struct Heard {
     restarts: AtomicU64,
-    /// How many failures there were that no kill explains.
+    /// The number of failures that no kill explains.
     faults: AtomicU64,
-    /// The first of them.
+    /// The first [`MOST_TOLD`] of them.
     failures: Mutex<Vec<String>>,
 }
 
@@ -449,6 +454,7 @@ impl Supervision {
             supervisor = supervisor.child(Child::new(process_of(worker), host, move || {
                 let mut command = command();
                 command
+                    .env(PARENT, std::process::id().to_string())
                     .env(WORKERS, workers.to_string())
                     .env(STAGE, stage.place().to_string())
                     .env(SEED, seed.to_string());
@@ -478,7 +484,7 @@ impl Supervision {
             let unfinished: Vec<_> = outlooks
                 .into_iter()
                 .filter(|(_, outlook)| *outlook != Outlook::Finished)
-                .map(|(id, outlook)| format!("process {id} has not ended well: {outlook:?}"))
+                .map(|(id, outlook)| format!("process {id} did not end normally: {outlook:?}"))
                 .collect();
             if !unfinished.is_empty() {
                 supervisor.kill_children();
@@ -489,8 +495,9 @@ impl Supervision {
     }
 }
 
-/// Whether a worker died as workers are meant to die here: by SIGKILL, be it the killer's or that of whoever
-/// fences its host. How one ended cannot be known when its death was told before its parent could ask.
+/// Returns whether a worker died by SIGKILL, the only death allowed here: sent by the killer, or by
+/// a process that fences the worker's host. The status is unknown if the death was reported before
+/// the parent could ask for it; this counts as SIGKILL.
 fn was_killed(how: &Failure) -> bool {
     match how {
         Failure::Died { status: None } => true,
@@ -532,7 +539,7 @@ impl Supervising {
         self.thread.is_finished()
     }
 
-    /// Ends it, and says what went wrong.
+    /// Ends the supervision, and returns its failures.
     fn end(self) -> Vec<String> {
         self.stop.stop();
         let mut failures = self
@@ -544,7 +551,9 @@ impl Supervising {
         }
         let faults = self.told.faults.load(Ordering::Relaxed);
         if faults > MOST_TOLD as u64 {
-            failures.push(format!("{faults} failures of workers, not all told"));
+            failures.push(format!(
+                "{faults} failures of workers, not all of which are reported"
+            ));
         }
         failures
     }

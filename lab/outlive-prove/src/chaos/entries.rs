@@ -1,13 +1,14 @@
-//! Entries of a map: keys of one's own, keys whose value everybody adds to, keys that everybody inserts
-//! and removes.
+//! Entries of a map: own keys (changed by one worker only), shared keys (every worker adds to their
+//! values) and common keys (every worker inserts and removes them).
 //!
-//! What became of an operation on the map stands in the descriptor that the next incarnation inherits.
-//! It is the operation that was meant if its number is higher than the last before the intent.
+//! The effect of an operation on the map is recorded in the descriptor that the next incarnation
+//! inherits. A descriptor belongs to the intent if its number is higher than that of the last
+//! operation before the intent.
 //!
-//! Keys of one's own are the best witness. Nobody else changes them, so what the map must say of them is known
-//! before it is asked: a key that is there by the tally is not absent, one that is not there does not
-//! exist, and a value that is replaced, removed or looked up is the one of the tally. Anything else
-//! is a failure at once, and not an operation in vain.
+//! Own keys are the strictest check. No other worker changes them, so each answer of the map about
+//! them is known beforehand: a key that exists by the tally is not absent, one that does not is not
+//! found, and a value that is replaced, removed or looked up is that of the tally. Any other answer
+//! is a failure at once, not an operation without effect.
 
 use super::blocks::no_room;
 use super::ledger::{Intent, Sum, Tally, What};
@@ -34,7 +35,7 @@ pub fn perform(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
             }
             match map.insert(heap, &key, &intent.much) {
                 Err(InsertError::Exists(there)) => {
-                    agree("an insertion met", hands, intent.which, Some(there), own)
+                    agree("an insertion found", hands, intent.which, Some(there), own)
                 }
                 outcome => inserted(outcome),
             }
@@ -47,12 +48,12 @@ pub fn perform(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
         What::Add => {
             let key = shared_key(intent.which);
             let Some(value) = map.get(heap, &key) else {
-                return Err(format!("the shared key {} is gone", intent.which));
+                return Err(format!("the shared key {} is missing", intent.which));
             };
             match map.compare_exchange(heap, &key, &value, &(value + 1)) {
                 Ok(Exchange::Done) => Ok(true),
                 Ok(Exchange::Different(_)) => Ok(false),
-                Ok(Exchange::Absent) => Err(format!("the shared key {} is gone", intent.which)),
+                Ok(Exchange::Absent) => Err(format!("the shared key {} is missing", intent.which)),
                 Err(error) => no_room(error),
             }
         }
@@ -61,11 +62,11 @@ pub fn perform(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
             inserted(map.insert(heap, &common_key(intent.which), &mine))
         }
         What::RemoveCommon => Ok(map.remove(heap, &common_key(intent.which)).is_some()),
-        other => unreachable!("{other:?} is nothing about the map"),
+        other => unreachable!("{other:?} is not an operation on the map"),
     }
 }
 
-/// Whether the map says of key `number` of one's own what the tally says; it is a failure if not.
+/// Returns `true` if the map's answer about own key `number` is the tally's, otherwise an error.
 fn agree(
     told: &str,
     hands: &Hands<'_>,
@@ -78,14 +79,15 @@ fn agree(
     }
     let key = own_key(hands.worker, number);
     Err(format!(
-        "{told} {there:?} at the key {key:#x}, which only this worker changes and which holds {own:?} by its tally"
+        "{told} {there:?} at the key {key:#x}, which only this worker changes; its tally says \
+         {own:?}"
     ))
 }
 
-/// Looks whether key `number` of one's own holds what the tally says.
+/// Checks that own key `number` holds the value that the tally says.
 pub fn look(hands: &Hands<'_>, number: u64) -> Result<(), String> {
     let there = hands.map.get(&hands.heap, &own_key(hands.worker, number));
-    agree("a look found", hands, number, there, hands.own(number)).map(drop)
+    agree("a look-up found", hands, number, there, hands.own(number)).map(drop)
 }
 
 fn inserted(outcome: Result<(), InsertError<u64>>) -> Result<bool, String> {
@@ -96,7 +98,7 @@ fn inserted(outcome: Result<(), InsertError<u64>>) -> Result<bool, String> {
     }
 }
 
-/// Whether `intent`, which a former incarnation had, took effect.
+/// Returns whether `intent`, inherited from a former incarnation, took effect.
 pub fn ask(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     let inherited = OwnLog::of(hands.member).log().inherited();
     let inherited = inherited.map_err(|error| error.to_string())?;
@@ -109,16 +111,18 @@ pub fn ask(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
     let told = match inherited.as_ref().and_then(Outcome::of) {
         Some(outcome) if outcome.sequence > intent.after => {
             if !meant.contains(&outcome.action) {
-                return Err(format!("{intent:?} was inherited as {outcome:?}"));
+                return Err(format!(
+                    "{intent:?} was inherited with the wrong outcome {outcome:?}"
+                ));
             }
             outcome
                 .took_effect
-                .ok_or_else(|| format!("{intent:?} was inherited unsettled"))?
+                .ok_or_else(|| format!("{intent:?} was inherited without being settled"))?
         }
         _ => false,
     };
     if matches!(intent.what, What::Put | What::Remove) {
-        // The other witness.
+        // The second source: the map itself.
         let key = own_key(hands.worker, intent.which);
         let there = hands.map.get(&hands.heap, &key);
         let before = hands.own(intent.which);
@@ -129,14 +133,15 @@ pub fn ask(hands: &Hands<'_>, intent: Intent) -> Result<bool, String> {
         };
         if there != expected {
             return Err(format!(
-                "of {intent:?} the descriptor says {told}, and the map holds {there:?} where {before:?} was"
+                "whether {intent:?} took effect: the descriptor says {told}, but the map holds \
+                 {there:?}, and {before:?} before"
             ));
         }
     }
     Ok(told)
 }
 
-/// What is wrong with the map; adds its blocks to `blocks`.
+/// Returns the faults in the map, and adds its blocks to `blocks`.
 pub fn audit(
     stage: Stage,
     heap: &LocalHeap<'_>,
@@ -170,8 +175,8 @@ pub fn audit(
         let there = u64::from(found.remove(&common_key(number)).is_some());
         if inserted != removed + there {
             wrong.push(format!(
-                "the common key {number} was inserted {inserted} times, removed {removed} times, and is \
-                 there {there} times"
+                "the common key {number} was inserted {inserted} times, removed {removed} times, \
+                 and occurs {there} times"
             ));
         }
     }
@@ -179,13 +184,13 @@ pub fn audit(
         match found.remove(key) {
             Some(there) if there == *value => {}
             there => wrong.push(format!(
-                "the key {key:#x} has the value {there:?}, and {value} was confirmed"
+                "the key {key:#x} has the value {there:?}, but {value} was confirmed"
             )),
         }
     }
     for (key, value) in found {
         wrong.push(format!(
-            "the key {key:#x} is in the map with {value}, and no insertion was confirmed"
+            "the key {key:#x} is in the map with {value}, but no insertion was confirmed"
         ));
     }
     let report = map.check();

@@ -1,4 +1,4 @@
-//! Who is killed, stopped and fenced, and when.
+//! The schedule of kills, stops and fences, and its execution.
 
 use super::stage::{host_of, process_of};
 use crate::schedule::engine::choices::Dice;
@@ -10,47 +10,47 @@ use outlive::pod::Pod;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Instant;
 
-/// How long a process may live that was sent SIGKILL.
+/// The time within which a process must be gone after SIGKILL.
 const DEAD_WITHIN: Duration = Duration::from_secs(20);
-/// How long a silent host may take to be fenced.
+/// The time within which a silent host must be fenced.
 const FENCED_WITHIN: Duration = Duration::from_secs(20);
 
-/// A way to die, or nearly so.
+/// A kind of injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kill {
-    /// One process: SIGKILL.
+    /// SIGKILL to one process.
     Process,
-    /// All processes of a host: SIGKILL.
+    /// SIGKILL to all processes of a host.
     Host,
-    /// Two hosts at once.
+    /// SIGKILL to all processes of two hosts at once.
     TwoHosts,
-    /// Every worker.
-    Everybody,
-    /// A process that was only slow: SIGSTOP, and SIGCONT soon after.
+    /// SIGKILL to every worker.
+    AllHosts,
+    /// A process that is only slow: SIGSTOP, and SIGCONT soon after.
     Pause,
-    /// A host that is silent for so long that it is fenced: SIGSTOP.
+    /// A host that is silent until it is fenced: SIGSTOP to all of its processes.
     Fence,
 }
 
 impl Kill {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 6] = [
         Self::Process,
         Self::Host,
         Self::TwoHosts,
-        Self::Everybody,
+        Self::AllHosts,
         Self::Pause,
         Self::Fence,
     ];
 
-    /// Its name, for people and programs.
+    /// Returns the name, for people and programs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Process => "process",
             Self::Host => "host",
             Self::TwoHosts => "two hosts",
-            Self::Everybody => "everybody",
+            Self::AllHosts => "all hosts",
             Self::Pause => "pause",
             Self::Fence => "fence",
         }
@@ -66,14 +66,14 @@ impl fmt::Display for Kill {
 /// One step of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blow {
-    /// How long to wait before it.
+    /// The delay before it.
     pub after: Duration,
     pub kill: Kill,
-    /// The worker, or the host, that it is meant for.
+    /// The worker, or the host, that it hits.
     pub target: u32,
 }
 
-/// The schedule: it follows from the seed alone.
+/// The schedule, which follows from the seed alone.
 pub struct Schedule {
     dice: Dice,
     hosts: u32,
@@ -101,7 +101,7 @@ impl Schedule {
             0..50 => Kill::Process,
             50..75 => Kill::Host,
             75..80 => Kill::TwoHosts,
-            80..83 => Kill::Everybody,
+            80..83 => Kill::AllHosts,
             83..95 => Kill::Pause,
             _ => Kill::Fence,
         };
@@ -136,10 +136,10 @@ impl<'p> Killer<'p> {
         })
     }
 
-    /// Strikes; says how many processes it hit.
+    /// Injects a fault, and returns the number of processes that it hit.
     ///
     /// # Errors
-    /// If a host that was silent was not fenced.
+    /// If a process survived SIGKILL, or a silent host was not fenced.
     pub fn strike(&self, blow: Blow) -> Result<u32, String> {
         let on = |host: u32| (0..self.workers).filter(move |w| host_of(*w, self.hosts) == host);
         match blow.kill {
@@ -149,7 +149,7 @@ impl<'p> Killer<'p> {
                 let other = 1 + blow.target % self.hosts;
                 self.kill(on(blow.target).chain(on(other)))
             }
-            Kill::Everybody => self.kill(0..self.workers),
+            Kill::AllHosts => self.kill(0..self.workers),
             Kill::Pause => {
                 let stopped = self.stop([blow.target]);
                 std::thread::sleep(self.settings().suspicion / 4);
@@ -164,7 +164,7 @@ impl<'p> Killer<'p> {
         self.pod.settings()
     }
 
-    /// The living process of `worker`.
+    /// Returns the live process of `worker`, if it has one.
     fn process(&self, worker: u32) -> Option<outlive::host::ProcessIdentity> {
         let id: InstanceId = process_of(worker);
         let tables = self.pod.tables();
@@ -176,7 +176,7 @@ impl<'p> Killer<'p> {
     }
 
     fn kill(&self, workers: impl IntoIterator<Item = u32>) -> Result<u32, String> {
-        // Looked up before anyone is hit, so that they die together.
+        // All handles are opened before the first kill, so that the processes die together.
         let handles: Vec<_> = workers
             .into_iter()
             .filter_map(|worker| self.process(worker))
@@ -190,7 +190,7 @@ impl<'p> Killer<'p> {
         match hit.iter().filter(|it| !it.wait_gone(left())).count() {
             0 => Ok(hit.len() as u32),
             living => Err(format!(
-                "{living} of {} processes live {DEAD_WITHIN:?} after they were sent SIGKILL",
+                "{living} of {} processes are alive {DEAD_WITHIN:?} after they were sent SIGKILL",
                 hit.len()
             )),
         }
@@ -217,7 +217,7 @@ impl<'p> Killer<'p> {
         there && pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
     }
 
-    /// Silences a host until it is fenced.
+    /// Stops the processes of a host until it is fenced.
     fn fence(&self, host: u32, workers: impl Iterator<Item = u32>) -> Result<u32, String> {
         let generations = self.pod.tables().generations();
         let before = generations.current(host);
@@ -226,8 +226,8 @@ impl<'p> Killer<'p> {
             return Ok(0);
         }
         let until = Instant::now() + FENCED_WITHIN;
-        // A process that was being started when the others were stopped goes on beating, and then the host is
-        // not silent: nobody need be fenced. So they are let go after a while.
+        // A process that was starting when the others were stopped continues to beat. The host is
+        // then not silent and is not fenced, so the stopped processes are resumed after a while.
         let patience = Instant::now() + self.settings().suspicion * 3;
         while generations.current(host) == before {
             let beating = (0..self.workers)
@@ -241,7 +241,7 @@ impl<'p> Killer<'p> {
             if Instant::now() > until {
                 self.go_on(&stopped);
                 return Err(format!(
-                    "host {host} was silent for {FENCED_WITHIN:?} and was not fenced"
+                    "host {host} was silent for {FENCED_WITHIN:?}, but was not fenced"
                 ));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -251,7 +251,7 @@ impl<'p> Killer<'p> {
                 && !handle.is_gone()
             {
                 return Err(format!(
-                    "host {host} was declared dead and its process {} is there",
+                    "host {host} was declared dead, but its process {} is alive",
                     process.pid
                 ));
             }

@@ -1,4 +1,4 @@
-//! What a worker knows of itself across its deaths, in the program's part of its log.
+//! The state that a worker keeps across its deaths, in the program's part of its log.
 //!
 //! ```text
 //!  0x000  which tally counts: its sequence number
@@ -6,8 +6,8 @@
 //!  0x080  tally 0      0x240  tally 1
 //! ```
 //!
-//! A tally is written into the copy that does not count, and counts by one store, so that a death leaves the
-//! old one or the new one. An intent's number is written last.
+//! A tally is written into the copy that is not current, and becomes current by one store, so that
+//! a death leaves the old one or the new one. An intent's number is written last.
 
 use super::stage::{COMMON_KEYS, LARGE_CELLS, OWN_KEYS, SHARED_KEYS, SMALL_CELLS};
 use bytemuck::{Pod, Zeroable};
@@ -18,7 +18,7 @@ const INTENT: u64 = 0x40;
 const TALLIES: u64 = 0x80;
 const TALLY_BYTES: u64 = 0x1C0;
 
-/// What a worker does, by number.
+/// The kind of a worker's operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum What {
@@ -26,18 +26,18 @@ pub enum What {
     Count = 1,
     /// Allocates a large block into a cell.
     Allocate = 2,
-    /// Frees it from there.
+    /// Frees a large block from its cell.
     Free = 3,
-    /// The same with small blocks.
+    /// Allocates a small block into a cell.
     AllocateSmall = 4,
     FreeSmall = 5,
-    /// Inserts a key of its own, or gives it another value.
+    /// Inserts an own key, or changes its value.
     Put = 6,
-    /// Removes it.
+    /// Removes an own key.
     Remove = 7,
-    /// Adds one to the value of a key that everybody adds to, by compare-and-exchange.
+    /// Adds one to the value of a shared key, by compare-and-exchange.
     Add = 8,
-    /// Inserts a key that everybody inserts and removes.
+    /// Inserts a common key.
     InsertCommon = 9,
     RemoveCommon = 10,
 }
@@ -61,49 +61,49 @@ impl What {
     }
 }
 
-/// What a worker is about to do.
+/// An operation that a worker is about to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intent {
     /// Its number among this worker's, from 1.
     pub sequence: u64,
     pub what: What,
-    /// Which lock, cell or key.
+    /// The number of the counter, cell or key.
     pub which: u64,
-    /// What value.
+    /// The value.
     pub much: u64,
     /// The number of the log's last operation before it.
     pub after: u64,
 }
 
-/// How many counters there are.
+/// The number of counters.
 pub const COUNTERS: usize = 6;
 
-/// What a worker has done.
+/// The settled operations of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Tally {
-    /// The last intent that is settled.
+    /// The number of the last settled intent.
     pub sequence: u64,
-    /// How often it has counted, by counter.
+    /// The number of counts, by counter.
     pub counted: [u64; COUNTERS],
-    /// How many blocks it has allocated, and freed.
+    /// The number of large blocks allocated, and freed.
     pub allocated: u64,
     pub freed: u64,
-    /// Which of its cells hold a block, as bits.
+    /// Bits of the cells that hold a block.
     pub large: u64,
     pub small: u64,
     pub small_allocated: u64,
     pub small_freed: u64,
-    /// How often it has changed keys of its own, and what they hold; 0 if they are not in the map.
+    /// The number of changes and removals of own keys, and their values; 0 for absent keys.
     pub puts: u64,
     pub removes: u64,
     pub own: [u64; OWN_KEYS as usize],
-    /// How often it has added to each shared key.
+    /// The number of additions to each shared key.
     pub added: [u64; SHARED_KEYS as usize],
-    /// How often it has inserted and removed each common key.
+    /// The number of insertions and removals of each common key.
     pub inserted: [u64; COMMON_KEYS as usize],
     pub removed: [u64; COMMON_KEYS as usize],
-    /// How many intents had no effect.
+    /// The number of intents without effect.
     pub vain: u64,
 }
 
@@ -111,7 +111,7 @@ const _: () =
     assert!(size_of::<Tally>() as u64 <= TALLY_BYTES && LARGE_CELLS <= 64 && SMALL_CELLS <= 64);
 
 impl Tally {
-    /// Enters what came of `intent`.
+    /// Enters `intent`, and whether it took effect.
     pub fn enter(&mut self, intent: Intent, effect: bool) {
         self.sequence = intent.sequence;
         if !effect {
@@ -151,7 +151,7 @@ impl Tally {
     }
 }
 
-/// What all workers have done.
+/// The sum of all workers' tallies.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
     pub sequence: u64,
@@ -190,7 +190,7 @@ impl Sum {
         self.vain += tally.vain;
     }
 
-    /// What took effect, for people.
+    /// Returns the number of effects by kind, for people.
     pub fn effects(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("counts", self.counted.iter().sum()),
@@ -215,7 +215,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger in the program's room `at`.
+    /// The ledger in the program's scratch area `at`.
     pub fn at(memory: Native, at: Offset) -> Self {
         Self { memory, at }
     }
@@ -224,7 +224,7 @@ impl Ledger {
         self.at + TALLIES + (sequence & 1) * TALLY_BYTES
     }
 
-    /// The tally that counts.
+    /// Returns the current tally.
     pub fn tally(self) -> Tally {
         loop {
             let sequence: u64 = self.memory.load(self.at + SELECTOR, Ordering::Acquire);
@@ -232,7 +232,7 @@ impl Ledger {
             let from = self.copy(sequence);
             self.memory
                 .copy_out(from, bytemuck::bytes_of_mut(&mut tally));
-            // A reader that is not the owner may have been overtaken, twice.
+            // A reader that is not the owner may have been overtaken by two commits.
             if tally.sequence == sequence {
                 return tally;
             }
@@ -240,21 +240,21 @@ impl Ledger {
         }
     }
 
-    /// The last intent that is settled.
+    /// Returns the number of the last settled intent.
     pub fn sequence(self) -> u64 {
         self.memory.load(self.at + SELECTOR, Ordering::Acquire)
     }
 
-    /// Makes `tally` the one that counts.
+    /// Makes `tally` the current one.
     pub fn commit(self, tally: &Tally) {
         let to = self.copy(tally.sequence);
         self.memory.copy_in(to, bytemuck::bytes_of(tally));
-        // Release: the copy is written before it counts.
+        // Release: the copy is written before it becomes current.
         self.memory
             .store(self.at + SELECTOR, tally.sequence, Ordering::Release);
     }
 
-    /// Writes down what is about to be done.
+    /// Records `intent` before it is carried out.
     pub fn intend(self, intent: Intent) {
         let at = self.at + INTENT;
         let words = [intent.what as u64, intent.which, intent.much, intent.after];
@@ -264,7 +264,7 @@ impl Ledger {
         self.memory.store(at, intent.sequence, Ordering::Release);
     }
 
-    /// What was intended after `settled`, if anything was.
+    /// Returns the intent after number `settled`, if there is one.
     pub fn intended(self, settled: u64) -> Result<Option<Intent>, String> {
         let at = self.at + INTENT;
         let sequence: u64 = self.memory.load(at, Ordering::Acquire);
@@ -276,7 +276,8 @@ impl Ledger {
         if sequence != settled + 1 {
             return Err(format!("intent {sequence} follows tally {settled}"));
         }
-        let what = What::of(what).ok_or_else(|| format!("intent {sequence} is {what}"))?;
+        let what = What::of(what)
+            .ok_or_else(|| format!("intent {sequence} has the unknown operation {what}"))?;
         Ok(Some(Intent {
             sequence,
             what,

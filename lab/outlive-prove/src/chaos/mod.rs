@@ -1,23 +1,24 @@
-//! Chaos: a pod does real work while its processes and hosts are killed, stopped, fenced and restarted;
-//! at the end nothing is lost, nothing happened twice, nothing leaked.
+//! Chaos: a pod does real work while its processes and hosts are killed, stopped, fenced and
+//! restarted. At the end nothing is lost, nothing happened twice, nothing leaked.
 //!
-//! Workers are processes on several hosts (groups of processes of this machine), each with one member
-//! thread, all under ids of their own. They count under recoverable locks, allocate and free large and small
-//! blocks, and insert, replace, exchange and remove entries of a map. Each
-//! writes into the program's part of its own log what it is about to do (its *intent*), does it, and then
-//! enters into its *tally* whether it took effect. A worker that is killed in between is restarted under
-//! the same ids by a supervisor of the library; its next incarnation finds the intent, *asks* whether it
-//! took effect (the descriptor of the operation says so, or the cell into which a block was to be
-//! allocated, or the value under the mutex), and goes on. So the tallies of all workers are exact, and in the end the pod must hold what they
-//! add up to.
+//! Workers are processes on several hosts (groups of processes of this machine), each with one
+//! member thread, all under ids of their own. They count under recoverable locks, allocate and free
+//! large and small blocks, and insert, replace, exchange and remove entries of a map. Before each
+//! operation a worker writes its *intent* into the program's part of its own log; after the
+//! operation it records in its *tally* whether the operation took effect. A worker that is killed
+//! in between is restarted under the same ids by a supervisor of the library. Its next incarnation
+//! finds the intent, *asks* whether it took effect (the operation's descriptor tells, or the cell
+//! for the allocated block, or the value under the mutex), and continues. So the tallies of all
+//! workers are exact, and at the end the pod must hold their sum.
 //!
-//! What took effect can be seen in two ways wherever possible (each counter also keeps, for each worker,
-//! its last intent that was carried out under the lock, and some keys are changed by one worker only); whoever asks compares them.
+//! Where possible an effect can be seen in two ways, and the worker that asks compares them: each
+//! counter also keeps, for each worker, the last intent carried out under the lock, and some keys
+//! are changed by one worker only.
 //!
-//! The kills follow from a seed; what they hit does not, since processes run as they like. A worker dies
-//! of SIGKILL and of nothing else: one that panics, ends by another signal or with a status that says it failed
-//! is a failure of the run, and is told with its status. What the run must catch are [`Broken`] workers: those
-//! that forget to ask, and others.
+//! The kills follow from a seed; the operations that they interrupt do not, since the processes run
+//! freely. A worker dies of SIGKILL only: one that panics, ends by another signal or exits with a
+//! failure status is a failure of the run, and is reported with its status. [`Broken`] workers,
+//! which forget to ask or misbehave otherwise, must make a run fail.
 //!
 //! ```text
 //!  driver (host 0, not killed): supervisor, killer, audit
@@ -40,11 +41,13 @@ pub use driver::{Options, Progress, Report, run};
 pub use killer::Kill;
 pub use worker::work;
 
-/// The environment variable that tells a worker how many there are.
+/// The environment variable with the number of workers.
 const WORKERS: &str = "OUTLIVE_CHAOS_WORKERS";
-/// The environment variable that tells a worker where the stage is.
+/// The environment variable that holds the process id of the driver.
+const PARENT: &str = "OUTLIVE_CHAOS_PARENT";
+/// The environment variable with the offset of the [`stage::Stage`].
 const STAGE: &str = "OUTLIVE_CHAOS_STAGE";
-/// The environment variable that tells a worker what its work follows from.
+/// The environment variable with the seed of a worker's operations.
 const SEED: &str = "OUTLIVE_CHAOS_SEED";
-/// The environment variable that makes a worker a broken one.
+/// The environment variable that names the way in which a worker is [`Broken`].
 const BROKEN: &str = "OUTLIVE_CHAOS_BROKEN";

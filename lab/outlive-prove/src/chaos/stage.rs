@@ -1,4 +1,4 @@
-//! The pod of a chaos run: who has which id, and where things stand in the block that all work on.
+//! The pod of a chaos run: its members' ids, and the layout of the block that all workers share.
 //!
 //! ```text
 //!  0x00000  whether the workers are to stop; the first thing that one of them found wrong
@@ -15,18 +15,18 @@ use outlive::recovery::{
 use outlive::structures::Map;
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
-/// The driver's host, process and thread.
+/// The ids of the driver's host, process and thread.
 pub const DRIVER: [InstanceId; 3] = [0, 9, 10];
-/// The most workers that there is room for.
+/// The maximum number of workers.
 pub const MOST_WORKERS: u32 = 32;
-/// The most hosts.
+/// The maximum number of hosts.
 pub const MOST_HOSTS: u32 = 8;
-/// How many large blocks a worker can have, and how many small ones.
+/// The number of large blocks that a worker can have, and of small ones.
 pub const LARGE_CELLS: u64 = 16;
 pub const SMALL_CELLS: u64 = 64;
-/// How many keys of the map only one worker changes.
+/// The number of own keys of each worker, which only that worker changes.
 pub const OWN_KEYS: u64 = 16;
-/// How many keys everybody adds to, and how many everybody inserts and removes.
+/// The number of keys to which all workers add, and of keys that all insert and remove.
 pub const SHARED_KEYS: u64 = 4;
 pub const COMMON_KEYS: u64 = 4;
 
@@ -43,30 +43,30 @@ const CELL_BYTES: u64 = 0x1000;
 const BYTES: u64 = CELLS + MOST_WORKERS as u64 * CELL_BYTES;
 const MAP: u64 = 0xC0;
 
-/// Counting under a logged lock, as the descriptors of operations name it.
+/// The kind of operation that counts under a logged lock, for descriptors.
 pub const COUNT: OperationKind = OperationKind::new(0xC4A0_0001);
 
-/// The process of worker `worker`.
+/// Returns the id of the process of worker `worker`.
 pub fn process_of(worker: u32) -> InstanceId {
     FIRST_PROCESS + worker
 }
 
-/// Its thread.
+/// Returns the id of its thread.
 pub fn thread_of(worker: u32) -> InstanceId {
     FIRST_THREAD + worker
 }
 
-/// The worker whose process has the id `process`.
+/// Returns the worker whose process has the id `process`.
 pub fn worker_of(process: InstanceId) -> u32 {
     process - FIRST_PROCESS
 }
 
-/// The host of worker `worker` of a pod with `hosts` of them.
+/// Returns the host of worker `worker` in a pod with `hosts` hosts.
 pub fn host_of(worker: u32, hosts: u32) -> InstanceId {
     1 + worker % hosts
 }
 
-/// The places in the block that the driver has allocated for all.
+/// The block that the driver allocates for all workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage {
     pub memory: Native,
@@ -74,7 +74,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The stage at `at`.
+    /// Opens the stage at `at`.
     pub fn at(pod: &Pod, at: u64) -> Result<Self, String> {
         let memory = pod.segment().memory();
         let at = Offset::checked(at, BYTES, 128, memory.size());
@@ -82,7 +82,7 @@ impl Stage {
         Ok(Self { memory, at })
     }
 
-    /// Allocates it, with the map and the keys that everybody adds to, before the workers are there.
+    /// Allocates the stage, with the map and the shared keys, before any worker starts.
     pub fn prepare(pod: &Pod, heap: &LocalHeap<'_>) -> Result<Self, String> {
         let at = heap.allocate_into(BYTES, stage_cell(pod)).map_err(text)?;
         let this = Self::at(pod, at.raw())?;
@@ -94,7 +94,7 @@ impl Stage {
         Ok(this)
     }
 
-    /// Where it is, for the workers.
+    /// Returns its offset, which is passed to the workers.
     pub fn place(self) -> u64 {
         self.at.raw()
     }
@@ -104,17 +104,17 @@ impl Stage {
         Map::open(self.memory, Offset::from_raw(at)).map_err(text)
     }
 
-    /// The place of counter `number`.
+    /// Returns the offset of counter `number`.
     pub fn counter(self, number: u64) -> Offset {
         self.at + COUNTERS + number * COUNTER_BYTES
     }
 
-    /// The cell of worker `worker` for its large block `number`.
+    /// Returns the cell of worker `worker` for its large block `number`.
     pub fn large_cell(self, worker: u32, number: u64) -> Offset {
         self.at + CELLS + u64::from(worker) * CELL_BYTES + number * 8
     }
 
-    /// The cell of worker `worker` for its small block `number`.
+    /// Returns the cell of worker `worker` for its small block `number`.
     pub fn small_cell(self, worker: u32, number: u64) -> Offset {
         self.large_cell(worker, LARGE_CELLS + number)
     }
@@ -128,7 +128,7 @@ impl Stage {
         self.memory.load::<u64>(self.at + STOP, Ordering::Acquire) != 0
     }
 
-    /// A worker found something wrong. The first one is kept in words.
+    /// Reports a fault that a worker found. The text of the first one is kept.
     pub fn accuse(self, what: &str) {
         let faults = self.at + FAULTS;
         if self.memory.fetch_add(faults, 1u64, Ordering::AcqRel) == 0 {
@@ -139,7 +139,7 @@ impl Stage {
         }
     }
 
-    /// How much the workers found wrong, and the first of it.
+    /// Returns the number of faults that the workers found, and the text of the first.
     pub fn accusations(self) -> Option<(u64, String)> {
         let faults: u64 = self.memory.load(self.at + FAULTS, Ordering::Acquire);
         let mut text = [0; FAULT_BYTES];
@@ -149,27 +149,27 @@ impl Stage {
     }
 }
 
-/// A key that only worker `worker` changes.
+/// Returns an own key of worker `worker`, which only that worker changes.
 pub fn own_key(worker: u32, number: u64) -> u64 {
     (u64::from(worker) + 1) << 32 | number
 }
 
-/// A key whose value everybody adds to.
+/// Returns a shared key, to whose value every worker adds.
 pub fn shared_key(number: u64) -> u64 {
     1 << 62 | number
 }
 
-/// A key that everybody inserts and removes.
+/// Returns a common key, which every worker inserts and removes.
 pub fn common_key(number: u64) -> u64 {
     1 << 61 | number
 }
 
-/// The word that says where the stage is: the driver's own.
+/// Returns the word with the offset of the stage, in the driver's own log.
 fn stage_cell(pod: &Pod) -> Offset {
     pod.logs().of(DRIVER[2]).program_room()
 }
 
-/// Adds the handlers for what this program does.
+/// Adds the handlers for the operations of this program.
 pub fn add_handlers(recoverers: Recoverers) -> Recoverers {
     recoverers.operation(COUNT, CountUncommitted)
 }
@@ -178,7 +178,8 @@ pub fn text(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// A count is part of the transaction that finishes its descriptor: one that runs was not committed.
+/// The handler for counts. A count is part of the transaction that finishes its descriptor, so one
+/// whose descriptor is still running was not committed.
 struct CountUncommitted;
 
 impl<M: Memory> RecoverOperation<M> for CountUncommitted {

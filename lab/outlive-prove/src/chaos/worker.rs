@@ -1,12 +1,11 @@
-//! A worker: joins under its ids, settles what its last incarnation had intended, and works until it is told
-//! to stop.
+//! A worker: joins under its ids, settles its last incarnation's intent, and works until stopped.
 
 use super::ledger::{COUNTERS, Intent, Ledger, Tally, What};
 use super::stage::{
     self, COMMON_KEYS, LARGE_CELLS, MOST_WORKERS, OWN_KEYS, SHARED_KEYS, SMALL_CELLS, Stage, text,
     thread_of, worker_of,
 };
-use super::{BROKEN, Broken, SEED, STAGE, WORKERS, blocks, counters, entries};
+use super::{BROKEN, Broken, PARENT, SEED, STAGE, WORKERS, blocks, counters, entries};
 use crate::schedule::engine::choices::Dice;
 use core::cell::RefCell;
 use core::time::Duration;
@@ -21,13 +20,13 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
-/// How long joining may take: a predecessor is buried and recovered meanwhile, a host fenced.
+/// The time that joining may take while a predecessor's death is recovered or a host is fenced.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A worker looks at one of its own keys once in so many operations.
+/// A worker checks one of its own keys every `LOOK` operations.
 const LOOK: u64 = 8;
 
-/// What a worker works with.
+/// The handles of a worker.
 pub struct Hands<'w> {
     pub stage: Stage,
     pub worker: u32,
@@ -39,8 +38,8 @@ pub struct Hands<'w> {
 }
 
 impl Hands<'_> {
-    /// Now and then, once in `one_in` times, sleeps for a moment. Where death would do most harm a worker
-    /// is otherwise for a few nanoseconds only.
+    /// Sleeps for a moment in one of `one_in` calls. Otherwise a worker would spend only a few
+    /// nanoseconds where its death does most harm.
     pub fn dawdle(&self, one_in: u64) {
         let roll = self.dawdles.borrow_mut().roll();
         if roll.is_multiple_of(one_in) {
@@ -48,7 +47,7 @@ impl Hands<'_> {
         }
     }
 
-    /// What key `number` of one's own holds by one's tally; `None` if it is not in the map.
+    /// Returns the value of own key `number` by the tally, or `None` if it is not in the map.
     pub fn own(&self, number: u64) -> Option<u64> {
         let room = OwnLog::of(self.member).log().program_room();
         let own = Ledger::at(self.stage.memory, room).tally().own[number as usize];
@@ -56,16 +55,18 @@ impl Hands<'_> {
     }
 }
 
-/// Plays the part of one worker, whose place in the pod stands in the environment, until it is told to stop.
-/// For the command that [`run`](super::run) is given.
+/// Runs one worker, whose ids are in the environment, until the driver stops it. For the command
+/// passed to [`run`](super::run).
 ///
 /// # Errors
-/// With what is wrong, which the driver has been told too.
+/// Returns the fault, which is also reported to the driver.
 pub fn work() -> Result<(), String> {
-    // A worker whose driver dies is of no use; should that have happened already, its parent is another.
+    // A worker is useless without its driver, so it dies with it. If the driver has died already,
+    // the worker has another parent.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(text)?;
-    if getppid().is_none_or(|parent| parent.is_init()) {
-        return Err("the driver is gone".into());
+    let parent = getppid().map(|pid| pid.as_raw_nonzero().to_string());
+    if parent != std::env::var(PARENT).ok() {
+        return Err("the driver has ended".into());
     }
     // The driver's own host must not be taken for silent because its workers want every core.
     // SAFETY: changes this process's priority and nothing else.
@@ -87,7 +88,7 @@ pub fn work() -> Result<(), String> {
         Ok(name) => Some(name.parse()?),
         Err(_) => None,
     };
-    // Whatever goes wrong from here on, the joining included, the driver is told in words.
+    // From here on the driver gets the text of every failure, those of joining included.
     let part = AssertUnwindSafe(|| take_part(&pod, stage, &place, worker, seed, broken));
     match catch_unwind(part) {
         Ok(outcome) => {
@@ -101,7 +102,7 @@ pub fn work() -> Result<(), String> {
     }
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
@@ -122,7 +123,7 @@ fn take_part(
         .name(format!("worker {worker}"));
     let process = patiently(|| pod.join_with(options.clone(), stage::add_handlers))?;
     let thread = match broken {
-        // An id that no pod has.
+        // An id that does not exist in any pod.
         Some(Broken::Lost) => u32::MAX,
         _ => thread_of(worker),
     };
@@ -146,7 +147,7 @@ fn take_part(
     outcome.and(left)
 }
 
-/// Tries until nobody is in the way any more.
+/// Retries while a predecessor is in the way.
 fn patiently<T>(attempt: impl Fn() -> Result<T, PodError>) -> Result<T, String> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -160,7 +161,7 @@ fn patiently<T>(attempt: impl Fn() -> Result<T, PodError>) -> Result<T, String> 
     }
 }
 
-/// Settles what was intended, then intends and does one thing after another.
+/// Settles the inherited intent, then records and carries out one operation after another.
 fn toil(hands: &Hands<'_>, seed: u64, broken: Option<Broken>) -> Result<(), String> {
     let ledger = Ledger::at(
         hands.stage.memory,
@@ -168,12 +169,12 @@ fn toil(hands: &Hands<'_>, seed: u64, broken: Option<Broken>) -> Result<(), Stri
     );
     let mut tally = ledger.tally();
     if let Some(intent) = ledger.intended(tally.sequence)? {
-        // The broken variant takes for granted that what it does not remember did not happen.
+        // The broken variant assumes that an intent without a tally entry had no effect.
         let effect = !broken.is_some_and(|broken| broken.forgets(intent)) && ask(hands, intent)?;
         tally.enter(intent, effect);
         ledger.commit(&tally);
     }
-    // What survived the last death.
+    // The own keys must have survived the last death.
     for number in 0..OWN_KEYS {
         entries::look(hands, number)?;
     }
@@ -189,7 +190,7 @@ fn toil(hands: &Hands<'_>, seed: u64, broken: Option<Broken>) -> Result<(), Stri
         let effect = perform(hands, intent)?;
         hands.dawdle(64);
         if broken.is_some_and(|broken| broken.forgets(intent)) {
-            // Where it would forget. Otherwise a short run may have no death there.
+            // Where the variant forgets. Otherwise a short run may have no kill there.
             std::thread::sleep(Duration::from_millis(1));
         }
         tally.enter(intent, effect);
@@ -201,7 +202,7 @@ fn toil(hands: &Hands<'_>, seed: u64, broken: Option<Broken>) -> Result<(), Stri
     Ok(())
 }
 
-/// What a worker does next follows from the seed, its number and what it has done.
+/// Returns the next operation, which follows from the seed, the worker's number and its tally.
 fn next(seed: u64, worker: u32, tally: &Tally) -> Intent {
     let sequence = tally.sequence + 1;
     let mut dice = Dice::new(seed ^ u64::from(worker) << 48 ^ sequence << 8);
@@ -230,7 +231,7 @@ fn next(seed: u64, worker: u32, tally: &Tally) -> Intent {
         sequence,
         what,
         which,
-        // A value that was never there before.
+        // A value that the key never had before.
         much: sequence,
         after: 0,
     }

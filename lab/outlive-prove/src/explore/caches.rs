@@ -1,14 +1,14 @@
-//! Dirty lines: what a host's death may lose.
+//! Dirty lines: the stores that a host's death may lose.
 //!
-//! Living hosts are coherent: a load sees the newest store. Under that common view every aligned 8 bytes
-//! keep the values that they have had since one certainly reached memory; caches evict when they like, so
-//! any of them may be what memory holds. A line that is dirty knows which hosts may be the one that has
-//! it; when such a host dies, the line falls back to one of those values, at once and for everybody, and is
-//! clean.
+//! Live hosts are coherent: a load sees the newest store. Below this common view, every aligned 8
+//! bytes keep the values that they have had since one certainly reached memory; since caches evict
+//! at any time, any of these may be the value in memory. A dirty line has a set of hosts that may
+//! hold it. When such a host dies, the line falls back to one of those values, at once and for all
+//! hosts, and is clean.
 //!
-//! A write-back remembers what the line held when it began; the drain that follows on the same thread
-//! makes that the oldest value that can survive. A line that another host takes over and loses between the
-//! two is lost all the same, which real write-backs do not exclude either.
+//! A write-back records the line's values when it begins; the drain that follows on the same thread
+//! makes those the oldest that can survive. If another host takes the line over and loses it
+//! between the two, it is lost all the same, which real write-backs do not exclude either.
 
 use super::rules::{CacheRules, Tearing, Transfers, WriteBacks};
 use crate::schedule::engine::access::{Access, Act, Answer};
@@ -16,14 +16,14 @@ use crate::schedule::engine::choices::Dice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Bytes of a cache line.
+/// The size of a cache line in bytes.
 pub(crate) const LINE: u64 = 64;
 const PIECE: u64 = 8;
 /// The host of the preparation, the hooks and the check, which never dies.
 const LIVING: usize = 31;
 
-/// Eight aligned bytes: what memory certainly has or has had last, then all they have been since. Each
-/// value with the moment of its store.
+/// Eight aligned bytes: the last value that certainly reached memory, then all values since, each
+/// with the moment of its store.
 #[derive(Clone, Debug, PartialEq)]
 struct Piece {
     values: Vec<(u64, u64)>,
@@ -38,7 +38,7 @@ impl Piece {
         self.values.drain(..self.values.len() - 1);
     }
 
-    /// What was there at `moment` has reached memory.
+    /// Marks the value at `moment` as having reached memory.
     fn persist(&mut self, moment: u64) {
         let later = self.values.iter().position(|(at, _)| *at > moment);
         let floor = later.unwrap_or(self.values.len()).saturating_sub(1);
@@ -56,16 +56,16 @@ pub(crate) struct Caches {
     pieces: Vec<Piece>,
     /// By line, for dirty ones: the hosts that may have it, as bits.
     dirty: BTreeMap<u64, u32>,
-    /// By actor: lines it wrote back, and when.
+    /// By actor: the lines that it wrote back, and when.
     writing: Vec<Vec<(u64, u64)>>,
-    /// By word: place and size.
+    /// By word: offset and size.
     words: Vec<(u64, u8)>,
     moment: u64,
     seen: BTreeSet<u64>,
     drawn: bool,
 }
 
-/// What one piece or one line may fall back to.
+/// The values to which one piece or one line may fall back.
 struct Fallback {
     line: u64,
     /// Ways, each a list of pieces and the values they fall back to; the first loses nothing.
@@ -73,7 +73,7 @@ struct Fallback {
 }
 
 impl Caches {
-    /// A memory of `size` bytes; `hosts` are those of the threads, and there are `actors` in all.
+    /// Creates a memory of `size` bytes; `hosts` are those of the threads, of `actors` in all.
     pub(crate) fn new(rules: CacheRules, size: u64, hosts: &[usize], actors: usize) -> Self {
         let mut hosts = hosts.to_vec();
         hosts.resize(actors, LIVING);
@@ -107,7 +107,7 @@ impl Caches {
         self.moment = 0;
     }
 
-    /// Everything has reached memory.
+    /// Marks everything as having reached memory.
     pub(crate) fn settle(&mut self) {
         self.pieces.iter_mut().for_each(Piece::clean);
         self.dirty.clear();
@@ -156,7 +156,7 @@ impl Caches {
         self.dirty.remove(&line);
     }
 
-    /// The host takes the line into its cache.
+    /// Takes the line into the host's cache.
     fn fetch(&mut self, line: u64, host: usize, writes: bool) {
         let Some(&holders) = self.dirty.get(&line) else {
             if writes {
@@ -200,7 +200,7 @@ impl Caches {
         }
     }
 
-    /// What stands in a word now.
+    /// Returns the current value of a word.
     pub(crate) fn value(&self, word: usize) -> u128 {
         let (at, size) = self.words[word];
         self.read(at, size)
@@ -276,7 +276,7 @@ impl Caches {
                             .clone()
                             .map(|i| at(i).map(|(_, value)| (i, *value)))
                             .collect();
-                        // Before the oldest value of a piece the line had reached memory later.
+                        // Earlier, a piece has no value: the line reached memory later.
                         ways.extend(way.filter(|way| !ways.contains(way)));
                     }
                     all.push(Fallback { line, ways });
@@ -301,7 +301,7 @@ impl Caches {
         }
     }
 
-    /// Loses what `host` may lose, in one of the ways that [`images`](Self::images) counted.
+    /// Loses the host's lines in one of the ways that [`images`](Self::images) counted.
     pub(crate) fn lose(&mut self, host: usize, image: u16) -> Vec<String> {
         let all = self.fallbacks(host);
         let count = all

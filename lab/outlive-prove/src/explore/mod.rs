@@ -1,19 +1,19 @@
-//! Caches are lost: every set of lines that may be missing is tried.
+//! Lost caches: every set of lines that may be lost is tried.
 //!
-//! [`Exploring`] is memory in the write-back domain, whose hosts keep dirty lines in caches that die with
-//! them. A scenario over it is a [`Scenario`] as for [scheduled](crate::schedule) memory, run by the same
-//! engine: threads interleave within the bounds on preemptions, and a mortal thread's host may die at any
-//! moment, also after the thread has ended. Each death leaves every image of the memory that the
-//! [rules](CacheRules) allow, and the hooks, the survivors and the check must come to terms with it.
-//! Between living hosts the memory is sequentially consistent here: orderings are the scheduled memory's
-//! business.
+//! [`Exploring`] is memory in the write-back domain, whose hosts keep dirty lines in caches that
+//! die with them. A scenario over it is a [`Scenario`] as for [scheduled](crate::schedule) memory,
+//! run by the same engine: threads interleave within the bounds on preemptions, and a mortal
+//! thread's host may die at any moment, also after the thread has ended. Each death leaves every
+//! image of the memory that the [rules](CacheRules) allow, which the hooks, the survivors and the
+//! check must handle. Between live hosts the memory is sequentially consistent here: orderings are
+//! the subject of the scheduled memory.
 //!
-//! The preparation has reached memory before the threads start. Hooks and check run on a host that lives;
-//! but what a hook stores and does not [persist](outlive_memory::Memory::persist) can be lost by whoever
-//! takes its line over.
+//! The preparation has reached memory before the threads start. Hooks and check run on a host that
+//! does not die; but a hook's store that is not [persisted](outlive_memory::Memory::persist) can be
+//! lost by a host that takes its line over.
 //!
-//! A reader that wants to build on what another host stored persists it first, *and loads it again*: the
-//! writer may have died, and its line fallen back, between the load and the write-back.
+//! A reader that builds on another host's store persists it first, *and loads it again*: the writer
+//! may have died, and its line fallen back, between the load and the write-back.
 //!
 //! ```
 //! use outlive_memory::{Memory, Offset, Ordering::*};
@@ -46,8 +46,8 @@ pub use rules::{CacheRules, Tearing, Transfers, WriteBacks};
 
 /// Memory in the write-back domain, whose hosts' caches die with them.
 ///
-/// The handle means the memory of the execution that runs on this operating-system thread; outside the
-/// closures of a [`Scenario`] every access panics.
+/// The handle stands for the memory of the execution that runs on this operating-system thread;
+/// outside the closures of a [`Scenario`] every access panics.
 #[derive(Clone, Copy, Debug)]
 pub struct Exploring(());
 
@@ -63,7 +63,7 @@ impl Proving for Exploring {
 
 memory_of_the_engine!(Exploring, WriteBack);
 
-/// A scenario over [`Exploring`] memory.
+/// Returns a scenario over [`Exploring`] memory.
 pub fn scenario<R: Send + 'static>(name: &str) -> Scenario<Exploring, R> {
     Scenario::new(name)
 }

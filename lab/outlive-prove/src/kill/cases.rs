@@ -1,4 +1,4 @@
-//! The crash states of a swept run, kept as what each changed in the one before.
+//! The crash states of a swept run, each stored as its changes to the previous one.
 
 use super::control::Control;
 use super::coverage::{Coverage, PassedPoint};
@@ -6,18 +6,18 @@ use super::tracer::Moment;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// A state of the memory in which a kill left it, or would have.
+/// A state of the memory that a kill left, or would have left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
-    /// After how many instructions the state first stood.
+    /// The number of instructions after which the state first held.
     pub step: u64,
-    /// For how many instructions it stood.
+    /// The number of instructions for which it held.
     pub steps: u64,
     /// The instruction that would have been next.
     pub instruction: u64,
     pub point: Option<PassedPoint>,
     pub returned: bool,
-    /// Its changes end here, and those of the next case begin.
+    /// The end of its changes, where those of the next case begin.
     changes_end: usize,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Cases {
 }
 
 impl Cases {
-    /// No case yet; the first one's changes will be relative to `initial`.
+    /// No cases yet; the first one's changes are relative to `initial`.
     pub(super) fn from(initial: Vec<u64>) -> Self {
         Self {
             current: initial.clone(),
@@ -53,9 +53,9 @@ impl Cases {
         self.cases[index]
     }
 
-    /// Notes how `memory` stands after `step` instructions. A state that differs from the last one in
-    /// memory or last point is a case of its own, and so is that in which the operation has returned. Nothing has changed but in
-    /// `parts`.
+    /// Records the state of `memory` after `step` instructions. A state that differs from the last
+    /// one in memory or last point is a case of its own, and so is the state in which the operation
+    /// has returned. Nothing has changed outside `parts`.
     pub(super) fn note(
         &mut self,
         memory: &[AtomicU64],
@@ -66,13 +66,13 @@ impl Cases {
         self.look(memory, parts, control, moment, moment.returned);
     }
 
-    /// Whether `memory` stands as in the last case, all of it.
+    /// Returns whether all of `memory` is as in the last case.
     pub(super) fn is(&self, memory: &[AtomicU64]) -> bool {
         let mut both = memory.iter().zip(&self.current);
         both.all(|(word, current)| word.load(Ordering::Relaxed) == *current)
     }
 
-    /// As [`note`](Self::note), but a case of its own in any event: another victim left it.
+    /// Does what [`note`](Self::note) does, but always adds a case: another victim left it.
     pub(super) fn note_alone(&mut self, memory: &[AtomicU64], control: &Control, moment: Moment) {
         let all = core::iter::once(0..memory.len());
         self.look(memory, all, control, moment, true);
@@ -88,7 +88,8 @@ impl Cases {
     ) {
         let before = self.changes.len();
         for part in parts {
-            // This is done after every instruction: first whether anything differs, without a branch for each word.
+            // This runs after every instruction, so it first compares without a branch for each
+            // word.
             let (words, current) = (&memory[part.clone()], &mut self.current[part.clone()]);
             let differing = words.iter().zip(&*current);
             let differing = differing.fold(0, |all, (word, current)| {
@@ -132,8 +133,8 @@ impl Cases {
         replay
     }
 
-    /// The cases whose memory is not that of the next one. Of those that differ in the last crash point
-    /// only, that is the one of which most can be demanded.
+    /// Returns the cases whose memory is not that of the next one. Of cases that differ in the last
+    /// crash point only, this is the one of which most can be demanded.
     pub(super) fn memories(&self) -> Vec<usize> {
         let last = |index: &usize| match self.cases.get(index + 1) {
             Some(next) => next.changes_end != self.cases[*index].changes_end,
@@ -142,12 +143,12 @@ impl Cases {
         (0..self.cases.len()).filter(last).collect()
     }
 
-    /// The case in which a kill after `step` instructions leaves the memory.
+    /// Returns the case in which a kill after `step` instructions leaves the memory.
     pub(super) fn at_step(&self, step: u64) -> usize {
         self.cases.partition_point(|case| case.step <= step) - 1
     }
 
-    /// Counts for each crash point the instructions at which a kill was played.
+    /// Counts for each crash point the instructions at which a kill was simulated.
     pub(super) fn cover(&self, coverage: &mut Coverage) {
         for case in &self.cases {
             if let Some(point) = case.point {
@@ -165,7 +166,7 @@ pub(super) struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// The next case and its number.
+    /// Returns the next case and its number.
     pub(super) fn advance(&mut self) -> Option<(usize, Case)> {
         let case = *self.cases.cases.get(self.next)?;
         let start = match self.next {
@@ -179,7 +180,7 @@ impl Replay<'_> {
         Some((self.next - 1, case))
     }
 
-    /// The memory of the case that [`advance`](Self::advance) returned last.
+    /// Returns the memory of the case that [`advance`](Self::advance) returned last.
     pub(super) fn image(&self) -> &[u64] {
         &self.image
     }

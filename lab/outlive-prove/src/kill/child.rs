@@ -1,17 +1,18 @@
-//! Children that run part of a sweep, and how they are stopped, looked at and killed.
+//! Child processes that run part of a sweep: how they are stopped, inspected and killed.
 //!
-//! A child is a fork without exec: it has the test's code, the operation's value and the shared memory
-//! at the same addresses, and needs no registration or second binary. The price is that a fork of a
-//! process with several threads (a test harness) takes along locks that other threads held. What makes
-//! it sound enough here:
+//! A child is a fork without exec: it has the test's code, the operation's value and the shared
+//! memory at the same addresses, and needs no registration or second binary. The price is that a
+//! fork of a process with several threads (a test harness) copies locks that other threads held. It
+//! is sound enough here because:
 //!
-//! * the C library makes its allocator usable in a forked child (glibc and musl both do), so the child
-//!   may allocate;
-//! * the child never returns into the harness: it ends by `_exit`, runs no destructor and no `atexit`;
-//! * a panic is written to the shared control page by a hook instead of to a stream whose lock another
-//!   thread may have held;
-//! * should it still wait for a lock that nobody will release, an alarm ends it, and that is reported
-//!   as what it is. So the methods of a sweep do not print.
+//! * the C library makes its allocator usable in a forked child (glibc and musl both do), so the
+//!   child may allocate;
+//! * the child never returns into the harness: it ends by `_exit`, runs no destructor and no
+//!   `atexit`;
+//! * a panic is written to the shared control page by a hook instead of to a stream whose lock
+//!   another thread may have held;
+//! * a child that still waits for a lock that is never released is ended by an alarm, and this is
+//!   reported as such. So the methods of a sweep do not print.
 //!
 //! A child dies with its parent thread, and a [`Child`] that is dropped is killed and reaped.
 
@@ -22,29 +23,31 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::{Mutex, PoisonError};
 
-/// How a child came to rest.
+/// The way in which a child stopped or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It stands after one more instruction, or at a breakpoint.
+    /// It stopped after one more instruction, or at a breakpoint.
     Trapped,
-    /// It stands at the entry to or the exit from a system call.
+    /// It stopped at the entry to or the exit from a system call.
     SystemCall,
     /// Its time is up.
     Late,
-    /// A signal that means a bug is about to reach it.
+    /// A signal that indicates a bug is about to be delivered to it.
     Faulted(i32),
-    /// It has ended by itself.
+    /// It exited with this status.
     Exited(i32),
-    /// A signal has ended it.
+    /// This signal ended it.
     Killed(i32),
 }
 
 impl Stop {
-    /// What to tell of an end that nobody wished for.
+    /// Returns the message for an unexpected stop.
     pub(super) fn describe(self, control: &Control, seconds: u32) -> String {
         match self {
             Self::Late | Self::Killed(libc::SIGALRM) => {
-                format!("still running after {seconds} s: it waits for somebody, or never ends")
+                format!(
+                    "still running after {seconds} s: it waits for another process, or never ends"
+                )
             }
             Self::Faulted(signal) | Self::Killed(signal) => format!("died of signal {signal}"),
             Self::Exited(status) => control
@@ -55,7 +58,7 @@ impl Stop {
     }
 }
 
-/// How far a stopped child is to go.
+/// How far a stopped child runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resume {
     /// One instruction.
@@ -77,7 +80,7 @@ const PANICKED: i32 = 101;
 pub(super) struct Child {
     pid: libc::pid_t,
     reaped: bool,
-    /// To be passed on when it is resumed.
+    /// The signal to deliver when it is resumed.
     signal: i32,
     /// Only the thread that forked a child may trace it.
     not_send: PhantomData<*mut ()>,
@@ -87,7 +90,7 @@ pub(super) struct Child {
 pub(super) struct Registers(pub(super) libc::user_regs_struct);
 
 impl Registers {
-    /// The address of the instruction that it would execute next.
+    /// Returns the address of the instruction that it would execute next.
     pub(super) fn instruction(&self) -> u64 {
         #[cfg(target_arch = "x86_64")]
         return self.0.rip;
@@ -96,10 +99,10 @@ impl Registers {
     }
 }
 
-/// The control page of the child that this process is, or null.
+/// The control page of this process if it is a child, or null.
 static OURS: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Sends the panic message of a child to its control page; `false` if this process is none.
+/// Sends the panic message of a child to its control page; `false` if this process is no child.
 pub(crate) fn hears(info: &PanicHookInfo<'_>) -> bool {
     let control = OURS.load(Ordering::Relaxed);
     if control.is_null() {
@@ -132,8 +135,8 @@ impl Child {
         }
     }
 
-    /// Forks a child that asks to be traced and runs `work`, which stops before what is to be stepped.
-    /// Where it may not be traced, it [refuses](Control::refused) and ends.
+    /// Forks a child that asks to be traced and runs `work`, which stops before the instructions to
+    /// be stepped. If it may not be traced, it [refuses](Control::refused) and ends.
     pub(super) fn traced(
         control: &'static Control,
         seconds: u32,
@@ -150,14 +153,14 @@ impl Child {
         })
     }
 
-    /// Makes the stopped child die should its tracer die, and its system calls be told from traps.
+    /// Makes the stopped child die with its tracer, and its system calls distinct from traps.
     pub(super) fn trace(&self) -> io::Result<()> {
         let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
         self.ptrace(libc::PTRACE_SETOPTIONS, options as usize)
     }
 
-    /// Has the processor stop the child right before it executes the instruction at `address`, or
-    /// nowhere. `false` where that cannot be had.
+    /// Makes the processor stop the child right before it executes the instruction at `address`, or
+    /// nowhere. Returns `false` if that is not possible.
     pub(super) fn set_breakpoint(&self, address: Option<u64>) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
@@ -181,15 +184,16 @@ impl Child {
     }
 
     fn ptrace(&self, request: libc::c_uint, data: usize) -> io::Result<()> {
-        // SAFETY: requests that pass a number change only the child, a stopped child of this thread.
+        // SAFETY: requests that pass a number change only the child, a stopped child of this
+        // thread.
         match unsafe { libc::ptrace(request, self.pid, 0usize, data) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
         }
     }
 
-    /// Waits until the child stops or ends. A signal that means nothing to a sweep is passed on with
-    /// the next [`resume`](Self::resume), and shows as [`Stop::Trapped`] only if it is a trap.
+    /// Waits until the child stops or ends. A signal that is not relevant to a sweep is passed on
+    /// with the next [`resume`](Self::resume), and shows as [`Stop::Trapped`] only if it is a trap.
     pub(super) fn wait(&mut self) -> io::Result<Stop> {
         let status = self.status()?;
         if libc::WIFEXITED(status) {
@@ -216,7 +220,7 @@ impl Child {
         })
     }
 
-    /// Lets the stopped child go on and waits until it stops again or ends.
+    /// Resumes the stopped child and waits until it stops again or ends.
     pub(super) fn resume(&mut self, how: Resume) -> io::Result<Stop> {
         let request = match how {
             Resume::Step => libc::PTRACE_SINGLESTEP,
@@ -228,7 +232,7 @@ impl Child {
         self.wait()
     }
 
-    /// Its registers as it stands.
+    /// Returns its registers while it is stopped.
     pub(super) fn registers(&self) -> io::Result<Registers> {
         // SAFETY: all zero is a valid value for a struct of integers.
         let mut registers = Registers(unsafe { core::mem::zeroed() });
@@ -249,8 +253,8 @@ impl Child {
         Ok(registers)
     }
 
-    /// Kills it by SIGKILL, whatever it is doing, and waits until nothing of it runs any more. A
-    /// stopped child executes no further instruction.
+    /// Kills it by SIGKILL, whatever it is doing, and waits until it has ended. A stopped child
+    /// executes no further instruction.
     pub(super) fn kill(mut self) -> io::Result<()> {
         self.end()
     }
@@ -285,12 +289,12 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Nothing can be done where even this fails.
+        // Nothing more can be done if even this fails.
         let _ = self.end();
     }
 }
 
-/// What a forked child does.
+/// Runs a forked child.
 fn run_child(control: &'static Control, seconds: u32, work: impl FnOnce() -> i32) -> ! {
     OURS.store(core::ptr::from_ref(control).cast_mut(), Ordering::Relaxed);
     set_alarm(seconds);
@@ -298,14 +302,14 @@ fn run_child(control: &'static Control, seconds: u32, work: impl FnOnce() -> i32
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: asks to be killed when the thread that forked it ends, and to leave no core file should it
-    // crash; `no_core` lives through the call.
+    // SAFETY: asks to be killed when the thread that forked it ends, and to leave no core file if
+    // it crashes; `no_core` lives through the call.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
     }
     let status = panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
-        // The hook has left the message, unless somebody has taken the hook away.
+        // The hook has left the message, unless another hook has replaced it.
         if control.message().is_none() {
             let text = payload.downcast_ref::<&str>().copied();
             let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -318,7 +322,7 @@ fn run_child(control: &'static Control, seconds: u32, work: impl FnOnce() -> i32
     unsafe { libc::_exit(status) }
 }
 
-/// Ends this process by SIGALRM if it has not said otherwise within `seconds`.
+/// Ends this process by SIGALRM after `seconds`, unless it is called again before.
 pub(super) fn set_alarm(seconds: u32) {
     // SAFETY: plain calls on this process, which is a child of a sweep and owns its signals.
     unsafe {
@@ -331,18 +335,18 @@ pub(super) fn set_alarm(seconds: u32) {
     }
 }
 
-/// Keeps this thread, and the children that it forks, on one processor while it lives: a step is two
-/// context switches, and they cost a fraction there of what they cost between processors.
+/// Keeps this thread, and the children that it forks, on one processor while it lives: a step is
+/// two context switches, which cost a fraction there of their cost between processors.
 #[derive(Debug)]
 pub(super) struct Pinned {
     before: Option<(libc::cpu_set_t, usize)>,
 }
 
-/// How many threads of this process are kept on each processor.
+/// The number of threads of this process kept on each processor.
 static KEPT: Mutex<[u32; libc::CPU_SETSIZE as usize]> = Mutex::new([0; libc::CPU_SETSIZE as usize]);
 
 impl Pinned {
-    /// On one of those that have the fewest so far.
+    /// Chooses one of the processors with the fewest threads so far.
     pub(super) fn somewhere() -> Self {
         let size = size_of::<libc::cpu_set_t>();
         // SAFETY: a set of bits, all zero; reads the affinity of the calling thread into it.

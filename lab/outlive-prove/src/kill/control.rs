@@ -1,16 +1,16 @@
 //! The page that a sweep's processes share beside the memory under test.
 //!
-//! A child says here how far it is: whether its operation has begun or returned, which crash point it
-//! passed last, what its panic said. The parent reads it while the child is stopped or dead, so what
-//! stands here is as true as the memory itself at that instruction.
+//! In it a child records its progress: whether its operation has begun or returned, which crash
+//! point it passed last, the message of its panic. The parent reads it while the child is stopped
+//! or dead, so it is as exact as the memory itself at that instruction.
 
 use super::coverage::{PassedPoint, PointKind};
-use super::lease::Lease;
+use super::shared_memory::Lease;
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use outlive_memory::{CrashPoint, Native};
 
-/// How far the child is with its operation.
+/// The progress of a child's operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It has not begun.
@@ -23,18 +23,18 @@ pub(super) enum Phase {
     Panicked,
 }
 
-/// What stands in the page. Every field is an atomic, for two processes use it.
+/// The contents of the page. Every field is an atomic, since two processes use it.
 #[repr(C)]
 pub(super) struct Control {
     phase: AtomicU32,
-    /// The errno of a child that could not get as far as its operation; 0 for none.
+    /// The errno of a child that could not begin its operation; 0 for none.
     refused: AtomicU32,
     /// The last crash point passed, packed; 0 for none.
     point: AtomicU64,
     spins: AtomicU64,
-    /// Which of its cases a survivor is at.
+    /// The case that a survivor is recovering.
     case: AtomicU64,
-    /// How many recoveries survivors have run.
+    /// The number of recoveries that survivors have run.
     recoveries: AtomicU64,
     message_len: AtomicU32,
     message: [AtomicU8; Control::MESSAGE],
@@ -50,32 +50,32 @@ impl fmt::Debug for Control {
 const INDEX_BITS: u32 = 16;
 
 impl Control {
-    /// How many bytes of a message are kept.
+    /// The size of the message buffer in bytes.
     const MESSAGE: usize = 3072;
 
-    /// How often one run may ask to wait for another thread. In a sweep nobody else runs, so a loop that
-    /// waits so long waits for the dead.
+    /// The number of spin hints that one run may execute. No other thread runs in a sweep, so a
+    /// loop that waits longer waits for a dead one.
     const MOST_SPINS: u64 = 1 << 21;
 
-    /// The control block in leased memory, all zero.
+    /// Returns the control block in leased memory, all zero.
     pub(super) fn lease() -> (Lease, &'static Self) {
         const { assert!(size_of::<Control>() <= Native::GRANULE as usize) }
         let lease = Lease::of(Native::GRANULE);
         lease.zero();
-        // SAFETY: leased memory is mapped for the rest of the process, a page is large enough, any bit
-        // pattern is a valid `Control`, and all of its fields are atomics.
+        // SAFETY: leased memory is mapped for the rest of the process, a page is large enough, any
+        // bit pattern is a valid `Control`, and all of its fields are atomics.
         let control = unsafe { lease.base().cast::<Self>().as_ref() };
         (lease, control)
     }
 
-    /// Before a child is forked.
+    /// Resets the page before a child is forked.
     pub(super) fn reset(&self) {
         self.phase.store(Phase::Before as u32, Ordering::Relaxed);
         self.refused.store(0, Ordering::Relaxed);
         self.forget_run();
     }
 
-    /// Before a run of an operation or a recovery.
+    /// Resets the page before a run of an operation or a recovery.
     pub(super) fn forget_run(&self) {
         self.point.store(0, Ordering::Relaxed);
         self.spins.store(0, Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Control {
         }
     }
 
-    /// The window of a sweep begins and ends with this store: the compiler moves nothing across it.
+    /// Begins or ends the window of a sweep by one store: the compiler moves nothing across it.
     pub(super) fn enter(&self, phase: Phase) {
         compiler_fence(Ordering::SeqCst);
         self.phase.store(phase as u32, Ordering::Release);
@@ -107,7 +107,7 @@ impl Control {
         (errno != 0).then_some(errno as i32)
     }
 
-    /// One store, so that a kill falls before or after it, never inside.
+    /// Records a point by one store, so that a kill falls before or after it, never inside.
     #[inline(always)]
     pub(super) fn pass<P: CrashPoint>(&self, point: P) {
         let kind = core::ptr::from_ref(PointKind::of::<P>()).expose_provenance() as u64;
@@ -125,27 +125,29 @@ impl Control {
         }
         let address = (packed >> INDEX_BITS) as usize;
         let index = (packed & ((1 << INDEX_BITS) - 1)) as usize - 1;
-        // SAFETY: only `pass` stores here, the address of a static that a forked child has at the same
-        // place as its parent.
+        // SAFETY: only `pass` stores here, the address of a static that a forked child has at the
+        // same place as its parent.
         let kind = unsafe { &*core::ptr::with_exposed_provenance::<PointKind>(address) };
         Some(PassedPoint { kind, index })
     }
 
-    /// The packed point, to see whether it has changed.
+    /// Returns the packed point, to detect a change.
     #[inline]
     pub(super) fn raw_point(&self) -> u64 {
         self.point.load(Ordering::Relaxed)
     }
 
+    /// Counts a spin hint.
+    ///
     /// # Panics
-    /// When one run has waited too often.
+    /// If one run has waited too often.
     #[inline]
     pub(super) fn spin(&self) {
         let spins = self.spins.load(Ordering::Relaxed) + 1;
         self.spins.store(spins, Ordering::Relaxed);
         assert!(
             spins < Self::MOST_SPINS,
-            "waited {spins} times for another thread, and there is none: it waits for the dead"
+            "waited {spins} times for another thread, but there is none: it waits for a dead member"
         );
     }
 
@@ -178,7 +180,7 @@ impl Control {
         self.message_len.store(len as u32, Ordering::Release);
     }
 
-    /// What was said since the last run began, if anything.
+    /// Returns the message left since the last run began, if there is one.
     pub(super) fn message(&self) -> Option<String> {
         let len = self.message_len.load(Ordering::Acquire) as usize;
         let bytes = self.message.get(..len).unwrap_or(&self.message);

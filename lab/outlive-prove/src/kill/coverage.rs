@@ -1,10 +1,10 @@
-//! Which of the declared crash points a kill has fallen on.
+//! The declared crash points at which kills have fallen.
 
 use core::fmt;
 use outlive_memory::CrashPoint;
 use std::collections::BTreeMap;
 
-/// The crash points of one operation, with their type forgotten: what a [`CrashPoint`] enum declares.
+/// The crash points of one operation, as a [`CrashPoint`] enum declares them, without their type.
 pub struct PointKind {
     operation: &'static str,
     count: usize,
@@ -12,7 +12,7 @@ pub struct PointKind {
 }
 
 impl PointKind {
-    /// What `P` declares.
+    /// Returns the declaration of `P`.
     pub fn of<P: CrashPoint>() -> &'static Self {
         const {
             &Self {
@@ -23,12 +23,12 @@ impl PointKind {
         }
     }
 
-    /// The operation's name.
+    /// Returns the operation's name.
     pub fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// The names of the points, in the order in which the operation passes them.
+    /// Returns the names of the points, in the order in which the operation passes them.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         (0..self.count).map(|index| (self.name)(index))
     }
@@ -40,7 +40,7 @@ impl fmt::Debug for PointKind {
     }
 }
 
-/// A crash point that a victim had passed, and no other since, when it was killed.
+/// The last crash point that a victim had passed when it was killed.
 #[derive(Clone, Copy)]
 pub struct PassedPoint {
     pub(super) kind: &'static PointKind,
@@ -48,17 +48,17 @@ pub struct PassedPoint {
 }
 
 impl PassedPoint {
-    /// The operation that declares it.
+    /// Returns the name of the operation that declares it.
     pub fn operation(&self) -> &'static str {
         self.kind.operation
     }
 
-    /// Its place in the order of the operation's points.
+    /// Returns its position in the order of the operation's points.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         (self.kind.name)(self.index)
     }
@@ -76,10 +76,10 @@ impl fmt::Debug for PassedPoint {
     }
 }
 
-/// How many kills fell between each crash point and the next one passed.
+/// The number of kills between each crash point and the next one passed.
 ///
-/// Every [report](super::SweepReport) has one. Merge those of all sweeps of an operation, then ask what
-/// is [missing](Self::missing): a declared point that no sweep has reached is a claim that nothing tests.
+/// Every [report](super::SweepReport) has one. Merge those of all sweeps of an operation, then ask
+/// for the [missing](Self::missing) points: a declared point that no sweep reached is untested.
 ///
 /// ```
 /// use outlive_prove::kill::Coverage;
@@ -101,37 +101,37 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Nothing covered yet.
+    /// Returns an empty coverage.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts `kills` more at `point`.
+    /// Adds `kills` at `point`.
     pub(super) fn count(&mut self, point: PassedPoint, kills: u64) {
         let key = (point.operation(), point.index);
         self.kills.entry(key).or_insert((point, 0)).1 += kills;
     }
 
-    /// Adds what another sweep covered.
+    /// Adds the coverage of another sweep.
     pub fn merge(&mut self, other: &Self) {
         for (point, kills) in other.kills.values() {
             self.count(*point, *kills);
         }
     }
 
-    /// The points of `P` at which no kill has fallen.
+    /// Returns the points of `P` at which no kill has fallen.
     pub fn missing<P: CrashPoint>(&self) -> Vec<&'static str> {
         self.missing_of(PointKind::of::<P>())
     }
 
-    /// The points of `kind` at which no kill has fallen.
+    /// Returns the points of `kind` at which no kill has fallen.
     pub fn missing_of(&self, kind: &'static PointKind) -> Vec<&'static str> {
         let uncovered = |index: &usize| !self.kills.contains_key(&(kind.operation, *index));
         let missing = (0..kind.count).filter(uncovered);
         missing.map(|index| (kind.name)(index)).collect()
     }
 
-    /// Every point at which a kill has fallen, with the number of kills, by operation and order.
+    /// Returns every point at which kills have fallen, with their number, by operation and order.
     pub fn points(&self) -> impl Iterator<Item = (PassedPoint, u64)> + '_ {
         self.kills.values().copied()
     }

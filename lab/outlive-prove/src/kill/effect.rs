@@ -1,4 +1,4 @@
-//! Checks that SIGKILL ends processes: a proof by kills shows nothing where the signal is swallowed.
+//! Checks that SIGKILL ends processes: without that effect, a proof by kills shows nothing.
 
 use super::child::set_alarm;
 use std::io;
@@ -6,16 +6,16 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long a child that was sent SIGKILL may live.
+/// The time within which a child must be gone after SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// When a child ends that nothing kills, in seconds: more than the patience.
+/// The time in seconds after which a child ends that was not killed: more than the patience.
 const ALARM: u32 = 6;
 
 /// SIGKILL does not end a process here, so a proof by kills would show nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "SIGKILL by {call} has not ended a process within {} s, so proofs by kills show nothing here: a \
-     filter (seccomp) may answer the call without making it",
+    "SIGKILL by {call} has not ended a process within {} s, so proofs by kills are void here: a \
+     filter (seccomp) may answer the call without executing it",
     PATIENCE.as_secs()
 )]
 pub struct KillsDoNothing {
@@ -23,8 +23,8 @@ pub struct KillsDoNothing {
     pub call: &'static str,
 }
 
-/// Kills two children, one by `kill` and one by `pidfd_send_signal`, and fails if one of them survives. The
-/// answer is kept for the process.
+/// Kills two children, one by `kill` and one by `pidfd_send_signal`, and fails if one of them
+/// survives. The result is cached for the process.
 ///
 /// ```
 /// outlive_prove::kill::require_effective_kills()?;
@@ -49,7 +49,7 @@ pub fn require_effective_kills() -> Result<(), KillsDoNothing> {
         .clone()
 }
 
-/// `None` where the kernel or a filter has no pidfds: then nothing is killed by one.
+/// Returns `None` if the kernel or a filter has no pidfds: then no process is killed through one.
 fn by_pidfd(pid: libc::pid_t) -> Option<bool> {
     // SAFETY: plain calls; the descriptor is owned from here on.
     unsafe {
@@ -63,7 +63,7 @@ fn by_pidfd(pid: libc::pid_t) -> Option<bool> {
     }
 }
 
-/// Whether `kill` ends a child; `Ok` also if it cannot be made.
+/// Returns whether `kill` ends a child; `Ok` also if no child or no `kill` is available.
 fn require(kill: impl Fn(libc::pid_t) -> Option<bool>) -> Result<(), ()> {
     // SAFETY: the child makes plain calls until it ends, at the latest by its alarm.
     let child = match unsafe { libc::fork() } {

@@ -1,12 +1,12 @@
-//! Why a sweep could not be made.
+//! The reasons for which a sweep is not possible.
 
 use super::KillsDoNothing;
 use core::fmt;
 use std::io;
 
-/// A sweep could not be made, or the operation under it did not run to its end even unharmed.
+/// A sweep was not possible, or its operation did not complete even without a kill.
 ///
-/// What a sweep *finds* is not an error: it stands in the report's failures.
+/// The faults that a sweep *finds* are not errors: they are in the report's failures.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KillError {
@@ -16,38 +16,38 @@ pub enum KillError {
     /// SIGKILL does nothing.
     #[error(transparent)]
     KillsDoNothing(#[from] KillsDoNothing),
-    /// The operating system refused something else.
+    /// The operating system refused another request.
     #[error("{operation}: {call} failed: {source}")]
     System {
-        /// What was swept.
+        /// The name of the sweep.
         operation: String,
-        /// The call.
+        /// The system call.
         call: &'static str,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The memory could not be prepared.
     #[error("{operation}: preparing failed, so nothing was swept: {message}")]
     Unprepared {
-        /// What was to be swept.
+        /// The name of the sweep.
         operation: String,
         /// The panic's message, or how the process ended.
         message: String,
     },
-    /// The operation does not run to its end even when nobody kills it.
+    /// The operation does not complete even without a kill.
     #[error("{operation}: fails without being killed, after {instructions} instructions: {reason}")]
     Broken {
-        /// What was swept.
+        /// The name of the sweep.
         operation: String,
-        /// How many instructions had run.
+        /// The number of instructions that had run.
         instructions: u64,
-        /// What happened.
+        /// The failure.
         reason: String,
     },
 }
 
 impl KillError {
-    /// What was to be swept, if it is about one operation.
+    /// Returns the name of the sweep, if the error is about one.
     pub fn operation(&self) -> Option<&str> {
         match self {
             Self::PtraceForbidden(_) | Self::KillsDoNothing(_) => None,
@@ -58,7 +58,7 @@ impl KillError {
     }
 }
 
-/// This process may not trace its children, so nothing can be killed at a chosen instruction.
+/// This process may not trace its children, so none can be killed at a chosen instruction.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "ptrace is forbidden here ({source}), and the kill sweeps need it to stop a child after each \
@@ -66,16 +66,16 @@ impl KillError {
      ptrace pass), and see that /proc/sys/kernel/yama/ptrace_scope is not 2 or 3"
 )]
 pub struct PtraceForbidden {
-    /// What the operating system said.
+    /// The operating system's error.
     pub source: io::Error,
 }
 
-/// Takes a test's sweep: its report, shown on standard output, or `None` where ptrace is forbidden, and
-/// then says so. With `OUTLIVE_REQUIRE_PTRACE` in the environment that too fails the test, so that a
-/// machine that is to run the sweeps cannot skip them unnoticed.
+/// Prints the report of a test's sweep to standard output and returns it. Where ptrace is forbidden
+/// it says so and returns `None`. With `OUTLIVE_REQUIRE_PTRACE` in the environment this too fails
+/// the test, so that a machine that must run the sweeps cannot skip them unnoticed.
 ///
 /// # Panics
-/// With the error, if the sweep could not be made for any other reason.
+/// With the error, if the sweep was not possible for any other reason.
 #[track_caller]
 pub fn unless_forbidden<R: fmt::Display>(outcome: Result<R, KillError>) -> Option<R> {
     match outcome {
@@ -85,7 +85,10 @@ pub fn unless_forbidden<R: fmt::Display>(outcome: Result<R, KillError>) -> Optio
         }
         Err(KillError::PtraceForbidden(forbidden)) => {
             let required = std::env::var_os("OUTLIVE_REQUIRE_PTRACE").is_some();
-            assert!(!required, "not skipped, for it is required: {forbidden}");
+            assert!(
+                !required,
+                "cannot be skipped, since it is required: {forbidden}"
+            );
             println!("skipped: {forbidden}");
             None
         }

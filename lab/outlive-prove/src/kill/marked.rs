@@ -1,14 +1,14 @@
-//! Native memory that says which crash points have been passed.
+//! Native memory that records which crash points have been passed.
 
 use super::control::Control;
 use core::fmt;
 use outlive_memory::{CrashPoint, Memory, Native, Offset, Ordering, PersistenceDomain, Word};
 
-/// [`Native`] memory under a kill sweep: an access is the same instruction, and a crash point is a store
-/// to a page outside the memory, so that the sweep knows between which points a kill fell.
+/// [`Native`] memory under a kill sweep: an access is the same instruction, and a crash point is a
+/// store to a page outside the memory, so that the sweep knows between which points a kill fell.
 ///
-/// A loop that waits is cut short by a panic after some millions of rounds: in a sweep no other thread
-/// runs, so it waits for the dead.
+/// A waiting loop is ended by a panic after some millions of rounds: no other thread runs in a
+/// sweep, so it waits for a dead one.
 #[derive(Clone, Copy)]
 pub struct Marked {
     memory: Native,
@@ -20,8 +20,7 @@ impl Marked {
         Self { memory, control }
     }
 
-    /// The memory itself, for code that is not generic over its memory. What runs over it passes no
-    /// crash points.
+    /// Returns the memory itself, for code not generic over memory. It passes no crash points.
     pub fn native(self) -> Native {
         self.memory
     }
@@ -33,7 +32,8 @@ impl fmt::Debug for Marked {
     }
 }
 
-// SAFETY: size and domain are those of the memory beneath, which never change; accesses are handed on to it.
+// SAFETY: size and domain are those of the memory beneath, which never change; accesses are
+// forwarded to it.
 unsafe impl Memory for Marked {
     #[inline(always)]
     fn size(self) -> u64 {

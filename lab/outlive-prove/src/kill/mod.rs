@@ -1,19 +1,20 @@
 //! A child dies after its n-th instruction, for every n; a survivor recovers.
 //!
-//! A [`Sweep`] is an operation over shared memory with its recovery and with what must hold afterwards;
-//! [`sweep()`] runs it. An operation that only touches memory leaves nothing but memory behind when it
-//! is killed, so one stepped run suffices: the engine looks at the memory after each instruction, and
-//! whatever differs from the look before is a state in which a kill leaves it. Survivors recover and
-//! check each of these images, and then recover once more, for recovery must be idempotent. Recovery
-//! is swept in turn: it is stepped from each image, and a second recoverer goes over what the first one
-//! left after each of *its* instructions. Some victims are really killed, to see that they leave the very
-//! images that the survivors were given.
+//! A [`Sweep`] is an operation over shared memory, its recovery, and the conditions that must hold
+//! afterwards; [`sweep()`] runs it. An operation that only touches memory leaves only memory behind
+//! when it is killed, so one stepped run suffices: the engine compares the memory after each
+//! instruction with that before it, and each difference is a state in which a kill leaves it.
+//! Survivors recover and check each of these images, and then recover once more, since recovery
+//! must be idempotent. Recovery is swept in turn: it is stepped from each image, and a second
+//! recoverer handles the state that the first one left after each of *its* instructions. Some
+//! victims are really killed, to check that they leave exactly the images that the survivors were
+//! given.
 //!
-//! A [`RealSweep`] is an operation with system calls: [`sweep_for_real`] kills a fresh victim for every
-//! point that is tried, after an instruction or where a system call is entered or left.
+//! A [`RealSweep`] is an operation with system calls: [`sweep_for_real`] kills a fresh victim for
+//! every point that is tried, after an instruction or where a system call is entered or left.
 //!
-//! A [`Suite`] judges several sweeps together: a crash point that is declared and at which none of
-//! them has killed is reported.
+//! A [`Suite`] judges several sweeps together: it reports each declared crash point at which none
+//! of them has killed.
 //!
 //! ```
 //! use outlive_memory::{Memory, Offset, Ordering::{Relaxed, Release}};
@@ -62,31 +63,31 @@
 //!
 //! # What it does not show
 //!
-//! A sweep goes one way through the operation, alone: other threads, other orders of their accesses and
-//! lost caches are the matter of [`schedule`](crate::schedule) and [`explore`](crate::explore). It
-//! steps what the compiler made of the code in this build. Its images are exact for memory and say
-//! nothing of files, futexes or robust lists.
+//! A sweep takes one path through the operation, alone: other threads, other orders of their
+//! accesses and lost caches are the subject of [`schedule`](crate::schedule) and
+//! [`explore`](crate::explore). It steps the machine code of this build. Its images are exact for
+//! memory and do not cover files, futexes or robust lists.
 //!
 //! # How long it takes
 //!
-//! A step is two switches between processes and a trap, some 20 us on a virtual machine; what the memory
-//! became by it costs little, for the instruction says beforehand where it stores. Code compiled without
-//! optimisation has ten to twenty times as many instructions: tests that sweep gain by
-//! `opt-level = 1`.
+//! A step is two switches between processes and a trap, some 20 us on a virtual machine. Reading
+//! its effect on the memory costs little, since the instruction tells beforehand where it stores.
+//! Code compiled without optimisation has ten to twenty times as many instructions: tests that
+//! sweep gain by `opt-level = 1`.
 
+mod assertions;
 mod cases;
 mod child;
 mod control;
 mod coverage;
-mod demand;
 mod effect;
 mod error;
-mod lease;
 mod marked;
 mod modules;
 mod plan;
 mod real;
 mod report;
+mod shared_memory;
 mod stores;
 mod suite;
 mod sweep;
@@ -95,9 +96,9 @@ mod tracer;
 mod turns;
 mod watch;
 
+pub use assertions::{assert_clean, assert_found};
 pub(crate) use child::hears;
 pub use coverage::{Coverage, PassedPoint, PointKind};
-pub use demand::{assert_clean, assert_found};
 pub use effect::{KillsDoNothing, require_effective_kills};
 pub use error::{KillError, PtraceForbidden, unless_forbidden};
 pub use marked::Marked;

@@ -1,14 +1,14 @@
-//! Names for instructions, as `addr2line` takes them.
+//! Names for instructions, in the form that `addr2line` takes.
 
-/// Where the binaries of this process are mapped.
+/// The mappings of this process's binaries.
 #[derive(Debug)]
 pub(super) struct Modules {
-    /// Start, end, where its file is mapped from 0 on, name.
+    /// Start, end, the address to which offset 0 of its file would be mapped, name.
     ranges: Vec<(u64, u64, u64, String)>,
 }
 
 impl Modules {
-    /// As `/proc/self/maps` has it now; empty where that cannot be read.
+    /// Reads the mappings from `/proc/self/maps`; empty if that cannot be read.
     pub(super) fn of_this_process() -> Self {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
         let mut ranges: Vec<(u64, u64, u64, String)> = Vec::new();
@@ -35,7 +35,7 @@ impl Modules {
         Self { ranges }
     }
 
-    /// Whether an address is in the binary that this function is in.
+    /// Returns whether an address is in the binary that contains this function.
     pub(super) fn is_own(&self, address: u64) -> bool {
         let name = |address: u64| {
             let mut ranges = self.ranges.iter();
@@ -45,7 +45,7 @@ impl Modules {
         name(address).is_some() && name(address) == name(Self::of_this_process as *const () as u64)
     }
 
-    /// `binary+0x1a2b3c` for an address in the binary.
+    /// Returns `binary+0x1a2b3c` for an address in the binary.
     pub(super) fn name(&self, address: u64) -> String {
         let range = |(start, end, ..): &&(u64, u64, u64, String)| (*start..*end).contains(&address);
         match self.ranges.iter().find(range) {

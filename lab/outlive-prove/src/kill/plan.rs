@@ -1,12 +1,11 @@
-//! How much of a sweep to do.
+//! The extent of a sweep.
 
-/// How many of a number of things to take.
+/// The number of items to take from a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sample {
     /// All of them.
     Every,
-    /// All of them if they are no more than this many, otherwise this many, spread evenly, the first
-    /// and the last among them.
+    /// At most this many, spread evenly from the first to the last; a single one is the last.
     UpTo(u64),
 }
 
@@ -14,7 +13,7 @@ impl Sample {
     /// None of them.
     pub const NONE: Self = Self::UpTo(0);
 
-    /// Which of `0..count` to take, in order.
+    /// Returns the chosen ones of `0..count`, in order.
     pub(super) fn of(self, count: u64) -> impl Iterator<Item = u64> {
         let take = match self {
             Self::Every => count,
@@ -27,39 +26,38 @@ impl Sample {
     }
 }
 
-/// How much of a [real sweep](super::RealSweep) to do: there each kill costs a process of its own.
+/// The extent of a [real sweep](super::RealSweep), in which each kill costs a process of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RealPlan {
-    /// After which of the operation's instructions a victim is killed.
+    /// The instructions of the operation after which a victim is killed.
     pub kills: Sample,
-    /// At which of the places where it enters or leaves a system call.
+    /// The entries to and exits from system calls at which a victim is killed.
     pub call_kills: Sample,
-    /// For which of the kills after an instruction the recovery is swept in turn.
+    /// The kills after an instruction for which the recovery is swept in turn.
     pub recoveries: Sample,
-    /// After which of the instructions of each such recovery the recoverer is killed.
+    /// The instructions of each such recovery after which the recoverer is killed.
     pub second_kills: Sample,
 }
 
-/// How much of a sweep to do. The image after each instruction is always recovered; a plan chooses how
-/// much is done beyond that.
+/// The extent of a sweep, in addition to the recovery of the image after each instruction.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Plan {
-    /// After how many instructions an operation or recovery is taken never to end.
+    /// The number of instructions after which an operation or recovery is assumed never to end.
     pub most_instructions: u64,
-    /// How many seconds one stepped or real run may take.
+    /// The maximum duration of one stepped or real run, in seconds.
     pub patience: u32,
-    /// How many seconds one survivor may take to recover and check one image.
+    /// The maximum time of one survivor to recover and check one image, in seconds.
     pub recovery_patience: u32,
-    /// After which of the instructions of an operation that is swept by images victims are really
-    /// killed, to see that they leave these images.
+    /// The instructions of an operation swept by images after which victims are really killed, to
+    /// check that they leave these images.
     pub real_kills: Sample,
-    /// From which of the images, as far as their memory differs, the recovery is swept in turn.
+    /// The images, of those with different memory, from which the recovery is swept in turn.
     pub recoveries: Sample,
-    /// How much to do where every kill is a real one.
+    /// The extent where every kill is a real one.
     pub real: RealPlan,
-    /// At how many failures to stop.
+    /// The number of failures at which the sweep stops.
     pub most_failures: usize,
 }
 
@@ -82,11 +80,12 @@ impl Plan {
         }
     }
 
-    /// A real kill after every instruction, and the recovery of every image swept. (A string instruction is stepped
-    /// through round by round; where its rounds leave the shared memory as it is, victims die in the first and the last.) Where each kill costs a
-    /// pod and three processes ([`RealSweep`](super::RealSweep)), kills and second kills are spread
-    /// evenly over the instructions instead, besides those after each crash point and at each system call;
-    /// the report says what share that is.
+    /// A real kill after every instruction, and the recovery of every image swept. (A string
+    /// instruction is stepped round by round; if its rounds leave the shared memory unchanged,
+    /// victims die in the first and the last.) Where each kill costs a pod and three processes
+    /// ([`RealSweep`](super::RealSweep)), kills and second kills are spread evenly over the
+    /// instructions instead, in addition to those after each crash point and at each system call;
+    /// the report gives the share.
     pub fn full() -> Self {
         Self {
             most_instructions: 1 << 24,

@@ -1,5 +1,5 @@
-//! Operations with system calls: an image of memory holds no file, futex or robust list, so here every
-//! victim is a process that really dies.
+//! Operations with system calls: an image of memory holds no file, futex or robust list, so here
+//! every victim is a process that really dies.
 
 use super::child::{Child, FAILED, Pinned, Stop};
 use super::control::Control;
@@ -14,54 +14,55 @@ use super::tracer::{Approach, Cut, Killed, Trace, Tracer, Window};
 use super::turns;
 use std::time::Instant;
 
-/// An operation on files, processes and shared memory that must survive the death of whoever runs it.
+/// An operation on files, processes and shared memory that must survive the death of its process.
 ///
 /// A fresh world is prepared for each kill. [`operate`](Self::operate) runs in a victim,
-/// [`recover`](Self::recover) and [`check`](Self::check) in survivors, each a process forked from the
-/// caller's: they inherit the world as the caller has it, but not mappings that are kept from children
-/// (`MADV_DONTFORK`), nor the caller's other threads. What was opened before a fork is best opened
-/// again by path.
+/// [`recover`](Self::recover) and [`check`](Self::check) in survivors, each a process forked from
+/// the caller's: they inherit the world as the caller has it, but not mappings that are kept from
+/// children (`MADV_DONTFORK`), nor the caller's other threads. Anything opened before a fork is
+/// best opened again by path.
 pub trait RealSweep: Sync {
-    /// What the operation works on: a directory, a segment's path. Dropped by the caller after the
-    /// last survivor.
+    /// The objects that the operation works on: a directory, a segment's path. The caller drops
+    /// them after the last survivor.
     type World;
 
-    /// What is swept, as reports print it: `"pod.join"`.
+    /// Returns the name of the sweep in reports, such as `"pod.join"`.
     fn name(&self) -> String;
 
-    /// The crash points that this sweep must reach, in the operation or in its recovery. A sampled
-    /// sweep may miss those that last a few instructions only; see that the plan is dense enough.
+    /// Returns the crash points that this sweep must reach, in the operation or in its recovery. A
+    /// sampled sweep may miss those that last a few instructions only; the plan must be dense
+    /// enough.
     fn declares(&self) -> Vec<&'static PointKind> {
         Vec::new()
     }
 
-    /// Makes what the operation starts from, in the calling process.
+    /// Prepares the operation's starting state, in the calling process.
     ///
     /// # Errors
-    /// With the reason; nothing can be swept then.
+    /// Returns the reason if the preparation failed; then nothing is swept.
     fn prepare(&self) -> Result<Self::World, String>;
 
-    /// The operation. It says by [`Window::begin`] where it begins. The victim may start threads: the
-    /// one that called this is stepped, the others run, and all are killed together.
+    /// Runs the operation, which calls [`Window::begin`] where it begins. The victim may start
+    /// threads: the one that called this is stepped, the others run, and all are killed together.
     fn operate(&self, world: &Self::World, window: Window);
 
-    /// What a survivor does once the death of the victim is proven. It says by [`Window::begin`] where
-    /// it begins to change anything: recoverers are killed too, from there on.
+    /// Runs a survivor's recovery once the death of the victim is proven. It calls
+    /// [`Window::begin`] before its first change: from there on recoverers are killed too.
     fn recover(&self, world: &Self::World, window: Window, crash: &Crash);
 
-    /// What must hold after recovery, in the process that ran it.
+    /// Checks the conditions that must hold after recovery, in the process that ran it.
     ///
     /// # Errors
-    /// With what does not hold.
+    /// Returns the condition that does not hold.
     fn check(&self, world: &Self::World, crash: &Crash) -> Result<(), String>;
 }
 
-/// Sweeps `sweep` by real kills as `plan.real` says: victims are killed by SIGKILL after chosen
-/// instructions and at the entry to and exit from chosen system calls; survivors recover and check; and
-/// some recoverers are killed in turn.
+/// Sweeps `sweep` by real kills according to `plan.real`: victims are killed by SIGKILL after
+/// chosen instructions and at the entry to and exit from chosen system calls; survivors recover and
+/// check; and some recoverers are killed in turn.
 ///
 /// # Errors
-/// If nothing could be swept. What is wrong with the operation's recovery stands in the report.
+/// If nothing could be swept. Faults of the operation's recovery are in the report.
 pub fn sweep_for_real<S: RealSweep>(sweep: &S, plan: &Plan) -> Result<SweepReport, KillError> {
     require_effective_kills()?;
     let _turn = turns::alone();
@@ -122,8 +123,8 @@ impl<S: RealSweep> Run<'_, S> {
 
     fn sweep(&mut self) -> Result<(), KillError> {
         let (sweep, world) = (self.sweep, self.prepare()?);
-        // Right after each crash point somebody is killed whatever the plan samples: many last for a few
-        // instructions only.
+        // Whatever the plan samples, a victim is killed right after each crash point: many points
+        // last for a few instructions only.
         let (mut passed, mut after_points) = (0, Vec::new());
         let control = self.control;
         let trace = self
@@ -320,21 +321,21 @@ impl<S: RealSweep> Run<'_, S> {
     }
 }
 
-/// What victims do. Recorded and real runs pass through this same code, so that they go the same way.
+/// Returns the work of victims: the same code in recorded and real runs, for the same path.
 fn operation<S: RealSweep>(sweep: &S, world: &S::World) -> impl FnOnce(Window) {
     move |window| sweep.operate(world, window)
 }
 
-/// What recoverers do that are killed too.
+/// Returns the work of recoverers that are killed too.
 fn recovery<S: RealSweep>(sweep: &S, world: &S::World, crash: &Crash) -> impl FnOnce(Window) {
     move |window| sweep.recover(world, window, crash)
 }
 
-/// What a survivor is confronted with.
+/// The deaths that a survivor recovers from.
 struct Death {
     crash: Crash,
-    /// The instruction that whoever died last would have executed next.
+    /// The instruction that the process that died last would have executed next.
     instruction: u64,
-    /// Where its recoverer died too, and past which crash point.
+    /// Where the recoverer died too, and the last crash point that it had passed.
     recoverer: Option<(At, Option<String>)>,
 }

@@ -1,15 +1,15 @@
-//! What a sweep found.
+//! The findings of a sweep.
 
 use super::coverage::{Coverage, PassedPoint, PointKind};
 use core::fmt;
 use core::time::Duration;
 
-/// Where in its window a victim was killed.
+/// The place in its window at which a victim was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum At {
-    /// After so many instructions.
+    /// After N instructions.
     Instruction(u64),
-    /// At the so-manieth place, from 0, where it entered (the even ones) or left a system call.
+    /// At the N-th place, from 0, at which it entered (even numbers) or left a system call.
     SystemCall(u64),
 }
 
@@ -31,21 +31,21 @@ impl fmt::Display for At {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Crash {
-    /// Where in the operation the victim was killed.
+    /// The place in the operation at which the victim was killed.
     pub at: At,
     /// Its process id, if a process was really killed and not only its memory copied.
     pub process: Option<u32>,
     /// The crash point that it had passed last.
     pub point: Option<PassedPoint>,
-    /// Whether the operation had returned: what it promises on return must hold.
+    /// Whether the operation had returned: then its guarantees on return must hold.
     pub returned: bool,
-    /// How many recoverers have been killed since, each in the middle of recovering: 0 or 1. Their
+    /// The number of recoverers killed since, each in the middle of recovering: 0 or 1. Their
     /// instances are as dead as the victim's.
     pub recoverers_lost: u32,
 }
 
 impl Crash {
-    /// A crash of which no more is known than its place.
+    /// Returns a crash of which only the place is known.
     pub(super) fn at(at: At) -> Self {
         Self {
             at,
@@ -56,28 +56,28 @@ impl Crash {
         }
     }
 
-    /// Whether the victim's last crash point was `point` or one that its operation declares after it.
+    /// Returns whether the victim's last crash point was `point` or a later one of its operation.
     pub fn passed<P: outlive_memory::CrashPoint>(&self, point: P) -> bool {
         let last = self.point.filter(|last| last.operation() == P::OPERATION);
         last.is_some_and(|last| last.index() >= point.index())
     }
 }
 
-/// One thing that a sweep found wrong.
+/// A fault that a sweep found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// Where in the operation the victim was killed.
+    /// The place in the operation at which the victim was killed.
     pub at: At,
-    /// The instruction that it would have executed next, as `binary+0x1a2b3c`: what `addr2line` takes.
+    /// The instruction that it would have executed next, as `binary+0x1a2b3c` for `addr2line`.
     pub instruction: String,
     /// The crash point that it had passed last, as `operation.Point`.
     pub last_point: Option<String>,
-    /// If a recoverer was killed too: where in the recovery.
+    /// The place in the recovery at which a recoverer was killed too, if one was.
     pub recovery_at: Option<At>,
     /// The crash point that the killed recoverer had passed last.
     pub recovery_point: Option<String>,
-    /// What is wrong.
+    /// A description of the fault.
     pub message: String,
 }
 
@@ -97,30 +97,32 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a sweep did and found. Its [`Display`](fmt::Display) is one line, and one more for each failure.
+/// The result of a sweep. Its [`Display`](fmt::Display) is one line, and one more for each failure.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SweepReport {
-    /// What was swept.
+    /// The name of the sweep.
     pub operation: String,
-    /// The instructions of the operation; a kill was played or made after each of them (for a real
-    /// sweep: after each that the plan chose).
+    /// The instructions of the operation. A kill was simulated or made after each of them (in a
+    /// real sweep: after each that the plan chose).
     pub instructions: u64,
-    /// How many different instructions of the program these were.
+    /// The number of distinct addresses among these instructions.
     pub addresses: u64,
-    /// The crash states among them: memory or last crash point differ from the step before. In a real
-    /// sweep, where memory is not all: the victims whose worlds a survivor recovered.
+    /// The crash states among them: memory or last crash point differ from the step before. In a
+    /// real sweep, where memory is not all: the victims whose worlds a survivor recovered.
     pub images: u64,
     /// Victims that were really killed, by SIGKILL.
     pub kills: u64,
-    /// In a real sweep: after how many instructions victims were killed, and after how many they could
-    /// have been; the chosen ones are spread evenly, with one more right after each crash point.
+    /// In a real sweep: the number of instructions after which victims were killed, and the number
+    /// after which they could have been. The chosen ones are spread evenly, with one more right
+    /// after each crash point.
     pub share: Option<(u64, u64)>,
-    /// Of the victims really killed, those that had gone another way than the recorded run, so that
-    /// they died elsewhere than at the instruction meant for them. Each is as good a death.
+    /// Of the victims really killed, those that took another path than the recorded run, so that
+    /// they died at another instruction than the intended one. Each is as good a death.
     pub strayed: u64,
-    /// Of the victims really killed, those that had strayed, or had died in another round of a loop, after a breakpoint that was
-    /// counted; another one was killed in their stead, without counting. All of them are survived.
+    /// Of the victims really killed, those that strayed, or died in another round of a loop, after
+    /// a counted breakpoint; another victim was killed in their place, without counting. Survivors
+    /// recover all of them.
     pub killed_again: u64,
     /// Recoveries that survivors ran.
     pub recoveries: u64,
@@ -130,17 +132,17 @@ pub struct SweepReport {
     pub recovery_instructions: u64,
     /// The crash states among them: a recoverer killed there, and recovered by a second one.
     pub second_kills: u64,
-    /// What was found wrong, at most as many as the plan allows.
+    /// The faults found, at most as many as the plan allows.
     pub failures: Vec<Failure>,
-    /// Whether the sweep was ended by the last of these, so that it would have found more.
+    /// Whether the last of these ended the sweep, so that it would have found more.
     pub stopped: bool,
     /// Crash points that the sweep declares and at which no kill has fallen, as `operation.Point`.
     pub missing: Vec<String>,
     /// The crash points at which kills have fallen.
     pub coverage: Coverage,
-    /// How long it all took.
+    /// The duration of the sweep.
     pub seconds: f64,
-    /// What one step of a traced child cost on average, looking at its memory included.
+    /// The average cost of one step of a traced child, including reading its memory.
     pub step: Duration,
 }
 
@@ -225,15 +227,15 @@ impl SweepReport {
         Ok(())
     }
 
-    /// Whether nothing is wrong and no declared crash point is missing.
+    /// Returns whether there is no fault and no declared crash point is missing.
     pub fn is_clean(&self) -> bool {
         self.failures.is_empty() && self.missing.is_empty()
     }
 
-    /// For tests.
+    /// Asserts that the sweep is clean, for tests.
     ///
     /// # Panics
-    /// With the whole report, if anything is wrong or a declared crash point is missing.
+    /// With the whole report, if there is a fault or a declared crash point is missing.
     #[track_caller]
     pub fn assert_clean(&self) {
         assert!(self.is_clean(), "{self}");

@@ -6,15 +6,15 @@ use super::plan::Plan;
 use super::real::{RealSweep, sweep_for_real};
 use super::report::SweepReport;
 use super::sweep::{Sweep, sweep};
-use crate::lanes::{Event, in_lanes};
+use crate::parallel::{Event, in_lanes};
 use core::fmt;
 use core::ops::ControlFlow;
 use outlive_memory::CrashPoint;
 
-/// The sweeps of a crate or of a command, and the crash points that they must cover between them.
+/// The sweeps of a crate or of a command, and the crash points that they must cover together.
 ///
-/// One sweep takes one way through an operation (a lock that is free, a node that is the last), so its
-/// points are covered by several. A crash point that is declared to the suite, by a sweep or by
+/// One sweep takes one path through an operation (a lock that is free, a node that is the last), so
+/// several sweeps cover its points. A crash point that is declared to the suite, by a sweep or by
 /// [`declare`](Self::declare), and at which no kill of any sweep has fallen is reported as missing.
 #[derive(Default)]
 pub struct Suite {
@@ -22,11 +22,11 @@ pub struct Suite {
     declared: Vec<&'static PointKind>,
 }
 
-/// What a suite found.
+/// The result of a suite.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SuiteReport {
-    /// What each sweep found, in order. Their own missing points are those of the sweep alone.
+    /// The report of each sweep, in order. Their own missing points are those of the sweep alone.
     pub reports: Vec<SweepReport>,
     /// The crash points at which no kill of any sweep has fallen, as `operation.Point`.
     pub missing: Vec<String>,
@@ -35,7 +35,7 @@ pub struct SuiteReport {
 }
 
 impl Suite {
-    /// No sweeps yet.
+    /// Returns a suite without sweeps.
     pub fn new() -> Self {
         Self::default()
     }
@@ -58,18 +58,19 @@ impl Suite {
         self
     }
 
-    /// The names of the sweeps, in order.
+    /// Returns the names of the sweeps, in order.
     pub fn names(&self) -> Vec<String> {
         self.sweeps.iter().map(|sweep| sweep.name()).collect()
     }
 
-    /// Runs the sweeps that `choose` chooses by name, several at once (each keeps to one processor), and tells `tell`
-    /// which one begins and what it found, as it comes. After a [`ControlFlow::Break`] no other is begun. Missing are
-    /// those points only that the sweeps which were made declare; what was [declared](Self::declare) to the suite
-    /// counts when all of them were.
+    /// Runs the sweeps that `choose` chooses by name, several at once (each keeps to one
+    /// processor), and calls `tell` when one begins and with its report when it ends. After a
+    /// [`ControlFlow::Break`] no other begins. Only the points that the completed sweeps declare
+    /// can be missing; those [declared](Self::declare) to the suite count if all sweeps were
+    /// completed.
     ///
     /// # Errors
-    /// At the first sweep that cannot be made; no other is begun then.
+    /// At the first sweep that is not possible; no other begins then.
     pub fn run(
         &self,
         plan: &Plan,
@@ -132,15 +133,15 @@ impl fmt::Debug for Suite {
 }
 
 impl SuiteReport {
-    /// Whether nothing is wrong and no declared crash point is missing.
+    /// Returns whether there is no fault and no declared crash point is missing.
     pub fn is_clean(&self) -> bool {
         self.missing.is_empty() && self.reports.iter().all(|report| report.failures.is_empty())
     }
 
-    /// For tests.
+    /// Asserts that the suite is clean, for tests.
     ///
     /// # Panics
-    /// With all reports, if anything is wrong or a declared crash point is missing.
+    /// With all reports, if there is a fault or a declared crash point is missing.
     #[track_caller]
     pub fn assert_clean(&self) {
         assert!(self.is_clean(), "{self}");

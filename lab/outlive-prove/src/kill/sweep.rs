@@ -6,11 +6,11 @@ use super::control::Control;
 use super::coverage::PointKind;
 use super::effect::require_effective_kills;
 use super::error::KillError;
-use super::lease::Lease;
 use super::marked::Marked;
 use super::modules::Modules;
 use super::plan::Plan;
 use super::report::{At, Crash, Failure, SweepReport};
+use super::shared_memory::Lease;
 use super::stores::Stores;
 use super::tracer::{Approach, Cut, Killed, Trace, Tracer, Window};
 use super::turns;
@@ -19,67 +19,68 @@ use core::sync::atomic::Ordering;
 use outlive_memory::PersistenceDomain;
 use std::time::Instant;
 
-/// An operation over a [`Memory`](outlive_memory::Memory) that must survive the death of whoever runs
-/// it, with its recovery and with what must hold afterwards.
+/// An operation over a [`Memory`](outlive_memory::Memory) that must survive the death of its
+/// process, with its recovery and the conditions that must hold afterwards.
 ///
-/// Every method runs in a process of its own, forked for it. What one is to learn from another must
-/// stand in the memory, as it must for real hosts; fields of the value itself are settings. The methods
-/// do not print. They say by panicking that something is wrong.
+/// Every method runs in a forked process of its own. They can communicate through the memory only,
+/// as real hosts must; fields of the value itself are settings. The methods do not print. They
+/// report a fault by a panic.
 pub trait Sweep: Sync {
-    /// What is swept, as reports print it: `"tatas.lock"`.
+    /// Returns the name of the sweep in reports, such as `"tatas.lock"`.
     fn name(&self) -> String;
 
-    /// The size of the memory in bytes, a multiple of 4096. All of it is looked at after every
-    /// instruction, so it should be small.
+    /// Returns the size of the memory in bytes, a multiple of 4096. All of it may be read after
+    /// every instruction, so it should be small.
     fn size(&self) -> u64 {
         4096
     }
 
-    /// The memory's persistence domain. A kill takes no cache along, so it decides only which
-    /// instructions are executed.
+    /// Returns the memory's persistence domain. A kill loses no cache, so the domain decides only
+    /// which instructions are executed.
     fn domain(&self) -> PersistenceDomain {
         PersistenceDomain::Flushed
     }
 
-    /// The crash points that this sweep must reach, in the operation or in its recovery.
+    /// Returns the crash points that this sweep must reach, in the operation or in its recovery.
     fn declares(&self) -> Vec<&'static PointKind> {
         Vec::new()
     }
 
-    /// Whether two runs from the same memory execute the same instructions on it, so that a victim
-    /// really killed leaves exactly the memory of the image taken at that step.
+    /// Returns whether two runs from the same memory execute the same instructions on it, so that a
+    /// victim really killed leaves exactly the memory of the image taken at that step.
     fn is_deterministic(&self) -> bool {
         true
     }
 
-    /// Writes to zeroed memory what the operation starts from.
+    /// Writes the operation's starting state to zeroed memory.
     fn prepare(&self, memory: Marked);
 
-    /// The operation: the victim dies after each of its instructions.
+    /// Runs the operation: the victim dies after each of its instructions.
     fn operate(&self, memory: Marked);
 
-    /// What survivors do once the death of the victim is proven, that proof (a raised generation)
-    /// included. If `crash.recoverers_lost` is 1, an earlier run of this same method died too.
+    /// Runs a survivor's recovery once the death of the victim is proven, that proof (a raised
+    /// generation) included. If `crash.recoverers_lost` is 1, an earlier run of this same method
+    /// died too.
     ///
-    /// It is run a second time on what it left, which must change nothing that
+    /// It runs a second time on its own result, and must then change nothing that
     /// [`check`](Self::check) sees.
     fn recover(&self, memory: Marked, crash: &Crash);
 
-    /// What must hold after recovery.
+    /// Checks the conditions that must hold after recovery.
     ///
     /// # Errors
-    /// With what does not hold.
+    /// Returns the condition that does not hold.
     fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String>;
 }
 
-/// Sweeps `sweep` by `plan`: takes an image of the memory after each instruction of its operation, has
-/// a survivor recover and check each image, kills some victims for real to see that they leave these
-/// very images, and sweeps recovery itself in the same way.
+/// Sweeps `sweep` by `plan`: takes an image of the memory after each instruction of its operation,
+/// has a survivor recover and check each image, kills some victims for real to check that they
+/// leave exactly these images, and sweeps recovery itself in the same way.
 ///
 /// Victims and survivors are children of the calling thread, forked one at a time.
 ///
 /// # Errors
-/// If nothing could be swept. What is wrong with the operation's recovery stands in the report.
+/// If nothing could be swept. Faults of the operation's recovery are in the report.
 pub fn sweep<S: Sweep + ?Sized>(sweep: &S, plan: &Plan) -> Result<SweepReport, KillError> {
     require_effective_kills()?;
     let _turn = turns::beside_others();
@@ -109,13 +110,13 @@ struct Recorded {
 struct Run<'a, S: ?Sized> {
     sweep: &'a S,
     plan: &'a Plan,
-    /// The memory that victims die over.
+    /// The memory of victims.
     memory: Lease,
-    /// What a victim says beside it.
+    /// The control page of victims.
     control: &'static Control,
     /// The memory that survivors recover, mapped elsewhere.
     scratch: Lease,
-    /// What survivors say.
+    /// The control page of survivors.
     survivors: &'static Control,
     _leases: [Lease; 2],
     _pinned: Pinned,
@@ -150,7 +151,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
         Marked::new(self.memory.memory(self.sweep.domain()), self.control)
     }
 
-    /// The memory that the operation starts from.
+    /// Returns the memory that the operation starts from.
     fn prepare(&self) -> Result<Vec<u64>, KillError> {
         self.memory.zero();
         let memory = self.victims();
@@ -182,7 +183,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
         Ok(recorded)
     }
 
-    /// Steps a child through `work` from the memory `initial` and notes every state.
+    /// Steps a child through `work` from the memory `initial` and records every state.
     fn record(
         &mut self,
         initial: &[u64],
@@ -197,14 +198,14 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             cases.note(memory.words(), written, control, moment);
         })?;
         Ok(trace.map(|trace| {
-            assert!(cases.is(memory.words()), "a store went unseen");
+            assert!(cases.is(memory.words()), "a store was not seen");
             cases.cover(&mut self.report.coverage);
             Recorded { cases, trace }
         }))
     }
 
-    /// Has survivors recover and check every case. `before` is the first crash if these are the states
-    /// that a recoverer left when it was killed.
+    /// Has survivors recover and check every case. `before` is the first crash if these are the
+    /// states that a killed recoverer left.
     fn survive(&mut self, cases: &Cases, before: Option<Crash>) -> Result<(), KillError> {
         let patience = self.plan.recovery_patience;
         let mut from = 0;
@@ -265,7 +266,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
         });
     }
 
-    /// Kills some victims for real, compares what they leave with the images, and recovers it.
+    /// Kills some victims for real, compares their memory with the images, and recovers it.
     fn kill_for_real(&mut self, initial: &[u64], first: &Recorded) -> Result<(), KillError> {
         let mut replay = first.cases.replay(0);
         let mut at = 0;
@@ -274,7 +275,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             if self.is_full() {
                 break;
             }
-            // A copy between private places, byte by byte, takes no time but to whoever steps through it.
+            // A copy between private places, byte by byte, takes many steps but changes nothing.
             let changed = step == 0 || first.cases.at_step(step) != first.cases.at_step(step - 1);
             if first.trace.is_amid_repetition(step) && !changed {
                 continue;
@@ -283,7 +284,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
                 replay.advance();
                 at += 1;
             }
-            // Only where another round of a loop would be seen by what it leaves.
+            // Only if the memory would reveal a death in another round of a loop.
             let approach = match self.sweep.is_deterministic() {
                 true => Approach::Counted,
                 false => Approach::Once,
@@ -293,7 +294,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
                 && let Ok(astray) = killed
                 && (astray.strayed || self.differs(&killed, replay.image()).is_some())
             {
-                // Wherever it died, that is to be survived, too.
+                // Wherever it died, survivors must recover it, too.
                 left.note_alone(self.memory.words(), self.control, astray.moment);
                 self.report.killed_again += 1;
                 killed = self.kill_at(initial, &first.trace, step, Approach::Once)?;
@@ -312,8 +313,8 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             if let Some(word) = differs {
                 let crash = crash_of(left.get(left.len() - 1), None);
                 let message = format!(
-                    "a victim really killed here left other memory than the image of this step, at \
-                     offset {:#x}: is the operation deterministic?",
+                    "a victim that was really killed here left memory that differs from the image \
+                     of this step, at offset {:#x}: is the operation deterministic?",
                     word * 8
                 );
                 self.fail(&crash, killed.moment.instruction, None, message);
@@ -335,7 +336,8 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
         self.tracer.kill_at(trace, step, approach, operate)
     }
 
-    /// The first word that a victim left otherwise than it stands in the image of its step, if it should have left that.
+    /// Returns the first word in which a victim's memory wrongly differs from the image of its
+    /// step.
     fn differs(&self, killed: &Result<Killed, Cut>, image: &[u64]) -> Option<usize> {
         let comparable =
             self.sweep.is_deterministic() && killed.as_ref().is_ok_and(|it| !it.strayed);
@@ -381,7 +383,7 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
     }
 }
 
-/// What victims do. Recorded and real runs pass through this same code, so that they go the same way.
+/// Returns the work of victims: the same code in recorded and real runs, for the same path.
 fn operation<S: Sweep + ?Sized>(sweep: &S, memory: Marked) -> impl FnOnce(Window) {
     move |window| {
         window.begin();
@@ -389,7 +391,7 @@ fn operation<S: Sweep + ?Sized>(sweep: &S, memory: Marked) -> impl FnOnce(Window
     }
 }
 
-/// The crash that left `case`: the victim's, or its recoverer's after the crash `before`.
+/// Returns the crash that left `case`: the victim's, or its recoverer's after the crash `before`.
 fn crash_of(case: Case, before: Option<Crash>) -> Crash {
     match before {
         Some(first) => Crash {
@@ -404,8 +406,7 @@ fn crash_of(case: Case, before: Option<Crash>) -> Crash {
     }
 }
 
-/// Lets the processor's features be detected once here, not again in every child, instruction by
-/// instruction.
+/// Detects the processor's features here, once, so that no child steps through the detection.
 pub(super) fn warm_up() {
     #[cfg(target_arch = "x86_64")]
     core::hint::black_box(std::arch::is_x86_feature_detected!("sse4.2"));

@@ -1,10 +1,11 @@
-//! Which pages of a shared memory a child may have written to.
+//! The pages of a shared memory that a child may have written to.
 //!
-//! A look at a memory of some megabytes takes far longer than a step. But a child that was forked has none of the pages of a
-//! shared mapping in its page table: the kernel puts each there when it is first touched, and says so in
-//! `/proc/PID/pagemap`, to anybody who may look at the child at all. So what was never there has not been written. A page that was
-//! there once counts for good, and where the kernel cannot be asked, all do. Whether something was overlooked is
-//! asked [in the end](super::cases::Cases::is).
+//! Comparing a memory of some megabytes takes far longer than a step. But a forked child has none
+//! of the pages of a shared mapping in its page table: the kernel inserts each on the first access,
+//! and shows this in `/proc/PID/pagemap` to any process that may inspect the child at all. A page
+//! that was never inserted has not been written. A page counts as touched from its first appearance
+//! on, and if the pagemap is not readable, all pages do. [At the end](super::cases::Cases::is) the
+//! whole memory is compared, to find a change that was overlooked.
 
 use core::ops::Range;
 use core::sync::atomic::AtomicU64;
@@ -18,21 +19,21 @@ const PRESENT: u64 = 0b11 << 62;
 pub(super) struct Touched {
     /// `None`: all pages are touched.
     pagemap: Option<File>,
-    /// Where the memory's first page stands in it.
+    /// The offset of the memory's first page in it.
     from: u64,
-    /// How many words there are, and how many a page has.
+    /// The number of words in the memory, and in a page.
     words: usize,
     page: usize,
-    /// What the kernel says of each page.
+    /// The kernel's entry for each page.
     said: Vec<u8>,
     is_touched: Vec<bool>,
     touched: Vec<usize>,
 }
 
 impl Touched {
-    /// Those pages of `words`, a shared mapping, that the child `pid` touches.
+    /// Tracks the pages of `words`, a shared mapping, that the child `pid` touches.
     pub(super) fn by(pid: u32, words: &[AtomicU64]) -> Self {
-        // SAFETY: asks for a number, which there is.
+        // SAFETY: only reads a number that exists.
         let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let page = bytes / 8;
         let pages = words.len().div_ceil(page);
@@ -49,7 +50,7 @@ impl Touched {
         }
     }
 
-    /// The words that the child may have written by now. To be asked while it stands still.
+    /// Returns the words that the child may have written so far. The child must be stopped.
     pub(super) fn look(&mut self) -> impl Iterator<Item = Range<usize>> {
         let asked = self.pagemap.as_ref();
         let asked = asked.map(|pagemap| pagemap.read_exact_at(&mut self.said, self.from));
@@ -73,7 +74,7 @@ impl Touched {
 #[cfg(test)]
 mod tests {
     use super::super::control::Control;
-    use super::super::lease::Lease;
+    use super::super::shared_memory::Lease;
     use super::super::tracer::{Tracer, Window};
     use super::*;
     use core::sync::atomic::Ordering;
@@ -101,7 +102,7 @@ mod tests {
             looks.push(ranges.len());
         });
         recorded.unwrap().unwrap();
-        // Others are there only if the kernel has put them there at once.
+        // Others are there only if the kernel has inserted them at the same time.
         println!("{looks:?} of {} pages", words.len() / 512);
         assert!(looks.last().unwrap() >= &2);
         assert!(looks.is_sorted());

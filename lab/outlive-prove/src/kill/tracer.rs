@@ -1,12 +1,12 @@
-//! Stepped runs: every instruction of a child's window, once to record it, and again to die in it.
+//! Stepped runs of a child's window: one records every instruction, and others die at one.
 //!
-//! The second time need not be stepped from the start. Where the processor has breakpoints, the child
-//! runs freely to an instruction not far before the one that is to be its last, and is stepped from there: to the last one that the
-//! recorded run had not come by earlier, or, where that is long ago and whoever asks can tell if it went wrong, to one in a loop that is
-//! let pass as often as the recorded run came by. That makes a real kill after every instruction nearly
-//! linear. A run that goes another way than the recorded one (a system call that
-//! took longer, another thread) is killed wherever it is then, which is as good a death; it is counted as
-//! strayed.
+//! A run that dies need not be stepped from the start. Where the processor has breakpoints, the
+//! child runs freely to an instruction not far before its last one, and is stepped from there. That
+//! is the last instruction that the recorded run had not executed before. If it is far back and the
+//! caller can detect an error, it is one in a loop, at which the breakpoint is passed as often as
+//! in the recorded run. That makes a real kill after every instruction nearly linear. A run that
+//! takes another path than the recorded one (a system call that took longer, another thread) is
+//! killed wherever it is then, which is as good a death; it is counted as strayed.
 
 use super::child::{Child, Registers, Resume, Stop};
 use super::control::{Control, Phase};
@@ -20,23 +20,23 @@ use std::io;
 use std::time::Instant;
 
 /// The part of a victim's life in which it is killed: from [`begin`](Self::begin) to
-/// [`end`](Self::end), or to the end of the method that it was given to.
+/// [`end`](Self::end), or to the end of the method that received the window.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     control: &'static Control,
-    /// Whether somebody steps this process and kills it; a survivor is left in peace.
+    /// Whether this process is stepped and killed; a survivor is not.
     traced: bool,
 }
 
 impl Window {
-    /// From the next instruction on the victim may be killed. What it did before (opening a segment,
-    /// for one) is not swept.
+    /// Begins the window: from the next instruction on the victim may be killed. Its earlier
+    /// actions (such as opening a segment) are not swept.
     pub fn begin(&self) {
         self.stop();
         self.control.enter(Phase::Inside);
     }
 
-    /// The operation has returned. The victim is killed here at the latest: nothing after it runs.
+    /// Ends the window: the operation has returned. The victim is killed here at the latest.
     pub fn end(&self) {
         self.control.enter(Phase::Returned);
         self.stop();
@@ -49,7 +49,7 @@ impl Window {
         }
     }
 
-    /// The window of a process that nobody kills.
+    /// Returns the window of a process that is not killed.
     pub(super) fn of_survivor(control: &'static Control) -> Self {
         Self {
             control,
@@ -57,13 +57,13 @@ impl Window {
         }
     }
 
-    /// `memory`, saying which crash points have been passed.
+    /// Returns `memory`, recording the crash points passed.
     pub fn mark(&self, memory: Native) -> Marked {
         Marked::new(memory, self.control)
     }
 }
 
-/// When a look at a victim is taken.
+/// The moment at which a victim is inspected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub step: u64,
@@ -72,7 +72,7 @@ pub(super) struct Moment {
     pub returned: bool,
 }
 
-/// A stepped run that did not get to its end.
+/// A stepped run that did not reach its end.
 #[derive(Debug)]
 pub(super) struct Cut {
     pub steps: u64,
@@ -85,37 +85,38 @@ pub(super) struct Killed {
     pub moment: Moment,
     /// Its process id.
     pub process: u32,
-    /// Whether it died elsewhere than the recorded run stood at this step.
+    /// Whether it died at another instruction than the recorded run had at this step.
     pub strayed: bool,
 }
 
-/// The way of a recorded run.
+/// The path of a recorded run.
 #[derive(Debug)]
 pub(super) struct Trace {
     /// The instruction before each step, and the one after the last.
     way: Vec<u64>,
-    /// How often a run comes by the same instruction before, not counting the start.
+    /// For each step: how often its instruction had been executed before, the start not counted.
     passes: Vec<u32>,
-    /// Instructions at which a breakpoint counts otherwise than steps do: those that repeat themselves.
+    /// Instructions that repeat themselves, so that a breakpoint counts otherwise than steps do.
     repeating: HashSet<u64>,
     /// The instructions that are of this binary.
     own: HashSet<u64>,
-    /// The steps of each of these, but for the start.
+    /// The steps of each of these, except the start.
     met: HashMap<u64, Vec<u32>>,
 }
 
-/// How a victim that is to be killed comes near its end.
+/// How a victim gets near the instruction at which it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Approach {
-    /// Freely to an instruction that the recorded run had not come by before: that a breakpoint there is met at the right time can be
-    /// seen.
+    /// Freely to an instruction that the recorded run had not executed before, so that a breakpoint
+    /// hit at the wrong time is detectable.
     Once,
-    /// Or to one that it had come by some times, if that is nearer. On a loaded virtual machine counting them has gone wrong; where it
-    /// goes by other instructions from there it is seen to have strayed, and in a loop it dies in another round.
+    /// Or to one that it had executed several times, if that is nearer. On a loaded virtual
+    /// machine, counting the passes has gone wrong: if other instructions follow, the victim is
+    /// seen to have strayed; in a loop it dies in another round.
     Counted,
 }
 
-/// What it takes to let a breakpoint pass once, in steps: it is switched off, stepped over and met again.
+/// The cost of passing a breakpoint once, in steps: it is disabled, stepped over and hit again.
 const PASS: usize = 3;
 
 impl Trace {
@@ -147,28 +148,29 @@ impl Trace {
         }
     }
 
-    /// How many instructions the run had.
+    /// Returns the number of instructions of the run.
     pub(super) fn steps(&self) -> u64 {
         self.way.len() as u64 - 1
     }
 
-    /// How many different ones.
+    /// Returns the number of distinct instructions.
     pub(super) fn addresses(&self) -> u64 {
         self.way.iter().collect::<HashSet<_>>().len() as u64
     }
 
-    /// Whether the run was in the middle of one instruction that repeats itself (a string instruction, by which large values are
-    /// copied): neither in its first round nor in its last.
+    /// Returns whether the run was in the middle of an instruction that repeats itself (a string
+    /// instruction, which copies large values): neither in its first round nor in its last.
     pub(super) fn is_amid_repetition(&self, step: u64) -> bool {
         let step = step as usize;
         let same = |other: usize| self.way.get(other) == self.way.get(step);
         step >= 2 && same(step - 2) && same(step - 1) && same(step + 1)
     }
 
-    /// The last step up to `step` whose instruction the run had not come by before: a breakpoint there
-    /// is met once, and that it was met at the right time can be seen. (Counting how often a breakpoint
-    /// in a loop is passed went wrong now and then on a loaded virtual machine.) It is none of a library: by which ways
-    /// `malloc` goes depends on what the process had allocated before.
+    /// Returns the last step up to `step` whose instruction the run had not executed before: a
+    /// breakpoint there is hit once, and a hit at the wrong time is detectable. (Counting the
+    /// passes of a breakpoint in a loop went wrong now and then on a loaded virtual machine.)
+    /// Instructions of libraries are excluded: the path through `malloc` depends on the process's
+    /// earlier allocations.
     fn landing(&self, step: u64) -> Option<usize> {
         let last = (step as usize).min(self.way.len() - 1);
         let first_pass =
@@ -177,8 +179,8 @@ impl Trace {
         (3..=last).rev().find(lands)
     }
 
-    /// The steps at which a breakpoint is met on the way to `step`, the last of them to land there; none if it is best stepped
-    /// from the start.
+    /// Returns the steps at which a breakpoint is hit on the way to `step`, the last of them the
+    /// landing; empty if it is best stepped from the start.
     fn breakpoints(&self, step: u64, approach: Approach) -> &[u32] {
         let Some(first) = self.landing(step) else {
             return &[];
@@ -203,7 +205,7 @@ impl Trace {
     }
 }
 
-/// What forks and traces victims, one at a time.
+/// Forks and traces victims, one at a time.
 #[derive(Debug)]
 pub(super) struct Tracer {
     operation: String,
@@ -212,9 +214,9 @@ pub(super) struct Tracer {
     most_instructions: u64,
     stepping: Duration,
     stepped: u32,
-    /// Really killed.
+    /// The number of victims really killed.
     pub kills: u64,
-    /// Of these, elsewhere than the recorded run stood.
+    /// Of these, the number that died at another instruction than the recorded run.
     pub strayed: u64,
 }
 
@@ -237,7 +239,7 @@ impl Tracer {
         }
     }
 
-    /// What one recorded step cost.
+    /// Returns the average cost of a recorded step.
     pub(super) fn step_cost(&self) -> Duration {
         let cost = self.stepping.checked_div(self.stepped);
         cost.unwrap_or_default()
@@ -251,7 +253,7 @@ impl Tracer {
         }
     }
 
-    /// A traced child that stands right before the first instruction of its window.
+    /// Starts a traced child, which stops right before the first instruction of its window.
     fn start(&self, work: impl FnOnce(Window)) -> Result<Result<Child, Cut>, KillError> {
         let control = self.control;
         let child = Child::traced(control, self.patience, || {
@@ -289,7 +291,7 @@ impl Tracer {
         Ok(Ok(child))
     }
 
-    /// Why a victim that came to rest at `stop` cannot go on; `None` if it can.
+    /// Returns why a victim that stopped at `stop` cannot continue; `None` if it can.
     fn obstacle(&self, stop: Stop) -> Option<String> {
         match stop {
             Stop::Trapped | Stop::SystemCall if self.control.phase() == Phase::Panicked => {
@@ -300,8 +302,8 @@ impl Tracer {
         }
     }
 
-    /// Steps a child through `work` and has `look` see it before the first instruction of its window
-    /// and after each.
+    /// Steps a child through `work` and calls `look` before the first instruction of its window and
+    /// after each.
     pub(super) fn record(
         &mut self,
         work: impl FnOnce(Window),
@@ -329,7 +331,7 @@ impl Tracer {
                 break None;
             }
             let reason = if step == self.most_instructions {
-                Some("has not returned, and the plan ends here".to_owned())
+                Some("has not returned, but the plan ends here".to_owned())
             } else {
                 let stop = child.resume(Resume::Step).map_err(self.system("ptrace"))?;
                 self.obstacle(stop)
@@ -345,8 +347,8 @@ impl Tracer {
         Ok(cut.map_or_else(|| Ok(Trace::of(way, |at| modules.is_own(at))), Err))
     }
 
-    /// Runs a child through `work` as far as `step` instructions go and kills it there for real, or
-    /// where it has returned by then. Returns where, and who it was.
+    /// Runs a child through `work` for `step` instructions and kills it there for real, or where it
+    /// has returned by then. Returns where, and its process id.
     pub(super) fn kill_at(
         &mut self,
         trace: &Trace,
@@ -361,7 +363,8 @@ impl Tracer {
         let mut at = 0;
         let mut stop = Stop::Trapped;
         for breakpoint in trace.breakpoints(step, approach) {
-            // Off the one where it stands: whether the processor would stop there again is not left to it.
+            // Steps off the current breakpoint, so as not to rely on whether the processor would
+            // stop there again.
             stop = child.resume(Resume::Step).map_err(self.system("ptrace"))?;
             at += 1;
             let address = trace.way[*breakpoint as usize];
@@ -375,7 +378,7 @@ impl Tracer {
                 break;
             }
             child.set_breakpoint(None);
-            // Another trap than this one: it has strayed, and counting on would go wrong for certain.
+            // A trap elsewhere: the child has strayed, so further counting would be wrong.
             let stands = child.registers().map_err(self.system("ptrace"))?;
             if self.control.phase() != Phase::Inside || stands.instruction() != address {
                 break;
@@ -394,8 +397,8 @@ impl Tracer {
         Ok(Ok(Killed { strayed, ..killed }))
     }
 
-    /// Runs a child through `work` and kills it for real at the `nth` place, from 0, where it enters or
-    /// leaves a system call, or where it has returned by then.
+    /// Runs a child through `work` and kills it for real at the `nth` place, from 0, where it
+    /// enters or leaves a system call, or where it has returned by then.
     pub(super) fn kill_at_call(
         &mut self,
         nth: u64,
@@ -436,7 +439,7 @@ impl Tracer {
     }
 
     fn cut(&self, steps: u64, mut reason: String) -> Cut {
-        // Unwinding takes so many instructions that patience may end before it does.
+        // Unwinding takes so many instructions that the time may run out before it ends.
         if let Some(panic) = self.control.message().filter(|panic| *panic != reason) {
             reason = format!("{reason}; it {panic}");
         }

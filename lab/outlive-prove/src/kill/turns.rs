@@ -1,9 +1,10 @@
-//! Who may sweep beside whom.
+//! Exclusion between sweeps of one process.
 //!
-//! A world of files and processes is made in the calling process and seen by all children of it: a child that another
-//! sweep forks meanwhile would keep its files open, with their locks, and might be forked while a thread holds one of the
-//! process's own locks, which nobody gives back in the child. So a sweep of real kills runs alone in its process. Sweeps by
-//! images have nothing but memory of their own, and run beside each other.
+//! A world of files and processes is created in the calling process and visible to all of its
+//! children. A child that another sweep forks at the same time would keep its files open, with
+//! their locks, and might be forked while a thread holds one of the process's own locks, which is
+//! never released in the child. So a sweep of real kills runs alone in its process. Sweeps by
+//! images use only memory of their own, and run concurrently.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

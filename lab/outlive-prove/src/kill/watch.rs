@@ -1,4 +1,4 @@
-//! What the steps of a child may have written of a shared memory.
+//! The words of a shared memory that the steps of a child may have written.
 
 use super::child::Registers;
 use super::stores::{Reach, Stores};
@@ -6,13 +6,13 @@ use super::touched::Touched;
 use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 
-/// Says after each step which words of the memory it may have written.
+/// Returns after each step which words of the memory it may have written.
 pub(super) struct Watch<'a> {
     stores: &'a mut Stores,
     words: &'a [AtomicU64],
     addresses: Range<u64>,
     touched: Option<Touched>,
-    /// What the step to come may write: before the first look, that is anything.
+    /// The words that the next step may write: before the first look, all of them.
     reach: Reach,
     written: Vec<Range<usize>>,
 }
@@ -30,8 +30,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The words that `child` may have written since it was looked at last. It stands still, with
-    /// `registers`.
+    /// Returns the words that `child`, stopped with `registers`, may have written since the last
+    /// call.
     pub(super) fn look(
         &mut self,
         child: u32,
@@ -57,7 +57,7 @@ impl<'a> Watch<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::control::Control;
-    use super::super::lease::Lease;
+    use super::super::shared_memory::Lease;
     use super::super::tracer::{Tracer, Window};
     use super::*;
     use core::sync::atomic::Ordering;
@@ -76,8 +76,8 @@ mod tests {
             words[3].fetch_add(1, Ordering::AcqRel);
             words[70_000].store(1, Ordering::Relaxed);
             let _ = words[3].compare_exchange(1, 7, Ordering::AcqRel, Ordering::Relaxed);
-            // SAFETY: of the words only these are used but as atomics, by this process alone; the pipe is its own, and
-            // what is read from it fits.
+            // SAFETY: of the words only these are used without atomics, by this process alone; the
+            // pipe is its own, and the data read from it fits.
             unsafe {
                 let bytes = words.as_ptr().cast::<u8>().cast_mut();
                 bytes.add(8192).write_bytes(0x5a, 1 << 12);

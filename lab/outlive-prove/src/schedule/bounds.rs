@@ -1,13 +1,13 @@
-//! How far an exploration goes.
+//! The bounds of an exploration.
 
 use super::engine::Limits;
 use core::fmt;
 
-/// Bounds on an exploration: what it tries, and when it gives up.
+/// Bounds on an exploration: which executions it tries, and when it stops.
 ///
-/// Every bound but the budget is part of what "complete" means: a complete exploration has tried every
-/// execution *within these bounds*. Few preemptions find most bugs (Musuvathi and Qadeer, PLDI '07); a
-/// thread that waits, ends or dies gives way without one.
+/// Every bound except the number of executions defines "complete": a complete exploration has tried
+/// every execution *within these bounds*. Few preemptions find most bugs (Musuvathi and Qadeer,
+/// PLDI '07); when a thread waits, ends or dies, another runs without a preemption.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     preemptions: u32,
@@ -20,7 +20,8 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// Two preemptions, two stale reads, one death; up to ten million executions of 20,000 accesses.
+    /// Two preemptions, two stale reads, one death; up to ten million executions of 20,000
+    /// accesses.
     fn default() -> Self {
         Self {
             preemptions: 2,
@@ -35,7 +36,7 @@ impl Default for Bounds {
 }
 
 impl fmt::Display for Bounds {
-    /// What an execution is bounded by, for people.
+    /// Writes the bounds of an execution, for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = true;
         for (number, what) in [
@@ -67,7 +68,7 @@ impl Bounds {
         }
     }
 
-    /// How often per execution a thread that could go on is interrupted for another.
+    /// Sets how often per execution a runnable thread is interrupted for another.
     pub fn preemptions(self, preemptions: u32) -> Self {
         Self {
             preemptions,
@@ -75,8 +76,8 @@ impl Bounds {
         }
     }
 
-    /// How often per execution a load reads a message that is not the newest, or a store is placed before
-    /// a newer one.
+    /// Sets how often per execution a load reads a message that is not the newest, or a store is
+    /// placed before a newer one.
     pub fn stale_reads(self, stale_reads: u32) -> Self {
         Self {
             stale_reads,
@@ -84,17 +85,17 @@ impl Bounds {
         }
     }
 
-    /// How many hosts die in one execution.
+    /// Sets the number of hosts that die in one execution.
     pub fn deaths(self, deaths: u32) -> Self {
         Self { deaths, ..self }
     }
 
-    /// After how many accesses an execution is said to go on for ever.
+    /// Sets the number of accesses after which an execution is assumed never to end.
     pub fn steps(self, steps: u32) -> Self {
         Self { steps, ..self }
     }
 
-    /// How many of a word's newest messages a load may choose among.
+    /// Sets how many of a word's newest messages a load may choose among.
     pub fn history(self, history: usize) -> Self {
         Self {
             history: history.max(1),
@@ -102,7 +103,7 @@ impl Bounds {
         }
     }
 
-    /// These, but nowhere narrower than `least`.
+    /// Returns these bounds, each raised to that of `least` if it is narrower.
     pub fn at_least(self, least: &Self) -> Self {
         Self {
             preemptions: self.preemptions.max(least.preemptions),
@@ -115,13 +116,13 @@ impl Bounds {
         }
     }
 
-    /// After how many executions the exploration stops, complete or not.
+    /// Sets the number of executions after which the exploration stops, complete or not.
     pub fn executions(self, executions: u64) -> Self {
         Self { executions, ..self }
     }
 
-    /// Interrupts and kills before every access, also where that cannot make a difference: to check that it
-    /// does not.
+    /// Interrupts and kills before every access, also where that cannot make a difference: to check
+    /// that it does not.
     pub fn unreduced(self) -> Self {
         Self {
             unreduced: true,

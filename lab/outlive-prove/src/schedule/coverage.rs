@@ -1,17 +1,17 @@
-//! Which declared crash points threads have died at.
+//! The declared crash points at which threads have died.
 
 use outlive_memory::CrashPoint;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Deaths by the last crash point that the dead thread had passed.
+/// The number of deaths by the last crash point that the dead thread had passed.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
     operations: BTreeMap<&'static str, Vec<(&'static str, u64)>>,
 }
 
 impl Coverage {
-    /// Makes the points of an operation known, covered or not.
+    /// Adds the points of an operation, covered or not.
     pub fn declare<P: CrashPoint>(&mut self) {
         self.operations
             .entry(P::OPERATION)
@@ -24,14 +24,14 @@ impl Coverage {
         }
     }
 
-    /// Deaths at a point, or 0.
+    /// Returns the number of deaths at a point.
     pub fn deaths_at<P: CrashPoint>(&self, point: P) -> u64 {
         self.operations
             .get(P::OPERATION)
             .map_or(0, |points| points[point.index()].1)
     }
 
-    /// The points of the operations met at which nobody died, as `operation::Point`.
+    /// Returns the declared points at which no thread died, as `operation::Point`.
     pub fn missing(&self) -> Vec<String> {
         let uncovered = |(operation, points): (&&str, &Vec<(&str, u64)>)| {
             let of = operation.to_string();
@@ -43,7 +43,7 @@ impl Coverage {
         self.operations.iter().flat_map(uncovered).collect()
     }
 
-    /// Adds what another exploration has covered.
+    /// Adds the coverage of another exploration.
     pub fn merge(&mut self, other: &Coverage) {
         for (operation, points) in &other.operations {
             let mine = self.operations.entry(operation);

@@ -3,11 +3,11 @@
 use super::engine;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a scenario knows and its threads don't: who is inside a critical section, what an operation was
-/// told. Fresh at the start of every execution.
+/// State that the scenario has and its threads do not: which thread is inside a critical section,
+/// which result an operation returned. Fresh at the start of every execution.
 ///
-/// Threads may be interrupted before each [`with`](Self::with), and may die there, as at an access; what
-/// is done inside is one step.
+/// Threads may be interrupted before each [`with`](Self::with), and may die there, as at an access;
+/// the closure is one step.
 #[derive(Debug, Default)]
 pub struct Ghost<T> {
     inner: Arc<Mutex<(u64, T)>>,
@@ -22,14 +22,14 @@ impl<T> Clone for Ghost<T> {
 }
 
 impl<T: Default> Ghost<T> {
-    /// A ghost that holds `T::default()` when an execution starts.
+    /// Returns a ghost that holds `T::default()` when an execution starts.
     pub fn new() -> Self {
         Self {
             inner: Arc::new(Mutex::new((0, T::default()))),
         }
     }
 
-    /// Looks at the state and changes it. `f` makes no access to the memory.
+    /// Calls `f` with the state. `f` makes no access to the memory.
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         engine::outside();
         // A poisoned lock is an assertion that failed in an earlier execution.

@@ -1,4 +1,4 @@
-//! The handle by which algorithms reach a scenario's memory.
+//! The handle through which algorithms access a scenario's memory.
 
 use super::engine::access::{Access, Act, Answer};
 use super::engine::views::Views;
@@ -9,25 +9,25 @@ use outlive_memory::{Memory, Offset, Ordering, Word};
 
 /// A memory that a [`Scenario`](super::Scenario) can run on.
 pub trait Proving: Memory {
-    /// The handle. It works inside a scenario only.
+    /// Returns the handle. It works inside a scenario only.
     #[doc(hidden)]
     fn handle() -> Self;
-    /// A memory as it is before the preparation.
+    /// Returns a memory in its state before the preparation.
     #[doc(hidden)]
     fn world(plan: &Plan) -> World;
 }
 
-/// What a memory has to know of a scenario.
+/// The facts of a scenario that its memory needs.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Plan {
-    /// Threads, main and the manager's hooks.
+    /// The number of threads, main and the manager's hooks.
     pub(crate) actors: usize,
     /// The threads' hosts.
     pub(crate) hosts: Vec<usize>,
-    /// Bytes.
+    /// In bytes.
     pub(crate) size: u64,
-    /// Messages that a load chooses among.
+    /// The number of messages that a load chooses among.
     pub(crate) history: usize,
     pub(crate) rules: CacheRules,
 }
@@ -43,11 +43,11 @@ impl World {
     }
 }
 
-/// Memory in which threads interleave at every access, under release and acquire as C++20 has them
+/// Memory in which threads interleave at every access, under release and acquire as in C++20
 /// (without promises), and in which any access may be a thread's last.
 ///
-/// The handle means the memory of the execution that runs on this operating-system thread; outside the
-/// closures of a [`Scenario`](super::Scenario) every access panics.
+/// The handle stands for the memory of the execution that runs on this operating-system thread;
+/// outside the closures of a [`Scenario`](super::Scenario) every access panics.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduled(());
 
@@ -61,7 +61,7 @@ impl Proving for Scheduled {
     }
 }
 
-/// One access, typed.
+/// Makes one access, typed.
 pub(crate) fn access<W: Word>(act: Act, at: Offset, order: Ordering) -> W {
     W::from_bits(answer::<W>(act, at, order).value)
 }
@@ -75,7 +75,7 @@ fn answer<W: Word>(act: Act, at: Offset, order: Ordering) -> Answer {
     })
 }
 
-/// One compare-and-swap, typed.
+/// Makes one compare-and-swap, typed.
 pub(crate) fn compare_exchange<W: Word>(
     at: Offset,
     current: W,
@@ -130,7 +130,8 @@ macro_rules! memory_of_the_engine {
             use $crate::schedule::engine::{self, access::Act};
             use $crate::schedule::handle::{access, compare_exchange, copy_in, copy_out};
 
-            // SAFETY: size and domain are those that the execution began with; every access is checked.
+            // SAFETY: size and domain are those that the execution began with; every access is
+            // checked.
             unsafe impl Memory for $handle {
                 fn size(self) -> u64 {
                     engine::memory_size()

@@ -1,48 +1,49 @@
-//! What an exploration found.
+//! The result of an exploration.
 
 use super::coverage::Coverage;
 use std::fmt;
 
-/// What an exploration tried, and what failed.
+/// The number and kind of executions tried, and the failures.
 #[derive(Clone, Debug)]
 pub struct ScheduleReport {
     /// The scenario's name.
     pub scenario: String,
-    /// How many executions were run.
+    /// The number of executions.
     pub executions: u64,
     /// Whether every execution within the bounds was tried. Sampling is never complete.
     pub complete: bool,
-    /// The seed that the first was drawn with, if they were drawn; the next one's is one higher.
+    /// The seed of the first execution, if they were drawn at random; each next seed is one higher.
     pub seed: Option<u64>,
     /// The largest number of decisions that one execution met.
     pub deepest: u32,
-    /// Deaths, over all executions.
+    /// The number of deaths, over all executions.
     pub deaths: u64,
-    /// Different images of the memory that deaths left, where caches die with their hosts.
+    /// The number of different images of the memory after deaths, where caches die with their
+    /// hosts.
     pub images: u64,
-    /// Where threads died.
+    /// The crash points at which threads died.
     pub coverage: Coverage,
     /// The executions that failed; exploring stops at the first.
     pub failures: Vec<Failure>,
-    /// How long it took.
+    /// The duration in seconds.
     pub seconds: f64,
 }
 
 /// An execution that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What a thread, the check or the engine said.
+    /// The message of a thread, the check or the engine.
     pub message: String,
-    /// What [`Scenario::replay`](super::Scenario::replay) takes to run it again.
+    /// The schedule with which [`Scenario::replay`](super::Scenario::replay) runs it again.
     pub schedule: String,
-    /// The seed that drew it, if it was drawn.
+    /// Its seed, if it was drawn at random.
     pub seed: Option<u64>,
     /// Every access, death and hook, in order.
     pub trace: String,
 }
 
 impl ScheduleReport {
-    /// Whether no execution failed.
+    /// Returns whether no execution failed.
     pub fn passed(&self) -> bool {
         self.failures.is_empty()
     }
@@ -54,8 +55,8 @@ impl ScheduleReport {
         self
     }
 
-    /// As [`assert_passed`](Self::assert_passed), and demands that all was tried and every crash point
-    /// of the operations met was died at.
+    /// Does what [`assert_passed`](Self::assert_passed) does, and demands that the exploration is
+    /// complete and that threads died at every crash point of the operations executed.
     #[track_caller]
     pub fn assert_proven(&self) -> &Self {
         self.assert_passed();
@@ -63,18 +64,18 @@ impl ScheduleReport {
         let missing = self.coverage.missing();
         assert!(
             missing.is_empty(),
-            "nobody died at {}: {self}",
+            "no thread died at {}: {self}",
             missing.join(", ")
         );
         self
     }
 
-    /// The first failure; panics if there is none. For broken variants, which must fail.
+    /// Returns the first failure; panics if there is none. For broken variants, which must fail.
     #[track_caller]
     pub fn expect_failure(&self) -> &Failure {
         self.failures
             .first()
-            .unwrap_or_else(|| panic!("nothing failed, yet it should: {self}"))
+            .unwrap_or_else(|| panic!("no execution failed, although one should: {self}"))
     }
 }
 

@@ -20,12 +20,11 @@ struct Thread<M, R> {
     body: Body<M, R>,
 }
 
-/// What threads do over one memory, and what must hold when all have ended or died.
+/// Threads over one memory, and the conditions that must hold when all have ended or died.
 ///
-/// The closures run once per execution, perhaps a million times, and must do the same whenever they are
-/// given the same: no clocks, no random numbers, no state kept between executions (a
-/// [`Ghost`](super::Ghost) is fresh in each). They panic to say that something is wrong. `R` is what the
-/// threads return.
+/// The closures run once per execution, perhaps a million times, and must be deterministic: no
+/// clocks, no random numbers, no state kept between executions (a [`Ghost`](super::Ghost) is fresh
+/// in each). They panic to report a fault. `R` is the result type of the threads.
 ///
 /// ```
 /// use outlive_memory::{Memory, Offset, Ordering::*};
@@ -56,7 +55,7 @@ pub struct Scenario<M = Scheduled, R = ()> {
     rules: CacheRules,
 }
 
-/// How an execution ended.
+/// The end of an execution.
 #[derive(Debug)]
 pub struct End<R> {
     results: Vec<Option<R>>,
@@ -64,30 +63,30 @@ pub struct End<R> {
 }
 
 impl<R> End<R> {
-    /// What each thread returned, in the order in which they were added; `None` for one that died first
-    /// or never began. A host may also die after its thread has returned.
+    /// Returns the result of each thread, in the order in which the threads were added; `None` for
+    /// one that died first or never began. A host may also die after its thread has returned.
     pub fn results(&self) -> &[Option<R>] {
         &self.results
     }
 
-    /// What the thread returned, if it came to that.
+    /// Returns the result of the thread, if it returned.
     pub fn result(&self, thread: usize) -> Option<&R> {
         self.results[thread].as_ref()
     }
 
-    /// Whether the thread's host died, before or after the thread returned.
+    /// Returns whether the thread's host died, before or after the thread returned.
     pub fn died(&self, thread: usize) -> bool {
         self.died[thread]
     }
 
-    /// How many threads' hosts died.
+    /// Returns the number of threads whose hosts died.
     pub fn deaths(&self) -> usize {
         self.died.iter().filter(|died| **died).count()
     }
 }
 
 impl<M: Proving, R: Send + 'static> Scenario<M, R> {
-    /// A scenario over 4 KiB of zeros, without threads.
+    /// Returns a scenario over 4 KiB of zeros, without threads.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -100,44 +99,44 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
         }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The size of the memory in bytes: a few KiB.
+    /// Sets the size of the memory in bytes: a few KiB.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.size = bytes;
         self
     }
 
-    /// What is done before the threads start; they know it all.
+    /// Sets the preparation, which runs before the threads start. It happens before all of them.
     pub fn prepare(mut self, prepare: impl Fn(M) + Send + Sync + 'static) -> Self {
         self.prepare = Arc::new(prepare);
         self
     }
 
-    /// A thread that does not die, on a host of its own.
+    /// Adds a thread that does not die, on a host of its own.
     ///
-    /// Its frames may be forgotten at any access when an execution is given up, so it lends nothing on
-    /// its stack to other operating-system threads and holds no lock of the standard library across an
-    /// access.
+    /// Its frames may be forgotten at any access when an execution is given up, so it lends nothing
+    /// on its stack to other operating-system threads and holds no lock of the standard library
+    /// across an access.
     pub fn thread(self, name: &str, body: impl Fn(M) -> R + Send + Sync + 'static) -> Self {
         self.add(name, false, false, body)
     }
 
-    /// A thread that may die at any access.
+    /// Adds a thread that may die at any access.
     pub fn mortal(self, name: &str, body: impl Fn(M) -> R + Send + Sync + 'static) -> Self {
         self.add(name, true, false, body)
     }
 
-    /// A thread that begins only once a death has been told (see [`on_death`](Self::on_death)), which it
-    /// knows of: a recoverer. It does not run where nobody dies.
+    /// Adds a recoverer: a thread that begins only after a death has been reported (see
+    /// [`on_death`](Self::on_death)) and knows of it. It does not run if no host dies.
     pub fn after_death(self, name: &str, body: impl Fn(M) -> R + Send + Sync + 'static) -> Self {
         self.add(name, false, true, body)
     }
 
-    /// As [`after_death`](Self::after_death), and it may die in turn.
+    /// Does what [`after_death`](Self::after_death) does, but the thread may die in turn.
     pub fn mortal_after_death(
         self,
         name: &str,
@@ -167,8 +166,8 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
         self
     }
 
-    /// Puts the thread added last on the host `host`, whose threads die together. A thread's own host has
-    /// the thread's number.
+    /// Puts the thread added last on the host `host`, whose threads die together. A thread's own
+    /// host has the thread's number.
     ///
     /// # Panics
     /// If there is no thread, or no thread `host` before it.
@@ -182,22 +181,22 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
         self
     }
 
-    /// What the fabric manager does about a death, in one step at any time after it: for instance raise
-    /// a generation. It is called with the number of the dead host, that of its first thread, and knows
-    /// all that the dead threads did.
+    /// Sets the fabric manager's reaction to a death, such as raising a generation: one step at any
+    /// time after the death. It is called with the number of the dead host, that of its first
+    /// thread, and happens after everything that the dead threads did.
     pub fn on_death(mut self, on_death: impl Fn(M, usize) + Send + Sync + 'static) -> Self {
         self.on_death = Some(Arc::new(on_death));
         self
     }
 
-    /// What must hold when all threads have ended or died and all deaths have been told. It may recover
-    /// what is left; it sees every store.
+    /// Sets the check, which runs when all threads have ended or died and all deaths have been
+    /// reported. It may recover the remaining state; it sees every store.
     pub fn check(mut self, check: impl Fn(M, &End<R>) + Send + Sync + 'static) -> Self {
         self.check = Arc::new(check);
         self
     }
 
-    /// The machine whose caches die, for [`Exploring`](crate::explore::Exploring) memory.
+    /// Sets the rules of the caches that die, for [`Exploring`](crate::explore::Exploring) memory.
     pub fn caches(mut self, rules: CacheRules) -> Self {
         self.rules = rules;
         self
@@ -243,7 +242,7 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
         })
     }
 
-    /// Draws `executions` executions within the bounds, beginning with `seed`, until one fails.
+    /// Draws `executions` executions within the bounds at random, from `seed` on, until one fails.
     pub fn sample(&self, bounds: &Bounds, seed: u64, executions: u64) -> ScheduleReport {
         self.apart(bounds, |mut runner| {
             let mut report = self.report();
@@ -262,8 +261,8 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
         })
     }
 
-    /// Runs the one execution that `schedule` describes, as a failure's text gave it, within the bounds
-    /// that it was found in.
+    /// Runs the one execution that `schedule` describes, as given in a failure's text, within the
+    /// bounds in which it was found.
     ///
     /// # Panics
     /// If it is not a schedule.
@@ -317,8 +316,8 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
         });
     }
 
-    /// Runs on an operating-system thread of its own: what an execution leaves in thread-local state,
-    /// such as a panic that was abandoned half-way, stays there.
+    /// Runs on an operating-system thread of its own: an execution may leave thread-local state,
+    /// such as a panic that was abandoned half-way, which stays there.
     fn apart(
         &self,
         bounds: &Bounds,
@@ -400,7 +399,7 @@ impl<M: Proving, R: Send + 'static> Scenario<M, R> {
     }
 }
 
-/// What the runner has counted itself.
+/// Adds the numbers that the runner has counted itself.
 fn sum_up(runner: &Runner, report: &mut ScheduleReport) {
     report.coverage = runner.coverage();
     let (images, all) = runner.images();

@@ -1,9 +1,9 @@
-//! An execution as people read it: one line per access, death and hook.
+//! An execution in readable form: one line per access, death and hook.
 
 use super::engine::access::{Access, Act, Answer};
 use std::fmt;
 
-/// How many lines are shown of the beginning and of the end of a long execution.
+/// The number of lines shown of the beginning and of the end of a long execution.
 const SHOWN: usize = 300;
 
 /// The lines of one execution.
@@ -38,7 +38,7 @@ impl fmt::Display for Trace {
     }
 }
 
-/// An access as a line of a trace; `way` and `writer` say which message was taken.
+/// Returns an access as a line of a trace; `way` and `writer` tell which message was taken.
 pub(crate) fn place(step: u32, access: &Access, answer: Answer, way: u16, writer: u32) -> String {
     let Access {
         act,

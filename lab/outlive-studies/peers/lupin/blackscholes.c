@@ -58,7 +58,7 @@ int main(int count, char **arguments) {
     const uint64_t *input = read_words(arguments[4], 1, &words);
     all.count = input[0];
     all.options = (const struct option *)(input + 1);
-    if (words != 1 + all.count * sizeof(struct option) / 8) refuse("the options have another length");
+    if (words != 1 + all.count * sizeof(struct option) / 8) refuse("the length of the options does not match their header");
     struct moment began = now();
     all.prices = allocate(all.count * sizeof(double));
     in_threads(threads, price, NULL);

@@ -66,7 +66,7 @@ static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static inline unsigned threads_of(const char *text) {
     char *end;
     unsigned long threads = strtoul(text, &end, 10);
-    if (*end || threads < 1 || threads > MOST_THREADS) refuse("a number of threads that cannot be");
+    if (*end || threads < 1 || threads > MOST_THREADS) refuse("the number of threads is not valid");
     return (unsigned)threads;
 }
 

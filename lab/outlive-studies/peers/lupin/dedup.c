@@ -104,7 +104,7 @@ static void read_rules(const char *path) {
     all.most = words[2];
     if (count != 5 + 256 || words[3] < 1 || words[3] > words[4] || words[4] > 63 || all.least <= WINDOW ||
         all.least > all.usual || all.usual > all.most)
-        refuse("the rules are not what they should be");
+        refuse("the rules are not valid");
     all.weak = ~(UINT64_MAX >> words[3]);
     all.strong = ~(UINT64_MAX >> words[4]);
     memcpy(all.table, words + 5, sizeof all.table);

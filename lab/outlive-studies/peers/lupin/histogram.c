@@ -64,9 +64,9 @@ static void look(const char *path) {
     if ((size_t)found.st_size < sizeof head) refuse("the picture is too short");
     read_at(all.file, head, sizeof head, 0, path);
     if (memcmp(head, "BM", 2) != 0 || number(head + 28, 2) != 24 || number(head + 30, 4) != 0)
-        refuse("this is no bitmap of 24 bits");
+        refuse("the picture is not a bitmap of 24 bits");
     int32_t width = (int32_t)number(head + 18, 4), height = (int32_t)number(head + 22, 4);
-    if (width <= 0 || height <= 0) refuse("the picture has another size than is read here");
+    if (width <= 0 || height <= 0) refuse("the picture has an unsupported size");
     all.start = number(head + 10, 4);
     all.row = (size_t)width * CHANNELS;
     all.stride = (all.row + 3) / 4 * 4;

@@ -129,7 +129,7 @@ static double *numbers_of(const char *path, size_t *many, size_t *dimensions) {
     const uint64_t *words = read_words(path, 2, &count);
     *many = words[0];
     *dimensions = words[1];
-    if (*many == 0 || *dimensions == 0 || count != 2 + *many * *dimensions) refuse("an input has another length");
+    if (*many == 0 || *dimensions == 0 || count != 2 + *many * *dimensions) refuse("the length of an input does not match its header");
     return (double *)(words + 2);
 }
 
@@ -139,7 +139,7 @@ int main(int count, char **arguments) {
     size_t dimensions;
     all.points = numbers_of(arguments[4], &all.count, &all.dimensions);
     all.centres = numbers_of(arguments[5], &all.clusters, &dimensions);
-    if (dimensions != all.dimensions) refuse("points and centres have other numbers of coordinates");
+    if (dimensions != all.dimensions) refuse("points and centres differ in their numbers of coordinates");
     all.iterations = strtoul(arguments[6], NULL, 10);
     all.packed = aligned_alloc(64, ((all.clusters + 7) / 8 * all.dimensions * sizeof *all.packed + 63) / 64 * 64);
     if (!all.packed) fail("allocating", "memory");

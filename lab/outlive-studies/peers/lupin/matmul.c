@@ -36,7 +36,7 @@ static struct matrix matrix_of(const char *path) {
     const uint64_t *words = read_words(path, 2, &count);
     struct matrix matrix = {words[0], words[1], (const double *)(words + 2)};
     if (matrix.rows == 0 || matrix.columns == 0 || count != 2 + matrix.rows * matrix.columns)
-        refuse("a matrix has another length");
+        refuse("the length of a matrix does not match its header");
     return matrix;
 }
 

@@ -1,6 +1,6 @@
-//! An axis: where values stand, and which are written beside it.
+//! An axis: the positions of values, and the ticks.
 
-/// From a value to a place, in pixels.
+/// Maps values to pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Axis {
     low: f64,
@@ -10,14 +10,15 @@ pub struct Axis {
     to: i32,
 }
 
-/// Where values differ by so much they are placed by their logarithms.
+/// The ratio of the greatest to the least value from which an axis is logarithmic.
 const FAR: f64 = 6.0;
 
-/// On which ticks may be, times powers of ten.
+/// The values that ticks may have, times powers of ten.
 const ROUND: [f64; 3] = [1.0, 2.0, 5.0];
 
 impl Axis {
-    /// For all of `values`, from the pixel `from` to the pixel `to`, with room beside the outermost.
+    /// Returns an axis for all of `values`, from the pixel `from` to the pixel `to`, with space
+    /// beside the outermost.
     pub fn around(values: &[f64], from: i32, to: i32) -> Self {
         let (low, high) = range(values);
         let has_nought = values.contains(&0.0);
@@ -33,7 +34,8 @@ impl Axis {
         }
     }
 
-    /// For bars of the heights of `values`: from zero, or logarithmic if there are low and high ones and it `may` be.
+    /// Returns an axis for bars of the heights `values`: from zero, or logarithmic if the heights
+    /// differ much and `may` allows it.
     pub fn of_bars(values: &[f64], may: bool, from: i32, to: i32) -> Self {
         let (low, high) = range(values);
         match may && high / low >= FAR {
@@ -48,7 +50,7 @@ impl Axis {
         }
     }
 
-    /// Between round values.
+    /// Returns a logarithmic axis between round values.
     fn logarithmic(low: f64, high: f64, from: i32, to: i32) -> Self {
         let below = { steps(low / 10.0, low) }.fold(low / 10.0, f64::max);
         let above = { steps(high, high * 10.0) }.fold(high * 10.0, f64::min);
@@ -65,12 +67,12 @@ impl Axis {
         self.is_logarithmic
     }
 
-    /// The lowest value that has a place.
+    /// Returns the lowest value that has a position.
     pub fn low(&self) -> f64 {
         self.low
     }
 
-    /// Where a value stands; at the end that is nearest if it is beyond.
+    /// Returns the position of a value; values beyond an end are placed at that end.
     pub fn pixel(&self, value: f64) -> i32 {
         let value = value.clamp(self.low, self.high);
         let part = match self.is_logarithmic {
@@ -80,7 +82,7 @@ impl Axis {
         self.from + (part * f64::from(self.to - self.from)).round() as i32
     }
 
-    /// Values to be written beside it: round ones, and not too many.
+    /// Returns the values of the ticks: round ones, and not too many.
     pub fn ticks(&self) -> Vec<f64> {
         const MOST: usize = 13;
         let (low, high) = (self.low * (1.0 - 1e-9), self.high * (1.0 + 1e-9));
@@ -99,7 +101,7 @@ impl Axis {
     }
 }
 
-/// The positive values' least and greatest; something where there is none.
+/// Returns the least and the greatest positive value; 1 and 1 if there is none.
 fn range(values: &[f64]) -> (f64, f64) {
     let values = { values.iter() }.filter(|value| value.is_finite() && **value > 0.0);
     let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), value| {
@@ -111,14 +113,14 @@ fn range(values: &[f64]) -> (f64, f64) {
     }
 }
 
-/// Round values from `low` to `high`, in order.
+/// Returns the round values from `low` to `high`, in order.
 fn steps(low: f64, high: f64) -> impl Iterator<Item = f64> {
     let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
     let all = powers.flat_map(|power| ROUND.map(|round| round * 10f64.powi(power)));
     all.filter(move |value| (low..=high).contains(value))
 }
 
-/// A tick's value, with commas between thousands.
+/// Formats a tick's value, with commas between thousands.
 pub fn label(tick: f64) -> String {
     let text = format!("{tick:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -164,10 +166,10 @@ mod tests {
         assert_eq!((bars.pixel(0.0), bars.low()), (100, 0.0));
         let percent = Axis::of_bars(&[0.1, 90.0], false, 100, 0);
         assert!(!percent.is_logarithmic());
-        // A nought stands where it is, not at the lowest of the others.
+        // Zero is drawn at zero, not at the lowest of the others.
         let nought = Axis::around(&[0.0, 2.0], 0, 100);
         assert_eq!((nought.pixel(0.0), nought.low()), (0, 0.0));
-        // Nothing to place is no reason to fail.
+        // Values without a positive one are no reason to fail.
         assert!(!Axis::of_bars(&[0.0], true, 0, 9).ticks().is_empty());
     }
 

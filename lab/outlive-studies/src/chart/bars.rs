@@ -1,4 +1,4 @@
-//! Grouped bars: a group for each case, a colour for each metric, as papers have it.
+//! Grouped bars: a group for each case, a colour for each metric, as in papers.
 
 use super::axis::{self, Axis};
 use super::marks::{self, Mark};
@@ -10,14 +10,14 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 const LEFT: i32 = 64;
 const RIGHT: i32 = WIDTH as i32 - 20;
 const TITLE: i32 = 34;
-/// A line of the legend.
+/// The height of a line of the legend.
 const LEGEND: i32 = 18;
 const PLOT: i32 = 260;
-/// Names of the groups.
+/// The height of the groups' names.
 const BELOW: i32 = 52;
 const SIZE: i32 = 12;
 
-/// Colours that are told apart by most eyes.
+/// Colours that most people can distinguish.
 const COLORS: [RGBColor; 12] = [
     RGBColor(0, 90, 181),
     RGBColor(230, 159, 0),
@@ -51,7 +51,7 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// The bars of `rows`, which are of one unit; `None` if they are no grid of cases and metrics.
+    /// Returns the bars of `rows`, all in `unit`; `None` if they are no grid of cases and metrics.
     pub fn of(unit: &str, rows: &[&Row]) -> Option<Self> {
         let (mut groups, mut metrics) = (Vec::<String>::new(), Vec::<String>::new());
         let mut bars = Vec::<Bar>::new();
@@ -99,13 +99,13 @@ impl Bars {
         (self.top() + PLOT + BELOW) as u32
     }
 
-    /// Where the plot begins.
+    /// Returns the top of the plot.
     fn top(&self) -> i32 {
         let lines = self.legend().last().map_or(0, |(_, y)| *y);
         TITLE + lines + 2 * LEGEND
     }
 
-    /// Where the metrics' names stand, below the title.
+    /// Returns the positions of the metrics' names, relative to the end of the title.
     fn legend(&self) -> Vec<(i32, i32)> {
         let (mut x, mut y) = (LEFT, 0);
         let mut places = Vec::new();
@@ -129,14 +129,14 @@ impl Bars {
         let positive = { values.iter() }.copied().filter(|value| *value > 0.0);
         match self.is_relative() {
             true => values.push(1.0),
-            // The lowest has some height too.
+            // The lowest bar has some height too.
             false => values.push(positive.fold(f64::INFINITY, f64::min) / 1.5),
         }
         let may = !self.unit.starts_with('%');
         Axis::of_bars(&values, may, self.top() + PLOT, self.top())
     }
 
-    /// Whether the values are multiples of something, which is 1.
+    /// Returns whether the values are multiples of some reference, which is 1.
     fn is_relative(&self) -> bool {
         self.unit.starts_with("times ")
     }
@@ -198,7 +198,7 @@ impl Bars {
             .map_err(ChartError::of)
     }
 
-    /// Where bars begin: what others are multiples of is no bar at all.
+    /// Returns the position where bars begin. The reference of relative values has no bar.
     fn base(&self, axis: &Axis) -> i32 {
         match self.is_relative() && axis.is_logarithmic() {
             true => axis.pixel(1.0),
@@ -206,7 +206,7 @@ impl Bars {
         }
     }
 
-    /// Where a group begins, and how wide it is.
+    /// Returns the left end of a group, and its width.
     fn group(&self, place: usize) -> (i32, i32) {
         let (count, place) = (self.groups.len() as i32, place as i32);
         let from = LEFT + (RIGHT - LEFT) * place / count;
@@ -228,7 +228,7 @@ impl Bars {
 
     fn draw_bar(&self, bar: &Bar, axis: &Axis, area: &Area<'_>) -> Result<(), ChartError> {
         let (from, width) = self.group(bar.group);
-        // A sixth of a group is the gap to the next.
+        // A sixth of a group's width is the gap to the next group.
         let (gap, count) = (width / 12, self.metrics.len() as i32);
         let at = |metric: i32| from + gap + (width - 2 * gap) * metric / count;
         let (left, right) = (at(bar.metric as i32), at(bar.metric as i32 + 1) - 1);
@@ -242,7 +242,8 @@ impl Bars {
             area.draw(&Rectangle::new(corners, color.filled()))
                 .map_err(ChartError::of)?;
         }
-        // A bar of no height is told from none by its number; others have theirs where there is room for it.
+        // A bar of height zero has a number, so that it differs from a missing bar. Other bars have
+        // one if it fits.
         let number = crate::sheet::number(bar.value);
         let highest = bar
             .interval
@@ -272,7 +273,7 @@ impl Bars {
     }
 }
 
-/// Where `name` stands in `names`, at the end if it was not there.
+/// Returns the index of `name` in `names`; appends it if it is new.
 fn place(names: &mut Vec<String>, name: &str) -> usize {
     let place = names.iter().position(|known| known == name);
     place.unwrap_or_else(|| {
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!((bars.groups.len(), bars.metrics.len()), (4, 2));
         let axis = bars.axis();
         assert!(axis.is_logarithmic() && bars.base(&axis) == axis.pixel(1.0));
-        // One that is missing does no harm, nor are noughts alone.
+        // A missing cell is allowed, and so are rows that are all zero.
         let noughts: Vec<Row> = { rows().into_iter() }
             .map(|row| {
                 Row {

@@ -1,4 +1,4 @@
-//! A line for each row, with its marks along it.
+//! A line for each row, with its marks.
 
 use super::axis::{self, Axis};
 use super::marks::{self, Mark};
@@ -8,13 +8,13 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const LABELS: i32 = 400;
 const LINE: i32 = 17;
-/// Between a panel's top and its first line: title and legend.
+/// The height between a panel's top and its first line: title and legend.
 const ABOVE: i32 = 40;
-/// The axis.
+/// The height of the axis.
 const BELOW: i32 = 38;
 const SIZE: i32 = 12;
 
-/// What is drawn at one height.
+/// The marks at one height.
 pub struct Line {
     pub label: String,
     pub marks: Vec<(Mark, f64)>,
@@ -24,7 +24,7 @@ pub struct Line {
 
 pub struct Lines {
     pub title: String,
-    /// What our mark is called.
+    /// The name of our mark in the legend.
     pub ours: &'static str,
     pub lines: Vec<Line>,
 }
@@ -122,7 +122,7 @@ fn draw_line(line: &Line, axis: &Axis, area: &Area<'_>, y: i32) -> Result<(), Ch
             mark => mark.color(),
         };
         if *value <= axis.low() && axis.is_logarithmic() {
-            // There is no place for it.
+            // The mark has no position on a logarithmic axis, so its value is written instead.
             let style = ("sans-serif", 11).into_font().color(&color);
             area.draw_text(
                 &axis::label(*value),

@@ -1,4 +1,4 @@
-//! What values look like, and what says so.
+//! The marks for values, and their legend.
 
 use super::{Area, ChartError, text};
 use plotters::prelude::*;
@@ -15,7 +15,7 @@ pub enum Mark {
     Peer,
     Paper,
     Goal,
-    /// Beside what has missed its goal.
+    /// A cross beside a mark that has missed its goal.
     Missed,
 }
 
@@ -48,7 +48,7 @@ impl Mark {
         }
     }
 
-    /// Draws it around `at`. A goal is a line, `reach` pixels to both sides.
+    /// Draws the mark around `at`. A goal is a line, `reach` pixels to both sides.
     pub fn draw(
         self,
         area: &Area<'_>,
@@ -63,7 +63,7 @@ impl Mark {
         match self {
             Self::Ours => area.draw(&Circle::new(at, 4, color.filled())),
             Self::Peer => area.draw(&Circle::new(at, 4, color.stroke_width(1))),
-            // Its edge is seen on a bar of a like colour.
+            // The white edge makes it visible on a bar of a similar colour.
             Self::Paper => area
                 .draw(&TriangleMarker::new(at, 8, WHITE.filled()))
                 .and_then(|()| area.draw(&TriangleMarker::new(at, 5, color.filled()))),
@@ -75,7 +75,7 @@ impl Mark {
     }
 }
 
-/// Says what the marks that `has` are, from `x` on; ours by the name `ours`.
+/// Draws the legend of the marks for which `has` is true, from `x` on; `ours` names our mark.
 pub fn legend(
     area: &Area<'_>,
     (mut x, y): (i32, i32),

@@ -1,7 +1,7 @@
-//! Rows as an SVG: the ratios with their intervals and goals, and what was measured beside the papers' numbers; grids of cases and
-//! metrics as grouped bars.
+//! Draws rows as an SVG: the ratios with their intervals and goals, and the measured numbers with
+//! the papers'; grids of cases and metrics as grouped bars.
 //!
-//! Text stays text, in whatever font the reader has; none is needed here.
+//! Text stays text, in any font that the reader has; no font is needed here.
 
 mod axis;
 mod bars;
@@ -37,7 +37,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 const WIDTH: u32 = 1180;
 /// The height of a note below the panels.
 const NOTE: u32 = 18;
-/// Lines through a plot at its ticks.
+/// The colour of the lines through a plot at its ticks.
 const GRID: RGBColor = RGBColor(225, 225, 225);
 
 enum Panel {
@@ -61,10 +61,10 @@ impl Panel {
     }
 }
 
-/// The SVG of `rows`, with `title` above it.
+/// Returns the SVG of `rows`, with the title `title`.
 ///
 /// # Errors
-/// If there is something in the numbers that cannot be drawn.
+/// If a number cannot be drawn.
 pub fn svg(title: &str, rows: &[Row]) -> Result<String, ChartError> {
     let (of_machine, rows): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|row| row.case == MACHINE);
@@ -95,7 +95,7 @@ pub fn svg(title: &str, rows: &[Row]) -> Result<String, ChartError> {
     Ok(text)
 }
 
-/// A panel of ratios, and one for each unit.
+/// Returns a panel of ratios, and one for each unit.
 fn panels(rows: &[&Row]) -> Vec<Panel> {
     let ratios = Lines {
         title: ratios_title(rows).into(),
@@ -132,7 +132,7 @@ fn panels(rows: &[&Row]) -> Vec<Panel> {
     panels
 }
 
-/// What a panel of numbers in a unit is called.
+/// Returns the title of a panel of numbers in a unit.
 fn title(unit: &str) -> String {
     match unit.contains(' ') {
         true => unit.to_owned(),
@@ -140,7 +140,7 @@ fn title(unit: &str) -> String {
     }
 }
 
-/// What is simulated has no such intervals.
+/// Returns the title of the panel of ratios. Simulated ratios have no 95% intervals.
 fn ratios_title(rows: &[&Row]) -> &'static str {
     let is_measured = |row: &&Row| row.ratio.is_some() && row.how != Some(How::Simulated);
     match rows.iter().any(is_measured) {
@@ -177,14 +177,14 @@ fn ratio(row: &Row) -> Option<Line> {
         interval: row.low.zip(row.high).filter(|_| is_of_ratio(row)),
         color: match (row.fails(), row.ours) {
             (true, _) => MISSED,
-            // The peer beside itself.
+            // The peer compared with itself.
             (false, None) => PEER,
             (false, Some(_)) => OURS,
         },
     })
 }
 
-/// Whether a row's interval is that of its ratio.
+/// Returns whether a row's interval is that of its ratio.
 fn is_of_ratio(row: &Row) -> bool {
     match row.goal {
         Some(goal) => goal.on == On::Ratio,
@@ -193,12 +193,12 @@ fn is_of_ratio(row: &Row) -> bool {
 }
 
 fn numbers(row: &Row) -> Option<Line> {
-    // The peer beside itself has had its line.
+    // The comparison of the peer with itself is in the panel of ratios.
     if row.metric == crate::paired::SAME {
         return None;
     }
     let on_ours = row.goal.filter(|goal| goal.on == On::Ours);
-    // The goal's bar first, so that it hides no mark.
+    // The goal's mark is drawn first, so that it hides no other mark.
     let marks: Vec<(Mark, f64)> = [
         (Mark::Goal, on_ours.map(|goal| goal.value)),
         (Mark::Peer, row.peer),
@@ -261,7 +261,7 @@ mod tests {
             assert!(svg.contains(text), "{text} is not in {svg}");
         }
         assert!(!svg.contains("in s<") && !svg.contains("nothing to draw"));
-        // That of our number, of whose there is no goal too.
+        // The interval is that of our number, even without a goal.
         assert_eq!(numbers(&rows[2]).unwrap().interval, Some((1.8, 2.2)));
         assert_eq!(numbers(&rows[0]).unwrap().interval, None);
     }
@@ -315,7 +315,7 @@ mod tests {
             .collect();
         let svg = svg("a figure", &rows).unwrap();
         assert!(svg.contains("times write-back (logarithmic)"), "{svg}");
-        // A label for each case, none for each pair.
+        // One label for each case, not one for each pair of case and metric.
         assert_eq!(svg.matches("canneal").count(), 1);
         assert!(svg.matches("<rect").count() > rows.len());
         assert!(!svg.contains("95%"));

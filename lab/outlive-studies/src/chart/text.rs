@@ -1,11 +1,12 @@
-//! How much room text takes. The reader's font is not known, so this is about right for a usual one.
+//! The space that text takes. The reader's font is not known, so this is approximate for a usual
+//! one.
 
-/// The width of `text` in pixels.
+/// Returns the width of `text` in pixels.
 pub fn width(text: &str, size: i32) -> i32 {
     text.chars().count() as i32 * size * 11 / 20
 }
 
-/// As much of a label as there is room for.
+/// Returns the part of a label that fits into `room` pixels.
 pub fn shortened(label: &str, room: i32, size: i32) -> String {
     let most = (room * 20 / (size * 11)).max(2) as usize;
     if label.chars().count() <= most {
@@ -15,7 +16,7 @@ pub fn shortened(label: &str, room: i32, size: i32) -> String {
     kept + "…"
 }
 
-/// The most lines of a label.
+/// The maximum number of lines of a label.
 const LINES: usize = 3;
 
 /// Splits a label at spaces into as few lines as the width allows.

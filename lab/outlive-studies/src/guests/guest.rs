@@ -2,7 +2,7 @@
 
 use super::needs::Needs;
 use crate::{Run, StudyError};
-use outlive_workloads::driver::die_with;
+use outlive_run::driver::die_with;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -57,14 +57,36 @@ pub struct Guest {
     pub started: Instant,
 }
 
-/// The time that a guest may take to start, and that a command of its shell may take.
+/// The time that a command of its shell may take.
 const PATIENCE: Duration = Duration::from_secs(180);
+/// The time that a guest may take to start. It takes seconds, but a kernel on an emulated processor
+/// may stand still before its first line: then the guest is started again.
+const BOOT: Duration = Duration::from_secs(60);
+const STARTS: usize = 3;
 /// The interval at which an interruption is checked.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 impl Guest {
     /// Starts a guest, and waits until its shell is ready. Its lines are sent to `heard`.
+    ///
+    /// # Errors
+    /// If it does not start in three attempts.
     pub fn start(
+        run: &Run<'_>,
+        machine: &Machine,
+        name: &'static str,
+        heard: &Sender<Heard>,
+    ) -> Result<Self, StudyError> {
+        let mut starts = 1;
+        loop {
+            match Self::start_once(run, machine, name, heard) {
+                Err(StudyError::Void { .. }) if starts < STARTS => starts += 1,
+                result => return result,
+            }
+        }
+    }
+
+    fn start_once(
         run: &Run<'_>,
         machine: &Machine,
         name: &'static str,
@@ -75,7 +97,7 @@ impl Guest {
         for socket in &ports {
             let _ = std::fs::remove_file(socket);
         }
-        let serve = |socket: &Path| format!("unix:{},server=on,wait=off", socket.display());
+        let serve = |socket: &Path| format!("path={},server=on,wait=off", socket.display());
         let [monitor, shell, fence, news] = ports.each_ref().map(|socket| serve(socket));
         let console = machine.directory.join(format!("{name}-console"));
         let (shared, size) = &machine.shared;
@@ -93,7 +115,7 @@ impl Guest {
             .arg(&machine.archive)
             .arg("-append")
             .arg(format!(
-                "console=ttyS0 quiet panic=-1 {}",
+                "console=ttyS0 earlyprintk=ttyS0 panic=-1 {}",
                 machine.environment
             ))
             .arg("-object")
@@ -102,9 +124,22 @@ impl Guest {
                 shared.display()
             ))
             .args(["-device", "ivshmem-plain,memdev=pod"])
-            .args(["-qmp", &monitor])
-            .args(["-serial", &format!("file:{}", console.display())])
-            .args(["-serial", &shell, "-serial", &fence, "-serial", &news])
+            .args(["-chardev", &format!("socket,id=monitor,{monitor}")])
+            .args(["-mon", "chardev=monitor,mode=control"])
+            .args(["-serial", &format!("file:{}", console.display())]);
+        // Each has an interrupt of its own: of those that share one, as they do by default, some
+        // are lost, and characters with them.
+        let lines = [
+            ("shell", &shell, 3),
+            ("fence", &fence, 6),
+            ("news", &news, 7),
+        ];
+        for (index, (port, socket, interrupt)) in (1..).zip(lines) {
+            let device = format!("isa-serial,chardev={port},index={index},irq={interrupt}");
+            command.args(["-chardev", &format!("socket,id={port},{socket}")]);
+            command.args(["-device", &device]);
+        }
+        command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             // A process group of its own, so that Ctrl-C interrupts only the study.
@@ -134,9 +169,9 @@ impl Guest {
             boot: Duration::ZERO,
             started,
         };
-        guest.monitor.next(run, started + PATIENCE)?;
+        guest.monitor.next(run, started + BOOT)?;
         guest.ask_monitor(run, "qmp_capabilities")?;
-        let ready = guest.shell.next(run, started + PATIENCE);
+        let ready = guest.shell.next(run, started + BOOT);
         guest.boot = started.elapsed();
         match ready {
             Ok(line) if line == "ready" => Ok(guest),
@@ -147,7 +182,7 @@ impl Guest {
                 let said =
                     String::from_utf8_lossy(&said[said.len().saturating_sub(2000)..]).into_owned();
                 Err(guest.failed(format!(
-                    "it does not start: {error}; its console says {said:?}"
+                    "it does not start ({STARTS} times): {error}; its console says {said:?}"
                 )))
             }
         }
@@ -361,7 +396,7 @@ impl Lines {
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
                 {
                     if Instant::now() > until {
-                        return Err(StudyError::void(format!("no answer within {PATIENCE:?}")));
+                        return Err(StudyError::void("no answer in time"));
                     }
                 }
                 Err(error) => return Err(failed()(error)),

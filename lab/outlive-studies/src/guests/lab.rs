@@ -7,7 +7,7 @@ use super::needs::Needs;
 use super::program;
 use crate::scratch::Directory;
 use crate::{Run, StudyError};
-use outlive_workloads::wordcount::shipped_text;
+use outlive_programs::wordcount::shipped_text;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
@@ -149,7 +149,7 @@ impl Lab {
             let asks = |heard: &&Heard| heard.port == Port::Fence;
             if let Some(Heard { guest, line, .. }) = self.pending.iter().find(asks) {
                 return Err(StudyError::void(format!(
-                    "{guest} wants to fence a host that is well (`{line}`); {}",
+                    "{guest} tries to fence a healthy host (`{line}`); {}",
                     self.said()
                 )));
             }
@@ -158,7 +158,7 @@ impl Lab {
                 Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
                 Err(_) => {
                     return Err(StudyError::void(format!(
-                        "{what} was not heard within {PATIENCE:?}; {}",
+                        "{what} was not reported within {PATIENCE:?}; {}",
                         self.said()
                     )));
                 }
@@ -171,6 +171,6 @@ impl Lab {
         let last = self.pending.iter().rev().take(12).rev();
         let said = |heard: &Heard| format!("{}: {}", heard.guest, heard.line);
         let last: Vec<String> = last.map(said).collect();
-        format!("the guests have said last: {}", last.join(" / "))
+        format!("the last output of the guests: {}", last.join(" / "))
     }
 }

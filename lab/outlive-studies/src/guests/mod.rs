@@ -50,13 +50,13 @@ pub const STUDY: Study = Study {
 
 /// The time for which a guest may be silent.
 const SUSPICION: Duration = Duration::from_secs(1);
-/// The number of further kills if the worker was between two units at all of those before.
-const MORE_KILLS: u32 = 8;
+/// The number of further kills while no unit was re-executed.
+const MORE_KILLS: u32 = 20;
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     run.go_on()?;
     let needs = Needs::find(run.lab())?;
-    let copies = run.effort().of(8, 10, 16);
+    let copies = run.effort().of(8, 16, 16);
     let kills = run.effort().of(1, 2, 10);
     run.begin("two guests are started");
     let mut lab = Lab::start(run, needs, copies)?;
@@ -72,7 +72,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let times = run.effort().of(10_000, 100_000, 1_000_000);
     let lost = scenes::increment(run, &mut lab, times)?;
     run.answer([count(
-        "increments lost, of both guests' at the same words",
+        "lost increments, of both guests to the same words",
         "increments",
         lost as f64,
     )
@@ -88,7 +88,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let together = scenes::count_together(run, &mut lab, &expected)?;
     let mut differing = u32::from(!together.is_exact);
     run.answer([count(
-        "tasks of a word count done by the second guest",
+        "tasks of a word count that the second guest executed",
         "tasks",
         together.tasks as f64,
     )]);
@@ -120,7 +120,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     answer_stop(run, case, &stop);
     match redone(&deaths) + stop.redone {
         0 => Err(StudyError::void(
-            "no guest was killed while it counted, so nothing was done again",
+            "no guest was killed while it counted, so nothing was re-executed",
         )),
         _ => Ok(()),
     }
@@ -142,15 +142,15 @@ fn answer_deaths(run: &mut Run<'_>, case: &str, deaths: &[Death], boots: &[Durat
         .map(|death| death.silence.as_secs_f64() * 1e3)
         .collect();
     run.answer([
-        row("units done again after a kill, the most", "units")
+        row("units re-executed after a kill, the maximum", "units")
             .ours_within(Estimate::exactly(longest(&redone)))
             .peer("threads killed", 1.0)
             .goal(Goal::ours_at_most(1.0)),
-        row("units done again after a kill", "units").ours(median(&redone)),
+        row("units re-executed after a kill", "units").ours(median(&redone)),
         row("generations that rose before the fence had answered", "kills")
             .ours_within(Estimate::exactly(early.count() as f64))
             .goal(Goal::ours_at_most(0.0)),
-        row("the longest silence of a guest that works", "ms")
+        row("the longest silence of a guest before it counts", "ms")
             .ours(longest(&silences))
             .peer("the suspicion", suspicion as f64),
         time(
@@ -158,16 +158,17 @@ fn answer_deaths(run: &mut Run<'_>, case: &str, deaths: &[Death], boots: &[Durat
             |death| death.asked,
         )
         .paper(16.0)
-        .why("a poll that is late counts as no silence at first, and an emulated processor is often late"),
-        time("from that to its answer, when the virtual machine is gone", |death| {
+        .why("a late poll does not count as silence at first, and an emulated processor is often \
+              late"),
+        time("from the question to its answer, when the virtual machine has ended", |death| {
             death.answered - death.asked
         }),
         time(
-            "from the answer to the death being told (the paper: interrupts to all machines)",
+            "from the answer to the report of the death (the paper: interrupts to all machines)",
             |death| death.told.saturating_sub(death.answered),
         )
         .paper(0.3),
-        time("from a guest's kill to its members being recovered", |death| {
+        time("from a guest's kill to the recovery of its members", |death| {
             death.recovered
         }),
         time("from a guest's kill to the end of the count", |death| death.done),
@@ -192,7 +193,7 @@ fn answer_stop(run: &mut Run<'_>, case: &str, stop: &Stop) {
         .goal(Goal::ours_at_most(0.0)),
         row("from the stop to the question that is refused", "ms").ours(millis(stop.refused)),
         row("from the stop to the answer that succeeds", "ms").ours(millis(stop.answered)),
-        row("from that to the death being told", "ms")
+        row("from that answer to the report of the death", "ms")
             .ours(millis(stop.told.saturating_sub(stop.answered))),
     ]);
 }

@@ -35,11 +35,14 @@ pub enum InGuest {
 }
 
 /// The lines that [`InGuest::LookAt`] prints: when the pod exists; when all processes have joined
-/// and the host's worker counts; when nothing of the host is left to be recovered.
+/// and the host's worker counts; when its heart stands still after that, in a unit or between two;
+/// when nothing of the host is left to be recovered.
 pub const IS_THERE: &str = "the pod is there";
 pub const WORKS: &str = "it works";
+pub const IN_A_UNIT: &str = "it stands still in a unit";
+pub const BETWEEN_UNITS: &str = "it stands still between two units";
 pub const RECOVERED: &str = "it is recovered";
-/// The longest silence of its heart before its death, in microseconds.
+/// The longest silence of its heart before it worked, in microseconds.
 pub const SILENCE: &str = "longest silence:";
 
 /// The offsets of the words in the payload: the number of guests that have come, the number of
@@ -51,9 +54,11 @@ const LARGE: u64 = 384;
 
 /// The time that a guest waits for the other one.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The time without a beat after which a heart stands still. Much less than the suspicion.
+const STILL: Duration = Duration::from_millis(200);
 /// The time after which a task is sure to take a while longer: by then the unit has been read, and
 /// is being counted.
-const LONG: Duration = Duration::from_millis(25);
+const LONG: Duration = Duration::from_millis(45);
 /// The interval at which a host is observed.
 const INTERVAL: Duration = Duration::from_millis(1);
 
@@ -82,8 +87,10 @@ impl InGuest {
                     if now != task.0 {
                         task = (now, Instant::now());
                     }
-                    let is_long = now.is_some() && task.1.elapsed() > LONG;
-                    is_long && processes_of(&pod, [host, beside]) >= processes
+                    let in_unit = now.is_some();
+                    let is_long = in_unit && task.1.elapsed() > LONG;
+                    let works = is_long && processes_of(&pod, [host, beside]) >= processes;
+                    Sight { in_unit, works }
                 })
             }
         }
@@ -121,7 +128,7 @@ fn meet(memory: Native, at: Offset) -> Result<(), StudyError> {
     memory.fetch_add(at, 1u64, Ordering::AcqRel);
     while memory.load::<u64>(at, Ordering::Acquire) < 2 {
         if Instant::now() > until {
-            return Err(StudyError::void("the other guest has not come"));
+            return Err(StudyError::void("the other guest has not arrived"));
         }
         std::thread::sleep(INTERVAL);
     }
@@ -140,26 +147,43 @@ fn open(path: &Path) -> Result<Pod, StudyError> {
     }
 }
 
-/// Prints lines when `host` `works` and when it is recovered after its death, and the longest
-/// silence of its heart before.
-fn look_at(pod: &Pod, host: InstanceId, mut works: impl FnMut() -> bool) -> Result<(), StudyError> {
+/// The state of a host, as observed in one round.
+struct Sight {
+    /// Whether its worker is in a unit.
+    in_unit: bool,
+    /// Whether it has been in the unit for a while, and all processes have joined.
+    works: bool,
+}
+
+/// Prints lines when `host` works, when its heart stands still then, and when it is recovered after
+/// its death; and the longest silence of its heart before it worked.
+fn look_at(pod: &Pod, host: InstanceId, mut look: impl FnMut() -> Sight) -> Result<(), StudyError> {
     let (tables, records) = (pod.tables(), pod.tables().records());
     let generations = tables.generations();
     let status = || generations.state(host).map(|state| state.status);
-    let mut is_told = false;
+    let (mut is_told, mut is_watched) = (false, false);
     let (mut beats, mut moved, mut longest) = (0, Instant::now(), Duration::ZERO);
     loop {
         let now = records.beats(host);
         if now != beats {
-            // Before the first beat the host did not exist.
-            if beats != 0 {
+            // Before the first beat the host did not exist. When it works, it may be stopped.
+            if beats != 0 && !is_told {
                 longest = longest.max(moved.elapsed());
             }
             (beats, moved) = (now, Instant::now());
         }
-        if !is_told && works() {
+        let (sight, is_still) = (look(), moved.elapsed() > STILL);
+        if is_watched && is_still {
+            let is = if sight.in_unit {
+                IN_A_UNIT
+            } else {
+                BETWEEN_UNITS
+            };
+            println!("{is}");
+            is_watched = false;
+        } else if !is_watched && !is_still && sight.works {
             println!("{WORKS}");
-            is_told = true;
+            (is_told, is_watched) = (true, true);
         }
         match status() {
             Ok(Status::Recovered) if is_told => break,

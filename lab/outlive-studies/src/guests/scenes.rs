@@ -3,10 +3,10 @@
 use super::SUSPICION;
 use super::guest::Heard;
 use super::lab::{GOES, Lab, POD, STAYS};
-use super::part::{IS_THERE, InGuest, RECOVERED, SILENCE, WORKS};
+use super::part::{BETWEEN_UNITS, IN_A_UNIT, IS_THERE, InGuest, RECOVERED, SILENCE, WORKS};
 use crate::{Run, StudyError};
-use outlive_workloads::tokens::Tokens;
-use outlive_workloads::wordcount::{count_plainly, shipped_text, sort};
+use outlive_programs::tokens::Tokens;
+use outlive_programs::wordcount::{count_plainly, shipped_text, sort};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ pub struct Together {
     pub tasks: u64,
 }
 
-/// The outcome of the kill of a guest. Times are since the kill.
+/// The outcome of the kill of a guest. Times are since the stop that precedes the kill.
 pub struct Death {
     pub is_exact: bool,
     /// The number of units that were re-executed.
@@ -39,7 +39,7 @@ pub struct Death {
     pub recovered: Duration,
     /// The end of the count.
     pub done: Duration,
-    /// The longest silence of its heart while it worked.
+    /// The longest silence of its heart before its worker counted.
     pub silence: Duration,
     /// The times from its next start until its shell was ready, and until it had joined.
     pub boot: Duration,
@@ -180,10 +180,7 @@ fn count_and_watch(run: &Run<'_>, lab: &mut Lab, guarded: bool) -> Result<(), St
     if guarded {
         lab.goes.shell(run, &host(HOST, GOES, "joins"))?;
     }
-    lab.hear(run, "that the second guest counts", |heard| {
-        heard.line == WORKS
-    })
-    .map(drop)
+    hear_that_it_works(run, lab)
 }
 
 /// Ends the processes that [`count_and_watch`] has started, and removes the pod.
@@ -221,10 +218,32 @@ pub fn count_together(
     Ok(Together { is_exact, tasks })
 }
 
-/// Kills one guest by its monitor while it counts. It is fenced, restarted, and joins again.
+/// Stops the guest [`GOES`] by its monitor, in a unit. Returns the time of the stop.
+fn stop_in_a_unit(run: &Run<'_>, lab: &mut Lab) -> Result<Instant, StudyError> {
+    loop {
+        let stopped = Instant::now();
+        lab.goes.ask_monitor(run, "stop")?;
+        let is_still = |heard: &Heard| [IN_A_UNIT, BETWEEN_UNITS].contains(&heard.line.as_str());
+        let heard = lab.hear(run, "that the guest stands still", is_still)?;
+        if heard.line == IN_A_UNIT {
+            return Ok(stopped);
+        }
+        lab.goes.ask_monitor(run, "cont")?;
+        hear_that_it_works(run, lab)?;
+    }
+}
+
+fn hear_that_it_works(run: &Run<'_>, lab: &mut Lab) -> Result<(), StudyError> {
+    let works = |heard: &Heard| heard.line == WORKS;
+    lab.hear(run, "that the second guest counts", works)
+        .map(drop)
+}
+
+/// Kills one guest while it counts: stops it by its monitor, so that it never writes again, and
+/// ends it when it is seen to have been in a unit. It is fenced, restarted, and joins again.
 pub fn kill(run: &Run<'_>, lab: &mut Lab, expected: &str) -> Result<Death, StudyError> {
     count_and_watch(run, lab, false)?;
-    let killed = Instant::now();
+    let killed = stop_in_a_unit(run, lab)?;
     lab.goes.quit()?;
     let since = |at: Instant| at.saturating_duration_since(killed);
     let asked = since(lab.hear_fence(run, HOST)?.at);
@@ -235,7 +254,7 @@ pub fn kill(run: &Run<'_>, lab: &mut Lab, expected: &str) -> Result<Death, Study
     let silence = { silence.line.strip_prefix(SILENCE) }
         .and_then(|micros| micros.trim().parse().ok())
         .map(Duration::from_micros);
-    let silence = silence.ok_or_else(|| lab.stays.failed("it tells no silence".into()))?;
+    let silence = silence.ok_or_else(|| lab.stays.failed("it reports no silence".into()))?;
     let (is_exact, redone) = finish_counting(run, lab, expected)?;
     let done = killed.elapsed();
     lab.restart(run)?;

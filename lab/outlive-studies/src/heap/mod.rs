@@ -1,13 +1,12 @@
-//! `heap`: what allocating and freeing a small object costs, published in a cell of shared memory in one step that
-//! survives its caller, beside allocators of private memory that forget everything with their process, and
-//! beside others of shared memory.
+//! `heap`: the cost of allocating and freeing a small object, which is published in a cell of
+//! shared memory in one step that survives a crash of its caller. The peers are allocators of
+//! private memory, which is lost with its process, and other allocators of shared memory.
 //!
-//! A *pair* allocates a block and frees it at once; in *turnover* each worker has 512 blocks of 16 to 256 bytes, and
-//! frees one of them for each one that it allocates. Two processes work at the same time on the same heap; those of
-//! a private allocator have a heap each.
+//! A *pair* allocates a block and frees it at once. In *turnover* each worker has 512 blocks of 16
+//! to 256 bytes, and frees one of them for each one that it allocates. Two processes work at the
+//! same time on the same heap; with a private allocator each has its own heap.
 //!
-//! The rivals in shared memory, Boost.Interprocess and PMDK's libpmemobj, are there if this was built with the
-//! feature `peers`.
+//! The peers in shared memory, Boost.Interprocess and PMDK's libpmemobj, need the feature `peers`.
 
 #[cfg(feature = "peers")]
 mod peers;
@@ -26,7 +25,7 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-/// Who allocates, and in which pattern.
+/// An allocator, and the pattern in which it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocator {
     whose: Whose,
@@ -55,7 +54,7 @@ impl Whose {
 }
 
 impl Allocator {
-    /// All of them, in all patterns.
+    /// Returns all allocators with all patterns.
     pub fn all() -> impl Iterator<Item = Self> {
         Whose::ALL.into_iter().flat_map(|whose| {
             Pattern::ALL
@@ -64,13 +63,13 @@ impl Allocator {
         })
     }
 
-    /// What it does.
+    /// Returns a description.
     pub fn name(self) -> String {
         format!("{} from {}", self.pattern.name(), self.whose.name())
     }
 }
 
-/// One worker's round.
+/// Executes one worker's round.
 pub fn round(bench: &Bench, allocator: Allocator, often: u64) {
     let Allocator { whose, pattern } = allocator;
     match whose {
@@ -83,7 +82,7 @@ pub fn round(bench: &Bench, allocator: Allocator, often: u64) {
         Whose::Boost => work(bench, &peers::Boost::of(bench), pattern, often),
         #[cfg(feature = "peers")]
         Whose::Pmemobj => work(bench, &peers::Pmemobj::of(bench), pattern, often),
-        // Without the feature nobody is told to.
+        // Without the feature no worker gets such a job.
         #[cfg(not(feature = "peers"))]
         Whose::Boost | Whose::Pmemobj => {}
     }
@@ -109,7 +108,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     beside_shared(run, "2 processes", &mut stage, Whose::Boost, 3.0)
 }
 
-/// The nanoseconds of `ours` and of `peer`, in turns.
+/// Measures the nanoseconds of `ours` and of `peer` alternately.
 fn in_turns(
     run: &Run<'_>,
     stage: &mut Stage,
@@ -151,7 +150,7 @@ fn beside_mimalloc(
     Ok(())
 }
 
-/// Beside an allocator of shared memory; the ratio is of rates, the peer's time to ours.
+/// Compares with an allocator of shared memory. The ratio is one of rates: the peer's time to ours.
 fn beside_shared(
     run: &mut Run<'_>,
     case: &str,
@@ -176,7 +175,7 @@ fn beside_shared(
     #[cfg(feature = "peers")]
     let _beside = peers::Beside::pod(stage.pod());
     let [ours, theirs] = [Whose::Outlive, peer].map(|whose| Allocator { whose, pattern });
-    // What stands first is divided by what stands second.
+    // A ratio is the first allocator's time divided by the second one's.
     let paired = in_turns(run, stage, [theirs, ours])?;
     let row = Row::new(&case, metric, "ns")
         .ours(paired.peer())

@@ -1,6 +1,6 @@
-//! The rivals in shared memory, behind a few functions in C++ and C (`peers/`).
+//! The peers in shared memory, behind a few functions in C++ and C (`peers/`).
 //!
-//! What they keep in files is named after the stage's pod, and removed by whoever leads the stage.
+//! Their files are named after the stage's pod. The leader of the stage removes them.
 
 use super::turnover::{Blocks, IN_USE};
 use crate::stage::{Bench, CELLS_EACH};
@@ -8,9 +8,9 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::Mutex;
 
-/// How much memory they have, as much as they want of it.
+/// The memory of each peer in bytes, of which it uses as much as it needs.
 const SIZE: usize = 64 << 20;
-/// The most threads that have cells in a pool.
+/// The maximum number of threads that have cells in a pool.
 const WORKERS: u64 = 64;
 
 unsafe extern "C" {
@@ -36,7 +36,8 @@ fn named(pod: &str, what: &str) -> CString {
     CString::new(format!("{pod}-{what}")).expect("a path without a zero in it")
 }
 
-/// The name of Boost's segment beside the pod: without the directory, which is where such segments are.
+/// Returns the name of Boost's segment for a pod. It has no directory: that of all such segments is
+/// the pod's.
 fn boost_name(pod: &str) -> CString {
     named(pod.rsplit('/').next().unwrap_or(pod), "boost")
 }
@@ -50,7 +51,7 @@ pub struct Boost {
 impl Boost {
     pub fn of(bench: &Bench) -> Self {
         let name = boost_name(bench.pod());
-        // SAFETY: a string that ends with a zero.
+        // SAFETY: a zero-terminated string.
         let segment = unsafe { outlive_boost_open(name.as_ptr(), SIZE) };
         assert!(!segment.is_null(), "managed_shared_memory opens");
         let places = vec![Cell::new(std::ptr::null_mut()); IN_USE as usize];
@@ -70,7 +71,7 @@ impl Blocks for Boost {
     fn allocate(&self, place: u64, bytes: u64) {
         // SAFETY: an open segment.
         let block = unsafe { outlive_boost_allocate(self.segment, bytes as usize) };
-        assert!(!block.is_null(), "there is room");
+        assert!(!block.is_null(), "there is free space");
         self.places[place as usize].set(block);
     }
 
@@ -82,28 +83,28 @@ impl Blocks for Boost {
     }
 }
 
-/// A pool of libpmemobj, which one process can have open, for all its threads.
+/// A pool of libpmemobj, which only one process at a time can open, for all threads of the process.
 pub struct Pmemobj {
     pool: *mut c_void,
     cells: *mut c_void,
     first: u64,
 }
 
-/// The pool that is open, and which pod it belongs to.
+/// The open pool, and the pod that it belongs to.
 struct Open {
     pod: String,
     pool: *mut c_void,
     cells: *mut c_void,
 }
 
-// SAFETY: libpmemobj's pools are made to be used by several threads; the cells belong to one each.
+// SAFETY: several threads may use a pool of libpmemobj; each cell belongs to one thread.
 unsafe impl Send for Open {}
 
 static OPEN: Mutex<Option<Open>> = Mutex::new(None);
 
 impl Pmemobj {
     pub fn of(bench: &Bench) -> Self {
-        let mut open = OPEN.lock().expect("nobody panicked in here");
+        let mut open = OPEN.lock().expect("no thread panicked while it held this");
         let open = open.get_or_insert_with(|| Open::new(bench.pod()));
         assert_eq!(open.pod, bench.pod(), "one stage at a time");
         Self {
@@ -116,15 +117,15 @@ impl Pmemobj {
 
 impl Open {
     fn new(pod: &str) -> Self {
-        // SAFETY: no other thread reads or writes the environment by other means than the standard
-        // library's meanwhile.
+        // SAFETY: at this time other threads access the environment only by the standard library.
         unsafe {
-            // /dev/shm is to be taken for persistent memory that needs no flush, as our pods take it.
+            // libpmemobj must take /dev/shm for persistent memory that needs no flush, as our pods
+            // do.
             std::env::set_var("PMEM_IS_PMEM_FORCE", "1");
             std::env::set_var("PMEM_NO_FLUSH", "1");
         }
         let path = named(pod, "pmemobj");
-        // SAFETY: a string that ends with a zero; the pool was opened before it is asked for cells.
+        // SAFETY: a zero-terminated string; the pool is open before it is asked for cells.
         unsafe {
             assert_eq!(outlive_pmemobj_load(), 0, "libpmemobj.so.1 is there");
             let pool = outlive_pmemobj_create(path.as_ptr(), SIZE);
@@ -140,20 +141,21 @@ impl Blocks for Pmemobj {
     #[inline(always)]
     fn allocate(&self, place: u64, bytes: u64) {
         let cell = (self.first + place) as usize;
-        // SAFETY: an open pool, and a cell of this worker's.
+        // SAFETY: an open pool, and a cell of this worker.
         let failed =
             unsafe { outlive_pmemobj_allocate(self.pool, self.cells, cell, bytes as usize) };
-        assert_eq!(failed, 0, "there is room");
+        assert_eq!(failed, 0, "there is free space");
     }
 
     #[inline(always)]
     fn free(&self, place: u64, _: u64) {
-        // SAFETY: a cell of this worker's that names a block.
+        // SAFETY: a cell of this worker that names a block.
         unsafe { outlive_pmemobj_free(self.cells, (self.first + place) as usize) };
     }
 }
 
-/// What the rivals keep beside a pod. Dropped by the leader, when no worker uses it any more, it is removed.
+/// The peers' files beside a pod. The leader drops this when no worker uses them any more; the drop
+/// removes them.
 pub struct Beside {
     boost: CString,
     pmemobj: CString,
@@ -173,10 +175,10 @@ impl Drop for Beside {
         if let Ok(mut open) = OPEN.lock()
             && let Some(open) = open.take()
         {
-            // SAFETY: opened once, and used by nobody any more: the stage's rounds are over.
+            // SAFETY: opened once, and no longer used: the stage's rounds are over.
             unsafe { outlive_pmemobj_close(open.pool) };
         }
-        // SAFETY: a string that ends with a zero.
+        // SAFETY: a zero-terminated string.
         unsafe { outlive_boost_remove(self.boost.as_ptr()) };
         remove(&self.pmemobj);
     }
@@ -184,6 +186,6 @@ impl Drop for Beside {
 
 fn remove(path: &CStr) {
     use std::os::unix::ffi::OsStrExt;
-    // It need not be there.
+    // The file need not exist.
     let _ = std::fs::remove_file(std::ffi::OsStr::from_bytes(path.to_bytes()));
 }

@@ -1,4 +1,4 @@
-//! What an allocator is asked for, whoever it is.
+//! The requests that every allocator gets.
 
 use crate::stage::{Bench, CELLS_EACH};
 use mimalloc::MiMalloc;
@@ -8,18 +8,18 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::hint::black_box;
 
-/// In which order and sizes.
+/// The order and the sizes of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// A block of so many bytes is freed before the next is allocated.
+    /// A block of the given number of bytes is freed before the next is allocated.
     Pair(u64),
-    /// 512 blocks of 16 to 256 bytes; the oldest goes before the next comes.
+    /// 512 blocks of 16 to 256 bytes; the oldest is freed before the next is allocated.
     Turnover,
 }
 
-/// How many blocks are in use in a turnover.
+/// The number of blocks in use in a turnover.
 pub const IN_USE: u64 = 512;
-/// How many more than the one that comes and goes.
+/// The number of blocks that stay allocated during pairs.
 const RESIDENT: u64 = 8;
 const _: () = assert!(IN_USE <= CELLS_EACH);
 
@@ -48,17 +48,17 @@ pub trait Blocks {
     fn free(&self, place: u64, bytes: u64);
 }
 
-/// Sizes in no order that anybody could profit from.
+/// Returns sizes in an order from which no allocator can profit.
 #[inline(always)]
 fn size(index: u64) -> u64 {
     16 + (index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 60) * 16
 }
 
-/// Allocates and frees `often` times, and leaves nothing allocated.
+/// Allocates and frees `often` times. Leaves nothing allocated.
 pub fn work(bench: &Bench, blocks: &impl Blocks, pattern: Pattern, often: u64) {
     match pattern {
         Pattern::Pair(bytes) => {
-            // Some stay, so that nobody gives a page back each time.
+            // Some blocks stay allocated, so that no allocator returns a page each time.
             for place in 1..=RESIDENT {
                 blocks.allocate(place, bytes);
             }
@@ -88,7 +88,7 @@ pub fn work(bench: &Bench, blocks: &impl Blocks, pattern: Pattern, often: u64) {
     }
 }
 
-/// Our heap: places are cells in shared memory.
+/// Our heap: the places are cells in shared memory.
 pub struct Ours<'b> {
     heap: &'b LocalHeap<'b>,
     cells: Offset,
@@ -105,7 +105,7 @@ impl Blocks for Ours<'_> {
     #[inline(always)]
     fn allocate(&self, place: u64, bytes: u64) {
         let block = self.heap.allocate_into(bytes, self.cells + place * 8);
-        black_box(block.expect("there is room"));
+        black_box(block.expect("there is free space"));
     }
 
     #[inline(always)]
@@ -115,7 +115,7 @@ impl Blocks for Ours<'_> {
     }
 }
 
-/// mimalloc: places are in private memory, as the blocks are, and cost a load or a store each.
+/// mimalloc: the places are in private memory, as the blocks are; each use costs a load or a store.
 pub struct Private {
     places: Vec<Cell<*mut u8>>,
 }

@@ -1,8 +1,10 @@
-//! `locks`: what recoverability adds to a lock, beside plain locks that wait as ours do (LUPIN §5, Table 2).
+//! `locks`: the cost of recoverability of a lock, compared with plain locks that wait as ours do
+//! (LUPIN §5, Table 2).
 //!
-//! Everybody increments one counter under the lock; a worker makes a fixed number of increments, as in the
-//! paper, and a time is that of one worker's increment: from the first worker's start to the last one's end, by
-//! the number that each made. After each round the counter must be the sum, or the measurement is void.
+//! All workers increment one counter under the lock. Each makes a fixed number of increments, as in
+//! the paper. A time is that of one worker's increment: from the first worker's start to the last
+//! one's end, divided by the number of increments of each. After each round the counter must be the
+//! sum, or the measurement is void.
 
 mod ours;
 mod plain;
@@ -31,24 +33,23 @@ pub enum Lock {
     Logged,
     /// [`outlive::sync::QueueLock`].
     Queue,
-    /// The same, never sleeping: with the waiting policy of its peer.
+    /// The same, but it never sleeps: it has the waiting policy of its peer.
     QueueAwake,
     /// [`outlive::sync::RecoverableMutex`].
     Mutex,
-    /// A test-and-test-and-set lock that nobody could recover.
+    /// A test-and-test-and-set lock that is not recoverable.
     PlainTatas,
-    /// The same with one store to a line of one's own after it.
+    /// The same with one store to a private line after it.
     PlainTatasAndStore,
-    /// A queue lock that nobody could recover.
+    /// A queue lock that is not recoverable.
     PlainMcs,
-    /// The same, whose waiters spin and never give their core away.
+    /// The same, whose waiters spin and never yield.
     SpinningMcs,
     /// A robust, process-shared mutex of the C library.
     RobustPthread,
 }
 
 impl Lock {
-    /// All of them.
     pub const ALL: [Self; 10] = [
         Self::Bare,
         Self::Logged,
@@ -62,7 +63,6 @@ impl Lock {
         Self::RobustPthread,
     ];
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bare => "recoverable TATAS, bare",
@@ -85,8 +85,8 @@ type Case = (Lock, Lock, Option<f64>);
 const ALONE: [Case; 8] = [
     (Lock::Bare, Lock::PlainTatas, Some(1.05)),
     (Lock::Logged, Lock::PlainTatas, Some(1.12)),
-    // The limit of what a log can cost: it must make one store between a release and the next acquisition,
-    // and a compare-and-swap that comes after a store to another line waits for that.
+    // The minimum cost of a log: it must make one store between a release and the next acquisition,
+    // and a compare-and-swap after a store to another line waits for that store.
     (Lock::PlainTatasAndStore, Lock::PlainTatas, None),
     (Lock::Logged, Lock::PlainTatasAndStore, None),
     (Lock::Bare, Lock::RobustPthread, Some(0.5)),
@@ -154,8 +154,9 @@ fn compare(
     Ok(())
 }
 
-/// Twice as many processes as cores: a waiter that spins keeps the core from whom it waits for. What is measured is
-/// a window in which all of them are at it. The ratio is of speeds, the peer's time to ours.
+/// Twice as many processes as cores: a waiter that spins keeps the core from the holder it waits
+/// for. The measured time is a window in which all of them are at work. The ratio is one of speeds:
+/// the peer's time to ours.
 fn crowded(run: &mut Run<'_>) -> Result<(), StudyError> {
     let processes = 2 * machine::cores() as u32;
     let case = format!("{processes} processes on {} cores", machine::cores());
@@ -166,11 +167,11 @@ fn crowded(run: &mut Run<'_>) -> Result<(), StudyError> {
     let stage = std::cell::RefCell::new(&mut stage);
     let rate = |lock| stage.borrow_mut().rate(Job::Increment(lock), window);
     let rounds = run.effort().of(3, 11, 41);
-    // Whoever takes the peer's place is what the ratio is divided by.
+    // Each ratio is divided by the one passed as the peer, which here is ours.
     let paired = Paired::measure(run, rounds, || rate(peer), || rate(ours))?;
     let row = Row::new(
         format!("{case}, {}", ours.name()),
-        "how many times faster",
+        "speedup",
         "ns an increment",
     )
     .ours(paired.peer())
@@ -187,7 +188,7 @@ fn crowded(run: &mut Run<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// LUPIN's Table 2: 32 threads. There each had a core of its own; here they share what there is.
+/// LUPIN's Table 2: 32 threads, with a core each in the paper; here they share the cores.
 fn table_2(run: &mut Run<'_>) -> Result<(), StudyError> {
     const THREADS: u32 = 32;
     let case = |lock: &str| {
@@ -233,13 +234,14 @@ fn table_2(run: &mut Run<'_>) -> Result<(), StudyError> {
     }
     for (lock, [_, cxl]) in locks {
         let case = format!(
-            "{THREADS} threads in CXL memory (there is none here), {}",
+            "{THREADS} threads in CXL memory (not available here), {}",
             lock.name()
         );
         rows.push(Row::paper_alone(case, metric, "us", cxl));
     }
-    let jayanti_joshi = "Jayanti and Joshi's recoverable, abortable lock (not measured: the algorithm's text could \
-                         not be had here, and no implementation of it is public)";
+    let jayanti_joshi = "Jayanti and Joshi's recoverable, abortable lock (not measured: the text \
+                         of the algorithm was not available, and there is no public \
+                         implementation)";
     for (memory, paper) in [("DRAM", 99.97), ("CXL memory", 95.71)] {
         let case = format!("{THREADS} threads in {memory}, {jayanti_joshi}");
         rows.push(Row::paper_alone(case, metric, "us", paper));
@@ -248,7 +250,7 @@ fn table_2(run: &mut Run<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// One worker's round.
+/// Executes one worker's round.
 pub fn round(bench: &Bench, lock: Lock, increments: u64) {
     match lock {
         Lock::Bare => {

@@ -4,7 +4,7 @@ use crate::stage::Bench;
 use core::time::Duration;
 use outlive::sync::{BareTatas, QueueLock, RecoverableMutex, Tatas, Waiting};
 
-/// As the peers wait: they never sleep.
+/// The waiting policy of the peers: they never sleep.
 const AWAKE: Waiting = Waiting {
     yielding: Duration::MAX,
     ..Waiting::DEFAULT
@@ -58,7 +58,7 @@ impl Queue {
     }
 }
 
-/// The value under the mutex is the counter.
+/// A mutex whose value is the counter.
 pub struct Mutex(RecoverableMutex<u64>);
 
 impl Mutex {

@@ -1,7 +1,7 @@
-//! The peers: locks that nobody could recover, written as plainly as can be.
+//! The peers: locks that are not recoverable, written as plainly as possible.
 //!
-//! They wait as ours do by default, spinning and then yielding, but never sleep. What they share is named by
-//! offsets, as between processes it must be.
+//! They wait as ours do by default, spinning and then yielding, but never sleep. Shared nodes are
+//! named by offsets, as is necessary between processes.
 
 use crate::stage::Bench;
 use outlive::memory::{Memory, Native, Offset};
@@ -9,7 +9,7 @@ use outlive::sync::Waiting;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-/// A word of the pod, for the rest of the process.
+/// Returns a word of the pod, for the rest of the process.
 fn word(bench: &Bench, at: Offset) -> &'static AtomicU64 {
     assert!(bench.memory.has_word::<u64>(at));
     let place = bench.memory.address(at, 8).cast();
@@ -48,8 +48,8 @@ impl Tatas {
     }
 }
 
-/// The same with one store to a line of one's own between a release and the next acquisition, as any log must
-/// make one (and nearly any program makes some).
+/// The same with one store to a private line between a release and the next acquisition, which any
+/// log must make (and nearly any program makes).
 pub struct TatasAndStore {
     lock: Tatas,
     own: &'static AtomicU64,
@@ -68,17 +68,17 @@ impl TatasAndStore {
     }
 }
 
-/// Mellor-Crummey and Scott's queue lock, with offsets for pointers; it `SPINS` for ever, or yields after a
-/// while.
+/// Mellor-Crummey and Scott's queue lock, with offsets for pointers. With `SPINS` it only spins;
+/// else it yields after a while.
 pub struct Mcs<const SPINS: bool> {
     tail: &'static AtomicU64,
     own: &'static Node,
-    /// The offset of `own`; 0 is nobody's.
+    /// The offset of `own`; no node has offset 0.
     me: u64,
     base: *const u8,
 }
 
-/// On a line of its own.
+/// A node of the queue, on a line of its own.
 #[repr(C)]
 struct Node {
     next: AtomicU64,
@@ -108,10 +108,10 @@ impl<const SPINS: bool> Mcs<SPINS> {
         }
     }
 
-    /// The node at an offset that a worker has put into the queue.
+    /// Returns the node at an offset that a worker has put into the queue.
     #[inline(always)]
     fn node(&self, at: u64) -> &Node {
-        // SAFETY: workers put nothing but the offsets of their nodes into the queue.
+        // SAFETY: workers put only the offsets of their nodes into the queue.
         unsafe { &*self.base.add(at as usize).cast() }
     }
 
@@ -137,7 +137,7 @@ impl<const SPINS: bool> Mcs<SPINS> {
     }
 }
 
-/// A process-shared robust mutex, as a careful program uses today.
+/// A process-shared robust mutex, as a careful program uses it today.
 pub struct Pthread(*mut libc::pthread_mutex_t);
 
 impl Pthread {
@@ -158,19 +158,19 @@ impl Pthread {
     }
 }
 
-/// Makes the mutex of a stage, when nobody uses the place.
+/// Initialises the mutex of a stage, while no worker uses it.
 pub fn initialise_pthread(memory: Native, at: Offset) {
     let place = memory.address(at, Pthread::SIZE).cast();
-    // SAFETY: the place is mapped, aligned, never unmapped, and used by nobody now.
+    // SAFETY: the place is mapped, aligned, never unmapped, and not in use now.
     unsafe { make_robust(place.as_ptr()) };
 }
 
-/// Makes a robust, process-shared mutex of `place`.
+/// Initialises a robust, process-shared mutex at `place`.
 ///
 /// # Safety
-/// `place` is valid for writes, aligned, and in nobody's use.
+/// `place` is valid for writes, aligned, and not in use.
 pub unsafe fn make_robust(place: *mut libc::pthread_mutex_t) {
-    // SAFETY: as the caller says; the attributes are initialised before they are used.
+    // SAFETY: by this function's contract; the attributes are initialised before their use.
     unsafe {
         let mut attributes = core::mem::zeroed();
         assert_eq!(libc::pthread_mutexattr_init(&mut attributes), 0);

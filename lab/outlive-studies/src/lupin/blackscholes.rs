@@ -1,4 +1,4 @@
-//! Options are priced.
+//! The program that prices options.
 
 use super::{Crew, PLAIN, Sizes, Subject, same};
 use crate::StudyError;
@@ -6,8 +6,8 @@ use crate::children::Launcher;
 use crate::cost::Cost;
 #[cfg(feature = "lupin")]
 use crate::scratch::Directory;
-use outlive_workloads::blackscholes::{Normal, Portfolio, Pricing, price};
-use outlive_workloads::driver::Outcome;
+use outlive_programs::blackscholes::{Normal, Portfolio, Pricing, price};
+use outlive_run::driver::Outcome;
 
 struct Priced {
     portfolio: Portfolio,
@@ -40,7 +40,7 @@ impl Subject for Priced {
 
     #[cfg(feature = "lupin")]
     fn for_c(&self, files: &Directory) -> Result<Vec<std::ffi::OsString>, StudyError> {
-        use outlive_workloads::blackscholes::EuropeanOption;
+        use outlive_programs::blackscholes::EuropeanOption;
         let count = (self.expected.len() as u64).to_le_bytes();
         let mut bytes = Vec::with_capacity(8 + size_of_val(self.portfolio.options()));
         bytes.extend_from_slice(&count);
@@ -62,7 +62,7 @@ impl Subject for Priced {
         Ok(vec![files.write("options", &bytes)?.into()])
     }
 
-    /// Another library's logarithms and powers have other last digits.
+    /// Another library's logarithms and powers differ in the last digits.
     #[cfg(feature = "lupin")]
     fn expect(&self, result: &[u8]) -> Result<(), StudyError> {
         let options = self.portfolio.options();

@@ -1,18 +1,24 @@
-//! The six programs as one writes them in C with POSIX threads (`peers/lupin/`), if this was built with the feature `lupin`.
+//! The six programs written in C with POSIX threads (`peers/lupin/`), for the feature `lupin`.
 //!
-//! Each is told how many threads to use, where to report what its work took, and where to leave its result; and then its inputs,
-//! which are the files that ours read, or hold what ours have in the pod. The clock begins when threads are started and ends when
-//! the result is there: what is in memory before in ours is so in C, and reading is part of the work where it is with
-//! ours. Ours includes the starting of processes.
+//! Each gets the number of threads, the files for its report of the work's time and for its result,
+//! and then its inputs: the files that ours read, or files with the data that ours have in the pod.
+//! The clock starts when threads are started and stops when the result exists. Data that is in
+//! memory beforehand for ours is so in C, and reading is part of the work where it is with ours.
+//! Ours includes the starting of processes.
 //!
-//! Loops that add up many numbers are compiled for any processor and for those with AVX2, as ours are, and products are not fused with
-//! sums (which compilers do if nobody says otherwise, and which gives other last digits). What differs:
+//! Loops that add up many numbers are compiled for any processor and for those with AVX2, as ours
+//! are. Products are not fused with sums (compilers do that by default, and the last digits differ
+//! then). The differences:
 //!
-//! * wordcount knows ASCII only; words are hashed byte by byte into a table of each thread's, and tables are merged.
-//! * kmeans adds up coordinates as they are, so that its last digits depend on who added what; ours are counted in whole steps.
-//! * blackscholes takes logarithms and powers from the C library, ours from the crate `libm`, whose bytes are the same everywhere.
-//! * dedup has all files in memory at once, where ours have a window of them; it takes SHA-256 from libcrypto and DEFLATE, at the same
-//!   level, from zlib, ours from the crates `sha2` and `miniz_oxide`.
+//! * wordcount knows ASCII only. Words are hashed byte by byte into a table per thread, and the
+//!   tables are merged.
+//! * kmeans adds up coordinates as they are, so its last digits depend on the division of the work;
+//!   ours are counted in whole steps.
+//! * blackscholes takes logarithms and powers from the C library, ours from the crate `libm`, whose
+//!   bytes are the same everywhere.
+//! * dedup has all files in memory at once, where ours have a window of them. It takes SHA-256 from
+//!   libcrypto and DEFLATE, at the same level, from zlib, ours from the crates `sha2` and
+//!   `miniz_oxide`.
 
 #[cfg(not(feature = "lupin"))]
 pub use absent::Programs;
@@ -21,15 +27,15 @@ pub use there::Programs;
 
 use crate::cost::Costs;
 
-/// Who computes it there.
+/// The name of the C program in errors.
 #[cfg(feature = "lupin")]
 pub const WHO: &str = "the program in C";
 
-/// Ours between runs of the program in C.
+/// Our runs between runs of the program in C.
 pub struct Beside {
-    /// As many workers as threads, which are as many as there are cores.
+    /// As many workers, or threads in C, as there are cores.
     pub all: Costs,
-    /// One of each.
+    /// One worker, or thread in C.
     pub one: Costs,
 }
 
@@ -40,7 +46,7 @@ mod absent {
     use crate::lupin::Subject;
     use crate::{Run, StudyError};
 
-    /// None.
+    /// No programs.
     pub struct Programs;
 
     impl Programs {
@@ -74,7 +80,7 @@ mod there {
 
     macro_rules! built {
         ($($name:literal),*) => {
-            // As `build.rs` has compiled them, in the order of `PROGRAMS`.
+            // The programs that `build.rs` has compiled, in the order of `PROGRAMS`.
             [$(include_bytes!(concat!(env!("OUT_DIR"), "/lupin-", $name)).as_slice()),*]
         };
     }
@@ -88,7 +94,7 @@ mod there {
         "dedup"
     );
 
-    /// The programs, ready to be started.
+    /// The programs, as executable files.
     pub struct Programs {
         files: Directory,
     }
@@ -102,7 +108,8 @@ mod there {
             Ok(Self { files })
         }
 
-        /// Runs of `name`: with as many threads as there are `cores`, and with one. `workers` is ours.
+        /// Compares `workers`, which is ours, with runs of `name`: with as many threads as there
+        /// are `cores`, and with one.
         pub fn beside(
             &self,
             run: &Run<'_>,
@@ -111,7 +118,7 @@ mod there {
             cores: u32,
             workers: &dyn Fn(u32) -> Result<Cost, StudyError>,
         ) -> Result<Option<Beside>, StudyError> {
-            // What it reads goes when this is dropped.
+            // A drop removes the program's inputs.
             let inputs = Directory::new(name)?;
             let arguments = subject.for_c(&inputs)?;
             let measure = |threads: u32| {
@@ -124,7 +131,7 @@ mod there {
             Ok(Some(Beside { all, one }))
         }
 
-        /// A run of it, whose result must be the right one.
+        /// Runs the program, whose result must be the right one. Returns the cost of the work.
         fn go(
             &self,
             name: &str,
@@ -137,7 +144,7 @@ mod there {
             Ok(cost)
         }
 
-        /// A run of it: what the work took, and what it left.
+        /// Runs the program. Returns the cost of the work, and the result.
         fn start(
             &self,
             name: &str,
@@ -161,10 +168,10 @@ mod there {
             let (Some(wall), Some(cpu), true) = (word(), word(), ended.status.success()) else {
                 return Err(ended.void(WHO));
             };
-            // Two clocks of the kernel's, of which the other one may be counted in its ticks.
+            // These are different clocks of the kernel; the other one may be counted in ticks.
             if wall > ended.cost.wall || cpu > ended.cost.cpu + 0.02 {
                 return Err(StudyError::void(format!(
-                    "{WHO} reports {wall} s, {cpu} s of processor time, and took {:?} in all",
+                    "{WHO} reports {wall} s, {cpu} s of processor time, but took {:?} in total",
                     ended.cost
                 )));
             }

@@ -1,25 +1,25 @@
-//! Files are archived.
+//! The program that archives files.
 
 use super::{Crew, PLAIN, Sizes, Subject, same};
 use crate::children::Launcher;
 use crate::cost::Cost;
 use crate::scratch::Directory;
 use crate::{StudyError, hosts};
-use outlive_workloads::dedup::archive::Archive;
-use outlive_workloads::dedup::tree::Tree;
-use outlive_workloads::dedup::{self, Archiving, Summary, Text, pack_alone, verify};
-use outlive_workloads::driver::Outcome;
-use outlive_workloads::random::Random;
-use outlive_workloads::wordcount::shipped_text;
+use outlive_programs::dedup::archive::Archive;
+use outlive_programs::dedup::tree::Tree;
+use outlive_programs::dedup::{self, Archiving, Summary, Text, pack_alone, verify};
+use outlive_programs::wordcount::shipped_text;
+use outlive_run::driver::Outcome;
+use outlive_run::random::Random;
 use std::fs;
 use std::io;
 
-/// How hard is compressed: as hard as `gzip` does if nobody says otherwise.
+/// The compression level: the default of `gzip`.
 const LEVEL: u32 = 6;
 const FILES: usize = 4;
 
 struct Files {
-    /// They go with it.
+    /// Its drop removes the files.
     _files: Directory,
     tree: Tree,
     text: Text,
@@ -53,12 +53,12 @@ pub fn make(sizes: &Sizes) -> Result<Box<dyn Subject>, StudyError> {
     }))
 }
 
-/// What files are of: half of it stood there before; of what is new, a quarter is noise, and the rest lines of the Bible in
-/// any order.
+/// Generates the content of files. Half of it occurred before. A quarter of the new content is
+/// noise, the rest is lines of the Bible in any order.
 struct Mixture {
     random: Random,
     bible: Vec<u8>,
-    /// What there was.
+    /// The content generated so far.
     past: Vec<u8>,
 }
 
@@ -145,10 +145,10 @@ impl Subject for Files {
         crew.settled(archive == self.expected, outcome.split().1)
     }
 
-    /// The level, the rules by which chunks end, and the files.
+    /// Returns the level, the rules by which chunks end, and the files.
     #[cfg(feature = "lupin")]
     fn for_c(&self, files: &Directory) -> Result<Vec<std::ffi::OsString>, StudyError> {
-        use outlive_workloads::dedup::chunk;
+        use outlive_programs::dedup::chunk;
         let sizes = [chunk::MIN, chunk::USUAL, chunk::MAX].map(|size| size as u64);
         let bits = [chunk::WEAK, chunk::STRONG].map(u64::from);
         let words = sizes.iter().chain(&bits).chain(chunk::TABLE);
@@ -162,7 +162,8 @@ impl Subject for Files {
         Ok(arguments)
     }
 
-    /// An archive in our format, of the same files and the same chunks. (Another library compresses them otherwise.)
+    /// The result must be an archive in our format, of the same files and the same chunks. (Another
+    /// library compresses them differently.)
     #[cfg(feature = "lupin")]
     fn expect(&self, result: &[u8]) -> Result<(), StudyError> {
         let wrong =

@@ -1,26 +1,26 @@
-//! The values of a picture are counted.
+//! The program that counts the values of a picture.
 
 use super::{Crew, PLAIN, Sizes, Subject, same};
 use crate::StudyError;
 use crate::children::Launcher;
 use crate::cost::Cost;
 use crate::scratch::Directory;
-use outlive_workloads::driver::Outcome;
-use outlive_workloads::histogram::{Bins, Counting, Format, Layout, generate, kernel};
+use outlive_programs::histogram::{Bins, Counting, Format, Layout, generate, kernel};
+use outlive_run::driver::Outcome;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// As tasks read it: a piece stays in the cache until it is counted.
+/// The bytes that a task reads at once: a piece stays in the cache until it is counted.
 const PIECE: usize = 256 << 10;
-/// How many points a row has: each row ends with a byte that is padding.
+/// The points of a row: each row ends with a byte of padding.
 const WIDTH: u32 = 8001;
-/// How many rows are drawn; they are repeated.
+/// The number of rows that are drawn; they are repeated.
 const DRAWN: u32 = 640;
 
 struct Picture {
-    /// In it is the picture, and nothing else.
+    /// The directory that contains only the picture.
     files: Directory,
     rows: u32,
     expected: Bins,
@@ -41,14 +41,14 @@ pub fn make(sizes: &Sizes) -> Result<Box<dyn Subject>, StudyError> {
 
 const NAME: &str = "picture.bmp";
 
-/// Writes a bitmap of `rows` rows, the same ones again and again.
+/// Writes a bitmap of `rows` rows, which repeats the drawn ones.
 fn draw(path: &Path, rows: u32) -> io::Result<()> {
     let drawn = generate::bmp(WIDTH, rows.min(DRAWN), 1);
     let (head, data) = drawn.split_at(54);
     let stride = data.len() / rows.min(DRAWN) as usize;
     let bytes = stride * rows as usize;
     let mut head = head.to_vec();
-    // Where a bitmap says how long the file is, how many rows there are, and how long they are together.
+    // The fields for the length of the file, the number of rows, and the length of all rows.
     for (at, number) in [(2, bytes + 54), (22, rows as usize), (34, bytes)] {
         let number = u32::try_from(number).map_err(|_| io::ErrorKind::FileTooLarge)?;
         head[at..at + 4].copy_from_slice(&number.to_le_bytes());
@@ -70,7 +70,7 @@ impl Picture {
         counting.map_err(|error| StudyError::void(error.to_string()))
     }
 
-    /// The plain program, which reads the file piece by piece.
+    /// Runs the plain program, which reads the file piece by piece.
     fn count(&self) -> Result<(Cost, Bins), StudyError> {
         let counting = self.open()?;
         let (cost, bins) = Cost::of(|| count(counting.path(), counting.layout()));
@@ -110,7 +110,7 @@ impl Subject for Picture {
         Ok(vec![self.files.path(NAME).into()])
     }
 
-    /// The counts of blue, green and red.
+    /// The result is the counts of blue, green and red.
     #[cfg(feature = "lupin")]
     fn expect(&self, result: &[u8]) -> Result<(), StudyError> {
         let all = self.expected.counts().as_flattened().iter();
@@ -122,7 +122,7 @@ impl Subject for Picture {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outlive_workloads::histogram::verify::verify;
+    use outlive_programs::histogram::verify::verify;
 
     #[test]
     fn a_picture_of_repeated_rows_is_a_picture() {

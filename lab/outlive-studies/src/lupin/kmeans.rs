@@ -1,4 +1,4 @@
-//! Points are grouped.
+//! The program that groups points.
 
 use super::{Crew, PLAIN, Sizes, Subject, same};
 use crate::StudyError;
@@ -6,10 +6,10 @@ use crate::children::Launcher;
 use crate::cost::Cost;
 #[cfg(feature = "lupin")]
 use crate::scratch::Directory;
-use outlive_workloads::driver::Outcome;
-use outlive_workloads::kmeans::{ClusterError, Clustering, Clusters, Options, Points, cluster};
+use outlive_programs::kmeans::{ClusterError, Clustering, Clusters, Options, Points, cluster};
+use outlive_run::driver::Outcome;
 
-/// As many as Phoenix's program has if nobody says otherwise, and its coordinates.
+/// The default numbers of clusters and of coordinates of Phoenix's program.
 const CLUSTERS: usize = 100;
 const DIMENSIONS: usize = 3;
 const ITERATIONS: u32 = 10;
@@ -58,7 +58,7 @@ impl Subject for Groups {
 
     #[cfg(feature = "lupin")]
     fn for_c(&self, files: &Directory) -> Result<Vec<std::ffi::OsString>, StudyError> {
-        use outlive_workloads::kmeans::initial;
+        use outlive_programs::kmeans::initial;
         let first = initial(&self.points, CLUSTERS, self.options.seed).map_err(refused)?;
         let points = self.points.coordinates();
         let points = super::bytes_of(&[self.points.len(), DIMENSIONS], points);
@@ -70,8 +70,8 @@ impl Subject for Groups {
         ])
     }
 
-    /// Sums of floating-point numbers depend on who adds up what, which ours do not: so the centres are near, and each has the
-    /// same number of points.
+    /// In C, sums of floating-point numbers depend on the division of the work; ours do not. So the
+    /// centres must be close, and each must have the same number of points.
     #[cfg(feature = "lupin")]
     fn expect(&self, result: &[u8]) -> Result<(), StudyError> {
         let (centres, counts) = result.split_at(result.len() * DIMENSIONS / (DIMENSIONS + 1));

@@ -1,4 +1,4 @@
-//! Matrices are multiplied.
+//! The program that multiplies matrices.
 
 use super::{Crew, PLAIN, Sizes, Subject, same};
 use crate::StudyError;
@@ -6,13 +6,13 @@ use crate::children::Launcher;
 use crate::cost::Cost;
 #[cfg(feature = "lupin")]
 use crate::scratch::Directory;
-use outlive_workloads::driver::Outcome;
-use outlive_workloads::matmul::{Matrix, Multiplication, ShapeError, kernel, multiply};
+use outlive_programs::matmul::{Matrix, Multiplication, ShapeError, kernel, multiply};
+use outlive_run::driver::Outcome;
 
 struct Matrices {
     a: Matrix,
     b: Matrix,
-    /// The second one in the order in which it is read: packed before the work, as in the pod.
+    /// The second matrix in the order in which it is read: packed before the work, as in the pod.
     panels: Vec<f64>,
     expected: Matrix,
 }
@@ -68,7 +68,8 @@ impl Subject for Matrices {
         ])
     }
 
-    /// To the last bit: it adds up the terms of an element in their order, too, and fuses no product with a sum.
+    /// The result must be equal to the last bit: the C program also adds up the terms of an element
+    /// in their order, and fuses no product with a sum.
     #[cfg(feature = "lupin")]
     fn expect(&self, result: &[u8]) -> Result<(), StudyError> {
         let expected = self.expected.elements();

@@ -1,17 +1,19 @@
-//! LUPIN's evaluation (section 5) of its six programs: [`lupin-table3`](table3), how fast they are, and
-//! [`lupin-table4`](table4), what it costs them that hosts are killed.
+//! LUPIN's evaluation (section 5) with its six programs: [`lupin-table3`](table3), their speed, and
+//! [`lupin-table4`](table4), the cost of kills of hosts.
 //!
-//! The paper's hosts are 16 virtual machines of 2 processors over a CXL module; here a host is a process of this machine, and
-//! its memory is all there is. The paper does not say how large its inputs are, so its seconds stand beside ours and are not
-//! compared with them; ratios are. Ours are generated, but for the text: the King James Bible again and again, which has some
-//! twelve thousand different words (the paper's input has a million).
+//! The paper's hosts are 16 virtual machines of 2 processors over a CXL module; here a host is a
+//! process of this machine, and all memory is this machine's. The paper does not give the sizes of
+//! its inputs. So its seconds are listed with ours but not compared with them; ratios are. Our
+//! inputs are generated, except the text: repeated copies of the King James Bible, with some twelve
+//! thousand different words (the paper's input has a million).
 //!
-//! The time of the work begins before the first host is started and ends when the last is gone. Making the pod and copying the
-//! input into it comes before, as in the paper, except where the program reads files itself: then reading is part of
-//! the work (wordcount, histogram, dedup). So it is with the plain programs, and with those in C ([`c`]).
+//! The time of the work begins before the first host is started and ends when the last has ended.
+//! Making the pod and copying the input into it come before that, as in the paper, except where the
+//! program reads files itself: then reading is part of the work (wordcount, histogram, dedup). The
+//! same holds for the plain programs, and for those in C ([`c`]).
 //!
-//! Everybody's result must be the plain program's, or the measurement is void: to the last byte, but for those of C, where
-//! [a subject](Subject::expect) says how near they have to be.
+//! Every result must be the plain program's to the last byte, or the measurement is void. For the
+//! programs in C [a subject](Subject::expect) says how close the result has to be.
 
 mod blackscholes;
 mod c;
@@ -32,40 +34,41 @@ use crate::cost::Cost;
 #[cfg(feature = "lupin")]
 use crate::scratch::Directory;
 use crate::{StudyError, hosts};
-use outlive_workloads::driver::{KillAt, Options, Outcome, Program, Running, Supervise};
+use outlive_run::driver::{KillAt, Options, Outcome, Program, Running, Supervise};
 use std::fmt::Display;
 
-/// A program and its input, and what has to come of it.
+/// A program with its input and its expected result.
 trait Subject: Sync {
-    /// How large the input is, for people.
+    /// Returns the size of the input, for people.
     fn size(&self) -> String;
 
-    /// The plain program: one thread, ordinary memory.
+    /// Runs the plain program: one thread, ordinary memory.
     fn plain(&self) -> Result<Cost, StudyError>;
 
-    /// So many hosts, some of which may be killed.
+    /// Runs the program on the hosts of `crew`, some of which may be killed.
     fn in_pod(&self, launcher: &Launcher, crew: Crew) -> Result<Outcome<()>, StudyError>;
 
-    /// What the program in C is told behind its first three arguments; what it reads is written to `files`.
+    /// Returns the arguments of the C program after the first three, and writes its inputs to
+    /// `files`.
     #[cfg(feature = "lupin")]
     fn for_c(&self, files: &Directory) -> Result<Vec<std::ffi::OsString>, StudyError>;
 
-    /// Fails unless the program in C has left what it should.
+    /// Fails unless `result`, of the program in C, is close enough to the expected one.
     #[cfg(feature = "lupin")]
     fn expect(&self, result: &[u8]) -> Result<(), StudyError>;
 }
 
-/// Who works, and how many of the hosts are killed.
+/// The hosts and their workers, and the number of hosts that are killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Crew {
     hosts: u32,
-    /// Of each host.
+    /// Threads of each host.
     threads: u32,
     kills: u32,
 }
 
 impl Crew {
-    /// Hosts that live.
+    /// Returns a crew without kills.
     fn of(hosts: u32, threads: u32) -> Self {
         Self {
             hosts,
@@ -74,7 +77,7 @@ impl Crew {
         }
     }
 
-    /// As it is called.
+    /// Returns a description.
     fn name(self) -> String {
         let many = |count: u32, what: &str| match count {
             1 => format!("1 {what}"),
@@ -110,7 +113,7 @@ impl Crew {
         self.settled(result == *expected, outcome)
     }
 
-    /// What came of a run, if its result is the right one and all were killed who were to be.
+    /// Returns the outcome of a run if its result is right and no kill came too late.
     fn settled(self, is_right: bool, outcome: Outcome<()>) -> Result<Outcome<()>, StudyError> {
         if !is_right {
             return Err(differs(format_args!(
@@ -121,7 +124,7 @@ impl Crew {
         }
         if outcome.kills_missed > 0 {
             return Err(StudyError::void(format!(
-                "{} hosts were to be killed, and {} of these kills came when the run was over",
+                "{} hosts were to be killed, but {} of these kills came after the end of the run",
                 self.kills, outcome.kills_missed
             )));
         }
@@ -129,9 +132,11 @@ impl Crew {
     }
 }
 
-/// Why a result that is not the plain program's is none.
+/// Returns the error for a result that differs from the plain program's.
 fn differs(who: impl Display) -> StudyError {
-    StudyError::void(format!("{who}: another result than the plain program's"))
+    StudyError::void(format!(
+        "{who}: the result differs from the plain program's"
+    ))
 }
 
 /// Fails unless the result is the right one.
@@ -139,27 +144,27 @@ fn same(who: &str, is_right: bool) -> Result<(), StudyError> {
     is_right.then_some(()).ok_or_else(|| differs(who))
 }
 
-/// Who computes without a pod.
+/// The name of the plain program in errors.
 const PLAIN: &str = "the plain program once more";
 
-/// How large the inputs are.
+/// The sizes of the inputs.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
-    /// Of text whose words are counted, in MB.
+    /// MB of text.
     text: usize,
-    /// To be grouped around 100 centres, in ten iterations.
+    /// Points to be grouped around 100 centres, in ten iterations.
     points: usize,
-    /// Rows and columns of matrices.
+    /// Rows and columns of the matrices.
     side: usize,
-    /// Of a picture of 8,001 points a row.
+    /// Rows of a picture of 8,001 points a row.
     rows: u32,
-    /// To be priced.
+    /// Options to be priced.
     options: usize,
-    /// To be archived, in MB.
+    /// MB of files to be archived.
     files: usize,
 }
 
-/// What goes through all of the code.
+/// The least that goes through all of the code.
 const TINY: Sizes = Sizes {
     text: 1,
     points: 2_000,
@@ -169,7 +174,7 @@ const TINY: Sizes = Sizes {
     files: 1,
 };
 
-/// The programs, in the paper's order: what they are called, and how one comes by an input.
+/// The programs, in the paper's order: their names, and the functions that make their inputs.
 const PROGRAMS: [(&str, Make); 6] = [
     ("wordcount", wordcount::make),
     ("kmeans", kmeans::make),
@@ -179,13 +184,13 @@ const PROGRAMS: [(&str, Make); 6] = [
     ("dedup", dedup::make),
 ];
 
-/// How many of them, the first, run on MapReduce in the paper.
+/// The number of programs, the first ones, that run on MapReduce in the paper.
 const MAP_REDUCE: usize = 4;
 
-/// Makes an input of these sizes, and has the plain program say what has to come of it.
+/// Makes an input of the given sizes, and computes the expected result with the plain program.
 type Make = fn(&Sizes) -> Result<Box<dyn Subject>, StudyError>;
 
-/// Numbers as they stand in memory, for a file.
+/// Returns sizes and numbers as they are in memory, for a file.
 #[cfg(feature = "lupin")]
 fn bytes_of(sizes: &[usize], numbers: &[f64]) -> Vec<u8> {
     let sizes = sizes.iter().flat_map(|size| (*size as u64).to_le_bytes());
@@ -193,7 +198,7 @@ fn bytes_of(sizes: &[usize], numbers: &[f64]) -> Vec<u8> {
     sizes.chain(numbers).collect()
 }
 
-/// The numbers that a file of them has.
+/// Returns the numbers in a file's content.
 #[cfg(feature = "lupin")]
 fn numbers_of(bytes: &[u8]) -> impl Iterator<Item = f64> {
     let (words, _) = bytes.as_chunks::<8>();
@@ -203,7 +208,7 @@ fn numbers_of(bytes: &[u8]) -> impl Iterator<Item = f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outlive_workloads::driver::Turns;
+    use outlive_run::driver::Turns;
 
     #[test]
     fn crews_are_called_what_they_are() {
@@ -240,7 +245,7 @@ mod tests {
                 .unwrap_err()
                 .to_string()
         };
-        assert!(said(false, 0).contains("another result"));
-        assert!(said(true, 1).contains("when the run was over"));
+        assert!(said(false, 0).contains("the result differs"));
+        assert!(said(true, 1).contains("after the end of the run"));
     }
 }

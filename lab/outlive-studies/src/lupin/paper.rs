@@ -1,19 +1,19 @@
-//! What the paper says of the six programs: LUPIN's Tables 3 and 4, and section 5.
+//! The paper's numbers for the six programs: LUPIN's Tables 3 and 4, and section 5.
 //!
-//! It contradicts itself in two places: histogram and dedup without crashes take 0.25 s and 0.73 s in Table 3, and 0.23 s and
-//! 0.74 s in Table 4. And "3.6% slower [...] using the geometric mean" holds of the four programs on MapReduce in
-//! Table 3; of all six it is 10.4%.
+//! It contradicts itself in two places: histogram and dedup without crashes take 0.25 s and 0.73 s
+//! in Table 3, and 0.23 s and 0.74 s in Table 4. And "3.6% slower [...] using the geometric mean"
+//! holds for the four programs on MapReduce in Table 3; for all six it is 10.4%.
 
 use crate::row::Row;
 
-/// A line of Table 3: seconds, and how many times as fast as one thread.
+/// A line of Table 3: seconds, and the speed relative to one thread.
 struct Times {
     phoenix: Option<f64>,
     metis: Option<f64>,
     cxl_shm: Option<f64>,
     /// In one virtual machine with 32 processors.
     one: [f64; 2],
-    /// In 16 of them with 2 each.
+    /// In 16 virtual machines with 2 processors each.
     many: [f64; 2],
 }
 
@@ -43,7 +43,7 @@ impl Times {
     }
 }
 
-/// The programs, in the order of [`PROGRAMS`](super::PROGRAMS).
+/// The lines of the programs, in the order of [`PROGRAMS`](super::PROGRAMS).
 const TABLE_3: [Times; 6] = [
     Times::on_map_reduce([9.54, 11.09, 2.46], [0.67, 28.5], [0.68, 28.0]),
     Times::on_map_reduce([3.99, 3.83, 4.27], [3.78, 29.4], [3.86, 28.8]),
@@ -53,10 +53,10 @@ const TABLE_3: [Times; 6] = [
     Times::of_parsec([0.49, 23.8], [0.73, 15.9]),
 ];
 
-/// How much slower 16 virtual machines are than one, by the geometric mean.
+/// The geometric mean of the times on 16 virtual machines relative to one.
 pub const SLOWER: f64 = 1.036;
 
-/// Table 4: seconds without crashes, and by how many percent the programs are slower with one and with eight.
+/// Table 4: seconds without crashes, and the slowdown in percent with one crash and with eight.
 pub struct Slowdown {
     pub seconds: f64,
     one: f64,
@@ -72,7 +72,7 @@ impl Slowdown {
         }
     }
 
-    /// By how many percent with so many crashes, if the paper says it.
+    /// Returns the slowdown in percent with the given number of crashes, if the paper gives it.
     pub fn with(&self, crashes: u32) -> Option<f64> {
         match crashes {
             1 => Some(self.one),
@@ -82,7 +82,7 @@ impl Slowdown {
     }
 }
 
-/// The programs, in the same order.
+/// The lines of the programs, in the same order.
 pub const TABLE_4: [Slowdown; 6] = [
     Slowdown::of(0.68, 0.0, 2.9),
     Slowdown::of(3.86, 0.0, 2.5),
@@ -92,7 +92,7 @@ pub const TABLE_4: [Slowdown; 6] = [
     Slowdown::of(0.74, 3.4, 6.3),
 ];
 
-/// Table 3, system by system.
+/// Returns the rows of Table 3, system by system.
 pub fn table_3() -> Vec<Row> {
     type Column = (&'static str, &'static str, fn(&Times) -> Option<f64>);
     let columns: [Column; 7] = [
@@ -119,7 +119,7 @@ pub fn table_3() -> Vec<Row> {
     rows
 }
 
-/// What both tables say of runs without crashes.
+/// Returns the numbers of both tables for runs without crashes.
 pub fn without_crashes() -> Vec<Row> {
     let case = |table| format!("the paper's Table {table}, on its machine: no crash");
     let seconds = |table, at: usize, seconds| {
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::lupin::MAP_REDUCE;
 
-    /// By the geometric mean.
+    /// Returns the geometric mean of the times on 16 virtual machines relative to one.
     fn slower(programs: &[Times]) -> f64 {
         let logarithms = programs.iter().map(|it| (it.many[0] / it.one[0]).ln());
         (logarithms.sum::<f64>() / programs.len() as f64).exp()

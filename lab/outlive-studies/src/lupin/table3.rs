@@ -1,12 +1,13 @@
-//! `lupin-table3`: how fast the six programs are (LUPIN, Table 3).
+//! `lupin-table3`: the speed of the six programs (LUPIN, Table 3).
 //!
-//! * *Many hosts beside one* with the same number of workers in all: with as many workers as there are cores, which says something
-//!   of wall time, and with 16 hosts of one worker, which on fewer cores says something of processor time: what it costs to start a
-//!   host, which a short run feels more. The paper is 3.6% slower by the geometric mean of the four programs that it has on
-//!   MapReduce, wordcount to histogram, which is the goal where every worker has a core.
-//! * *One worker beside the plain program*, and *two beside one* ([`scaling`](crate::scaling)).
-//! * *Beside C*: the same in C with POSIX threads ([`c`](super::c)), if this was built with the feature `lupin`.
-//! * What the paper says of LUPIN and of Phoenix, Metis and CXL-SHM, which it ran on its machine.
+//! * *Many hosts against one* with the same total number of workers. With as many workers as there
+//!   are cores, the wall time is meaningful. With 16 hosts of one worker on fewer cores, only the
+//!   processor time is: it includes the cost of starting a host, which weighs more in a short run.
+//!   The paper is 3.6% slower by the geometric mean of its four programs on MapReduce, wordcount to
+//!   histogram. That is the goal where every worker has a core.
+//! * *One worker against the plain program*, and *two against one* ([`scaling`](crate::scaling)).
+//! * *Against C*: the same in C with POSIX threads ([`c`](super::c)), with the feature `lupin`.
+//! * The paper's numbers of LUPIN and of Phoenix, Metis and CXL-SHM, which it ran on its machine.
 
 use super::c::{Beside, Programs};
 use super::{Crew, MAP_REDUCE, PROGRAMS, Sizes, Subject, TINY, paper};
@@ -23,12 +24,12 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-/// The paper's hosts.
+/// The number of the paper's hosts.
 const HOSTS: u32 = 16;
-/// The times of the work, shortly.
+/// The times of the work, with short names.
 const WALL_TIME: Metric = ("wall time", WALL.1);
 const CPU_TIME: Metric = ("processor time", CPU.1);
-/// How much of the plain program's processor time one worker may take.
+/// The goal for one worker's processor time relative to the plain program's.
 const PLAINLY: f64 = 1.1;
 
 const QUICK: Sizes = Sizes {
@@ -39,7 +40,7 @@ const QUICK: Sizes = Sizes {
     options: 4_000_000,
     files: 16,
 };
-/// A second or so for one worker.
+/// Sizes that take one worker about a second.
 const FULL: Sizes = Sizes {
     text: 120,
     points: 1_500_000,
@@ -49,31 +50,31 @@ const FULL: Sizes = Sizes {
     files: 50,
 };
 
-/// What was measured of a program.
+/// The results of a program.
 struct Measured {
-    /// Its name, and how large its input is.
+    /// The name of the program, and the size of its input.
     name: &'static str,
     size: String,
     /// Many hosts between runs of one, with as many workers as there are cores.
     cores: Costs,
-    /// The same with the paper's hosts.
+    /// The same with the paper's number of hosts.
     pod: Costs,
     scaling: Scaling,
     beside_c: Option<Beside>,
 }
 
-/// So many workers on several hosts: on as many as the paper has, of two workers each, or fewer.
+/// Returns a crew of at least `workers` workers, on half as many hosts, from 2 to [`HOSTS`].
 fn several(workers: u32) -> Crew {
     let hosts = (workers / 2).clamp(2, HOSTS);
     Crew::of(hosts, workers.div_ceil(hosts))
 }
 
-/// The paper's hosts, of one worker each.
+/// Returns a crew of the paper's hosts, with one worker each.
 fn pod(run: &Run<'_>) -> Crew {
     Crew::of(run.effort().of(3, HOSTS, HOSTS), 1)
 }
 
-/// One host of as many workers.
+/// Returns a crew of one host with the same number of workers.
 fn together(crew: Crew) -> Crew {
     Crew::of(1, crew.hosts * crew.threads)
 }
@@ -85,7 +86,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     for (name, make) in PROGRAMS {
         run.go_on()?;
         run.begin(&format!(
-            "{name}: an input is made, and the plain program works at it"
+            "{name}: an input is created, and the plain program runs"
         ));
         let subject = make(&sizes)?;
         all.push(measure(run, name, &*subject, &programs)?);
@@ -126,7 +127,7 @@ fn measure(
 fn answer(run: &mut Run<'_>, all: &[Measured]) {
     let case = "the inputs";
     run.answer(all.iter().map(|it| {
-        // What ran is said by how long the plain program takes.
+        // The plain program's time shows how large the input is.
         let plain = it.scaling.one.paired(CPU.1).peer();
         Row::new(case, format!("{}, {}: plain", it.name, it.size), "s").ours(plain)
     }));
@@ -154,7 +155,7 @@ fn answer(run: &mut Run<'_>, all: &[Measured]) {
         run.answer(block.means(lines, &means));
     }
     let case = format!(
-        "{}: processor time that each host but the first costs",
+        "{}: processor time of each host except the first",
         pod.name()
     );
     run.answer(in_pods.iter().map(|(name, costs)| {
@@ -179,9 +180,9 @@ fn answer(run: &mut Run<'_>, all: &[Measured]) {
     };
     let rows: Vec<Row> =
         twos()
-            .map(|(name, two)| two.row("2 workers: how many times as fast as 1", name))
+            .map(|(name, two)| two.row("2 workers: speedup over 1", name))
             .chain(twos().map(|(name, two)| {
-                two.limit("the limit of that: two plain programs at once", name)
+                two.limit("the limit of that: two concurrent plain programs", name)
             }))
             .collect();
     run.answer(rows);
@@ -226,7 +227,7 @@ fn beside_c(run: &mut Run<'_>, all: &[Measured]) {
     }
 }
 
-/// What each host costs that there is more than one, in milliseconds of processor time.
+/// Returns the processor time in milliseconds that each host but the first costs.
 fn of_a_host(costs: &Costs, hosts: u32) -> Estimate {
     let more = costs.paired(CPU.1).more();
     let each: Vec<f64> = more
@@ -236,22 +237,22 @@ fn of_a_host(costs: &Costs, hosts: u32) -> Estimate {
     median_estimate(&each)
 }
 
-/// A program, and what it took beside a peer.
+/// A program, and its costs against a peer.
 type Line<'m> = (&'static str, &'m Costs);
 
-/// All programs beside a peer of theirs.
+/// The parameters of the rows that compare all programs with a peer.
 struct Block<'b> {
     ours: &'b str,
     peer: &'b str,
     metric: Metric,
-    /// Of each program.
+    /// The goal of each program.
     goal: Option<Goal>,
 }
 
-/// What there is to be said of means.
+/// The parameters of the rows of means.
 #[derive(Default)]
 struct Means {
-    /// What that of the programs on MapReduce has to reach, and what it is in the paper.
+    /// The goal for the mean of the programs on MapReduce, and that mean in the paper.
     goal: Option<Goal>,
     paper: Option<f64>,
 }
@@ -261,7 +262,7 @@ impl Block<'_> {
         format!("{} beside {}: {}", self.ours, self.peer, self.metric.0)
     }
 
-    /// A row for each program, and one for all peers beside themselves.
+    /// Returns a row for each program, and one for all peers compared with themselves.
     fn rows(&self, lines: &[Line<'_>]) -> Vec<Row> {
         let (case, of) = (self.case(), self.metric.1);
         let mut same = Vec::new();
@@ -302,7 +303,7 @@ impl Block<'_> {
     }
 }
 
-/// The geometric mean of the programs' median ratios; its interval from resampling the rounds.
+/// Returns the geometric mean of the programs' median ratios, with an interval by resampling.
 fn geometric_mean(programs: &[Vec<f64>]) -> Estimate {
     let rounds = programs.iter().map(Vec::len).min().unwrap_or(0);
     let rounds: Vec<usize> = (0..rounds).collect();
@@ -316,7 +317,7 @@ fn geometric_mean(programs: &[Vec<f64>]) -> Estimate {
     let Estimate { value, low, high } = bootstrap(&rounds, mean);
     Estimate {
         value,
-        // Of few rounds, resampling may miss what they themselves say.
+        // With few rounds, the interval from resampling may not include the value.
         low: low.min(value),
         high: high.max(value),
     }

@@ -1,8 +1,9 @@
-//! `lupin-table4`: what it costs the six programs that hosts are killed (LUPIN, Table 4).
+//! `lupin-table4`: the cost of kills of hosts to the six programs (LUPIN, Table 4).
 //!
-//! 16 hosts of one worker, of which none, one or eight are killed right before they commit a unit of work, which loses
-//! the most, and started again. A run without kills stands before and after each with some. There are more processes than
-//! cores, so the bar is on the processor time, the dead's included, and on the units done again; wall time stands beside the
+//! Of 16 hosts of one worker, none, one or eight are killed right before they commit a unit of
+//! work, which loses the most, and restarted. A run without kills precedes and follows each run
+//! with kills. There are more processes than cores. So the goals are on the processor time,
+//! including that of dead processes, and on the re-executed units. The wall time is listed with the
 //! paper's, whose hosts have cores of their own.
 
 use super::{Crew, PROGRAMS, Sizes, Subject, TINY, paper};
@@ -11,7 +12,7 @@ use crate::paired::{Paired, SAME};
 use crate::row::{Goal, Row};
 use crate::statistics::{Estimate, longest, median, median_estimate};
 use crate::{Run, Study, StudyError};
-use outlive_workloads::driver::Outcome;
+use outlive_run::driver::Outcome;
 
 pub const STUDY: Study = Study {
     name: "lupin-table4",
@@ -21,11 +22,11 @@ pub const STUDY: Study = Study {
 
 const HOSTS: u32 = 16;
 const KILLS: [u32; 2] = [1, 8];
-/// How much of the processor time of a run without kills one with kills may take.
+/// The goal for the processor time of a run with kills relative to one without.
 const ALLOWED: f64 = 1.05;
 const PEER: &str = "the same run without kills";
 
-/// Less: a kill costs the same in a short run, so that this may miss what a full study reaches.
+/// A kill costs the same in a short run, so this may miss a goal that a full study reaches.
 const QUICK: Sizes = Sizes {
     text: 150,
     points: 2_500_000,
@@ -34,8 +35,8 @@ const QUICK: Sizes = Sizes {
     options: 8_000_000,
     files: 60,
 };
-/// Ten seconds of processor time and more, as far as a picture may be that large; the paper's runs take 3 (histogram), 12 (dedup),
-/// 20 (wordcount) to 166 (matmul).
+/// Ten seconds of processor time or more, as far as the size of a picture permits; the paper's runs
+/// take 3 (histogram), 12 (dedup), 20 (wordcount) to 166 (matmul).
 const FULL: Sizes = Sizes {
     text: 800,
     points: 12_000_000,
@@ -45,21 +46,21 @@ const FULL: Sizes = Sizes {
     files: 320,
 };
 
-/// A program's runs with some kills, each between two without.
+/// A program's runs with kills, each between two without.
 struct Killed {
     kills: u32,
     costs: Costs,
-    /// In each run.
+    /// Re-executed units of each run.
     redone: Vec<f64>,
     threads: Vec<f64>,
 }
 
-/// What was measured of a program.
+/// The results of a program.
 struct Measured {
     name: &'static str,
     size: String,
     units: u64,
-    /// By the number of kills.
+    /// The runs with kills, in the order of [`KILLS`].
     killed: Vec<Killed>,
 }
 
@@ -69,7 +70,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     for (name, make) in PROGRAMS {
         run.go_on()?;
         run.begin(&format!(
-            "{name}: an input is made, and the plain program works at it"
+            "{name}: an input is created, and the plain program runs"
         ));
         let subject = make(&sizes)?;
         all.push(measure(run, name, &*subject)?);
@@ -133,7 +134,7 @@ fn threads_lost(outcome: &Outcome<()>) -> usize {
     failures.map(|failure| failure.threads_lost).sum()
 }
 
-/// By how many percent ours is more.
+/// Returns by how many percent ours is greater.
 fn percent(ratio: Estimate) -> Estimate {
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     Estimate {
@@ -159,18 +160,18 @@ fn answer(run: &mut Run<'_>, all: &[Measured]) {
         let killed = || all.iter().map(|it| (it.name, &it.killed[at]));
         let kills = all[0].killed[at].kills;
         let case = |what: &str| format!("{kills} of {hosts} hosts killed: {what}");
-        let name = case("processor time of the work, the dead's included");
+        let name = case("processor time of the work, including dead workers");
         let goal = Goal::ratio_at_most(ALLOWED);
         let rows: Vec<Row> = killed()
             .map(|(program, it)| compare(&name, program, &it.costs.paired(CPU.1)).goal(goal))
             .collect();
         run.answer(rows);
         run.answer([same(&name, killed().map(|(_, it)| it.costs.paired(CPU.1)))]);
-        let name = case("processor time that a kill costs");
+        let name = case("processor time of a kill");
         run.answer(killed().map(|(program, it)| {
             emulated(Row::new(&name, program, "ms")).ours_within(cost(&it.costs, kills))
         }));
-        let name = case("units done again, the most of all runs");
+        let name = case("units re-executed, the maximum of all runs");
         run.answer(killed().map(|(program, it)| {
             let threads = it.threads.iter().copied().fold(f64::INFINITY, f64::min);
             emulated(Row::new(&name, program, "units"))
@@ -184,7 +185,7 @@ fn answer(run: &mut Run<'_>, all: &[Measured]) {
             .collect();
         run.answer(rows);
         run.answer([same(&name, killed().map(|(_, it)| it.costs.paired(WALL.1)))]);
-        let name = case("how much slower, wall time (the paper: 16 machines)");
+        let name = case("slowdown in wall time (the paper: 16 machines)");
         run.answer(
             killed()
                 .zip(&paper::TABLE_4)
@@ -208,13 +209,13 @@ fn compare(case: &str, program: &str, paired: &Paired) -> Row {
         .ratio(paired.ratio())
 }
 
-/// Runs without kills beside one another.
+/// Returns the row that compares runs without kills with each other.
 fn same(case: &str, all: impl Iterator<Item = Paired>) -> Row {
     let ratios: Vec<f64> = all.flat_map(|paired| paired.same_ratios()).collect();
     Row::new(case, SAME, "s").ratio(median_estimate(&ratios))
 }
 
-/// What one kill costs, in milliseconds.
+/// Returns the processor time in milliseconds that one kill costs.
 fn cost(costs: &Costs, kills: u32) -> Estimate {
     let more = costs.paired(CPU.1).more();
     let costs: Vec<f64> = more

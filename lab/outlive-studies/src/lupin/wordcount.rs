@@ -1,4 +1,4 @@
-//! Words are counted.
+//! The program that counts words.
 
 use super::{Crew, PLAIN, Sizes, Subject, same};
 use crate::StudyError;
@@ -7,8 +7,8 @@ use crate::cost::Cost;
 #[cfg(feature = "lupin")]
 use crate::scratch::Directory;
 use crate::text::{Text, counting};
-use outlive_workloads::driver::Outcome;
-use outlive_workloads::mapreduce::Counts;
+use outlive_programs::mapreduce::Counts;
+use outlive_run::driver::Outcome;
 
 struct Words {
     text: Text,
@@ -49,7 +49,7 @@ impl Subject for Words {
         Ok(self.text.paths().map(Into::into).collect())
     }
 
-    /// A line for each word, by falling count and then by word.
+    /// The result is a line for each word, by falling count and then by word.
     #[cfg(feature = "lupin")]
     fn expect(&self, result: &[u8]) -> Result<(), StudyError> {
         let mut expected = Vec::with_capacity(result.len());

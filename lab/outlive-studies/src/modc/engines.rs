@@ -1,15 +1,15 @@
-//! Engines that are not ours: a directory for their files in memory, with the graph in it.
+//! The files of other projects' engines: a directory in memory that contains the graph.
 
 use super::Subject;
 use crate::StudyError;
 use crate::scratch::Directory;
-use outlive_workloads::pagerank::Ranks;
+use outlive_programs::pagerank::Ranks;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::Deref;
 use std::path::PathBuf;
 
-/// A directory with the graph in it.
+/// A directory that contains the graph.
 pub(super) struct Files(Directory);
 
 impl Deref for Files {
@@ -21,7 +21,7 @@ impl Deref for Files {
 }
 
 impl Files {
-    /// One with the graph of `subject` in it, as `peers/pagerank_mpi.c` says.
+    /// Creates a directory with the graph of `subject`, in the format of `peers/pagerank_mpi.c`.
     pub fn with_graph_of(subject: &Subject, what: &str) -> Result<Self, StudyError> {
         let files = Self(Directory::new(what)?);
         let written = files.write_graph(subject);
@@ -47,7 +47,7 @@ impl Files {
         self.path("graph")
     }
 
-    /// The ranks that a program has written; fails unless they are the plain program's.
+    /// Checks the ranks that a program has written; fails unless they are the plain program's.
     pub fn expect_ranks(&self, subject: &Subject, who: &str) -> Result<(), StudyError> {
         let bytes = self.take("ranks")?;
         let (words, _) = bytes.as_chunks::<8>();

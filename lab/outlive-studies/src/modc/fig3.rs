@@ -1,12 +1,14 @@
-//! `modc-fig3`: PageRank's time by the size of its tasks (MODC, section 5.2), and beside a plain program.
+//! `modc-fig3`: PageRank's time by the size of its tasks (MODC, section 5.2), and against a plain
+//! program.
 //!
-//! Runs with the paper's best size, 15,000 rows, stand before and after each run with another one. The best of them all is
-//! the size with the smallest ratio to these, and what every size is set beside: chance chooses it, too, so it is a little
-//! better than any size is. A size is judged where the graph has enough
-//! rows for it: where dealing out whole tasks, were they all alike, would not cost half of what is allowed.
+//! A run with the paper's best size, 15,000 rows, precedes and follows each run with another size.
+//! Every size is compared with the best: the size with the smallest ratio to these runs. Noise
+//! affects that choice too, so the best is slightly better than any size really is. A size is
+//! judged only where the graph has enough rows for it: where dealing out whole tasks, if they were
+//! all equal, would cost at most half of the allowed excess.
 //!
-//! *Alone*: one worker beside the plain program, two workers beside one, and the limit of that: the plain program run twice
-//! at once, by two threads that share the graph and nothing else but the machine.
+//! *Alone*: one worker against the plain program, and two workers against one. The limit of that is
+//! the plain program run twice at once, by two threads that share only the graph and the machine.
 
 use super::{PAPERS_ROWS, Subject};
 use crate::cost::{CPU, Cost, Costs, WALL, as_many_as_cores, emulated, faster, workers_here};
@@ -22,11 +24,11 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-/// The paper's iterations.
+/// The number of the paper's iterations.
 const ITERATIONS: u32 = 10;
-/// The paper's workers.
+/// The number of the paper's workers.
 const PAPERS_WORKERS: u32 = 8;
-/// Those above 100,000 are powers of two, as the graph's rows are.
+/// The sizes of tasks in rows. Those above 100,000 are powers of two, as the graph's rows are.
 const SIZES: [u32; 11] = [
     5_000,
     10_000,
@@ -41,7 +43,7 @@ const SIZES: [u32; 11] = [
     1 << 23,
 ];
 
-/// What the paper says of a size: how far from the best its time is at most.
+/// Returns the paper's bound on the time with tasks of `rows` rows, relative to the best time.
 fn within(rows: u32) -> Option<f64> {
     match rows {
         5_000..=100_000 => Some(1.05),
@@ -50,7 +52,7 @@ fn within(rows: u32) -> Option<f64> {
     }
 }
 
-/// How much longer it takes than necessary to deal out tasks of so many rows that are all alike.
+/// Returns the time to deal out equal tasks of `rows` rows, relative to an ideal division.
 fn dealing(vertices: u32, rows: u32, workers: u32) -> f64 {
     let turns = vertices.div_ceil(rows).div_ceil(workers);
     f64::from(turns) * f64::from(rows) * f64::from(workers) / f64::from(vertices)
@@ -76,7 +78,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     alone(run, &subject, usual)
 }
 
-/// What a size took, beside the usual one.
+/// The costs of a size, each between runs with the usual size.
 struct Sized {
     rows: u32,
     costs: Costs,
@@ -102,7 +104,7 @@ fn by_size(
         let outcome = subject.in_pod(&launcher, (workers, 0), rows, None)?;
         Ok::<Cost, StudyError>(Cost::from(&outcome))
     };
-    // Larger ones would leave somebody without any.
+    // Larger tasks would leave some worker without any.
     let sizes = sizes.iter().filter(|rows| **rows <= vertices / workers);
     let mut sized: Vec<Sized> = sizes
         .map(|rows| Sized {
@@ -220,10 +222,10 @@ fn alone(run: &mut Run<'_>, subject: &Subject, rows: u32) -> Result<(), StudyErr
     }
     if let Some(two) = scaling.two {
         run.answer([
-            two.row(&format!("2 workers, {tasks}"), "how many times as fast"),
+            two.row(&format!("2 workers, {tasks}"), "speedup"),
             two.limit(
                 &format!("the limit of that: {LIMIT}"),
-                "how many times as much in the same time",
+                "times as much work in the same time",
             ),
         ]);
     }

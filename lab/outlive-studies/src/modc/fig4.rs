@@ -1,13 +1,14 @@
 //! `modc-fig4`: PageRank when a worker is killed in each of its iterations (MODC, section 5.3).
 //!
-//! A run without a failure stands before and after each run with one: in iteration 1, 2, and so on, and again. The worker dies
-//! right before the end of a task, all of which is lost, and a hot spare takes its place (the paper's non-shrinking recovery), so
-//! that there are as many workers as before. The spare stands by in the runs without a failure too. With more workers than cores wall time says little, so the bar is on the processor time, the
-//! dead's included: that of a run without failures plus one task, the one that was lost, as far as it can be known from its
-//! edges and rows.
+//! A run without a failure precedes and follows each run with one: in iteration 1, 2, and so on,
+//! repeatedly. The worker dies right before the end of a task, all of which is lost. A hot spare
+//! takes its place (the paper's non-shrinking recovery), so that there are as many workers as
+//! before. The spare also stands by in the runs without a failure. With more workers than cores
+//! wall time says little. So the goal is on the processor time, including that of the dead worker:
+//! that of a run without failures plus one task, the lost one, estimated from its edges and rows.
 //!
-//! With as many workers as cores an MPI program stands beside it, run in the same rounds ([`mpi`](super::mpi)), and an engine that people
-//! use ([`ray`](super::ray)).
+//! With as many workers as cores, the peers are an MPI program, run in the same rounds
+//! ([`mpi`](super::mpi)), and an engine in wide use ([`ray`](super::ray)).
 
 use super::mpi::Mpi;
 use super::ray::Ray;
@@ -17,8 +18,8 @@ use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, Row};
 use crate::statistics::{Estimate, longest, median_estimate};
 use crate::{Run, Study, StudyError};
-use outlive_workloads::driver::Outcome;
-use outlive_workloads::pagerank::Ranks;
+use outlive_programs::pagerank::Ranks;
+use outlive_run::driver::Outcome;
 
 pub const STUDY: Study = Study {
     name: "modc-fig4",
@@ -50,7 +51,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         .ours(f64::from(parts)),
     ]);
     let cores = as_many_as_cores();
-    // What they need is missed now or not at all.
+    // A missing requirement of these is found now or not at all.
     let (mut mpi, ray) = (Mpi::new(&subject, cores)?, Ray::new(&subject, cores)?);
     if cores != PAPERS_WORKERS {
         // A first look has no time for all of them.
@@ -79,16 +80,16 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     ray.beside(run, &subject, rows)
 }
 
-/// A run in which a worker was killed, between two in which none was.
+/// A run in which a worker was killed, between two without a kill.
 pub(super) struct Step {
     pub iteration: u32,
     pub before: Cost,
     pub failed: Cost,
     pub after: Cost,
-    /// Which part of an iteration's work was lost.
+    /// The part of an iteration's work that was lost.
     share: f64,
     redone: u64,
-    /// Microseconds from the kill until it was told, and until the spare began a task.
+    /// Microseconds from the kill until it was reported, and until the spare began a task.
     told: Option<f64>,
     replaced: Option<f64>,
 }
@@ -103,7 +104,8 @@ impl Step {
     }
 }
 
-/// In each of `rounds`, a run with a failure in each of `iterations`, between two without. `beside` is called after each of them.
+/// Executes `rounds` rounds, each of a run with a failure in each of `iterations`, between two
+/// without. `beside` is called after each of these runs.
 fn steps(
     run: &Run<'_>,
     subject: &Subject,
@@ -172,7 +174,7 @@ fn answer(run: &mut Run<'_>, (workers, last): (&str, u32), steps: &[Step]) {
         };
         comparison.rows(paired).map(emulated)
     };
-    let dead = |metric| format!("{metric}, the dead's included");
+    let dead = |metric| format!("{metric}, including dead workers");
     for iteration in &iterations {
         let case = format!("{workers}, one killed in iteration {iteration} of {last}");
         let costs = Step::costs(steps.iter().filter(|step| step.iteration == *iteration));
@@ -198,7 +200,7 @@ fn answer(run: &mut Run<'_>, (workers, last): (&str, u32), steps: &[Step]) {
     };
     run.answer(compare(
         &case,
-        &format!("{} and without the lost task's", dead(CPU.0)),
+        &format!("{}, without that of the lost task", dead(CPU.0)),
         None,
         Some(Goal::ratio_at_most(1.01)),
         &less,
@@ -216,24 +218,20 @@ fn answer(run: &mut Run<'_>, (workers, last): (&str, u32), steps: &[Step]) {
     run.answer([all]);
     run.answer(wall);
     run.answer([
+        emulated(Row::new(&case, "processor time of the failure", "ms"))
+            .ours_within(median_estimate(&more)),
         emulated(Row::new(
             &case,
-            "processor time that the failure costs",
-            "ms",
-        ))
-        .ours_within(median_estimate(&more)),
-        emulated(Row::new(
-            &case,
-            "tasks done again, the most of all runs",
+            "tasks re-executed, the maximum of all runs",
             "tasks",
         ))
         .ours_within(Estimate::exactly(most))
         .goal(Goal::ours_at_most(1.0)),
     ]);
-    // A spare has nothing to do for a worker that dies at the very end.
+    // If a worker dies at the very end, its spare has nothing to do.
     type Time = fn(&Step) -> Option<f64>;
     let times: [(&str, Time); 2] = [
-        ("from the kill to its being told", |step| step.told),
+        ("from the kill to its notification", |step| step.told),
         ("from the kill to the spare's first task", |step| {
             step.replaced
         }),

@@ -1,13 +1,16 @@
-//! MODC's evaluation (section 5): PageRank on tasks, `modc-fig3` by the size of the tasks and `modc-fig4` under failures.
+//! MODC's evaluation (section 5): PageRank on tasks, `modc-fig3` by the size of the tasks and
+//! `modc-fig4` under failures.
 //!
-//! The paper's graph is a recursive matrix of 64M x 64M; here it is as large as the effort allows, or as was asked for
-//! (`outlive-lab study --scale 26` is the paper's size). Its vertices are shuffled, as Graph500 does it: in a recursive matrix
-//! as it is drawn the first eighth of the rows has almost half of the edges, and no eight tasks would be alike.
-//! The paper's remote latency of 400 ns is not there: all memory is this machine's.
+//! The paper's graph is a recursive matrix of 64M x 64M. Here its size depends on the effort or the
+//! plan (`outlive-lab study --scale 26` is the paper's size). Its vertices are shuffled, as in
+//! Graph500: in an unshuffled recursive matrix the first eighth of the rows has almost half of the
+//! edges, and no eight tasks would be equal. The paper's remote latency of 400 ns does not exist
+//! here: all memory is this machine's.
 //!
-//! A worker is a host of one process with one thread. The time of the work begins before the first process is started and
-//! ends when the last is gone; making the pod and copying the graph into it comes before. All ranks that anybody finds
-//! must be those of the plain program, or the measurement is void.
+//! A worker is a host of one process with one thread. The time of the work begins before the first
+//! process is started and ends when the last has ended; making the pod and copying the graph into
+//! it come before that. All computed ranks must be those of the plain program, or the measurement
+//! is void.
 
 #[cfg(any(feature = "mpi", feature = "ray"))]
 mod engines;
@@ -19,26 +22,27 @@ mod ray;
 pub use fig3::STUDY as FIG3;
 pub use fig4::STUDY as FIG4;
 
-/// The names of those whose graphs may be larger or smaller.
+/// The names of the studies whose graphs can be scaled.
 pub const SCALED: [&str; 2] = [FIG3.name, FIG4.name];
 
 use crate::children::Launcher;
 use crate::cost::Cost;
 use crate::row::Row;
 use crate::{Run, StudyError, hosts};
-use outlive_workloads::driver::{KillAt, Options, Outcome, Supervise};
-use outlive_workloads::graph::rmat::Rmat;
-use outlive_workloads::graph::{Graph, Vertex};
-use outlive_workloads::pagerank::{PageRank, Ranking, Ranks, plain};
+use outlive_programs::graph::rmat::Rmat;
+use outlive_programs::graph::{Graph, Vertex};
+use outlive_programs::pagerank::{PageRank, Ranking, Ranks, plain};
+use outlive_run::driver::{KillAt, Options, Outcome, Supervise};
 
 /// The scale of the paper's graph: 64M rows.
 const PAPERS_SCALE: u32 = 26;
-/// How many rows the paper's tasks have where it does not vary them, and the sets that its MPI program deals out.
+/// The rows of the paper's tasks where it does not vary them, and of the sets that its MPI program
+/// deals out.
 const PAPERS_ROWS: u32 = 15_000;
-/// How far ranks may be from the plain program's, in parts of the mean rank.
+/// The tolerated difference of ranks from the plain program's, in parts of the mean rank.
 const AGREES: f64 = 1e-9;
 
-/// A graph to be ranked, and what has to come of it.
+/// A graph to be ranked, and the expected ranks.
 struct Subject {
     graph: Graph,
     scale: u32,
@@ -79,15 +83,16 @@ impl Subject {
         })
     }
 
-    /// What the paper's tasks, of `papers` rows, are here: as many as there, unless they came to have fewer than 1,000.
+    /// Returns the rows of a task here that correspond to `papers` rows in the paper: there are as
+    /// many tasks as in the paper, unless they would have fewer than 1,000 rows.
     fn scaled(&self, papers: u32) -> u32 {
         let scaled = (u64::from(papers) << self.scale) >> PAPERS_SCALE;
-        // A test's graph has no thousand rows for each of its workers.
+        // A test's graph does not have a thousand rows for each worker.
         let least = if self.scale < 16 { 64 } else { 1_000 };
         (scaled as u32).clamp(least.min(papers), papers)
     }
 
-    /// Fails unless these are the plain program's ranks.
+    /// Fails unless `ranks` are the plain program's.
     fn expect(&self, who: &str, ranks: &Ranks) -> Result<(), StudyError> {
         let difference = ranks.largest_difference(&self.expected);
         let of_the_mean = difference * f64::from(self.graph.vertices());
@@ -101,13 +106,14 @@ impl Subject {
         Ok(())
     }
 
-    /// One thread, ordinary memory.
+    /// Runs the plain program: one thread, ordinary memory.
     fn plain(&self) -> Cost {
         Cost::of(|| std::hint::black_box(plain(&self.graph, &self.of))).0
     }
 
-    /// `workers` hosts in a pod, and `spares` that stand by. If one is to be killed, that is in iteration `kill_in`, the first of
-    /// which is 1, when it is right before the end of a task; a spare takes its place, or it is started again if there is none.
+    /// Runs `workers` hosts and `spares` standby hosts in a pod. With `kill_in`, a worker is killed
+    /// in that iteration (the first is 1), right before the end of a task; a spare takes its place,
+    /// or it is restarted if there is none.
     fn in_pod(
         &self,
         launcher: &Launcher,
@@ -146,14 +152,15 @@ impl Subject {
                 .map(|failure| &failure.units_redone);
             if !lost.is_some_and(|units| units.iter().all(died_in) && !units.is_empty()) {
                 return Err(StudyError::void(format!(
-                    "a worker was to be killed in iteration {iteration}, and lost {lost:?} of {parts} tasks an iteration"
+                    "a worker was to be killed in iteration {iteration}, but lost {lost:?} of \
+                     {parts} tasks an iteration"
                 )));
             }
         }
         Ok(outcome)
     }
 
-    /// Which part of an iteration's work a task is, by its edges and rows.
+    /// Returns the part of an iteration's work that is one task, estimated from its edges and rows.
     fn share(&self, unit: u64, task_rows: u32) -> f64 {
         let parts = u64::from(self.graph.vertices().div_ceil(task_rows));
         let first = (unit % parts) as usize * task_rows as usize;
@@ -164,9 +171,9 @@ impl Subject {
     }
 }
 
-/// The graph of a scale, its vertices in no order.
+/// Returns the graph of a scale, with shuffled vertices.
 fn shuffled(scale: u32) -> Result<Graph, StudyError> {
-    let refused = |error: outlive_workloads::graph::GraphError| StudyError::void(error.to_string());
+    let refused = |error: outlive_programs::graph::GraphError| StudyError::void(error.to_string());
     let rmat = Rmat::new(scale, 16, 1).map_err(refused)?;
     let edges: Vec<[Vertex; 2]> = rmat
         .edges()
@@ -175,12 +182,12 @@ fn shuffled(scale: u32) -> Result<Graph, StudyError> {
     Graph::from_edges(rmat.vertices(), &edges).map_err(refused)
 }
 
-/// Where a vertex goes: another place for each, of the numbers of `bits` bits.
+/// Returns the shuffled number of a vertex: a permutation of the numbers of `bits` bits.
 fn elsewhere(vertex: Vertex, bits: u32) -> Vertex {
     let mask = ((1u64 << bits) - 1) as u32;
     let half = bits.div_ceil(2).max(1);
     let mut at = vertex;
-    // Each step can be undone: odd factors, and shifts to the right.
+    // Each step is invertible: odd factors, and shifts to the right.
     for factor in [0x9E37_79B1u32, 0x85EB_CA6B, 0xC2B2_AE35] {
         at = at.wrapping_mul(factor) & mask;
         at ^= at >> half;

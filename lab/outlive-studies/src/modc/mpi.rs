@@ -1,17 +1,18 @@
-//! PageRank as an MPI program with checkpoints (`peers/pagerank_mpi.c`), if this was built with the feature `mpi`.
+//! PageRank as an MPI program with checkpoints (`peers/pagerank_mpi.c`), for the feature `mpi`.
 //!
-//! A rank is killed when it has computed its rows in an iteration; the job dies with it, is started again and goes on from the
-//! newest checkpoint, of which one is made after every four iterations. As the paper counts, a run takes the time of its
-//! iterations, including those that are made again, and of making and reading checkpoints, and not that of starting
-//! the job, which is in another row. Ours includes the starting of processes, first and again.
+//! A rank is killed when it has computed its rows in an iteration. The job dies with it, is
+//! restarted, and continues from the newest checkpoint; one is made after every four iterations. As
+//! in the paper, the time of a run is that of its iterations, including repeated ones, and of
+//! writing and reading checkpoints. It does not include starting the job, which is in another row.
+//! Ours includes the starting of processes, first and again.
 
 #[cfg(not(feature = "mpi"))]
 pub(super) use absent::Mpi;
 #[cfg(feature = "mpi")]
 pub(super) use there::Mpi;
 
-/// What the paper compares (MODC, section 5.3), and its numbers: at its best, if the failure comes right after a checkpoint, and at
-/// its worst.
+/// The paper's comparisons (MODC, section 5.3), and its numbers: at its best, when the failure
+/// comes right after a checkpoint, and at its worst.
 const TO_ITSELF: (&str, [f64; 2]) = (
     "MPI's time with a failure to its time without",
     [1.06, 1.35],
@@ -27,7 +28,7 @@ mod absent {
     use crate::row::Row;
     use crate::{Run, StudyError};
 
-    /// Nothing to be run.
+    /// No MPI program.
     pub struct Mpi;
 
     impl Mpi {
@@ -66,23 +67,23 @@ mod there {
     use std::io::ErrorKind;
     use std::process::{Command, Stdio};
 
-    /// The program, as `build.rs` has compiled it.
+    /// The program that `build.rs` has compiled.
     const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pagerank_mpi"));
-    /// The paper's sets of rows, and its interval of checkpoints.
+    /// The rows of the paper's sets, and its interval of checkpoints in iterations.
     const PAPERS_SET: u32 = 10_000;
     const EVERY: u32 = 4;
 
-    /// What a run took.
+    /// The times of a run.
     #[derive(Clone, Copy, Debug, Default)]
     struct Took {
-        /// Seconds, as the paper counts.
+        /// Seconds as the paper counts them.
         counted: f64,
-        /// From the start of `mpirun` to its end; with a failure, of both.
+        /// From the start of `mpirun` to its end; with a failure, the sum of both starts.
         whole: Cost,
     }
 
     impl Took {
-        /// As the paper counts. That has no processor time of its own.
+        /// Returns the cost as the paper counts it; its processor time is that of the whole run.
         fn counted(self) -> Cost {
             Cost {
                 wall: self.counted,
@@ -91,7 +92,7 @@ mod there {
         }
     }
 
-    /// Runs beside a [`Step`] of ours.
+    /// MPI's runs that belong to a [`Step`] of ours.
     struct Beside {
         iteration: u32,
         bare: Took,
@@ -133,7 +134,7 @@ mod there {
             })
         }
 
-        /// Three runs: without checkpoints, with them, and with a failure in `iteration`.
+        /// Executes three runs: without checkpoints, with them, and with a failure in `iteration`.
         pub fn go(&mut self, subject: &Subject, iteration: u32) -> Result<(), StudyError> {
             let bare = self.rank(subject, 0, None)?;
             let free = self.rank(subject, EVERY, None)?;
@@ -154,12 +155,12 @@ mod there {
             dies_in: Option<u32>,
         ) -> Result<Took, StudyError> {
             const WHO: &str = "the MPI program";
-            // What runs before have left.
+            // Files of earlier runs.
             self.files.remove(&["checkpoint", "report", "ranks"])?;
             let mut took = Took::default();
             let mut from = 0;
             if let Some(iteration) = dies_in {
-                // The last of them, which has no other duties.
+                // The last rank, which has no other duties.
                 let ended = self.start(subject, every, Some((self.ranks - 1, iteration)))?;
                 let report = self.files.report()?;
                 let died = report.strip_prefix(&format!("died {iteration} "));
@@ -202,13 +203,13 @@ mod there {
             let directory = self.files.whole();
             let mut command = Command::new("mpirun");
             command
-                // Nobody but the ranks is to be asked for, and they are all here.
+                // No remote launcher: all ranks are processes of this machine.
                 .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
                 .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
                 .env("OMPI_MCA_plm", "isolated")
                 .env("OMPI_MCA_btl", "self,vader")
                 .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
-                // What a killed job leaves is in here, and goes with it.
+                // Files of a killed job are in this directory, and are removed with it.
                 .env("TMPDIR", directory)
                 .env("OMPI_MCA_btl_vader_backing_directory", directory)
                 .env("OMPI_MCA_osc_sm_backing_store", directory)
@@ -229,7 +230,7 @@ mod there {
             timed(&mut command)
         }
 
-        /// What came of it, beside our `steps`, which were made at the same times.
+        /// Adds the rows that compare MPI with our `steps`, which alternated with its runs.
         pub fn answer(&self, run: &mut Run<'_>, steps: &[Step]) {
             let (ranks, set, all) = (self.ranks, self.set, self.iterations);
             let who = format!("MPI, {ranks} ranks, sets of {set} rows (the paper: {PAPERS_SET})");
@@ -287,15 +288,18 @@ mod there {
             }
         }
 
-        /// Ours without a failure, beside MPI's.
+        /// Compares ours without a failure with MPI's.
         fn answer_failure_free(&self, run: &mut Run<'_>, pairs: &[(&Beside, &Step)]) {
             let case = format!("no failure, as many workers as ranks: {}", self.ranks);
             let costs = |of: fn(&Beside) -> Cost| {
                 let mut costs = Costs::default();
-                // MPI's stand between the runs of ours; the next of ours is as near to it as the one before.
-                for (at, (it, step)) in pairs.iter().enumerate() {
-                    let next = pairs.get(at + 1).map_or(of(it), |(next, _)| of(next));
-                    costs.push(of(it), step.after, next);
+                // Each of our runs is compared with the MPI runs before it, of the step before, and
+                // after it. Before the first there is none.
+                let mut before = pairs.first().map(|(first, _)| of(first));
+                for (it, step) in pairs {
+                    let after = of(it);
+                    costs.push(before.unwrap_or(after), step.after, after);
+                    before = Some(after);
                 }
                 costs
             };

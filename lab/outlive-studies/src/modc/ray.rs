@@ -1,10 +1,11 @@
-//! PageRank on Ray (`peers/pagerank_ray.py`), if this was built with the feature `ray`: the engine that people use.
+//! PageRank on Ray (`peers/pagerank_ray.py`), an engine in wide use, for the feature `ray`.
 //!
-//! The process of a task is killed when it has computed its rows; Ray starts another and lets it do the task. Its times are those
-//! of the iterations, processor time of all its processes: Ray and its workers have been started before. Ours include the starting
-//! of processes.
+//! The process of a task is killed when it has computed its rows; Ray starts another process, which
+//! repeats the task. Ray's times are those of the iterations, processor time being that of all its
+//! processes: Ray and its workers are started before. Ours include the starting of processes.
 //!
-//! Python is `python3`, or what the environment variable `OUTLIVE_RAY_PYTHON` names: one that has Ray and numpy.
+//! Python is `python3`, or the program that the environment variable `OUTLIVE_RAY_PYTHON` names. It
+//! must have Ray and numpy.
 
 #[cfg(not(feature = "ray"))]
 pub(super) use absent::Ray;
@@ -17,7 +18,7 @@ mod absent {
     use crate::row::Row;
     use crate::{Run, StudyError};
 
-    /// Nothing to be run.
+    /// No Ray.
     pub struct Ray;
 
     impl Ray {
@@ -50,7 +51,7 @@ mod there {
     const SCRIPT: &str = include_str!("../../peers/pagerank_ray.py");
     const PYTHON: &str = "OUTLIVE_RAY_PYTHON";
     const WHO: &str = "PageRank on Ray";
-    /// How many tasks Ray's workers have each in an iteration: each costs it about a millisecond.
+    /// The tasks of each of Ray's workers in an iteration: a task costs Ray about a millisecond.
     const TASKS_EACH: u32 = 4;
 
     pub struct Ray {
@@ -86,7 +87,7 @@ mod there {
             })
         }
 
-        /// Ours, with tasks of `rows` rows, between runs of it.
+        /// Compares ours, with tasks of `rows` rows, with Ray's runs before and after it.
         pub fn beside(
             &self,
             run: &mut Run<'_>,
@@ -145,7 +146,7 @@ mod there {
 
         fn rank(&self, subject: &Subject, dies_in: Option<u32>) -> Result<Cost, StudyError> {
             let temporary = self.files.path("t");
-            // What the run before has left. (A short name: Ray puts sockets there.)
+            // Files of the run before. (The name is short because Ray puts sockets there.)
             let _ = fs::remove_dir_all(&temporary);
             fs::create_dir(&temporary).map_err(StudyError::io("making a directory for Ray"))?;
             let mut command = Command::new(&self.python);

@@ -1,13 +1,14 @@
-//! `notify`: from a death to a blocked member of the group being told of it, everything included, beside
-//! what the kernel's bare means take (LUPIN §5, failure detection and notification).
+//! `notify`: the time from a death until a blocked member of the group runs with the event,
+//! compared with the kernel's bare means (LUPIN §5, failure detection and notification).
 //!
 //! * *Told*: the victim is a member of the pod in a process of its own; the watcher is blocked in
-//!   [`GroupEvents::wait_for`]. From just before the signal is sent to the watcher running with the event.
-//! * *EOWNERDEAD*: the same with a bare robust mutex between two processes. It is the least that anything built
-//!   on the kernel's robust list can take.
-//! * *A wake*: a blocked thread running after a futex wake. The bound is the bare mutex and two of these, measured
-//!   in the same round.
-//! * *pidfd*: polling the victim's pidfd, which is told only when the victim's memory is gone.
+//!   [`GroupEvents::wait_for`]. The time is from just before the signal is sent until the watcher
+//!   runs with the event.
+//! * *EOWNERDEAD*: the same with a bare robust mutex between two processes. No mechanism on top of
+//!   the kernel's robust list can take less.
+//! * *A wake*: a blocked thread running after a futex wake. The bound is the bare mutex and two of
+//!   these, measured in the same round.
+//! * *pidfd*: polling the victim's pidfd, which is readable only when the victim's memory is freed.
 //!
 //! [`GroupEvents::wait_for`]: outlive::membership::GroupEvents::wait_for
 
@@ -20,7 +21,7 @@ pub use victim::Victim;
 
 use crate::row::{Goal, Row};
 use crate::scratch::ScratchPod;
-use crate::statistics::{bootstrap, median, median_estimate};
+use crate::statistics::{bootstrap_of, median, median_estimate};
 use crate::{Run, Study, StudyError, clock};
 use mutex::SharedMutex;
 use outlive::membership::{EventKind, News, Process, Settings};
@@ -31,12 +32,12 @@ use victim::{Role, Scene};
 
 pub const STUDY: Study = Study {
     name: "notify",
-    about: "from a death to being told of it (LUPIN section 5, failure detection and notification)",
+    about: "from a death to its notification (LUPIN section 5, failure detection and notification)",
     body: study,
 };
 
 const MIB: usize = 1 << 20;
-const TOLD: &str = "from SIGKILL to being told";
+const TOLD: &str = "from SIGKILL to the notification";
 const LIMIT: &str = "bare robust mutex EOWNERDEAD + 2 futex wakes";
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
@@ -115,7 +116,7 @@ fn column(rounds: &[Round], of: impl Fn(&Round) -> f64) -> Vec<f64> {
     rounds.iter().map(of).collect()
 }
 
-/// Blocks until a thread's death is told.
+/// Blocks until a thread's death is reported.
 fn be_told(process: &Process) {
     let mut events = process.events();
     loop {
@@ -134,7 +135,7 @@ fn killed(
     mutex: &SharedMutex,
 ) -> Result<Vec<Row>, StudyError> {
     let effort = run.effort();
-    // What the victim had touched, and how many rounds.
+    // The bytes that the victim had touched, and the number of rounds.
     let sizes = effort.of(
         [(0, 2), (MIB, 2), (4 * MIB, 2)],
         [(0, 25), (64 * MIB, 15), (1024 * MIB, 8)],
@@ -196,54 +197,42 @@ fn killed(
     Ok(rows)
 }
 
-/// How much later one is told if the victim had touched much, beside how much later the bare mutex is.
+/// Returns the row that compares the growth of our delay with that of the bare mutex, from a victim
+/// that had touched little memory to one that had touched much.
 fn growth(from: usize, none: &[Round], to: usize, most: &[Round]) -> Row {
-    // Each measured round is drawn with its likes: sizes are drawn apart.
-    let rounds: Vec<(Option<Round>, Option<Round>)> = none
-        .iter()
-        .map(|round| (Some(*round), None))
-        .chain(most.iter().map(|round| (None, Some(*round))))
-        .collect();
-    let growth = |of: fn(&Round) -> f64, rounds: &[(Option<Round>, Option<Round>)]| {
-        let small: Vec<f64> = rounds.iter().filter_map(|r| r.0.as_ref()).map(of).collect();
-        let large: Vec<f64> = rounds.iter().filter_map(|r| r.1.as_ref()).map(of).collect();
-        match (small.is_empty(), large.is_empty()) {
-            (false, false) => median(&large) - median(&small),
-            _ => f64::NAN,
+    let growth = |of: fn(&Round) -> f64, [small, large]: [&[Round]; 2]| {
+        let median_of = |rounds: &[Round]| median(&rounds.iter().map(of).collect::<Vec<_>>());
+        median_of(large) - median_of(small)
+    };
+    let told = |round: &Round| round.told;
+    let ratio = |sizes: [&[Round]; 2]| {
+        // No ratio is defined if the delay of the bare mutex does not grow.
+        match growth(Round::bare, sizes) {
+            bare if bare > 0.0 => growth(told, sizes) / bare,
+            _ => f64::INFINITY,
         }
     };
-    let ratio = |rounds: &[(Option<Round>, Option<Round>)]| {
-        let (ours, bare) = (
-            growth(|round| round.told, rounds),
-            growth(Round::bare, rounds),
-        );
-        // A bare primitive that does not grow is nothing to divide by.
-        if bare > 0.0 {
-            ours / bare
-        } else {
-            f64::INFINITY
-        }
-    };
+    let sizes = [none, most];
     let row = Row::new(
         format!("victim had touched {to} MiB instead of {from}"),
-        "how much later one is told",
+        "additional time to the notification",
         "us",
     )
-    .ours(growth(|round| round.told, &rounds))
-    .peer("how much later EOWNERDEAD is", growth(Round::bare, &rounds));
-    let estimate = bootstrap(&rounds, ratio);
+    .ours(growth(told, sizes))
+    .peer("additional time to EOWNERDEAD", growth(Round::bare, sizes));
+    let estimate = bootstrap_of(sizes, ratio);
     if [estimate.low, estimate.value, estimate.high]
         .iter()
         .all(|value| value.is_finite())
     {
         row.ratio(estimate).goal(Goal::ratio_at_most(1.2))
     } else {
-        // Nothing to say: the bare primitive did not grow in some of the draws.
+        // No ratio: the delay of the bare mutex did not grow in some of the resamples.
         row
     }
 }
 
-/// Deaths by a fault and by an abort, core dumps on: the kernel writes the dump first.
+/// Measures deaths by a fault and an abort. If core dumps are on, the kernel writes one first.
 fn faulted(
     run: &Run<'_>,
     scene: &Scene<'_>,
@@ -258,7 +247,7 @@ fn faulted(
             let state = match (dumps, scene.dumps_can_be_on()) {
                 (false, _) => "off",
                 (true, true) => "on",
-                (true, false) => "on as far as this machine's hard limit allows: off",
+                (true, false) => "on, but off because of this machine's hard limit",
             };
             let case = format!(
                 "death by {death}, core dumps {state}, {} MiB touched",
@@ -274,7 +263,7 @@ fn faulted(
             }
             let ratios: Vec<f64> = told.iter().zip(&bare).map(|(t, b)| t / b).collect();
             rows.push(
-                Row::new(case, "from the signal to being told", "us")
+                Row::new(case, "from the signal to the notification", "us")
                     .ours(median(&told))
                     .peer("bare robust mutex EOWNERDEAD", median(&bare))
                     .ratio(median_estimate(&ratios)),
@@ -284,7 +273,7 @@ fn faulted(
     Ok(rows)
 }
 
-/// How long a blocked thread takes to run after a futex wake, in microseconds.
+/// Returns the microseconds from a futex wake until the blocked thread runs.
 fn wake() -> f64 {
     let word = AtomicU32::new(0);
     let rung = AtomicU64::new(0);
@@ -335,7 +324,7 @@ mod tests {
         assert_eq!(row.ours, Some(80.0));
         assert!((row.ratio.unwrap() - 80.0 / 80.5).abs() < 0.02, "{row:?}");
         assert_eq!(row.holds, Some(true));
-        // Nothing grew: there is nothing to compare.
+        // Nothing grew, so there is nothing to compare.
         let row = growth(0, &none, 1024, &none);
         assert_eq!((row.ratio, row.goal), (None, None));
     }

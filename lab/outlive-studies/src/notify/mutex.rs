@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 const PAGE: usize = 4096;
 
-/// The mutex, and the file, which goes when its creator's handle is dropped.
+/// A mutex and its file. A drop of the creator's handle removes the file.
 pub struct SharedMutex {
     mutex: NonNull<libc::pthread_mutex_t>,
     path: PathBuf,
@@ -35,7 +35,7 @@ impl SharedMutex {
             path,
             created: true,
         };
-        // SAFETY: a fresh page, which nobody else has opened yet.
+        // SAFETY: a fresh page, which no other process has opened yet.
         unsafe { make_robust(mutex.mutex.as_ptr()) };
         Ok(mutex)
     }
@@ -74,7 +74,7 @@ impl SharedMutex {
 
 fn map(file: &File) -> Result<NonNull<libc::pthread_mutex_t>, StudyError> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new shared mapping of one page, never undone.
+    // SAFETY: a new shared mapping of one page, which is never unmapped.
     let page = unsafe {
         mmap(
             core::ptr::null_mut(),

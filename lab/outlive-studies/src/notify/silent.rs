@@ -1,12 +1,14 @@
-//! A silent host, with hearts that beat every 8 ms and a manager that looks every 16 ms, as in LUPIN §3.3.
+//! A silent host, with hearts that beat every 8 ms and a manager that polls every 16 ms, as in
+//! LUPIN §3.3.
 //!
-//! The host is a process that is stopped, so that nothing tells of it but its silence. Both it and the watcher,
-//! whose process is the fabric manager, are processes of their own: with such settings a machine that is busy
-//! elsewhere can have anybody fenced, and that must not be the study. Rounds in which somebody was fenced who
-//! had not been stopped do not count, and how many there were is said.
+//! The host is a process that is stopped, so that only its silence shows its failure. The host and
+//! the watcher, whose process is the fabric manager, are both child processes: with these settings
+//! a machine that is busy elsewhere can cause a fence of any process, which must not be the
+//! study's. Rounds in which a host was fenced that had not been stopped do not count; a row has
+//! their number.
 //!
-//! The bound is two polls and the fence. What a fence takes at least is measured beside it: a stopped process is
-//! killed and seen gone.
+//! The bound is two polls and the fence. The minimum time of a fence is measured in the same
+//! rounds: a stopped process is killed, and its end observed.
 
 use super::victim::{Role, Scene};
 use crate::children::{Launcher, Part, Playing, ready};
@@ -22,12 +24,13 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Where in the payload the watcher says how many hosts' deaths it was told of, and when the last time.
+/// The offsets in the payload at which the watcher writes the number of reported deaths of hosts,
+/// and the time of the last report.
 const HOW_MANY: u64 = 0;
 const WHEN: u64 = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A process that is told of deaths.
+/// A process that is notified of deaths.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Watcher {
     pod: PathBuf,
@@ -45,7 +48,7 @@ impl Watcher {
                 && event.kind == EventKind::HostDied
             {
                 memory.store(base + WHEN, clock::now(), Ordering::Relaxed);
-                // Release: when.
+                // Release: publishes the time.
                 memory.fetch_add(base + HOW_MANY, 1u64, Ordering::Release);
             }
         }
@@ -54,7 +57,7 @@ impl Watcher {
 
 struct Watch<'a> {
     launcher: &'a Launcher,
-    // Dropped in this order: the pod is destroyed when nobody has it open any more.
+    // Dropped in this order: the pod is destroyed when no process has it open any more.
     watcher: Playing,
     scratch: ScratchPod,
 }
@@ -79,8 +82,8 @@ impl<'a> Watch<'a> {
         (how_many, memory.load(base + WHEN, Ordering::Relaxed))
     }
 
-    /// Milliseconds from a host's last instruction to its death being told; `None` if somebody was fenced who
-    /// was not to be.
+    /// Returns the milliseconds from a host's last instruction until its death was reported; `None`
+    /// if a process was fenced that had not been stopped.
     fn round(&mut self, phase: Duration) -> Result<Option<f64>, StudyError> {
         if self.watcher.ended().is_some() {
             self.watcher = start_watcher(self.launcher, &self.scratch)?;
@@ -123,7 +126,7 @@ impl<'a> Watch<'a> {
         Ok(Some(clock::micros(stopped, when) / 1000.0))
     }
 
-    /// Milliseconds from killing a stopped process to seeing it gone.
+    /// Returns the milliseconds from the kill of a stopped process until it is gone.
     fn fence(&self) -> Result<f64, StudyError> {
         let scene = Scene {
             pod: self.scratch.path(),
@@ -143,7 +146,7 @@ fn start_watcher(launcher: &Launcher, scratch: &ScratchPod) -> Result<Playing, S
 
 pub fn study(run: &Run<'_>) -> Result<Vec<Row>, StudyError> {
     let settings = Settings::real_hosts();
-    let case = "a silent host, hearts 8 ms, polls 16 ms";
+    let case = "a silent host, heartbeats 8 ms, polls 16 ms";
     run.begin(case);
     let polls = 2.0 * settings.poll.as_secs_f64() * 1000.0;
     let mut watch = Watch::new(run.launcher(), settings)?;
@@ -152,7 +155,7 @@ pub fn study(run: &Run<'_>) -> Result<Vec<Row>, StudyError> {
     let (mut told, mut limits, mut void) = (Vec::new(), Vec::new(), 0u32);
     while told.len() < rounds {
         run.go_on()?;
-        // The stop falls anywhere between two polls.
+        // The stop occurs at any time between two polls.
         let phase = Duration::from_micros(random.below(16_000) as u64);
         match watch.round(phase)? {
             Some(time) => {
@@ -163,8 +166,8 @@ pub fn study(run: &Run<'_>) -> Result<Vec<Row>, StudyError> {
         }
         if void as usize > 20 + 4 * rounds {
             return Err(StudyError::void(
-                "this machine is too busy for hearts that beat every 8 ms: hosts were fenced that had not \
-                 been stopped, again and again",
+                "this machine is too busy for heartbeats every 8 ms: hosts that had not been \
+                 stopped were fenced repeatedly",
             ));
         }
     }
@@ -173,8 +176,8 @@ pub fn study(run: &Run<'_>) -> Result<Vec<Row>, StudyError> {
         .zip(&limits)
         .map(|(t, limit)| t / limit)
         .collect();
-    let limit = "2 polls + killing a stopped process and seeing it gone";
-    let metric = "from its last instruction to being told";
+    let limit = "2 polls + killing a stopped process and detecting its end";
+    let metric = "from its last instruction to the notification";
     // LUPIN §5: "at least 16ms to detect an OS failure due to its polling interval".
     let row = Row::new(case, metric, "ms")
         .ours(median(&told))
@@ -187,7 +190,7 @@ pub fn study(run: &Run<'_>) -> Result<Vec<Row>, StudyError> {
         .peer(limit, median(&limits));
     let fenced = Row::new(
         case,
-        "rounds void since somebody was fenced who had not been stopped",
+        "void rounds, in which a host was fenced that had not been stopped",
         "rounds",
     )
     .ours(void.into());

@@ -1,4 +1,4 @@
-//! The victims, and how long after their death somebody knows.
+//! The victims, and the times from their deaths until these are known.
 
 use super::mutex::SharedMutex;
 use crate::children::{Launcher, Part, Playing, ready, sleep_for_ever};
@@ -13,18 +13,18 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a victim holds when it dies.
+/// The state of a victim when it dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// It is a member of the pod.
     Member,
     /// It holds the bare mutex.
     Mutex,
-    /// Nothing.
+    /// It is not a member and holds nothing.
     Idle,
 }
 
-/// A process that waits for its death.
+/// A process that waits until it is killed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Victim {
     role: Role,
@@ -36,7 +36,7 @@ pub struct Victim {
 
 impl Victim {
     pub fn play(self) -> Result<(), StudyError> {
-        // The runtime catches faults to tell of overflown stacks; these are to be deaths.
+        // The runtime catches faults to report stack overflows; here they must kill the process.
         for signal in [libc::SIGSEGV, libc::SIGABRT] {
             // SAFETY: the default action.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -78,7 +78,7 @@ impl Victim {
     }
 }
 
-/// Where victims die.
+/// The environment of the victims.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
     pub pod: &'a Path,
@@ -93,7 +93,7 @@ pub struct WithDumps<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// How many microseconds after `signal` was sent to a victim `told` returned.
+    /// Returns the microseconds from sending `signal` to a victim until `told` returns.
     pub fn die(
         &self,
         role: Role,
@@ -108,24 +108,24 @@ impl<'a> Scene<'a> {
         WithDumps { scene: self, dumps }
     }
 
-    /// Whether this machine's hard limit lets a process have its core dumped.
+    /// Returns whether this machine's hard limit permits core dumps.
     pub fn dumps_can_be_on(&self) -> bool {
         getrlimit(Resource::Core)
             .maximum
             .is_none_or(|bytes| bytes > 0)
     }
 
-    /// A victim that is ready.
+    /// Starts a victim, and waits until it is ready.
     pub fn ready(&self, role: Role, touched: usize) -> Result<Playing, StudyError> {
         Ok(self.with_dumps(false).start(role, touched)?.0)
     }
 
-    /// How many microseconds after SIGKILL the victim's pidfd is readable.
+    /// Returns the microseconds from SIGKILL until the victim's pidfd is readable.
     pub fn pidfd(&self, touched: usize) -> Result<f64, StudyError> {
         see_gone(self.ready(Role::Idle, touched)?)
     }
 
-    /// The same of a victim that was stopped.
+    /// Does the same with a victim that was stopped.
     pub fn stopped_and_killed(&self) -> Result<f64, StudyError> {
         let victim = self.ready(Role::Idle, 0)?;
         victim.signal(Signal::STOP)?;
@@ -134,7 +134,7 @@ impl<'a> Scene<'a> {
 }
 
 impl WithDumps<'_> {
-    /// As [`Scene::die`].
+    /// Does what [`Scene::die`] does.
     pub fn die(
         &self,
         role: Role,
@@ -146,7 +146,7 @@ impl WithDumps<'_> {
         kill_and_wait(victim, signal, told)
     }
 
-    /// A victim that is ready, and the directory that its core is dumped into.
+    /// Starts a victim, and waits until it is ready. Returns also the directory of its core dump.
     fn start(
         &self,
         role: Role,
@@ -180,7 +180,7 @@ impl WithDumps<'_> {
     }
 }
 
-/// How many microseconds after SIGKILL the victim's pidfd is readable.
+/// Returns the microseconds from SIGKILL until the victim's pidfd is readable.
 fn see_gone(victim: Playing) -> Result<f64, StudyError> {
     let pidfd = pidfd_open(victim.pid(), PidfdFlags::empty());
     let pidfd = pidfd.map_err(|errno| StudyError::io("opening a pidfd")(errno.into()))?;
@@ -190,7 +190,8 @@ fn see_gone(victim: Playing) -> Result<f64, StudyError> {
     })
 }
 
-/// Kills a victim from another thread, so that whoever is to be told is blocked already; how long that took.
+/// Sends `signal` to a victim from another thread, when `told` is already blocked. Returns the
+/// microseconds until `told` returns.
 fn kill_and_wait(
     mut victim: Playing,
     signal: Signal,
@@ -211,7 +212,7 @@ fn kill_and_wait(
     });
     sent?;
     victim.wait()?;
-    // What follows a death (its process's, its host's, its recovery) is to be over before the next.
+    // The effects of a death (its process's, its host's, its recovery) must end before the next.
     std::thread::sleep(Duration::from_millis(30));
     Ok(clock::micros(killed.load(Ordering::SeqCst), end))
 }

@@ -1,25 +1,25 @@
-//! Many runs of the simulated machine, as many at once as there are cores. They share nothing, so it does not matter which of
-//! them are together.
+//! Runs of the simulated machine, as many at once as there are cores. They share nothing, so it
+//! does not matter which of them run at the same time.
 
 use crate::{Run, StudyError, machine};
 use outlive_machine::description::Description;
 use outlive_machine::engine::Time;
-use outlive_machine::program::{Scale, workloads};
+use outlive_machine::program::Scale;
 use outlive_machine::run::{self, Crash, Outcome, Placement, RunError, Subject};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How often it is said how far they are.
+/// The interval at which progress is reported.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A run that is wanted. It has as many threads as its machine has cores.
+/// A run to be done. It has as many threads as its machine has cores.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub workload: &'static str,
     pub scale: Scale,
-    /// What is special about it, for people.
+    /// The property that distinguishes its machine, for people.
     pub variant: String,
     pub description: Description,
     pub seed: u64,
@@ -29,12 +29,12 @@ pub struct Job {
     pub placement: Placement,
 }
 
-/// What the lanes and whoever waits for them tell each other.
+/// The state that the farm's threads share with the thread that waits for them.
 #[derive(Default)]
 struct Shared {
     next: AtomicUsize,
     stop: AtomicBool,
-    /// Instructions of all runs.
+    /// The number of instructions of all runs.
     instructions: AtomicU64,
 }
 
@@ -52,7 +52,7 @@ impl Job {
     fn run(&self, shared: &Shared) -> Result<Outcome, StudyError> {
         let system = &self.description.system;
         let threads = system.compute_nodes as usize * system.cores_per_node as usize;
-        let workload = workloads::by_name(self.workload, threads, self.scale)
+        let workload = outlive_kernels::by_name(self.workload, threads, self.scale)
             .ok_or_else(|| self.void(&"there is no such workload"))?;
         let run = run::Run {
             looks: self.looks.clone(),
@@ -67,7 +67,7 @@ impl Job {
             told = progress.instructions;
             // Relaxed: a number for people.
             shared.instructions.fetch_add(more, Ordering::Relaxed);
-            // Relaxed: nothing comes with it.
+            // Relaxed: the flag publishes no other data.
             match shared.stop.load(Ordering::Relaxed) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -80,11 +80,11 @@ impl Job {
     }
 }
 
-/// Runs all `jobs`, and gives `done` the outcome of each as it comes, with its place among them.
+/// Runs all `jobs`. Calls `done` with the index and the outcome of each as it ends.
 ///
 /// # Errors
 ///
-/// The first run that fails, or that the study was told to stop. The others are stopped then.
+/// The first failing run's, or [`StudyError::Stopped`]. The other runs are stopped then.
 pub fn all(
     run: &mut Run<'_>,
     jobs: &[Job],
@@ -100,7 +100,7 @@ pub fn all(
             let (sender, shared) = (sender.clone(), &shared);
             scope.spawn(move || {
                 loop {
-                    // Relaxed: a number that each lane gets once.
+                    // Relaxed: each value is returned to one thread only.
                     let place = shared.next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = jobs.get(place) else { break };
                     let outcome = job.run(shared);
@@ -119,7 +119,7 @@ pub fn all(
                     ended += 1;
                     done(run, place, outcome);
                 }
-                // The first one is the cause of the others.
+                // The first error is the cause of the others.
                 Ok((_, Err(error))) => {
                     failed.get_or_insert(error);
                 }
@@ -128,7 +128,7 @@ pub fn all(
             }
             if failed.is_some() || run.go_on().is_err() {
                 shared.stop.store(true, Ordering::Relaxed);
-                // No lane begins another.
+                // No thread begins another run.
                 shared.next.store(jobs.len(), Ordering::Relaxed);
             }
         }
@@ -140,7 +140,7 @@ pub fn all(
     }
 }
 
-/// Says how far they are.
+/// Reports the progress.
 fn say(run: &Run<'_>, jobs: usize, ended: usize, shared: &Shared, begun: Instant) {
     let instructions = shared.instructions.load(Ordering::Relaxed) as f64;
     let speed = instructions / begun.elapsed().as_secs_f64().max(1e-3) / 1e6;

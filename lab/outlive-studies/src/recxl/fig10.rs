@@ -1,7 +1,8 @@
-//! `recxl-fig10`: execution times of the configurations (the paper's Figure 10), and the goals of this reproduction.
+//! `recxl-fig10`: execution times of the configurations (the paper's Figure 10), and the goals of
+//! this reproduction.
 //!
-//! Some workloads end before the first dump of the logs, so there is nothing of dumps in their times; a row says how much was
-//! dumped.
+//! Some workloads end before the first dump of the logs, so their times include no dumps; a row
+//! says how much was dumped.
 
 use super::grid::{Cell, Grid, Line, Variant, arithmetic_mean, geometric_mean};
 use super::lengths::Lengths;
@@ -19,9 +20,9 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-const DUMPED: &str = "of recxl-proactive's log, what was dumped before the end";
+const DUMPED: &str = "the part of recxl-proactive's log that was dumped before the end";
 
-/// A machine that is measured.
+/// A configuration that is measured.
 #[derive(Clone, Copy, PartialEq)]
 struct Configuration {
     protocol: Protocol,
@@ -29,7 +30,7 @@ struct Configuration {
     placement: Placement,
 }
 
-/// The protocol as it must be if nodes may fail.
+/// Returns the configuration that `protocol` must have if nodes may fail.
 const fn whole(protocol: Protocol) -> Configuration {
     Configuration {
         protocol,
@@ -38,9 +39,10 @@ const fn whole(protocol: Protocol) -> Configuration {
     }
 }
 
-/// What the paper's simulator may have done of it, whose traces have locks and barriers as events, and of which it does not say what
-/// was taken for shared: those that the paper gives in numbers, without replicas of locks and barriers; without locks and barriers in
-/// memory at all; and that with only those lines in the shared memory that several threads touch.
+/// Configurations that the paper's simulator may have used: its traces have locks and barriers as
+/// events, and the paper does not say which lines it took for shared. The protocols with numbers
+/// in the paper run without replicas of locks and barriers; without locks and barriers in memory;
+/// and also with only those lines in shared memory that several threads touch.
 const FOR_COMPARISON: [Configuration; 10] = [
     left_out(Protocol::Baseline),
     left_out(Protocol::Proactive),
@@ -68,7 +70,7 @@ const fn events(protocol: Protocol) -> Configuration {
     }
 }
 
-/// With locks and barriers as events.
+/// Returns the configuration with locks and barriers as events.
 const fn touched(protocol: Protocol) -> Configuration {
     Configuration {
         placement: Placement::Touched,
@@ -80,14 +82,16 @@ impl Configuration {
     fn name(self) -> String {
         let name = self.protocol.name();
         match (self.synchronisation, self.placement) {
-            (_, Placement::Touched) => format!("{name}, events, and shared what several touch"),
+            (_, Placement::Touched) => {
+                format!("{name}, events, and only lines of several threads shared")
+            }
             (Synchronising::Replicated, _) => name.into(),
             (Synchronising::LeftOut, _) => format!("{name}, without locks and barriers"),
             (Synchronising::Events, _) => format!("{name}, locks and barriers as events"),
         }
     }
 
-    /// Write-back, beside which it stands.
+    /// Returns the write-back configuration that it is compared with.
     fn base(self) -> Self {
         match self.synchronisation {
             Synchronising::Events if self.protocol != Protocol::WriteBack => Self {
@@ -106,7 +110,7 @@ impl Configuration {
         }
     }
 
-    /// How many times as long as its base it takes.
+    /// Returns its time as a multiple of its base's, for each seed.
     fn times(self, line: &Line) -> Vec<f64> {
         self.cell(line).times(self.base().cell(line))
     }
@@ -116,7 +120,7 @@ impl Configuration {
         whole.chain(FOR_COMPARISON)
     }
 
-    /// But write-back, beside which they stand.
+    /// Returns all but write-back, which they are compared with.
     fn others() -> impl Iterator<Item = Self> {
         Self::all().filter(|known| *known != whole(Protocol::WriteBack))
     }
@@ -147,7 +151,8 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// Which part of what recxl-proactive's run logged was dumped while it ran, in percent; nothing if it ended before the first dump.
+/// Returns the part of the log of recxl-proactive's run that was dumped during the run, in percent;
+/// zero if it ended before the first dump.
 fn dumped(line: &Line) -> Vec<f64> {
     whole(Protocol::Proactive).cell(line).each(|outcome| {
         let units = || outcome.statistics.logging.iter();
@@ -157,7 +162,7 @@ fn dumped(line: &Line) -> Vec<f64> {
     })
 }
 
-/// How many times as long as with another protocol it takes.
+/// Returns the time with a protocol as a multiple of that with another one.
 fn times(protocol: Protocol, other: Protocol) -> impl Fn(&Line) -> Vec<f64> {
     move |line| whole(protocol).cell(line).times(whole(other).cell(line))
 }
@@ -181,7 +186,7 @@ fn of_workload(line: &Line) -> Vec<Row> {
     rows
 }
 
-/// Whose share of a mean is the greatest, and the mean without it.
+/// Returns the workload with the greatest time, that time, and the mean without the workload.
 fn without_the_farthest(
     lines: &[Line],
     times: impl Fn(&Line) -> Vec<f64>,
@@ -194,7 +199,7 @@ fn without_the_farthest(
     Some((farthest.workload, of(farthest), mean))
 }
 
-/// What makes proactive dearer than in the paper, in this run's numbers.
+/// Explains, with this run's numbers, why proactive is slower than in the paper.
 fn why_proactive(lines: &[Line]) -> String {
     let number = crate::sheet::number;
     let mean = |configuration: Configuration| {
@@ -205,9 +210,11 @@ fn why_proactive(lines: &[Line]) -> String {
         mean(touched(Protocol::Proactive)),
     );
     let mut why = format!(
-        "locks and barriers must not die with a node, so their words are replicated too, while their lines are pinned; with locks and \
-         barriers as events, as the paper's traces have them, the mean is {as_events} (beside write-back with them as events), and \
-         {besides} if besides shared is only what several threads touch, of which the paper says nothing"
+        "locks and barriers must survive the death of a node, so their words are replicated too, \
+         while their lines are pinned; with locks and barriers as events, as in the paper's \
+         traces, the mean is {as_events} (beside write-back with them as events), and {besides} if \
+         additionally only lines that several threads touch are shared, which the paper does not \
+         mention"
     );
     let proactive = |line: &Line| whole(Protocol::Proactive).times(line);
     if let Some((workload, times, mean)) = without_the_farthest(lines, proactive) {
@@ -244,7 +251,7 @@ fn means(lines: &[Line], judge: Judge) -> Vec<Row> {
         let ours = geometric_mean(lines, |line| configuration.times(line));
         let row = simulated(MEAN, configuration.name(), configuration.unit(), ours);
         rows.push(match paper_has(configuration.protocol) {
-            // Goals are for what may fail.
+            // The goals are for configurations in which nodes may fail.
             Some((paper, goal)) if configuration == whole(configuration.protocol) => {
                 let row = match configuration.protocol {
                     Protocol::Proactive => judge.because(paper, row, &why_proactive(lines)),
@@ -252,14 +259,16 @@ fn means(lines: &[Line], judge: Judge) -> Vec<Row> {
                 };
                 judge.goal(goal, row)
             }
-            // That is what the paper's are to be compared with: its traces have locks and barriers as events.
+            // The paper's numbers are comparable with this one: its traces have locks and barriers
+            // as events.
             Some((paper, _)) if configuration.synchronisation == Synchronising::Events => {
                 judge.to_compare(paper, row)
             }
             _ => row,
         });
     }
-    // The two replicate what and when they must; parallel is to be a little faster, and no more than that.
+    // Both replicate only what they must, when they must. Parallel should be a little faster, and
+    // no more than that.
     let ours = geometric_mean(lines, times(Protocol::Parallel, Protocol::Baseline));
     let unit = "times recxl-baseline";
     let row = simulated(MEAN, "recxl-parallel".into(), unit, ours);
@@ -267,12 +276,12 @@ fn means(lines: &[Line], judge: Judge) -> Vec<Row> {
     rows.push(judge.goal(goal(Op::AtLeast, 0.95), row));
     let row = simulated(
         MEAN,
-        "recxl-parallel, which is not to be slower".into(),
+        "recxl-parallel, which must not be slower".into(),
         unit,
         ours,
     );
     rows.push(judge.goal(goal(Op::AtMost, 1.0), row));
-    // Ours is there to do better than the paper's best.
+    // Our own protocol should be faster than the paper's best.
     let ours = geometric_mean(lines, times(Protocol::Adaptive, Protocol::Proactive));
     let unit = "times recxl-proactive";
     let row = simulated(MEAN, "recxl-adaptive".into(), unit, ours);
@@ -292,7 +301,7 @@ mod tests {
     use super::*;
     use crate::{Effort, Launcher, Plan};
 
-    /// As little as there is, judged as if it were as long as the studies.
+    /// The shortest runs, judged as if they were as long as the studies'.
     const JUDGED: Study = Study {
         name: "judged",
         about: "goals and reasons",
@@ -315,7 +324,8 @@ mod tests {
         assert_eq!(rows.iter().filter(|row| row.goal.is_some()).count(), 6);
         let adaptive = rows.iter().find(|row| row.unit == "times recxl-proactive");
         assert_eq!(adaptive.unwrap().goal.unwrap().op, Op::Below);
-        // The one with the paper's traces has its number too, and the one that only leaves replicas out has not.
+        // The configuration of the paper's traces has the paper's number too; the one that only
+        // leaves out replicas does not.
         let has_paper = |metric: &str| {
             let row = { rows.iter() }.find(|row| row.case == MEAN && row.metric == metric);
             row.unwrap().paper.is_some()

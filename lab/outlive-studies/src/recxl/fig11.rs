@@ -1,5 +1,6 @@
-//! `recxl-fig11`: how many stores proactive replicates only when they are the oldest of their store buffer (the paper's Figure
-//! 11). The paper gives no numbers in its text; it finds raytrace, fluidanimate and streamcluster high.
+//! `recxl-fig11`: the stores that proactive replicates only when they are the oldest of their store
+//! buffer (the paper's Figure 11). The paper gives no numbers in its text; it finds raytrace,
+//! fluidanimate and streamcluster high.
 
 use super::grid::{Grid, Line, Variant};
 use super::lengths::Lengths;

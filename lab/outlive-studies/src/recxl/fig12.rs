@@ -1,6 +1,6 @@
-//! `recxl-fig12`: what coalescing of stores is worth to proactive (the paper's Figure 12): its speedup over a design that never
-//! coalesces, and replicates each store as soon as it has retired. The paper gives no numbers in its text; streamcluster gains by
-//! coalescing, raytrace loses.
+//! `recxl-fig12`: the gain of proactive from coalescing stores (the paper's Figure 12): its speedup
+//! over a design that never coalesces, and replicates each store as soon as it has retired. The
+//! paper gives no numbers in its text; streamcluster gains by coalescing, raytrace loses.
 
 use super::grid::{Grid, Variant, geometric_mean};
 use super::lengths::Lengths;

@@ -1,9 +1,9 @@
-//! `recxl-fig15`: a node dies 12.5 ms into a run under proactive: how many lines it owned (the paper's Figure 15), each of which the
-//! recovery searches in the logs, and what became of them.
+//! `recxl-fig15`: a node dies 12.5 ms into a run under proactive. Rows: the lines that it owned
+//! (the paper's Figure 15), each of which the recovery searches in the logs, and their fate.
 //!
-//! The directories know which lines the node owns, but not which of these it has written; that is looked up in the simulated
-//! caches. A line that it has not written is Exclusive, or was dropped: a node does not tell the directory when it drops such a line,
-//! so that more may be recorded than there is room for.
+//! The directories know which lines the node owns, but not which of these it has written; the
+//! simulated caches show that. A line that it has not written is Exclusive, or was dropped. A node
+//! does not tell the directory when it drops such a line, so more may be recorded than fit.
 
 use super::grid::{Grid, Line, Variant};
 use super::lengths::Lengths;
@@ -24,7 +24,7 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-/// In what directories count.
+/// The unit in which directories count, in bytes.
 const LINE: u64 = 64;
 
 const OWNED: &str = "lines that a node owns";
@@ -64,13 +64,13 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         .map(|counts| median_estimate(&counts).value)
         .collect();
     if !owned.is_empty() {
-        // Of the workloads that last so long.
+        // The mean of the workloads that last so long.
         let mean = owned.iter().sum::<f64>() / owned.len() as f64;
         let row = row("arithmetic mean", OWNED, unit(at), &[mean]);
         run.answer([judge.beside(paper::OWNED, row)]);
     }
-    // What is in an L1 or L2 is in the L3 as well, so the L3 has all lines that a node has. The paper's number is that of L2 and L3
-    // together, as if none were in both.
+    // A line in an L1 or L2 is in the L3 as well, so the L3 has all lines that a node has. The
+    // paper's number is that of L2 and L3 together, as if no line were in both.
     let in_l3 = description.l3.size.0 / LINE;
     let in_l2 = description.l2.size.0 / LINE * u64::from(description.system.cores_per_node);
     let room = |metric: &str, lines: u64| {
@@ -86,7 +86,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// What came of the death, for each seed; `None` if the program had ended before.
+/// Returns the result of the death for each seed; `None` if the program ended before.
 fn fallouts(line: &Line) -> Option<Vec<&Fallout>> {
     let outcomes = line.cells[0].outcomes.iter();
     let fallouts = outcomes.map(|outcome| {
@@ -96,7 +96,7 @@ fn fallouts(line: &Line) -> Option<Vec<&Fallout>> {
     fallouts.collect()
 }
 
-/// A count of the node that has died, for each seed.
+/// Returns a count of the dead node for each seed.
 fn counts(line: &Line, count: fn(&Died) -> u64) -> Option<Vec<f64>> {
     let fallouts = fallouts(line)?.into_iter();
     Some(
@@ -132,16 +132,17 @@ fn of_workload(line: &Line, at: Time, judge: Judge) -> Vec<Row> {
         let from = fallout.deaths[0].crash.at;
         Some((fallout.recovered? - from).as_seconds() * 1e6)
     });
-    let until = "from the death until all is recovered";
+    let until = "from the death to the end of recovery";
     let until = match recovered.collect::<Option<Vec<f64>>>() {
         Some(took) => row(name, until, "us", &took),
         None => Row::new(
-            format!("{name} (not measured: its recovery came to no end)"),
+            format!("{name} (not measured: its recovery did not end)"),
             until,
             "us",
         ),
     };
-    // Of a recovery that comes to no end nobody gets anything. In all runs: that one of them has lost nothing excuses no other.
+    // If a recovery does not end, all recorded lines are lost. The sum is over all runs: a run that
+    // has lost nothing does not make up for another.
     let lost = fallouts.iter().zip(&recorded);
     let lost: f64 = lost
         .map(|(fallout, recorded)| match fallout.recovered {
@@ -159,14 +160,14 @@ fn of_workload(line: &Line, at: Time, judge: Judge) -> Vec<Row> {
         ),
         row(
             name,
-            "of them not written: exclusive, or dropped since",
+            "of them not written: exclusive, or dropped later",
             unit(at),
             &not_written,
         ),
         until,
         row(
             name,
-            "lines that do not hold what was committed, of all runs",
+            "lines that do not hold the committed values, in all runs",
             "lines",
             &[lost],
         )

@@ -1,6 +1,7 @@
-//! `recxl-fig16`: what narrower links do to write-back and proactive (the paper's Figure 16). All times are to those of
-//! write-back at the paper's bandwidth. The paper gives no numbers in its text: YCSB suffers in both, canneal in proactive only,
-//! streamcluster in neither, and on the mean proactive suffers and write-back does not.
+//! `recxl-fig16`: the effect of narrower links on write-back and proactive (the paper's Figure 16).
+//! All times are relative to write-back at the paper's bandwidth. The paper gives no numbers in its
+//! text: YCSB suffers in both, canneal in proactive only, streamcluster in neither, and on the mean
+//! proactive suffers and write-back does not.
 
 use super::grid::{Grid, Line, Variant, geometric_mean};
 use super::lengths::Lengths;

@@ -1,4 +1,4 @@
-//! `recxl-fig17`: what more or fewer replicas do to proactive (the paper's Figure 17).
+//! `recxl-fig17`: the effect of more or fewer replicas on proactive (the paper's Figure 17).
 
 use super::grid::{Grid, Line, Variant, geometric_mean};
 use super::lengths::Lengths;
@@ -14,13 +14,13 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-/// The paper's, to which all are compared.
+/// The paper's number of replicas, to which all are compared.
 const USUAL: u32 = 3;
 const UNIT: &str = "times 3 replicas";
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let lengths = Lengths::of(run);
-    // There must be as many other nodes.
+    // Each replica needs another node.
     let most = lengths.description.system.compute_nodes - 1;
     let factors: Vec<u32> = (1..=4).filter(|factor| *factor <= most).collect();
     let variant = |factor: &u32| {

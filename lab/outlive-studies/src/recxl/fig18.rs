@@ -1,5 +1,6 @@
-//! `recxl-fig18`: how write-back and proactive scale with the number of compute nodes (the paper's Figure 18). There are as many
-//! threads as cores, and always the same amount of work and the same memory nodes.
+//! `recxl-fig18`: the scaling of write-back and proactive with the number of compute nodes (the
+//! paper's Figure 18). There are as many threads as cores; the work and the memory nodes are the
+//! same.
 
 use super::grid::{Grid, Line, Variant, geometric_mean};
 use super::lengths::Lengths;
@@ -15,7 +16,7 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-/// Who is scaled, and its number in the paper.
+/// The configurations that are scaled, and their numbers in the paper.
 const SCALED: [(Protocol, Synchronising, Paper); 4] = [
     (
         Protocol::WriteBack,
@@ -27,7 +28,7 @@ const SCALED: [(Protocol, Synchronising, Paper); 4] = [
         Synchronising::Replicated,
         paper::FOUR_NODES_PROACTIVE,
     ),
-    // What is left of the difference when threads hand locks over at once.
+    // The difference that remains when threads hand locks over at once.
     (
         Protocol::WriteBack,
         Synchronising::Events,
@@ -42,7 +43,7 @@ const SCALED: [(Protocol, Synchronising, Paper); 4] = [
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let lengths = Lengths::of(run);
-    // The last one is what the others are compared to.
+    // The others are compared to the last one.
     let nodes: &[u32] = match run.effort() {
         Effort::Tiny => &[4, 6],
         Effort::Quick | Effort::Full => &[4, 8, 12, 16],

@@ -1,5 +1,5 @@
-//! `recxl-fig2`: what it takes to write every store through (the paper's Figure 2). The paper's number stands in its text on
-//! Figure 10, which has the same bars.
+//! `recxl-fig2`: the cost of writing every store through (the paper's Figure 2). The paper's number
+//! is in its text on Figure 10, which has the same bars.
 
 use super::grid::{Grid, Variant, geometric_mean};
 use super::lengths::Lengths;

@@ -1,4 +1,4 @@
-//! What all figures have in common: workloads, each run on variants of the machine with some seeds.
+//! The common part of all figures: workloads, each run on variants of the machine with seeds.
 
 use super::farm::{self, Job};
 use super::lengths::Lengths;
@@ -10,23 +10,23 @@ use outlive_machine::engine::Time;
 use outlive_machine::program::Scale;
 use outlive_machine::run::{Crash, Outcome, Placement};
 
-/// A machine to run on, and what is wanted of the runs.
+/// A machine to run on, and the parameters of its runs.
 #[derive(Clone, Debug)]
 pub struct Variant {
     pub name: String,
     pub description: Description,
-    /// When to look.
+    /// The times of intermediate statistics.
     pub looks: Vec<Time>,
-    /// When to leave off; by default at the end.
+    /// The time at which a run is ended; by default at the program's end.
     pub until: Option<Time>,
-    /// Who dies, and when.
+    /// The nodes that die, and the times.
     pub crashes: Vec<Crash>,
-    /// What stands in the shared memory.
+    /// The data that is placed in shared memory.
     pub placement: Placement,
 }
 
 impl Variant {
-    /// Runs on this machine, to their ends.
+    /// Returns a variant whose runs last to the end of the program.
     pub fn new(name: impl Into<String>, description: Description) -> Self {
         Self {
             name: name.into(),
@@ -39,13 +39,13 @@ impl Variant {
     }
 }
 
-/// All that is to be run.
+/// All runs of a figure.
 #[derive(Clone, Debug)]
 pub struct Grid {
     pub workloads: Vec<&'static str>,
     pub scale: Scale,
     pub variants: Vec<Variant>,
-    /// How many seeds, from 1.
+    /// The number of seeds, from 1.
     pub seeds: u64,
 }
 
@@ -57,17 +57,17 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A number of each outcome.
+    /// Returns a number of each outcome.
     pub fn each(&self, number: impl Fn(&Outcome) -> f64) -> Vec<f64> {
         self.outcomes.iter().map(number).collect()
     }
 
-    /// Simulated time, in seconds, of each seed.
+    /// Returns the simulated time of each seed, in seconds.
     pub fn seconds(&self) -> Vec<f64> {
         self.each(|outcome| outcome.end.as_seconds())
     }
 
-    /// How many times as long as `base` it took, seed by seed.
+    /// Returns the time of each seed as a multiple of that of `base`.
     pub fn times(&self, base: &Self) -> Vec<f64> {
         let both = self.seconds().into_iter().zip(base.seconds());
         both.map(|(ours, base)| ours / base).collect()
@@ -82,7 +82,7 @@ pub struct Line {
 }
 
 impl Grid {
-    /// As much of these machines as `lengths` says.
+    /// Returns a grid of `variants`, with the workloads, the scale and the seeds of `lengths`.
     pub fn new(lengths: &Lengths, variants: Vec<Variant>) -> Self {
         Self {
             workloads: lengths.workloads.clone(),
@@ -92,12 +92,12 @@ impl Grid {
         }
     }
 
-    /// Runs all of it. The rows that `rows` makes of a workload are answered when it and all before it are done, so that what
-    /// was measured is there when a later one fails.
+    /// Runs the grid. The rows that `rows` makes of a workload are added to the answer when it and
+    /// all before it are done, so that they are available when a later run fails.
     ///
     /// # Errors
     ///
-    /// The first run that fails, or that the study was told to stop.
+    /// The first failing run's, or [`StudyError::Stopped`].
     pub fn measure(
         &self,
         run: &mut Run<'_>,
@@ -153,7 +153,7 @@ impl Grid {
     }
 }
 
-/// The geometric mean over the workloads, seed by seed, of what `number` makes of a workload.
+/// Returns the geometric mean of `number` over the workloads, seed by seed.
 pub fn geometric_mean(lines: &[Line], number: impl Fn(&Line) -> Vec<f64>) -> Estimate {
     mean(lines, number, |values| {
         let logarithms = values.iter().map(|value| value.ln());
@@ -161,7 +161,7 @@ pub fn geometric_mean(lines: &[Line], number: impl Fn(&Line) -> Vec<f64>) -> Est
     })
 }
 
-/// The arithmetic mean; see [`geometric_mean`].
+/// Returns the arithmetic mean of `number` over the workloads, seed by seed.
 pub fn arithmetic_mean(lines: &[Line], number: impl Fn(&Line) -> Vec<f64>) -> Estimate {
     mean(lines, number, |values| {
         values.iter().sum::<f64>() / values.len() as f64
@@ -188,7 +188,6 @@ mod tests {
     use super::*;
     use crate::{Effort, Launcher, Plan, Progress, Study};
     use outlive_machine::description::Protocol;
-    use outlive_machine::program::workloads;
     use outlive_machine::run::{self, Subject, unwatched};
 
     fn grid(run: &Run<'_>, workloads: Vec<&'static str>) -> Grid {
@@ -204,7 +203,8 @@ mod tests {
         }
     }
 
-    /// Whatever runs beside it, each run is as it is alone; rows come in the order of the workloads.
+    /// Each run has the same outcome alone as at the same time as others. The rows are in the order
+    /// of the workloads.
     const ALONE: Study = Study {
         name: "alone",
         about: "runs at once beside the same runs alone",
@@ -218,7 +218,8 @@ mod tests {
             for line in &lines {
                 for (cell, variant) in line.cells.iter().zip(&grid.variants) {
                     for (seed, outcome) in (1..).zip(&cell.outcomes) {
-                        let workload = workloads::by_name(line.workload, 4, grid.scale).unwrap();
+                        let workload =
+                            outlive_kernels::by_name(line.workload, 4, grid.scale).unwrap();
                         let alone = run::Run::new(&variant.description, seed);
                         let alone = alone.of(&Subject::program(workload), &mut unwatched);
                         assert_eq!(alone.as_ref(), Ok(outcome));

@@ -1,11 +1,11 @@
-//! How much of a figure is measured: which machine, which workloads, how long.
+//! The amount of a figure that is measured: the machine, the workloads, the length of runs.
 
 use crate::{Effort, Run};
 use outlive_machine::description::{Bytes, Description};
 use outlive_machine::engine::Time;
-use outlive_machine::program::{Scale, workloads};
+use outlive_machine::program::Scale;
 
-/// How much of a figure is measured.
+/// The amount of a figure that is measured.
 #[derive(Clone, Debug)]
 pub struct Lengths {
     pub description: Description,
@@ -15,19 +15,19 @@ pub struct Lengths {
     pub length: Length,
 }
 
-/// How long runs are, and so what they may be held against.
+/// The length of runs, which determines what they may be compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// As tests: too short to be judged, or compared with the paper.
+    /// As in tests: too short to be judged or compared with the paper.
     Test,
-    /// As the studies usually are. What is off has been investigated at this length.
+    /// The usual length of the studies. Deviations have been investigated at this length.
     Study,
-    /// As in the paper, where the study usually is shorter.
+    /// The paper's length, where the study is usually shorter.
     Paper,
 }
 
 impl Lengths {
-    /// To the ends of the programs.
+    /// Returns the lengths for runs to the ends of the programs.
     pub fn of(run: &Run<'_>) -> Self {
         let effort = run.effort();
         let length = match (effort, run.at_full_length()) {
@@ -40,7 +40,7 @@ impl Lengths {
             workloads: match effort {
                 Effort::Tiny => vec!["ycsb", "ocean-cp"],
                 Effort::Quick | Effort::Full => {
-                    workloads::ALL.iter().map(|(name, _)| *name).collect()
+                    outlive_kernels::ALL.iter().map(|(name, _)| *name).collect()
                 }
             },
             scale: match length {
@@ -53,14 +53,14 @@ impl Lengths {
         }
     }
 
-    /// For what is seen at certain times of a run: inputs that last until then.
+    /// Returns the lengths for measurements at certain times of a run: the inputs last until then.
     pub fn lasting(run: &Run<'_>) -> Self {
         Self {
             scale: run.effort().of(Scale::Test, Scale::Study, Scale::Full),
             seeds: run.effort().of(2, 1, 1),
             length: match run.effort() {
                 Effort::Tiny | Effort::Quick => Length::Test,
-                // They are the paper's, whether its lengths were asked for or not.
+                // The inputs are the paper's, whether its lengths were requested or not.
                 Effort::Full => Length::Study,
             },
             ..Self::of(run)
@@ -68,7 +68,7 @@ impl Lengths {
     }
 }
 
-/// A machine with as little as a cluster has. Its logs are dumped often.
+/// Returns a machine that is as small as a cluster can be. Its logs are dumped often.
 fn small() -> Description {
     let mut small = Description::default();
     (small.system.compute_nodes, small.system.memory_nodes) = (4, 2);
@@ -88,7 +88,7 @@ mod tests {
 
     const LENGTHS: Study = Study {
         name: "lengths",
-        about: "what lengths there are",
+        about: "the lengths",
         body: |run| {
             let both = [Lengths::of(run), Lengths::lasting(run)];
             SEEN.lock()

@@ -1,12 +1,13 @@
 //! `recxl-…`: the figures of ReCXL's evaluation, on the simulated machine.
 //!
-//! The workloads are kernels of the same nature as the paper's programs, and by default shorter; `--full` gives them the
-//! paper's lengths. A run repeats to the last digit. What the description leaves to chance (how late a message may be) follows from
-//! a seed; where there are several, an interval is what they span.
+//! The workloads are kernels of the same nature as the paper's programs, and by default shorter;
+//! `--full` gives them the paper's lengths. A run repeats to the last digit. Random quantities of
+//! the description (such as the delay of a message) follow from a seed. With several seeds, an
+//! interval is the range of their values.
 //!
-//! The paper has its figures as pictures; only what its text says in numbers stands in the column `paper`. Where ours is off
-//! by more than a quarter, the row says why as far as that has been found out (`reasons.rs`). A first look runs the inputs of
-//! tests: it is not judged, and nothing is explained.
+//! The paper has its figures as pictures; the column `paper` has only numbers from its text. Where
+//! ours differs by more than a quarter, the row gives the reason as far as it is known
+//! (`reasons.rs`). A first look runs the inputs of tests: it is not judged, and not explained.
 
 mod farm;
 mod fig10;
@@ -43,17 +44,17 @@ use outlive_machine::description::{Description, Protocol};
 
 /// The unit of normalised times.
 const TIMES_WB: &str = "times write-back";
-/// What rows about all workloads are called.
+/// The case of rows about all workloads.
 const MEAN: &str = "geometric mean";
 
-/// The machine with another configuration.
+/// Returns the machine with another protocol.
 fn with(description: &Description, protocol: Protocol) -> Description {
     let mut description = description.clone();
     description.ours.coherence.protocol = protocol;
     description
 }
 
-/// A row of a number that each seed has.
+/// Returns a row with a number of each seed.
 fn row(
     case: impl Into<String>,
     metric: impl Into<String>,

@@ -1,8 +1,10 @@
-//! `recxl-ours`: how far the parameters that the paper does not give carry the results: each is varied alone, and the mean times
-//! of configurations to write-back's, on the same machine, stand beside those of the defaults.
+//! `recxl-ours`: the influence on the results of the parameters that the paper does not give. Each
+//! is varied alone. The mean times of configurations, relative to write-back on the same machine,
+//! are compared with those of the defaults.
 //!
-//! Each has one other value, on the side where there is less of what a core has to wait with, or where messages and replicas take
-//! longer: there the claims are in most danger. What locks and barriers do otherwise is in `recxl-fig10`.
+//! Each parameter has one other value, in the direction that gives a core less to wait with, or
+//! makes messages and replicas slower: there the claims are most at risk. The effects of locks and
+//! barriers are in `recxl-fig10`.
 
 use super::grid::{Grid, Line, Variant, geometric_mean};
 use super::lengths::Lengths;
@@ -14,22 +16,22 @@ use outlive_machine::description::{Description, Protocol};
 
 pub const STUDY: Study = Study {
     name: "recxl-ours",
-    about: "what the parameters that the paper does not give do to its results, simulated",
+    about: "the effect of parameters that the paper does not give on its results, simulated",
     body: study,
 };
 
-/// Of different kinds: one that only moves records, one that sweeps over grids, one that moves the studies' means most. (canneal's
-/// times are all alike.)
+/// Different kinds: one that only moves records, one that sweeps over grids, and the one with the
+/// greatest influence on the studies' means. (canneal's times are all similar.)
 const WORKLOADS: [&str; 3] = ["ycsb", "ocean-cp", "fluidanimate"];
 
-/// What is compared to write-back.
+/// The configurations that are compared to write-back.
 const CONFIGURATIONS: [Protocol; 3] = [
     Protocol::WriteThrough,
     Protocol::Proactive,
     Protocol::Adaptive,
 ];
 
-/// The parameters, and what each is instead of its default.
+/// The parameters, and the value of each instead of its default.
 const VARIED: [(&str, &str); 22] = [
     ("ours.core.reorder_buffer", "176"),
     ("ours.core.width", "4"),
@@ -109,7 +111,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// The machine with one field set, as a file would have it.
+/// Returns the machine with one field set, as a file would have it.
 fn set(description: &Description, parameter: &str, value: &str) -> Result<Description, StudyError> {
     let text = description.to_string();
     let (section, field) = parameter.rsplit_once('.').unwrap_or(("", parameter));
@@ -154,7 +156,7 @@ mod tests {
         for (parameter, value) in VARIED {
             assert_ne!(set(&usual, parameter, value).unwrap(), usual, "{parameter}");
         }
-        // The one has rows in recxl-fig10. The other only moves where on its way a message is late.
+        // The first has rows in recxl-fig10. The second only moves where a message is late.
         let elsewhere = ["ours.core.synchronisation", "ours.fabric.switch_latency"];
         let swept = { SWEPT.iter() }.filter(|swept| !elsewhere.contains(&swept.parameter));
         let swept: Vec<_> = swept.map(|swept| swept.parameter).collect();

@@ -1,15 +1,15 @@
-//! What the paper's text says in numbers, and nothing else.
+//! The numbers in the paper's text, and nothing else.
 
 use super::lengths::Length;
 use super::reasons;
 use crate::row::{Goal, Row};
 
-/// A number of the paper's.
+/// A number of the paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Paper {
-    /// So much.
+    /// The value.
     Is(f64),
-    /// So much at most.
+    /// An upper bound.
     AtMost(f64),
 }
 
@@ -21,19 +21,20 @@ pub const BASELINE: Paper = Paper::Is(2.88);
 pub const PARALLEL_TO_BASELINE: Paper = Paper::Is(0.97);
 /// Proactive to write-back.
 pub const PROACTIVE: Paper = Paper::Is(1.30);
-/// Section VII-B, on Figure 13: the logs are sized by what the most demanding program needs; in MiB, as memory is.
+/// Section VII-B, on Figure 13: the size of the logs, which the most demanding program determines;
+/// in MiB, as memory is.
 pub const LARGEST_LOG: Paper = Paper::AtMost(18.0);
-/// Section IV-E: how much smaller gzip makes logs.
+/// Section IV-E: the factor by which gzip makes logs smaller.
 pub const DUMP_FACTOR: Paper = Paper::Is(5.8);
-/// On Figure 14: what YCSB's accesses to CXL memory take, in GB/s. It is the most of all.
+/// On Figure 14: the rate of YCSB's accesses to CXL memory, in GB/s. It is the highest of all.
 pub const YCSB_RATE: Paper = Paper::Is(110.0);
-/// What dumping takes, in all of them.
+/// The rate of dumping, in all workloads, in GB/s.
 pub const DUMP_RATE: Paper = Paper::AtMost(5.0);
 /// On Figure 15: lines that a node owns, on average.
 pub const OWNED: Paper = Paper::AtMost(30_000.0);
-/// In YCSB.
+/// The same in YCSB.
 pub const YCSB_OWNED: Paper = Paper::Is(100_000.0);
-/// Different lines in the caches of a node at most: with Table II's sizes, L2 and L3 together.
+/// The maximum of different lines in a node's caches: with Table II's sizes, L2 and L3 together.
 pub const CACHED: Paper = Paper::Is(163_000.0);
 /// On Figure 17: four replicas to three, on average.
 pub const FOUR_REPLICAS: Paper = Paper::Is(1.02);
@@ -42,11 +43,11 @@ pub const FOUR_NODES_WB: Paper = Paper::Is(3.1);
 /// The same, proactive.
 pub const FOUR_NODES_PROACTIVE: Paper = Paper::Is(3.0);
 
-/// From here on it is to be said why.
+/// The relative difference above which a row gives a reason.
 const FAR: f64 = 0.25;
 
 impl Paper {
-    /// How many times the paper's `ours` is, if that is off by more than a quarter.
+    /// Returns `ours` as a multiple of the paper's number, if it is off by more than a quarter.
     pub fn off(self, ours: f64) -> Option<f64> {
         match self {
             Self::Is(paper) => Some(ours / paper).filter(|times| (times - 1.0).abs() > FAR),
@@ -55,7 +56,7 @@ impl Paper {
     }
 }
 
-/// Holds a study's rows against the paper, as far as its length allows.
+/// Compares a study's rows with the paper, as far as its length permits.
 #[derive(Clone, Copy, Debug)]
 pub struct Judge {
     study: &'static str,
@@ -67,24 +68,24 @@ impl Judge {
         Self { study, length }
     }
 
-    /// Whether it judges this study.
+    /// Returns whether it judges the study of that name.
     pub fn is_of(self, study: &str) -> bool {
         self.study == study
     }
 
-    /// The paper's number beside ours, and why that is off if it is.
+    /// Adds the paper's number, and the known reason if ours is far from it.
     pub fn beside(self, paper: Paper, row: Row) -> Row {
         let known = reasons::of(self.study, &row.case, &row.metric);
         let why = match (known, self.length) {
             (Some(why), Length::Study) => why,
-            (Some(_), _) => "what was found out about it is of shorter runs, those without --full",
-            (None, _) => "why has not been found out yet",
+            (Some(_), _) => "the known reason is that of shorter runs, without --full",
+            (None, _) => "the reason is not known yet",
         };
         self.because(paper, row, why)
     }
 
-    /// The paper's number beside a machine that is there to show what makes a difference: how far it is off is what it shows. A short
-    /// run is not to be compared.
+    /// Adds the paper's number to a row of a machine that shows the effect of a difference. It
+    /// needs no reason: the distance from the paper is the result. A short run is not compared.
     pub fn to_compare(self, paper: Paper, row: Row) -> Row {
         let (Paper::Is(number) | Paper::AtMost(number)) = paper;
         match self.length {
@@ -93,7 +94,7 @@ impl Judge {
         }
     }
 
-    /// The same, with a reason that this run itself has shown.
+    /// Adds the paper's number, and `why`, which this run has shown, if ours is far from it.
     pub fn because(self, paper: Paper, row: Row, why: &str) -> Row {
         let off = row.ours.and_then(|ours| paper.off(ours));
         let row = self.to_compare(paper, row);
@@ -106,7 +107,7 @@ impl Judge {
         }
     }
 
-    /// What is to be reached by what is long enough.
+    /// Adds a goal if the run is long enough.
     pub fn goal(self, goal: Goal, row: Row) -> Row {
         match self.length {
             Length::Test => row,
@@ -154,7 +155,7 @@ mod tests {
             let compared = judge.to_compare(FOUR_NODES_WB, row());
             assert_eq!(compared.paper.is_some(), judged);
             assert_eq!(beside.why.is_some(), judged);
-            // What was measured at one length is not said at another.
+            // A reason that was found at one length is not given at another.
             let why = beside.why.unwrap_or_default();
             assert_eq!(why.contains("raytrace"), length == Length::Study, "{why}");
             assert_eq!(judge.goal(goal, row()).holds.is_some(), judged);

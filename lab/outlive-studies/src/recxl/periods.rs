@@ -1,14 +1,17 @@
-//! `recxl-fig13` and `recxl-fig14`: what happens in a period of dumps (the paper's Figures 13 and 14): how large logs get, and
-//! what is sent for accesses, replication and dumps.
+//! `recxl-fig13` and `recxl-fig14`: the sizes of logs and the traffic of accesses, replication and
+//! dumps in a period between dumps (the paper's Figures 13 and 14).
 //!
-//! The period is the paper's 2.5 ms however long the inputs are, so these run the paper's inputs, through two periods: the second one,
-//! which begins with the dump of the first one's log, is what rates are of. A first look (`--quick`) is shorter than a period; it
-//! has rates without dumps, and says what a log would get to at that rate.
+//! The period is the paper's 2.5 ms however long the inputs are. So the studies run the paper's
+//! inputs through two periods. Rates are those of the second one, which begins with the dump of the
+//! first one's log. A first look (`--quick`) is shorter than a period: it has rates without dumps,
+//! and the size that a log would reach at that rate.
 //!
-//! Dumps are made by gzip, of entries of which the differences to earlier ones are taken: the paper only says gzip.
+//! Dumps are compressed by gzip, after each entry is replaced by its difference to earlier ones:
+//! the paper only says gzip.
 //!
-//! What the paper says accesses to CXL memory take has reads, writes, invalidations and acknowledgements in it, and no
-//! replication. So its number is beside our accesses alone; what they take with the replication of stores stands in a row of its own.
+//! The paper's rate of accesses to CXL memory includes reads, writes, invalidations and
+//! acknowledgements, and no replication. So its number is compared with our accesses alone; their
+//! rate with the replication of stores is in a row of its own.
 
 use super::grid::{Cell, Grid, Line, Variant, arithmetic_mean};
 use super::lengths::Lengths;
@@ -23,25 +26,25 @@ use outlive_machine::run::{Measures, Outcome, Placement};
 
 pub const FIG13: Study = Study {
     name: "recxl-fig13",
-    about: "how large a node's log gets between dumps under proactive, simulated (ReCXL Figure 13)",
+    about: "the size of a node's log between dumps under proactive, simulated (ReCXL Figure 13)",
     body: |run| study(run, "recxl-fig13", log_sizes),
 };
 
 pub const FIG14: Study = Study {
     name: "recxl-fig14",
-    about: "bandwidth that proactive takes of the network, simulated (ReCXL Figure 14)",
+    about: "network bandwidth that proactive uses, simulated (ReCXL Figure 14)",
     body: |run| study(run, "recxl-fig14", bandwidth),
 };
 
-/// What a first look lasts.
+/// The duration of a first look.
 const GLIMPSE: Time = Time::from_micros(200);
 
-/// As the sizes of logs are given.
+/// The units of the sizes of logs.
 const MIB: f64 = (1 << 20) as f64;
 const KIB: f64 = 1024.0;
 
-/// As the paper does not say what it has taken for shared.
-const TOUCHED: &str = "if shared is what several threads touch";
+/// A second variant, since the paper does not say which lines it took for shared.
+const TOUCHED: &str = "if only lines of several threads are shared";
 
 fn study(
     run: &mut Run<'_>,
@@ -60,7 +63,7 @@ fn study(
     let variant = |placement: Placement| Variant {
         placement,
         looks: vec![until / 2],
-        // The dump of the last period is not a part of it.
+        // The dump at the end of the last period is not a part of it.
         until: Some(until),
         ..Variant::new(
             format!("{}, shared {placement:?}", protocol.name()),
@@ -74,7 +77,7 @@ fn study(
     Ok(())
 }
 
-/// What a run was in its second half; in all of it, if it ended before.
+/// Returns the measures of a run's second half; of the whole run if it ended before.
 fn steady(outcome: &Outcome, description: &Description) -> Measures {
     match outcome.looks.first() {
         Some(look) if look.at < outcome.end => {
@@ -92,13 +95,13 @@ fn each(cell: &Cell, number: impl Fn(&Measures) -> f64) -> Vec<f64> {
     cell.each(|outcome| number(&steady(outcome, &cell.description)))
 }
 
-/// Whether all seeds have seen a period and the dump after it.
+/// Returns whether all seeds have seen a period and the dump after it.
 fn has_dumped(cell: &Cell) -> bool {
     let period = cell.description.logging_unit.dump_period;
     cell.outcomes.iter().all(|outcome| outcome.end > period)
 }
 
-/// Of all that was logged until the end.
+/// Returns a number of the logging units for each seed, over the whole run.
 fn of_units(cell: &Cell, number: impl Fn(&[LoggingCounts]) -> f64) -> Vec<f64> {
     cell.each(|outcome| number(&outcome.statistics.logging))
 }
@@ -107,7 +110,7 @@ fn log_sizes(line: &Line, judge: Judge) -> Vec<Row> {
     let (name, cell) = (line.workload, &line.cells[0]);
     let period = cell.description.logging_unit.dump_period;
     let of_period = |measures: &Measures| measures.logging_rate * period.as_seconds() / MIB;
-    let metric = format!("what the busiest node logs in {period}, at the rate that was seen");
+    let metric = format!("log of the busiest node in {period}, at the measured rate");
     let mut rows = vec![row(name, metric, "MiB", &each(cell, of_period))];
     if has_dumped(cell) {
         let largest = each(cell, |measures| measures.largest_log as f64 / MIB);
@@ -135,7 +138,7 @@ fn log_sizes(line: &Line, judge: Judge) -> Vec<Row> {
     rows
 }
 
-/// How full logs and their buffers got.
+/// Returns the rows of the fill levels of logs and their buffers.
 fn pressure(name: &str, cell: &Cell) -> [Row; 3] {
     let entry = cell.description.ours.replication.log_entry.0 as f64;
     let most = |of: fn(&LoggingCounts) -> u32| {
@@ -153,9 +156,9 @@ fn pressure(name: &str, cell: &Cell) -> [Row; 3] {
             .collect()
     };
     let buffer = cell.description.logging_unit.sram_size;
-    let metric = "entries that found the log full, and stand behind it";
+    let metric = "entries that found the log full and are kept behind it";
     let unit = "% of entries";
-    // A log that is never filled to the first dump is never full.
+    // A log that the run does not fill until the first dump is never full.
     let found_full = match has_dumped(cell) {
         true => row(name, metric, unit, &of_units(cell, share)),
         false => {
@@ -178,7 +181,7 @@ fn pressure(name: &str, cell: &Cell) -> [Row; 3] {
         ),
         row(
             name,
-            "the most that had no room in the buffer, and went to DRAM at once",
+            "the most that did not fit into the buffer and went to DRAM directly",
             "KiB",
             &kibibytes(beyond),
         ),
@@ -186,7 +189,7 @@ fn pressure(name: &str, cell: &Cell) -> [Row; 3] {
     ]
 }
 
-/// How much smaller dumps were than what was in them, if there were any.
+/// Returns the compression factors of dumps, if there were any.
 fn factors(line: &Line) -> Option<Vec<f64>> {
     let cell = &line.cells[0];
     let factors = cell.outcomes.iter();
@@ -201,7 +204,7 @@ fn factor(line: &Line) -> Option<Row> {
     Some(row(line.workload, FACTOR, SMALLER, &factors(line)?))
 }
 
-/// The paper gives an average.
+/// Returns the row of the mean factor: the paper gives an average.
 fn mean_factor(lines: &[Line], judge: Judge) -> Option<Row> {
     if judge.is_of("recxl-fig14") || lines.iter().any(|line| factors(line).is_none()) {
         return None;

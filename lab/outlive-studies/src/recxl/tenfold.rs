@@ -1,6 +1,6 @@
-//! `recxl-tenfold`: whether inputs that were made shorter say the same as longer ones: the times of the configurations to
-//! write-back's, with the studies' inputs and with such as run ten times as long. A workload's inputs agree if no configuration is
-//! off by more than a quarter.
+//! `recxl-tenfold`: checks that shortened inputs give the results of longer ones: the times of the
+//! configurations relative to write-back, with the studies' inputs and with inputs that run ten
+//! times as long. A workload's inputs agree if no configuration is off by more than a quarter.
 
 use super::grid::{Grid, Line, Variant};
 use super::lengths::{Length, Lengths};
@@ -18,14 +18,14 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-/// Of different kinds: one that only moves records, one that sweeps over grids, one that shares much and stores little, and the
-/// one that moves the studies' means most.
+/// Different kinds: one that only moves records, one that sweeps over grids, one that shares much
+/// and stores little, and the one with the greatest influence on the studies' means.
 const WORKLOADS: [&str; 4] = ["ycsb", "ocean-cp", "streamcluster", "fluidanimate"];
 
-/// A ratio that is off by more, either way, does not agree.
+/// The bound on a ratio, or its inverse, of inputs that agree.
 const NEAR: f64 = 1.25;
 
-/// So many workloads are to agree. A first look has no time for as many.
+/// The number of workloads that must agree. A first look has no time for as many.
 const ENOUGH: f64 = 3.0;
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
@@ -63,7 +63,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// A configuration's time to write-back's.
+/// A configuration's time relative to write-back's, with long and with short inputs.
 struct Ratio {
     protocol: Protocol,
     long: f64,
@@ -115,7 +115,7 @@ fn of_workload(line: &Line, ratios: &[Ratio]) -> Vec<Row> {
     rows
 }
 
-/// How many workloads say the same with longer inputs.
+/// Returns the row of the number of workloads that agree with longer inputs.
 fn verdict(agreeing: usize, of: usize, judge: Judge) -> Row {
     let metric = "workloads with all configurations within a quarter";
     let row = Row::new("all workloads", metric, format!("of {of}"))

@@ -1,14 +1,15 @@
-//! A bench: what one worker has at hand, and how it goes through the rounds.
+//! A bench: the resources of one worker, and its way through the rounds.
 //!
-//! A worker sleeps until the round's number changes, takes up position, and goes when all are there.
+//! A worker sleeps until the number of the round changes, reports that it is in position, and
+//! starts when all workers are in position.
 
 use super::{
     CELLS, CELLS_EACH, COUNTER, DONE, HEAP, HOW_OFTEN, IN_POSITION, JOB, Job, LOCK, ROUND, STAMPS,
     STOP, UNTIL_STOPPED, WORKER, WORKERS,
 };
 use crate::children::ready;
-use crate::displaced::displaced;
 use crate::scratch::payload;
+use crate::stack_offset::displaced;
 use crate::{StudyError, clock, locks};
 use outlive::heap::{self, Heap};
 use outlive::membership::{Member, Process, ProcessOptions};
@@ -22,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// A worker in a process of its own.
+/// A worker that is a process of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Worker {
     pub(super) pod: PathBuf,
@@ -30,7 +31,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Works until told to end.
+    /// Works until the job `END` comes.
     pub fn play(self) -> Result<(), StudyError> {
         let pod = Pod::open(&self.pod)?;
         let process = join(&pod, 1 + self.index)?;
@@ -42,7 +43,7 @@ impl Worker {
     }
 }
 
-/// Joins with the handlers for what is in the stage's pod.
+/// Joins with the recovery handlers for the structures in the stage's pod.
 pub(super) fn join(pod: &Pod, host: u32) -> Result<Process, StudyError> {
     let heap = open_heap(pod)?;
     let options = ProcessOptions::on_host(host).name("worker");
@@ -54,7 +55,7 @@ fn open_heap(pod: &Pod) -> Result<Heap, StudyError> {
     heap.map_err(|error| StudyError::void(error.to_string()))
 }
 
-/// What a worker has at hand.
+/// The resources of a worker.
 pub struct Bench {
     pub memory: Native,
     pub member: Member,
@@ -82,35 +83,35 @@ impl Bench {
         })
     }
 
-    /// Where the lock is.
+    /// Returns the offset of the lock.
     #[inline(always)]
     pub fn lock(&self) -> Offset {
         self.base + LOCK
     }
 
-    /// A line that is this worker's own.
+    /// Returns the offset of a line that only this worker uses.
     pub fn own_line(&self) -> Offset {
         self.base + WORKERS + u64::from(self.index) * WORKER
     }
 
-    /// Where this worker's cells are.
+    /// Returns the offset of this worker's cells.
     pub fn cells(&self) -> Offset {
         self.base + CELLS + u64::from(self.index) * CELLS_EACH * 8
     }
 
-    /// The name of the pod's file.
+    /// Returns the path of the pod's file.
     #[cfg(feature = "peers")]
     pub fn pod(&self) -> &str {
         &self.pod
     }
 
-    /// This worker's number.
+    /// Returns this worker's number.
     #[cfg(feature = "peers")]
     pub fn index(&self) -> u64 {
         self.index.into()
     }
 
-    /// What is done under the lock.
+    /// Increments the counter: the work under the lock.
     #[inline(always)]
     pub fn add(&self) {
         let at = self.base + COUNTER;
@@ -137,19 +138,19 @@ impl Bench {
                 Job::Increment(lock) => locks::round(self, lock, often),
                 Job::Allocate(allocator) => crate::heap::round(self, allocator, often),
             });
-            // Release: the stamps and the counter.
+            // Release: publishes the stamps and the counter.
             memory.fetch_add(base + DONE, 1u64, Ordering::Release);
         }
     }
 
-    /// Starts with the others, and stamps start and end. Never inlined, so that every loop has the same
-    /// surroundings.
+    /// Runs `job` `often` times, starting with the other workers, and stores start and end. It is
+    /// never inlined, so that every loop has the same surrounding code.
     #[inline(never)]
     pub fn run(&self, often: u64, mut job: impl FnMut()) {
         let (memory, base) = (self.memory, self.base);
         memory.fetch_add(base + IN_POSITION, 1u64, Ordering::AcqRel);
         let mut looks = 0u32;
-        // The leader's number stands in the upper half: how many are to be in position.
+        // The upper half is set by the leader: the number of workers that must be in position.
         loop {
             let word: u64 = memory.load(base + IN_POSITION, Ordering::Acquire);
             if word & 0xFFFF_FFFF >= word >> 32 {
@@ -163,9 +164,9 @@ impl Bench {
             }
         }
         let start = clock::now();
-        // One loop for both: what is measured would not be inlined in two places.
+        // One loop for both kinds: with two, `job` would not be inlined.
         let (endless, mut left) = (often == UNTIL_STOPPED, often);
-        // Relaxed: nothing is read that the leader wrote before.
+        // Relaxed: the worker reads no other data that the leader wrote before.
         while left != 0 && !(endless && memory.load::<u64>(base + STOP, Ordering::Relaxed) != 0) {
             job();
             left -= 1;
@@ -177,7 +178,7 @@ impl Bench {
         memory.store(stamps + 16, often - left, Ordering::Relaxed);
     }
 
-    /// Where the counter is not the value under the lock: it is at least `value` now.
+    /// Raises the counter to at least `value`, for a lock that protects a count of its own.
     pub fn counted(&self, value: u64) {
         let place = self.memory.address(self.base + COUNTER, 8).cast();
         // SAFETY: mapped for the rest of the process, aligned, used by atomics only.
@@ -185,7 +186,7 @@ impl Bench {
         counter.fetch_max(value, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Where nothing is counted: this worker has done its part.
+    /// Adds this worker's operations to the counter, for a job that counts nothing.
     pub fn did(&self, often: u64) {
         let counter = self.base + COUNTER;
         self.memory.fetch_add(counter, often, Ordering::Relaxed);

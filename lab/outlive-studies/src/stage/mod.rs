@@ -1,7 +1,8 @@
-//! The stage: a pod with workers, as threads of this process or as processes of their own, and the rounds that the leader
-//! has them go through, each at its [bench](Bench).
+//! The stage: a pod with workers, which are threads of this process or child processes, and the
+//! rounds that the leader starts and each worker executes at its [bench](Bench).
 //!
-//! The first page of the pod's payload belongs to the leader and the workers, the rest to what is measured:
+//! The first page of the pod's payload belongs to the leader and the workers, the rest to the
+//! measured structures:
 //!
 //! ```text
 //!     0  round    64  job, how often, whether to stop  128  workers in position    192  workers done
@@ -33,29 +34,30 @@ const HOW_OFTEN: u64 = 72;
 const STOP: u64 = 80;
 const IN_POSITION: u64 = 128;
 const DONE: u64 = 192;
-/// Not where a page or a log begins: loads and stores that differ by pages only can get in each other's way.
+/// Not at the start of a page or a log: loads and stores whose addresses differ only by pages can
+/// delay each other.
 const LOCK: u64 = 4096 + 27 * 64;
 const COUNTER: u64 = LOCK + 256;
 const WORKERS: u64 = 8192;
 const WORKER: u64 = 256;
 const STAMPS: u64 = 128;
 const CELLS: u64 = 512 << 10;
-/// How many cells each worker has.
+/// The number of cells of each worker.
 pub const CELLS_EACH: u64 = 1024;
 const HEAP: u64 = 1 << 20;
 const REGION: u64 = 24 << 20;
-/// The job that ends it.
+/// The job that ends a worker.
 const END: u64 = u64::MAX;
-/// As often as can be, until told to stop.
+/// As often as possible, until the leader sets the stop word.
 const UNTIL_STOPPED: u64 = u64::MAX;
-/// For how long a round may take.
+/// The longest time of a round.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often each worker does it in a round.
+/// The number of times that each worker does a job in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count(pub u64);
 
-/// What is done again and again.
+/// The work that is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
     /// An increment under a lock.
@@ -70,7 +72,7 @@ impl Job {
         locks.chain(Allocator::all().map(Self::Allocate))
     }
 
-    /// As the leader tells it.
+    /// Returns the number that tells workers the job.
     fn code(self) -> u64 {
         let place = Self::all().position(|job| job == self);
         place.expect("every job has a place") as u64
@@ -88,7 +90,7 @@ impl Job {
     }
 }
 
-/// A pod with workers in position.
+/// A pod with workers.
 pub struct Stage {
     workers: u32,
     threads: Vec<JoinHandle<()>>,
@@ -99,7 +101,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Workers that are threads of this process.
+    /// Creates a stage whose workers are threads of this process.
     pub fn threads(workers: u32) -> Result<Self, StudyError> {
         let mut stage = Self::empty(workers)?;
         let process = join(stage.scratch.pod(), 0)?;
@@ -126,12 +128,14 @@ impl Stage {
                 .push(worker.map_err(StudyError::io("starting a thread"))?);
         }
         for _ in 0..workers {
-            in_order.recv().expect("every worker says how it entered")?;
+            in_order
+                .recv()
+                .expect("every worker reports how it entered")?;
         }
         Ok(stage)
     }
 
-    /// Workers that are processes.
+    /// Creates a stage whose workers are processes.
     pub fn processes(workers: u32, launcher: &Launcher) -> Result<Self, StudyError> {
         let mut stage = Self::empty(workers)?;
         for index in 0..workers {
@@ -161,7 +165,7 @@ impl Stage {
         })
     }
 
-    /// The name of the pod's file.
+    /// Returns the path of the pod's file.
     #[cfg(feature = "peers")]
     pub fn pod(&self) -> &str {
         self.scratch.path().to_str().expect("a name of our own")
@@ -171,7 +175,7 @@ impl Stage {
         self.scratch.pod().segment().memory()
     }
 
-    /// How often a worker does `job` in about as many `nanoseconds`.
+    /// Returns the number of times that a worker does `job` in about `nanoseconds`.
     pub fn calibrate(&mut self, job: Job, nanoseconds: f64) -> Result<Count, StudyError> {
         let mut count = 64.0;
         loop {
@@ -183,7 +187,7 @@ impl Stage {
         }
     }
 
-    /// Has every worker do `job` as often as `count` says; the nanoseconds that one takes one worker.
+    /// Lets every worker do `job` `count` times. Returns the nanoseconds that one takes one worker.
     pub fn time(&mut self, job: Job, count: Count) -> Result<f64, StudyError> {
         let (memory, base) = (self.memory(), self.scratch.payload());
         self.begin(job, count.0);
@@ -192,7 +196,7 @@ impl Stage {
         let expected = count.0 * u64::from(self.workers);
         if counter != expected {
             return Err(StudyError::void(format!(
-                "{expected} times {} made {counter}",
+                "after {expected} times {}, the counter is {counter}",
                 job.name()
             )));
         }
@@ -207,9 +211,9 @@ impl Stage {
         Ok((end - start) as f64 / count.0 as f64)
     }
 
-    /// Has every worker do `job` for `window`, after as long a time to get into each other's way; the
-    /// nanoseconds that one takes one worker. Where there are more workers than cores, those that find a core
-    /// first would be through with a fixed number before the others have one.
+    /// Lets every worker do `job` for `window`, after a window in which they come to contend.
+    /// Returns the nanoseconds that one takes one worker. With a fixed number and more workers than
+    /// cores, the workers that get a core first would be done before the others have one.
     pub fn rate(&mut self, job: Job, window: Duration) -> Result<f64, StudyError> {
         let (memory, base) = (self.memory(), self.scratch.payload());
         self.begin(job, UNTIL_STOPPED);
@@ -233,7 +237,8 @@ impl Stage {
         if made != counter || to <= from {
             let name = job.name();
             return Err(StudyError::void(format!(
-                "{made} times {name} made {counter}, and {from} became {to} in {window:?}"
+                "after {made} times {name}, the counter is {counter}; it changed from {from} to \
+                 {to} in {window:?}"
             )));
         }
         Ok(time.as_nanos() as f64 * f64::from(self.workers) / (to - from) as f64)
@@ -244,7 +249,7 @@ impl Stage {
         self.memory().load(counter, Ordering::Relaxed)
     }
 
-    /// Makes everything ready and begins a round.
+    /// Prepares the payload and begins a round.
     fn begin(&self, job: Job, often: u64) {
         let (memory, base) = (self.memory(), self.scratch.payload());
         memory.copy_in(base + LOCK, &[0; 512]);
@@ -277,12 +282,12 @@ impl Stage {
         Ok(())
     }
 
-    /// Begins a round.
+    /// Publishes a job and begins a round.
     fn tell(&self, job: u64, count: u64) {
         let (memory, base) = (self.memory(), self.scratch.payload());
         memory.store(base + JOB, job, Ordering::Relaxed);
         memory.store(base + HOW_OFTEN, count, Ordering::Relaxed);
-        // Release: everything about the round.
+        // Release: publishes all data of the round.
         memory.fetch_add(base + ROUND, 1u64, Ordering::Release);
     }
 }
@@ -293,7 +298,7 @@ impl Drop for Stage {
         for worker in self.threads.drain(..) {
             let _ = worker.join();
         }
-        // Those that go in good order need not be killed.
+        // Processes that end by themselves need not be killed.
         for mut worker in self.processes.drain(..) {
             let until = Instant::now() + Duration::from_secs(5);
             while worker.ended().is_none() && Instant::now() < until {
@@ -301,7 +306,7 @@ impl Drop for Stage {
             }
         }
         if let Some(process) = self.process.take() {
-            // Its members are gone with their threads.
+            // Its members have left with their threads.
             let _ = process.leave();
         }
     }

@@ -1,45 +1,50 @@
 //! `outlive run blackscholes`: prices options on hosts that may be killed.
 
+use super::destination::Destination;
 use super::flags::Flags;
 use super::generated::{Number, numbers};
-use super::play::{Interrupted, loading, play};
+use super::play::loading;
+use super::steps::{Run, Steps, Text, Verdict};
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use outlive_workloads::blackscholes::{Normal, Portfolio, Pricing, ReadError, prices_text, verify};
+use outlive_programs::blackscholes::{Normal, Portfolio, Pricing, ReadError, prices_text, verify};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The pricing of a portfolio.
+/// Arguments of `outlive run blackscholes`.
 #[derive(Args, Debug)]
 #[command(mut_arg("output", |output| {
-    output.help("Write all prices there as PARSEC does: how many there are, then one a line with 18 decimals, in the order of the \
-        options. What is there stays until all is done; it cannot be FILE")
+    output.help("Write all prices to this file in PARSEC's format: their number, then one price \
+        per line with 18 decimals, in the order of the options. An existing file is replaced only \
+        after all is done; it cannot be the input")
 }))]
 #[command(after_help = "Examples:\n  \
     outlive run blackscholes in_64K.txt --kill 2 --output prices.txt\n  \
     outlive run blackscholes random:1000000 --hosts 8 --kill 3 --verify\n\n\
-    FILE is as PARSEC's inputs: the number of options, and an option in each of the following lines: spot, strike, rate, dividend \
-    yield, volatility, years, C (call) or P (put), dividends (0), and a reference price. random:COUNT[:SEED] are generated \
-    options.\n\n\
-    Prices are those of Black, Scholes and Merton, in double precision. --normal polynomial has the normal distribution from PARSEC's \
-    polynomial (7.5e-8 off at most), --normal accurate from the error function. --verify compares all prices with the references and \
-    some of them, evenly spread, with a numerical integration.\n\n\
-    Each host is a process tree of its own (--processes), a member of a pod in /dev/shm that is made for the run and removed after it. \
-    Killed hosts get SIGKILL. The prices are those of a run without failures, to the last bit.\n\n\
-    JSON: result (options, normal, task_options, sum, verified), seconds, cpu_seconds, units, units_redone, seed, pod, failures and \
-    more: docs/json.md names them all.")]
+    FILE has the format of PARSEC's inputs: the number of options, then one option per line: spot, \
+    strike, rate, dividend yield, volatility, years, C (call) or P (put), dividends (0), and a \
+    reference price. random:COUNT[:SEED] generates COUNT options.\n\n\
+    Prices are computed by the formula of Black, Scholes and Merton in double precision. --normal \
+    polynomial computes the normal distribution by PARSEC's polynomial (with an error of at most \
+    7.5e-8), --normal accurate by the error function. --verify compares all prices with the \
+    references, and an evenly spread sample of them with a numerical integration.\n\n\
+    Each host is a process tree of its own (--processes) and a member of a pod in /dev/shm that is \
+    created for the run and removed after it. Hosts are killed by SIGKILL. The prices are \
+    identical to those of a run without failures, to the last bit.\n\n\
+    JSON: result (options, normal, task_options, sum, verified), seconds, cpu_seconds, units, \
+    units_redone, seed, pod, failures and more: docs/json.md names them all.")]
 pub struct Command {
     /// Options as PARSEC writes them, or random:COUNT[:SEED]
     #[arg(value_name = "FILE")]
     file: OsString,
     #[command(flatten)]
     flags: Flags,
-    /// Where the normal distribution comes from
+    /// Source of the normal distribution
     #[arg(long, value_enum, default_value_t = Which::Polynomial)]
     normal: Which,
-    /// How many options a task prices at most
+    /// Maximum number of options that a task prices
     #[arg(long, value_name = "N", default_value_t = Pricing::TASK_OPTIONS,
           value_parser = clap::value_parser!(u64).range(1..))]
     task_options: u64,
@@ -57,33 +62,22 @@ enum Which {
     Accurate,
 }
 
-/// How many prices are compared with an integration.
+/// The number of prices that are compared with an integration.
 const SAMPLE: usize = 10_000;
-/// How many options are generated at most.
+/// The maximum number of generated options.
 const MOST: u64 = 100_000_000;
 
 impl Command {
     pub fn run(self) -> Result<(), Failure> {
-        let interrupted = Interrupted::listen()?;
-        let form = [
-            Number {
-                name: "COUNT",
-                default: None,
-                range: 1..=MOST,
-            },
-            Number {
-                name: "SEED",
-                default: Some(1),
-                range: 0..=u64::MAX,
-            },
-        ];
+        let mut run = Run::begin(&self.flags, 0, self.verify)?;
+        let form = [Number::up_to(MOST, "COUNT"), Number::SEED];
         let generated = numbers(&self.file, &form)?;
         let named = Path::new(&self.file);
         let read = generated.is_none().then_some(named);
-        let destination = self.flags.destination(read, "read", &interrupted)?;
+        run.open_destination(read, "read")?;
         let shown = named.display();
         let portfolio = match generated {
-            Some([count, seed]) => loading("drawing options".into(), || {
+            Some([count, seed]) => loading("generating options".into(), || {
                 Ok(Portfolio::generate(count as usize, seed))
             }),
             None => loading(format!("reading {shown}"), || Portfolio::read(named)),
@@ -102,54 +96,51 @@ impl Command {
             task_options: self.task_options,
             ..Pricing::new(&portfolio)
         };
-        let options = self.flags.options(0);
         let count = portfolio.options().len();
-        let what = format!("parts of {count} options");
-        let outcome = play(&options, &pricing, &interrupted, what)?;
-        let prices = &outcome.result;
-        let wrong = match self.verify {
-            true => {
-                let (portfolio, prices) = (Arc::clone(&portfolio), prices.clone());
-                let check = move || verify::verify(&portfolio, &prices, normal, SAMPLE);
-                interrupted.unless(check)?.err()
-            }
-            false => None,
+        let steps = Steps {
+            units: format!("parts of {count} options"),
+            check: {
+                let portfolio = Arc::clone(&portfolio);
+                move |prices: Arc<Vec<f64>>| {
+                    let sample = SAMPLE.min(count);
+                    let right = format!(
+                        "all prices agree with the references, and {sample} with the integration"
+                    );
+                    let checked = verify::verify(&portfolio, &prices, normal, SAMPLE);
+                    Ok(Verdict::of(checked, right))
+                }
+            },
+            write: |prices: &Vec<f64>, destination: Destination| {
+                destination.write(|out| out.write_all(prices_text(prices).as_bytes()))
+            },
+            describe: |prices: &Vec<f64>, verdict: Option<&Verdict>| {
+                let sum = prices.iter().sum();
+                Text {
+                    found: Found {
+                        options: count,
+                        normal: self.normal,
+                        task_options: self.task_options,
+                        sum,
+                        verified: verdict.map(Verdict::is_right),
+                    },
+                    is_flat: false,
+                    headline: format!("{count} options of {shown}, worth {sum:.6} together"),
+                    lines: Vec::new(),
+                }
+            },
         };
-        // What is wrong replaces nothing.
-        if let (Some(destination), None) = (destination, &wrong) {
-            destination.write(|out| out.write_all(prices_text(prices).as_bytes()))?;
-        }
-        let found = Found {
-            options: count,
-            normal: self.normal,
-            task_options: self.task_options,
-            sum: prices.iter().sum(),
-            verified: self.verify.then_some(wrong.is_none()),
-        };
-        let headline = format!(
-            "{count} options of {shown}, worth {:.6} together",
-            found.sum
-        );
-        let checked = (found.verified == Some(true)).then(|| {
-            format!(
-                "all prices are as the references say, and {} as integration says",
-                SAMPLE.min(count)
-            )
-        });
-        self.flags
-            .tell(&options, &outcome, &found, headline, checked)?;
-        wrong.map_or(Ok(()), |wrong| Err(Failure::new(wrong)))
+        run.play(&pricing, steps)
     }
 }
 
-/// What came of it, as programs read it.
+/// The result for JSON.
 #[derive(Serialize)]
 struct Found {
     options: usize,
     normal: Which,
     task_options: u64,
-    /// Of all prices.
+    /// The sum of all prices.
     sum: f64,
-    /// Whether they were found right, if that was asked for.
+    /// Whether they were found right, if `--verify` was given.
     verified: Option<bool>,
 }

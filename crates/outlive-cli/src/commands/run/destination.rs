@@ -1,4 +1,4 @@
-//! What `--output` names: replaced when all is done, and not before.
+//! The destination of `--output`, which is replaced only after everything is done.
 
 use super::play::Interrupted;
 use crate::failure::Failure;
@@ -14,28 +14,29 @@ use std::thread;
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// Where results are written when there are any.
+/// The destination of the results.
 pub struct Destination {
     path: PathBuf,
     to: To,
 }
 
 enum To {
-    /// A file beside the one that was named, which it replaces at the end: a run that fails loses nothing.
+    /// A new file in the directory of the destination, which it replaces at the end: a run that
+    /// fails loses nothing.
     Beside(NamedTempFile),
-    /// A pipe, a terminal or the like, which nothing can replace.
+    /// A pipe, a terminal or the like, which cannot be replaced.
     There(Stream),
 }
 
-/// What is written to as somebody reads it, and not once somebody wants an end.
+/// A stream, written at the pace of its reader until an interruption.
 struct Stream {
     file: File,
     interrupted: Interrupted,
-    /// Whether it waits until there is room. Else it says after a while that there is none.
+    /// Whether a write waits for space without a limit. Otherwise it fails after a while.
     is_patient: bool,
 }
 
-/// How long it may take until an interruption is noticed.
+/// The longest time until an interruption is handled.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 impl Stream {
@@ -47,7 +48,7 @@ impl Stream {
         })
     }
 
-    /// Waits until there is room, or for a moment: whether there may be some.
+    /// Waits until there is space, for at most `PATIENCE`. Returns whether there may be some.
     fn wait(&self) -> io::Result<bool> {
         let patience = Timespec {
             tv_sec: 0,
@@ -85,14 +86,14 @@ impl Write for Stream {
     }
 }
 
-/// Not of the kind that writers take for a reason to try again.
+/// Returns an error of a kind for which writers do not retry.
 fn interrupted() -> io::Error {
     io::Error::other("interrupted")
 }
 
 impl Destination {
-    /// Opens what the results are written to at the end, and changes nothing that is there. It cannot be one of the
-    /// files that `read` names: `to_be` says what is done with them.
+    /// Opens the destination, to which results are written at the end, without changing existing
+    /// contents. It cannot be one of the files in `read`: `to_be` says how these are used.
     pub fn prepare<'i>(
         named: &Path,
         read: impl IntoIterator<Item = &'i Path>,
@@ -109,7 +110,7 @@ impl Destination {
             }
             Err(error) => return Err(failed(error)),
         };
-        // In /dev/shm there are files as everywhere.
+        // /dev/shm has ordinary files.
         let of_the_system = ["/dev", "/proc"].iter().any(|of| named.starts_with(of));
         let is_stream = of_the_system && !named.starts_with("/dev/shm");
         let to_stream = |file| Self {
@@ -125,15 +126,16 @@ impl Destination {
         {
             if !is_stream {
                 return Err(Failure::new(format_args!(
-                    "{} is where standard output or standard error goes, which --output would replace; name another file, \
-                     or /dev/stdout",
+                    "{} is the file of standard output or standard error, which --output would \
+                     replace; name another file, or /dev/stdout",
                     named.display()
                 )));
             }
-            // Not opened once more: who has a place of his own in the file writes over what others write.
+            // Not opened again: a second open file would have a position of its own, and its writes
+            // would overwrite those of others.
             return Ok(to_stream(standard));
         }
-        // Where a file could not be written, it is not replaced either.
+        // A file that cannot be written is not replaced either.
         let file = open(named, &there, !is_stream, interrupted).map_err(failed)?;
         if is_stream || !there.is_file() {
             return Ok(to_stream(file));
@@ -148,24 +150,25 @@ impl Destination {
                 named.display()
             )));
         }
-        // Not a link to it.
+        // The target of a link, not the link, is replaced.
         let path = fs::canonicalize(named).map_err(failed)?;
         let to = beside(&path, there.permissions().mode()).map_err(failed)?;
         Ok(Self { path, to })
     }
 
-    /// What was named.
+    /// Returns the path that was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is a file, which can be read again.
+    /// Returns whether it is a file, which can be read again.
     pub fn is_file(&self) -> bool {
         matches!(self.to, To::Beside(_))
     }
 
-    /// What results are written to which come bit by bit. They are there once they are [kept](Self::keep). Where nobody reads
-    /// what was written before, it [says so](io::ErrorKind::WouldBlock) after a moment.
+    /// Returns a writer for results that are written in parts. They are in place once they are
+    /// [kept](Self::keep). If the reader does not read earlier parts, a write
+    /// [fails](io::ErrorKind::WouldBlock) after a moment.
     pub fn out(&self) -> Result<Box<dyn Write + Send>, Failure> {
         let path = self.path.clone();
         let out: io::Result<Box<dyn Write + Send>> = match &self.to {
@@ -179,7 +182,7 @@ impl Destination {
         out.map_err(|error| cannot_be_written(&self.path, &error))
     }
 
-    /// What was written there, to be read, if it is a file.
+    /// Returns the file with the results for reading, if the destination is a file.
     pub fn file(&self) -> Result<Option<File>, Failure> {
         let file = match &self.to {
             To::There(_) => return Ok(None),
@@ -189,19 +192,19 @@ impl Destination {
         Ok(Some(file))
     }
 
-    /// Puts there what was written.
+    /// Puts the written results in place.
     pub fn keep(self) -> Result<(), Failure> {
         let Self { path, to } = self;
         match to {
             To::There(_) => Ok(()),
-            // On its way to the disk before it replaces what is there: an error that comes late loses nothing.
+            // Synced before it replaces the old file: a late error loses nothing.
             To::Beside(file) => (file.as_file().sync_all())
                 .and_then(|()| file.persist(&path).map(drop).map_err(|error| error.error))
                 .map_err(|error| cannot_be_written(&path, &error)),
         }
     }
 
-    /// Lets `write` write them, and puts them there.
+    /// Writes the results by `write`, and puts them in place.
     pub fn write(
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -215,7 +218,8 @@ impl Destination {
     }
 }
 
-/// Whether what is written to `named` goes where standard output goes. Not of devices: what two write to /dev/null does not mix.
+/// Returns whether `named` is the same file as standard output. Devices other than a terminal do
+/// not count: two outputs to /dev/null do not mix.
 pub fn is_standard_output(named: &Path) -> bool {
     let (named, standard) = (fs::metadata(named), status_of(io::stdout().as_fd()));
     let (Ok(named), Ok(standard)) = (named, standard) else {
@@ -225,11 +229,12 @@ pub fn is_standard_output(named: &Path) -> bool {
         && (!named.file_type().is_char_device() || io::stdout().is_terminal())
 }
 
-/// Standard output or standard error, if that is the file `there`: one that shares its place in the file with it.
+/// Returns standard output or standard error, if it is the file `there`: a duplicate, which shares
+/// its position in the file.
 fn standard_that_is(there: &Metadata) -> io::Result<Option<File>> {
     let (output, errors) = (io::stdout(), io::stderr());
     for standard in [output.as_fd(), errors.as_fd()] {
-        // One that is closed is not it.
+        // A closed one is not the file.
         if status_of(standard).is_ok_and(|status| is_same(there, &status)) {
             return Ok(Some(File::from(standard.try_clone_to_owned()?)));
         }
@@ -295,11 +300,11 @@ impl<W: Write> Write for Named<W> {
     }
 }
 
-/// Opens what is there, to append: what goes to a redirected /dev/stdout comes after what is there. Whoever `waits` does so until
-/// somebody reads the pipe, if it is one.
+/// Opens an existing file for appending: output to a redirected /dev/stdout comes after its
+/// contents. If `waits`, waits for a reader of a pipe.
 fn open(path: &Path, there: &Metadata, waits: bool, stop: &Interrupted) -> io::Result<File> {
     let mut how = OpenOptions::new();
-    // Not for regular files, which have room at once.
+    // The flag has no effect on regular files.
     let how = how
         .append(true)
         .custom_flags(OFlags::NONBLOCK.bits() as i32);
@@ -317,7 +322,7 @@ fn open(path: &Path, there: &Metadata, waits: bool, stop: &Interrupted) -> io::R
     }
 }
 
-/// A new file in the directory of `path`, removed unless it replaces what is there.
+/// Creates a file in the directory of `path`, which is removed unless it replaces that at `path`.
 fn beside(path: &Path, mode: u32) -> io::Result<To> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

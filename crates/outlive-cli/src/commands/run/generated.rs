@@ -1,23 +1,49 @@
-//! Inputs that are generated: their names say how.
+//! Generated inputs, which are described by their names.
 
 use crate::failure::Failure;
 use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 
-/// What the names of generated inputs begin with. (A file whose name begins so is called `./random:…`.)
+/// The prefix of the names of generated inputs. (A file with such a name is given as `./random:…`.)
 const PREFIX: &str = "random:";
 
-/// A number in such a name.
+/// A number in the name of a generated input.
 pub struct Number {
-    /// What it is called, in capitals.
-    pub name: &'static str,
-    /// If it can be left out, as those after it then: what it is.
-    pub default: Option<u64>,
-    /// What it can be.
-    pub range: RangeInclusive<u64>,
+    /// Its name in messages, in capitals.
+    name: &'static str,
+    /// Its value if it and the numbers after it are omitted.
+    default: Option<u64>,
+    range: RangeInclusive<u64>,
 }
 
-/// The numbers in the name of a generated input; `None` if it is a file's. The last can be left out that have defaults.
+impl Number {
+    /// The seed.
+    pub const SEED: Self = Self {
+        name: "SEED",
+        default: Some(1),
+        range: 0..=u64::MAX,
+    };
+
+    /// A number from 1 to `most`.
+    pub const fn up_to(most: u64, name: &'static str) -> Self {
+        Self {
+            name,
+            default: None,
+            range: 1..=most,
+        }
+    }
+
+    /// Sets its value if it and the numbers after it are omitted.
+    pub fn or(self, default: u64) -> Self {
+        Self {
+            default: Some(default),
+            ..self
+        }
+    }
+}
+
+/// Returns the numbers in the name of a generated input; `None` if it names a file. The last ones
+/// can be omitted if they have defaults.
 pub fn numbers<const N: usize>(
     name: &OsStr,
     form: &[Number; N],
@@ -67,18 +93,7 @@ mod tests {
 
     #[test]
     fn names_of_generated_inputs_have_numbers() {
-        let form = [
-            Number {
-                name: "COUNT",
-                default: None,
-                range: 1..=100,
-            },
-            Number {
-                name: "SEED",
-                default: Some(1),
-                range: 0..=u64::MAX,
-            },
-        ];
+        let form = [Number::up_to(100, "COUNT"), Number::SEED];
         let of = |name: &str| numbers(OsStr::new(name), &form);
         assert!(matches!(of("random"), Ok(None)));
         assert!(matches!(of("./random:1"), Ok(None)));

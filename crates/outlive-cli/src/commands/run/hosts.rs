@@ -1,18 +1,18 @@
-//! The flags that every run has: how many hosts, and what becomes of them.
+//! The flags of every run for its hosts: their number, and their failures.
 
 use crate::amount;
 use crate::commands::watching::Watching;
 use clap::{Args, ValueEnum};
+use outlive_run::driver::{Deadline, Elastic, KillAt, Options, Supervise};
 use outlive_tasks::Band;
-use outlive_workloads::driver::{Deadline, Elastic, KillAt, Options, Supervise};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Hosts, and what becomes of them.
+/// The hosts of a run, and their failures.
 #[derive(Args, Debug)]
 pub struct Hosts {
-    /// How many hosts there are
+    /// Number of hosts
     #[arg(long, value_name = "H", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     hosts: u32,
@@ -21,11 +21,12 @@ pub struct Hosts {
     #[arg(long, value_name = "N", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=1023))]
     spares: u32,
-    /// How many processes each host has: one that the driver starts, and children of it. They die together
+    /// Number of processes of each host: one that the driver starts, and its children. They die
+    /// together
     #[arg(long, value_name = "P", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     processes: u32,
-    /// How many worker threads each process has
+    /// Number of worker threads of each process
     #[arg(long, value_name = "T", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
@@ -33,29 +34,30 @@ pub struct Hosts {
     /// [default: 0]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(0..=1024))]
     kill: Option<u32>,
-    /// When they are killed
+    /// When to kill
     #[arg(long, value_enum, default_value_t = When::Commit)]
     kill_at: When,
-    /// What happens to a host that has died
+    /// What to do with a dead host
     #[arg(long, value_enum, default_value_t = Then::Restart)]
     supervise: Then,
-    /// Let the number of workers, which is what --hosts have at first, follow what there is to do, from MIN to MAX of those that
-    /// hosts and --spares have; the others stand by. More come when each has too many ready tasks, some go when there are too few
-    /// (--ready), and the dead are replaced when more have failed than may (--may-fail)
+    /// Let the number of workers, which starts with those of --hosts, follow the number of ready
+    /// tasks, within MIN and MAX and among the workers of hosts and --spares; the others stand by.
+    /// Workers are added above the range of --ready and removed below it. Dead workers are replaced
+    /// beyond --may-fail
     #[arg(long, value_name = "MIN..MAX", value_parser = workers)]
     elastic: Option<(u32, u32)>,
-    /// How many ready tasks there may be for each worker before their number is changed
+    /// Range of ready tasks per worker, outside which the number of workers is changed
     #[arg(long, value_name = "FEWEST..MOST", requires = "elastic", default_value = "0.5..4", value_parser = ready)]
     ready: (f64, f64),
-    /// Which part of the workers that it begins with may fail without being replaced
-    #[arg(long, value_name = "PART", requires = "elastic", default_value_t = Band::default().failed, value_parser = part)]
+    /// Fraction, 0 to 1, of the initial number of workers that may fail without being replaced
+    #[arg(long, value_name = "FRACTION", requires = "elastic", default_value_t = Band::default().failed, value_parser = part)]
     may_fail: f64,
-    /// How long a worker's heart may stand still while those of others go on, before the report says that it was suspected; a
-    /// worker in a long task has such a heart too [default: 10s]
+    /// Report a worker as suspected after its heartbeat has not advanced for this time while others
+    /// have. It does not advance during a long task either [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     freeze: Option<Duration>,
-    /// Report a worker as overdue after it was in one task for this time. The driver checks about
-    /// fifty times a second; the time begins anew when a task is re-executed
+    /// Report a worker as overdue after it has executed one task for this time. The driver checks
+    /// about fifty times a second; the time begins anew when a task is re-executed
     #[arg(long, value_name = "TIME", value_parser = time)]
     deadline: Option<Duration>,
     /// Fence the host of a worker that is overdue: its processes are killed, and another worker
@@ -63,17 +65,17 @@ pub struct Hosts {
     /// run with it
     #[arg(long, requires = "deadline")]
     fence_overdue: bool,
-    /// Where the pod is made [default: a new file in /dev/shm]
+    /// Path of the pod [default: a new file in /dev/shm]
     #[arg(long, value_name = "PATH")]
     pod: Option<PathBuf>,
-    /// The size of the pod [default: estimated from the input]
+    /// Size of the pod [default: estimated from the input]
     #[arg(long, value_parser = amount::size)]
     size: Option<u64>,
     #[command(flatten)]
     watching: Watching,
     /// Repeat a run's choices: with --kill-at random which hosts are killed, in which order and at
-    /// which units. Not repeated are the instruction at which a host dies, the host that --kill-at
-    /// commit kills, and the replacement for a drawn host that is not working
+    /// which units. The instruction at which a host dies, the host that --kill-at commit kills, and
+    /// the replacement for a drawn host that is not working are not repeated
     #[arg(long, value_parser = amount::whole, allow_negative_numbers = true)]
     seed: Option<u64>,
 }
@@ -88,13 +90,13 @@ enum When {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Then {
-    /// It is started again
+    /// The host is restarted
     Restart,
     /// The others finish without it, or a spare takes its place
     None,
 }
 
-/// The two ends of `FROM..TO`.
+/// Parses `FROM..TO`.
 fn range<T: FromStr>(text: &str) -> Option<(T, T)> {
     let (from, to) = text.split_once("..")?;
     let number = |text: &str| text.trim().parse().ok();
@@ -123,12 +125,12 @@ fn time(text: &str) -> Result<Duration, String> {
         humantime::parse_duration(text).map_err(|error| format!("{error}; write 500ms or 10s"))?;
     match (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&time) {
         true => Ok(time),
-        false => Err("between 1ms and a day".into()),
+        false => Err("it has to be between 1ms and a day".into()),
     }
 }
 
 impl Hosts {
-    /// What a driver is told. If nobody says otherwise, `kills` hosts are to be killed.
+    /// Returns the driver's options. Without `--kill`, `kills` hosts are killed.
     pub fn options(&self, kills: u32) -> Options {
         let defaults = Options::default();
         Options {

@@ -1,7 +1,7 @@
 //! Entries of directories that cannot be read: they are reported, or refused.
 
 use crate::failure::Failure;
-use outlive_workloads::input;
+use outlive_run::input;
 use serde::Serialize;
 use std::path::PathBuf;
 

@@ -1,44 +1,53 @@
 //! `outlive run pagerank`: ranks the vertices of a graph on hosts, and some of them are killed.
 
+use super::destination::Destination;
 use super::flags::Flags;
-use super::play::{Interrupted, loading, play};
+use super::play::loading;
+use super::steps::{Run, Steps, Text, Verdict};
 use crate::failure::Failure;
 use clap::Args;
-use outlive_workloads::driver::{Options, Outcome};
-use outlive_workloads::graph::{FirstLine, Graph, GraphError, GraphInput, Separator};
-use outlive_workloads::pagerank::{PageRank, Ranking, Ranks, plain};
+use outlive_programs::graph::{FirstLine, Graph, GraphError, GraphInput, Separator};
+use outlive_programs::pagerank::{PageRank, Ranking, Ranks, plain};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The ranking of a graph.
+/// Arguments of `outlive run pagerank`.
 #[derive(Args, Debug)]
 #[command(mut_arg("output", |output| {
-    output.help("Write all ranks there: vertex, tab, rank; in the order of the vertices if they are numbers, or as the names \
-        come in GRAPH. What is there stays until all is done; it cannot be GRAPH")
+    output.help("Write all ranks to this file, one per line: vertex, tab, rank; numbers in rising \
+        order, names in the order of their first occurrence in GRAPH. An existing file is replaced \
+        only after all is done; it cannot be GRAPH")
 }))]
 #[command(after_help = "Examples:\n  \
     outlive run pagerank links.txt --kill 2                # two of four hosts are killed\n  \
     outlive run pagerank web.mtx.xz --output ranks.tsv --verify\n  \
-    outlive run pagerank flights.csv --separator comma     # names may hold spaces\n  \
+    outlive run pagerank flights.csv --separator comma     # names may contain spaces\n  \
     outlive run pagerank rmat:20 --hosts 2 --iterations 10 --tolerance 0 --json\n\n\
-    GRAPH is a file: an edge list or a Matrix Market file (coordinate; pattern, real or integer; general or symmetric), plain or \
-    compressed by gzip, xz, zstd or bzip2. An edge list has two vertices in each line, numbers or names, and more fields perhaps. \
-    White space, commas, semicolons or single tabs separate fields, as in the first line, or --separator says which; names may be in \
-    quotes, as in CSV. Lines that begin with # or % are comments. A first line such as \"source,target\", or one of names before \
-    lines of numbers only, is a header and no edge, which the report says. Or GRAPH is rmat:SCALE[:EDGEFACTOR[:SEED]], a generated graph of 2^SCALE vertices with EDGEFACTOR (16) \
-    edges for each. An edge that is there twice counts once; weights are not used.\n\n\
-    The ranks sum to 1. In each iteration a vertex gets (1-D)/N, and D times: what its edges bring, the rank of \
-    each source divided by how many edges leave that, and its N-th part of the ranks of all vertices that no edge leaves. The \
-    last iteration is the first that changes all ranks together by less than --tolerance. (networkx calls tol what is \
-    this divided by N.)\n\n\
-    Each host is a process tree of its own (--processes), a member of a pod in /dev/shm that is made for the run and removed after it. \
-    Killed hosts get SIGKILL: --kill of them, spread over the first iterations, or over all if --tolerance is 0. The ranks are those of a run without failures, to the last bit.\n\n\
-    JSON: result (vertices, edges, header, iterations, residual, converged, largest_difference, top: vertex, rank, ...), seconds, \
-    cpu_seconds, units, units_redone, seed, pod, failures (host, killed_at, detected_at, detected_by, recovered_at, \
-    rejoined_at, units_redone, ...; seconds since the hosts were started) and more: docs/json.md names them all.")]
+    GRAPH is a file: an edge list or a Matrix Market file (coordinate; pattern, real or integer; \
+    general or symmetric), plain or compressed by gzip, xz, zstd or bzip2. An edge list has two \
+    vertices in each line, numbers or names, which other fields may follow. Fields are separated \
+    by white space, commas, semicolons or single tabs: by those of the first line, unless \
+    --separator is given. Names may be in quotes, as in CSV. Lines that begin with # or % are \
+    comments. A first line such as \"source,target\", or a first line of names before lines of \
+    numbers only, is read as a header and not as an edge, and the report says so. Or GRAPH is \
+    rmat:SCALE[:EDGEFACTOR[:SEED]], a generated graph of 2^SCALE vertices with EDGEFACTOR (16) \
+    edges for each. A repeated edge counts once; weights are ignored.\n\n\
+    The ranks sum to 1. Of N vertices, an iteration gives each the rank (1-D)/N + D*(A+B), where D \
+    is --damping. A is the sum over the edges to the vertex: the rank of the source, divided by \
+    the number of edges that leave the source. B is the sum of the ranks of all vertices that no \
+    edge leaves, divided by N. The last iteration is the first that changes all ranks together by \
+    less than --tolerance. (tol of networkx is this value divided by N.)\n\n\
+    Each host is a process tree of its own (--processes) and a member of a pod in /dev/shm that is \
+    created for the run and removed after it. With --kill K, K hosts are killed by SIGKILL, spread \
+    over the first iterations, or over all if --tolerance is 0. The ranks are identical to those \
+    of a run without failures, to the last bit.\n\n\
+    JSON: result (vertices, edges, header, iterations, residual, converged, largest_difference, \
+    top: vertex, rank, ...), seconds, cpu_seconds, units, units_redone, seed, pod, failures (host, \
+    killed_at, detected_at, detected_by, recovered_at, rejoined_at, units_redone, ...; seconds \
+    since the hosts were started) and more: docs/json.md names them all.")]
 pub struct Command {
     /// An edge list, a Matrix Market file, or rmat:SCALE[:EDGEFACTOR[:SEED]]
     #[arg(value_name = "GRAPH")]
@@ -49,29 +58,29 @@ pub struct Command {
     /// first line]
     #[arg(long, value_name = "SEPARATOR", value_parser = separator)]
     separator: Option<Separator>,
-    /// How many iterations are made at most
+    /// Maximum number of iterations
     #[arg(long, value_name = "N", default_value_t = PageRank::default().iterations,
           value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     iterations: u32,
-    /// How likely an edge is followed, from 0 to 1
+    /// Probability that an edge is followed, from 0 to 1
     #[arg(long, value_name = "D", default_value_t = PageRank::default().damping, value_parser = damping)]
     damping: f64,
-    /// How much all ranks together change in the last iteration, at most; at 0 all iterations are made
+    /// Largest change of all ranks together in the last iteration; 0 makes all iterations
     #[arg(long, value_name = "E", default_value_t = PageRank::default().tolerance, value_parser = tolerance)]
     tolerance: f64,
-    /// How many rows a task computes at most
+    /// Maximum number of rows that a task computes
     #[arg(long, value_name = "R", default_value_t = Ranking::TASK_ROWS,
           value_parser = clap::value_parser!(u32).range(1..))]
     task_rows: u32,
-    /// Compute the ranks once more with one thread and ordinary memory, and compare: all to 1e-9
+    /// Compute the ranks again with one thread and ordinary memory, and compare them to within 1e-9
     #[arg(long)]
     verify: bool,
-    /// How many of the highest ranks are printed
+    /// Number of the highest ranks that are printed
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 }
 
-/// How far a rank may be from what the plain computation finds.
+/// The largest difference of a rank from that of the plain computation.
 const AGREES: f64 = 1e-9;
 
 fn damping(text: &str) -> Result<f64, String> {
@@ -102,14 +111,14 @@ impl Command {
             }
             GraphInput::Rmat(_) => None,
         };
-        // Before there is a file beside the one that is to be replaced: it goes when the command ends by itself.
-        let interrupted = Interrupted::listen()?;
-        let destination = self.flags.destination(read, "read", &interrupted)?;
+        // Before the temporary file beside the destination is created, so that an interruption
+        // removes it.
+        let mut run = Run::begin(&self.flags, 0, self.verify)?;
+        run.open_destination(read, "read")?;
         let graph = {
             let (input, separator) = (input.clone(), self.separator);
-            Arc::new(interrupted.unless(move || load(&input, separator))??)
+            Arc::new(run.interrupted.unless(move || load(&input, separator))??)
         };
-        let options = self.flags.options(0);
         let ranking = Ranking {
             of: PageRank {
                 damping: self.damping,
@@ -119,61 +128,74 @@ impl Command {
             task_rows: self.task_rows,
             ..Ranking::new(&graph)
         };
-        let what = "iterations at most".into();
-        let outcome = play(&options, &ranking, &interrupted, what)?;
-        let verified = self
-            .verify
-            .then(|| verify(&graph, ranking.of, &outcome.result, &interrupted))
-            .transpose()?;
-        let wrong = verified.filter(|difference| *difference > AGREES);
-        // What is wrong replaces nothing.
-        if let (Some(destination), None) = (destination, wrong) {
-            destination.write(|out| write(&graph, &outcome.result, out))?;
-        }
-        let told = self.tell(&options, &input, &graph, &outcome, verified);
-        match wrong {
-            Some(difference) => Err(Failure::new(format_args!(
-                "a rank is {difference:e} beside what the plain computation finds"
-            ))),
-            None => told,
-        }
+        let steps = Steps {
+            units: "iterations at most".into(),
+            check: {
+                let (graph, of) = (Arc::clone(&graph), ranking.of);
+                move |ranks: Arc<Ranks>| Ok(check(&graph, of, &ranks))
+            },
+            write: |ranks: &Ranks, destination: Destination| {
+                destination.write(|out| write(&graph, ranks, out))
+            },
+            describe: |ranks: &Ranks, verdict: Option<&Verdict>| {
+                self.describe(&input, &graph, ranks, verdict)
+            },
+        };
+        run.play(&ranking, steps)
     }
 
-    fn tell(
+    fn describe(
         &self,
-        options: &Options,
         input: &GraphInput,
         graph: &Graph,
-        outcome: &Outcome<Ranks>,
-        verified: Option<f64>,
-    ) -> Result<(), Failure> {
-        let found = Found::of(self, graph, &outcome.result, verified);
+        ranks: &Ranks,
+        verdict: Option<&Verdict>,
+    ) -> Text<Found> {
+        let difference = verdict.and_then(Verdict::difference);
+        let found = Found::of(self, graph, ranks, difference);
         let headline = format!(
-            "{} vertices and {} edges of {input}, {} after {} iterations, which changed the ranks by {:.3e} at last",
+            "{} vertices and {} edges of {input}, {} after {} iterations; the last one changed the \
+             ranks by {:.3e}",
             found.vertices,
             found.edges,
-            if found.converged {
-                "ranked"
-            } else {
-                "not converged"
+            match found.converged {
+                true => "ranked",
+                false => "not converged",
             },
             found.iterations,
-            outcome.result.residual,
+            ranks.residual,
         );
-        let verified = verified.map(|difference| {
-            format!("no rank is more than {difference:.1e} beside what the plain computation finds")
-        });
-        let top = found.top.iter();
-        let top = top.map(|top| format!("{:>14.9}  {}", top.rank, top.vertex));
         let header = match graph.first_line() {
             FirstLine::Header { line, text } => Some(format!(
                 "line {line}, {text:?}, was read as a header, not as an edge"
             )),
             _ => None,
         };
-        let lines = header.into_iter().chain(verified).chain(top);
-        self.flags.tell(options, outcome, &found, headline, lines)
+        let top = found.top.iter();
+        let top = top.map(|top| format!("{:>14.9}  {}", top.rank, top.vertex));
+        Text {
+            is_flat: false,
+            headline,
+            lines: header.into_iter().chain(top).collect(),
+            found,
+        }
     }
+}
+
+/// Compares `ranks` with those that one thread computes in as many iterations.
+fn check(graph: &Graph, of: PageRank, ranks: &Ranks) -> Verdict {
+    let of = PageRank {
+        tolerance: 0.0,
+        iterations: ranks.iterations,
+        ..of
+    };
+    let difference = plain(graph, &of).largest_difference(ranks);
+    let is_close = difference <= AGREES;
+    let wrong = || format!("a rank differs by {difference:e} from that of the plain computation");
+    let checked = is_close.then_some(()).ok_or_else(wrong);
+    let right =
+        format!("no rank differs by more than {difference:.1e} from that of the plain computation");
+    Verdict::of(checked, right).with_difference(difference)
 }
 
 fn load(input: &GraphInput, separator: Option<Separator>) -> Result<Graph, Failure> {
@@ -184,8 +206,8 @@ fn load(input: &GraphInput, separator: Option<Separator>) -> Result<Graph, Failu
     let graph = loading(what, || input.load_separated(separator));
     let graph = graph.map_err(Failure::new)?;
     if graph.has_more_than_edges() {
-        let note = "has more than edges, weights for example, which are not used";
-        // If standard error is closed, nobody wants to know.
+        let note = "has more than edges, such as weights, which are ignored";
+        // If standard error is closed, the note is lost.
         let _ = writeln!(io::stderr(), "outlive: note: {input} {note}");
     }
     if let FirstLine::PerhapsHeader { line, text } = graph.first_line() {
@@ -199,23 +221,6 @@ fn load(input: &GraphInput, separator: Option<Separator>) -> Result<Graph, Failu
     Ok(graph)
 }
 
-/// The largest difference to what one thread finds in as many iterations.
-fn verify(
-    graph: &Arc<Graph>,
-    of: PageRank,
-    ranks: &Ranks,
-    interrupted: &Interrupted,
-) -> Result<f64, Failure> {
-    let of = PageRank {
-        tolerance: 0.0,
-        iterations: ranks.iterations,
-        ..of
-    };
-    let graph = Arc::clone(graph);
-    let plain = interrupted.unless(move || plain(&graph, &of))?;
-    Ok(plain.largest_difference(ranks))
-}
-
 fn write(graph: &Graph, ranks: &Ranks, out: &mut dyn Write) -> io::Result<()> {
     for (vertex, rank) in (0..).zip(&ranks.ranks) {
         graph.label(vertex).write_to(&mut *out)?;
@@ -224,24 +229,24 @@ fn write(graph: &Graph, ranks: &Ranks, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What came of it, as programs read it.
+/// The result for JSON.
 #[derive(Serialize)]
 struct Found {
     vertices: u32,
-    /// Each counted once.
+    /// The number of distinct edges.
     edges: u64,
     /// The first line of an edge list, if it was read as a header.
     header: Option<String>,
     /// The first line of an edge list, if it was read as an edge and may be a header.
     perhaps_header: Option<String>,
     iterations: u32,
-    /// How much the last iteration changed all ranks together; null if none was made.
+    /// The change of all ranks together in the last iteration; null if there was none.
     residual: Option<f64>,
     converged: bool,
     damping: f64,
     tolerance: f64,
     task_rows: u32,
-    /// The largest difference to what the plain computation found, if it was asked for.
+    /// The largest difference from the plain computation, if `--verify` was given.
     largest_difference: Option<f64>,
     top: Vec<Top>,
 }

@@ -1,41 +1,42 @@
-//! A run from the command line: it can be interrupted, and shows how far it is.
+//! A run from the command line, with interruptions and a progress bar.
 
 use super::host_command;
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use outlive::supervise::Stop;
-use outlive_workloads::driver::{self, Options, Outcome, Program, Progress, RunError, Running};
+use outlive_run::driver::{self, Options, Outcome, Program, Progress, RunError, Running};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Whether somebody wants an end, by a signal.
+/// The flag that a signal has asked for the end.
 #[derive(Clone)]
 pub struct Interrupted(Arc<AtomicBool>);
 
 impl Interrupted {
-    /// Listens from now on. A terminal does not stop this process any more.
+    /// Handles signals from now on. A terminal does not stop this process any more.
     pub fn listen() -> Result<Self, Failure> {
         driver::not_stopped_by_a_terminal();
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
             signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|error| {
                 Failure::new(format_args!(
-                    "signal {signal} cannot be waited for: {error}"
+                    "the handler of signal {signal} cannot be installed: {error}"
                 ))
             })?;
         }
         Ok(Self(interrupted))
     }
 
-    /// Whether somebody does.
+    /// Returns whether such a signal has arrived.
     pub fn is_heard(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Does `work`, which may take long, on a thread of its own, and does not wait for it once somebody wants an end.
+    /// Does `work`, which may take long, on a thread of its own. Returns an error without waiting
+    /// for it when the run is interrupted.
     pub fn unless<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -54,7 +55,7 @@ impl Interrupted {
     }
 }
 
-/// Lets `load` load an input, and shows meanwhile, on a terminal, that this is done.
+/// Calls `load`, which loads an input, and shows a spinner meanwhile on a terminal.
 pub fn loading<T>(what: String, load: impl FnOnce() -> T) -> T {
     let spinner = ProgressBar::new_spinner();
     spinner.set_message(what);
@@ -64,7 +65,7 @@ pub fn loading<T>(what: String, load: impl FnOnce() -> T) -> T {
     loaded
 }
 
-/// The same for an input that may never end: a pipe. Returns early if the run is interrupted.
+/// Does the same for an input that may never end: a pipe. Returns early if the run is interrupted.
 pub fn loading_unless<T: Send + 'static>(
     interrupted: &Interrupted,
     what: String,
@@ -81,7 +82,7 @@ fn tick(bar: &ProgressBar) {
     }
 }
 
-/// Runs `program` on hosts that are this program. `what` is shown beside the bar: of what there is so much.
+/// Runs `program` on hosts that are this executable. `what` is the unit of the progress bar.
 pub fn play<P: Program>(
     options: &Options,
     program: &P,
@@ -97,7 +98,8 @@ pub fn play<P: Program>(
     };
     let is_over = AtomicBool::new(false);
     let outcome = thread::scope(|scope| {
-        // Also when there is no progress: what a segment should have had room for is counted afterwards.
+        // Also without progress: after a run, the size that a segment should have had may be
+        // counted.
         let listener = thread::Builder::new().spawn_scoped(scope, || {
             while !is_over.load(Ordering::Relaxed) {
                 if interrupted.is_heard() {
@@ -123,7 +125,7 @@ pub fn play<P: Program>(
     })
 }
 
-/// Says so when it is dropped, also by a panic.
+/// Sets a flag on drop, also in a panic.
 struct Over<'o>(&'o AtomicBool);
 
 impl Drop for Over<'_> {
@@ -132,7 +134,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A bar on standard error, if that is a terminal.
+/// Returns a progress bar on standard error, which is shown if that is a terminal.
 fn bar(what: String) -> ProgressBar {
     let bar = ProgressBar::new(1);
     bar.set_message(what);

@@ -1,49 +1,49 @@
-//! What every run tells at its end: what it cost, and which hosts failed.
+//! The report of a run: its costs, and the failures of hosts.
 
 use super::workers::Workers;
 use crate::amount::{Bytes, Many};
 use crate::failure::Failure;
 use crate::output::To;
 use outlive::segment::NoRoom;
-use outlive_workloads::driver::{self, Options, Outcome};
+use outlive_run::driver::{self, Options, Outcome};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// What came of a run, whatever its program was, as programs read it.
+/// The report of a run of any program, for JSON.
 #[derive(Serialize)]
 pub struct Report {
-    /// From the creation of the pod until the result was read.
+    /// The time from the creation of the pod until the result was read.
     seconds: f64,
-    /// Of the driver and of all hosts, the dead ones' included.
+    /// The processor time of the driver and of all hosts, dead ones included.
     cpu_seconds: f64,
     seconds_to_create: f64,
     seconds_of_work: f64,
     units: u64,
     units_redone: u64,
     hosts: u32,
-    /// How many hosts stood by besides.
+    /// The number of additional hosts that stood by.
     spares: u32,
-    /// Of each host.
+    /// For each host.
     processes: u32,
-    /// Of each process.
+    /// For each process.
     threads: u32,
     kills: u32,
     /// The number of these kills that did not happen.
     kills_missed: u32,
-    /// What its choices followed from.
+    /// The seed of the run's random choices.
     seed: u64,
     pod: PathBuf,
     pod_bytes: u64,
-    /// Why it was not in /dev/shm.
+    /// The reason why the pod was not in /dev/shm.
     pod_not_in_shm: Option<String>,
     #[serde(skip)]
     no_room: Option<NoRoom>,
     failures: Vec<Failed>,
-    /// Which came and went.
+    /// The workers that came and went.
     workers: Workers,
 }
 
-/// A failure. Times are in seconds from when the hosts were started.
+/// A failure. Times are in seconds since the hosts were started.
 #[derive(Serialize)]
 struct Failed {
     host: u32,
@@ -52,7 +52,7 @@ struct Failed {
     killed_at_unit: Option<u64>,
     /// Whether survivors fenced it because it was silent.
     fenced: bool,
-    /// How its first process ended.
+    /// The exit status of its first process.
     ended: Option<String>,
     detected_at: Option<f64>,
     /// The process that proved it dead.
@@ -95,7 +95,7 @@ impl Report {
         }
     }
 
-    /// Says it to people.
+    /// Prints the report as text.
     pub fn tell(&self, to: To) -> Result<(), Failure> {
         to.line(format_args!(
             "{:.3} s, {:.3} s of processor time, on {} {}of {}{}; {}, a pod of {}, seed {}",
@@ -117,7 +117,8 @@ impl Report {
         ))?;
         if let Some(full) = &self.no_room {
             to.line(format_args!(
-                "the pod was made as {}, since /dev/shm has too little room ({} {}): slower where that is a disk",
+                "the pod was created as {}, because /dev/shm has too little free space ({} {}); \
+                 this is slower if the file is on a disk",
                 self.pod.display(),
                 full.limit,
                 Bytes(full.free),
@@ -136,14 +137,15 @@ impl Report {
         Ok(())
     }
 
-    /// Returns an error if fewer hosts were killed than was requested: the run has not shown what
-    /// it should.
+    /// Returns an error if fewer hosts were killed than was requested: the run has not proved
+    /// enough.
     pub fn require_kills(&self) -> Result<(), Failure> {
         match self.kills_missed {
             0 => Ok(()),
             missed => Err(Failure::new(format_args!(
-                "{} of {} kills happened: the run was over before the others, or the host that was to be \
-                 killed ended otherwise; the result is complete. Ask for fewer kills, or give more work",
+                "{} of {} kills happened: the run was over before the others, or the host that was \
+                 to be killed ended in another way; the result is complete. Request fewer kills, \
+                 or use a larger input",
                 self.kills - missed,
                 self.kills,
             ))),

@@ -1,4 +1,4 @@
-//! Inputs that are no files: shipped, or generated.
+//! Inputs that have no file of their own: shipped, or generated.
 
 use crate::failure::Failure;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -8,25 +8,25 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// A file without a name, which other processes open through this one, while it lives.
+/// A file without a name, which other processes open through this process while it lives.
 pub struct Unnamed {
     path: PathBuf,
     _file: File,
 }
 
 impl Unnamed {
-    /// What others open.
+    /// Returns the path by which other processes open the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Makes such a file of `bytes`.
+/// Creates such a file with the contents `bytes`.
 pub fn unnamed(bytes: &[u8]) -> Result<Unnamed, Failure> {
     let failed = |error: io::Error| {
         let len = bytes.len();
         Failure::new(format_args!(
-            "there is no memory for an input of {len} bytes: {error}"
+            "the input of {len} bytes cannot be put into memory: {error}"
         ))
     };
     let file = memfd_create("outlive-input", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;

@@ -1,23 +1,24 @@
-//! What the report of a run says of its workers: which came and went while it went on, why, and which were suspected.
+//! The part of a run's report on its workers: those that came and went, with the reasons, and those
+//! that were suspected.
 
 use crate::failure::Failure;
 use crate::output::To;
 use core::fmt;
-use outlive_workloads::driver::{Options, Turns};
+use outlive_run::driver::{Options, Turns};
 use serde::Serialize;
 
-/// Which workers came and went.
+/// The workers that came and went, for JSON.
 #[derive(Serialize)]
 pub struct Workers {
-    /// Within what their number followed what there was to do; null if it did not.
+    /// The limits for the number of workers; null if it did not change with the ready tasks.
     elastic: Option<Elastic>,
-    /// How long a heart could stand still, if that was said, in seconds.
+    /// The time in seconds for which a heartbeat could stand still, if `--freeze` was given.
     freeze: Option<f64>,
-    /// How many came.
+    /// The numbers of workers that came.
     came: Triggers,
-    /// How many went, the dead not among them.
+    /// The numbers of workers that went, dead ones not included.
     went: Triggers,
-    /// Those whose hearts stood still while others' went on.
+    /// The workers whose heartbeats stood still while those of others advanced.
     suspected: Vec<Noted>,
     /// The time in seconds that a worker may take for one task, if `--deadline` was given.
     deadline: Option<f64>,
@@ -34,14 +35,14 @@ struct Elastic {
     may_fail: f64,
 }
 
-/// How many did, and why.
+/// The number of workers for each reason.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 struct Triggers {
-    /// The number of ready tasks.
+    /// Because of the number of ready tasks.
     by_ready: u64,
-    /// Others had failed. Nobody goes for that.
+    /// Because others had failed; no worker goes for this reason.
     by_failures: Option<u64>,
-    /// Somebody asked for it.
+    /// Because of a request.
     by_request: u64,
 }
 
@@ -91,7 +92,7 @@ impl Workers {
         }
     }
 
-    /// Says it to people.
+    /// Prints this part as text.
     pub fn tell(&self, to: To) -> Result<(), Failure> {
         let (came, went) = (self.came.named(true), self.went.named(false));
         if let Some(elastic) = &self.elastic {
@@ -100,12 +101,13 @@ impl Workers {
                 elastic.least, elastic.most
             ))?;
         } else if self.came.by_request + self.went.by_request > 0 {
-            // Whom spares have replaced stands with the failures.
+            // Replacements by spares are reported with the failures.
             to.line(format_args!("the pool was resized: {came}; {went}"))?;
         }
         for suspected in &self.suspected {
             to.line(format_args!(
-                "{suspected} was suspected {}: its heart stood still while those of others went on",
+                "{suspected} was suspected {}: its heartbeat stood still while those of others \
+                 advanced",
                 suspected.times()
             ))?;
         }
@@ -120,7 +122,7 @@ impl Workers {
 }
 
 impl Noted {
-    /// How often, in words.
+    /// Returns how often, in words.
     fn times(&self) -> String {
         match self.times {
             1 => "once".into(),
@@ -136,16 +138,16 @@ impl fmt::Display for Noted {
 }
 
 impl Triggers {
-    /// In words.
+    /// Describes the numbers in words.
     fn named(self, came: bool) -> String {
         let (verb, by_ready) = match came {
-            true => ("came", "since each had more ready tasks than it should"),
-            false => ("went", "since there were too few ready tasks"),
+            true => ("came", "because each had too many ready tasks"),
+            false => ("went", "because each had too few ready tasks"),
         };
         let why = [
             (self.by_ready, by_ready),
-            (self.by_failures.unwrap_or(0), "since others had failed"),
-            (self.by_request, "as somebody asked"),
+            (self.by_failures.unwrap_or(0), "because others had failed"),
+            (self.by_request, "on request"),
         ];
         let parts: Vec<String> = { why.iter() }
             .filter(|(number, _)| *number > 0)
@@ -177,12 +179,12 @@ mod tests {
         };
         assert_eq!(
             some.named(true),
-            "2 came since each had more ready tasks than it should, 1 came since others had failed"
+            "2 came because each had too many ready tasks, 1 came because others had failed"
         );
         let asked = Triggers {
             by_request: 3,
             ..none
         };
-        assert_eq!(asked.named(false), "3 went as somebody asked");
+        assert_eq!(asked.named(false), "3 went on request");
     }
 }

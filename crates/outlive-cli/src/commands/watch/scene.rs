@@ -1,11 +1,12 @@
-//! What is watched: the latest look, what has happened since the one before, and how fast hearts beat.
+//! The state of a watched pod: the latest look, the events since the previous one, and the rates of
+//! heartbeats.
 //!
-//! Watching changes nothing in the pod but for one thing that any reader of events may do: an event whose
-//! teller died in the middle is completed (see [`Subscription::poll`]).
+//! Watching changes nothing in the pod, with one exception that any reader of events may make: it
+//! completes an event whose writer died before completing it (see [`Subscription::poll`]).
 
 use crate::commands::pools::Pool;
+use crate::event_text::describe;
 use crate::look::Look;
-use crate::news::describe;
 use outlive::membership::{GroupId, Instance, InstanceId, Status, Subscription};
 use outlive::pod::Pod;
 use std::collections::{HashMap, VecDeque};
@@ -13,20 +14,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// How many lines of what has happened are kept, and how many events from before are told.
+/// The maximum number of event lines kept, and the number of earlier events that are shown.
 const MOST_LINES: usize = 200;
 const FROM_BEFORE: u64 = 20;
 
-/// A pod and what is known of it.
+/// A watched pod.
 pub struct Scene {
     pub path: PathBuf,
     pub pod: Pod,
     pub look: Look,
-    /// The pools of workers, in lines.
+    /// The descriptions of the worker pools, in lines.
     pub pools: Vec<String>,
-    /// What has happened, the latest last.
+    /// The lines for events, the latest last.
     pub told: VecDeque<String>,
-    /// Beats a second of those who had a heart at both looks.
+    /// Heartbeats per second of members present at both looks.
     rates: HashMap<Instance, f64>,
     looked: Instant,
     began: Instant,
@@ -54,7 +55,7 @@ impl Scene {
         scene
     }
 
-    /// Looks again.
+    /// Takes a new look.
     pub fn look(&mut self) {
         let now = Instant::now();
         let passed = now.duration_since(self.looked).as_secs_f64();
@@ -80,12 +81,12 @@ impl Scene {
         self.looked = now;
     }
 
-    /// How fast the heart of `instance` beats.
+    /// Returns the heartbeats per second of `instance`.
     pub fn rate(&self, instance: Instance) -> Option<f64> {
         self.rates.get(&instance).copied()
     }
 
-    /// Whether the pod's file has lost its name: what is seen is what its last members do.
+    /// Returns whether the pod's file has lost its name, so that only its last members use it.
     pub fn is_destroyed(&self) -> bool {
         let file = self.pod.segment().file().metadata();
         file.is_ok_and(|file| file.nlink() == 0)
@@ -113,7 +114,7 @@ fn pools_of(pod: &Pod) -> Vec<String> {
     }
 }
 
-/// Whose recovery began or ended between two looks. Groups are not told of it.
+/// Describes recoveries that began or ended between two looks. They are not events of groups.
 fn recoveries(before: &Look, now: &Look) -> Vec<String> {
     let status =
         |look: &Look, id: InstanceId| look.members.get(&id).map(|seen| seen.state().status);

@@ -1,4 +1,4 @@
-//! How the scene is drawn.
+//! The rendering of a watched pod.
 
 use super::scene::Scene;
 use crate::amount::Bytes;
@@ -10,19 +10,19 @@ use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState};
 
-/// What the viewer has chosen to see.
+/// The viewer's choices.
 #[derive(Debug, Default)]
 pub struct Screen {
-    /// Those that left or died too.
+    /// Whether members that have left or died are shown.
     pub show_gone: bool,
     table: TableState,
     rows: usize,
 }
 
-/// Lines of a frame that are not members, pools or events: two of heading, two of borders and headings of the
-/// table, one of locks, one border of the events, one of keys.
+/// The lines of a frame other than members, pools and events: two of heading, two of borders and
+/// headings of the table, one of locks, one border of the events, one of keys.
 const AROUND: usize = 7;
-/// How many events a frame of text has at most.
+/// The maximum number of events in a frame of text.
 const EVENTS_AT_ONCE: usize = 20;
 
 impl Screen {
@@ -36,7 +36,7 @@ impl Screen {
         self.table.select((self.rows > 0).then_some(from.min(last)));
     }
 
-    /// How high a frame must be to show all of the scene.
+    /// Returns the height of a frame that shows the whole scene.
     pub fn height_for(&self, scene: &Scene) -> u16 {
         let members = self.shown(scene).len().max(1);
         let pools = scene.pools.len();
@@ -49,9 +49,9 @@ impl Screen {
     pub fn draw(&mut self, frame: &mut Frame<'_>, scene: &Scene) {
         let told = scene.told.len().clamp(1, EVENTS_AT_ONCE) as u16;
         let members = self.shown(scene).len().max(1) as u16 + 2;
-        // Members first, but never without a few lines for what happens.
+        // Members first, but some lines are reserved for events.
         let room = frame.area().height.saturating_sub(4);
-        // Of the pools what is left by these, and some lines in any event.
+        // The pools get the remaining lines, but up to a third of all in any case.
         let pools = u16::try_from(scene.pools.len()).unwrap_or(u16::MAX);
         let pools = pools.saturating_add(u16::from(pools > 0));
         let pools = pools.min(room.saturating_sub(members + told + 1).max(room / 3));
@@ -74,7 +74,7 @@ impl Screen {
         draw_pools(frame, working, scene);
         draw_events(frame, happened, scene);
         let gone = if self.show_gone { "hide" } else { "show" };
-        let help = format!(" q quit   up/down select   a {gone} those that are gone");
+        let help = format!(" q quit   up/down select   a {gone} departed members");
         frame.render_widget(Line::from(help).dim(), keys);
     }
 
@@ -96,7 +96,7 @@ impl Screen {
         }
         let block = Block::new().borders(Borders::TOP).title(" members ");
         if shown.is_empty() {
-            let nobody = Paragraph::new("nobody is here").dim().block(block);
+            let nobody = Paragraph::new("there are no members").dim().block(block);
             return frame.render_widget(nobody, area);
         }
         let headings = [" MEMBER", "STATUS", "PID/TID", "BEATS/S", "LOCKS", "NAME"];
@@ -104,7 +104,7 @@ impl Screen {
             .iter()
             .map(|(depth, seen)| member_cells(*depth, seen, scene))
             .collect();
-        // As wide as what stands in them; the name has what is left.
+        // As wide as the widest cell; the last column, the name, takes the remaining width.
         let widths = core::array::from_fn::<_, 6, _>(|column| {
             let widest = cells
                 .iter()
@@ -145,7 +145,7 @@ impl Screen {
             .map(|lock| format!("{} (kind {})", lock.lock, lock.kind.get()))
             .collect();
         Line::from(format!(
-            "{who}, user {}: holds or takes the locks at {}",
+            "{who}, user {}: holds or acquires the locks at {}",
             record.uid,
             locks.join(", ")
         ))
@@ -160,7 +160,7 @@ fn heading_lines(scene: &Scene) -> Vec<Line<'static>> {
             .count()
     };
     let destroyed = if scene.is_destroyed() {
-        Span::from("  DESTROYED: its last members go on until they end").red()
+        Span::from("  DESTROYED: its last members use it until they end").red()
     } else {
         Span::default()
     };
@@ -169,7 +169,7 @@ fn heading_lines(scene: &Scene) -> Vec<Line<'static>> {
             Some(seen) if seen.is_there() => {
                 format!("fabric manager {manager} on host {}", seen.state().host)
             }
-            _ => format!("the fabric manager {manager} is no more"),
+            _ => format!("the fabric manager {manager} has ended"),
         },
         None => "no fabric manager".into(),
     };
@@ -244,6 +244,6 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
         .skip(skipped)
         .map(|line| Line::from(line.as_str()))
         .collect();
-    let block = Block::new().borders(Borders::TOP).title(" what happens ");
+    let block = Block::new().borders(Borders::TOP).title(" events ");
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }

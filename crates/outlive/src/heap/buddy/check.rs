@@ -1,4 +1,4 @@
-//! The walk over an allocator's metadata that finds whatever is wrong with them.
+//! Checks an allocator's metadata.
 
 use super::Buddy;
 use super::shape::Level;
@@ -6,20 +6,20 @@ use crate::heap;
 use core::fmt;
 use outlive_memory::{Memory, Offset, Ordering};
 
-/// How a region is used.
+/// The use of a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The size of the region in bytes.
     pub bytes: u64,
     /// The size of the smallest block in bytes; a block of order `k` has `unit << k`.
     pub unit: u64,
-    /// How many bytes are free.
+    /// The number of free bytes.
     pub free_bytes: u64,
-    /// The size of the largest free block.
+    /// The size of the largest free block in bytes.
     pub largest_free: u64,
-    /// How many blocks of each order are free.
+    /// The number of free blocks of each order.
     pub free: Vec<u64>,
-    /// How many blocks of each order are allocated.
+    /// The number of allocated blocks of each order.
     pub allocated: Vec<u64>,
 }
 
@@ -34,104 +34,104 @@ impl fmt::Display for Statistics {
     }
 }
 
-/// One thing that is wrong with an allocator.
+/// A fault that a check of an allocator has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Finding {
     /// Two blocks, free or allocated, share memory.
     #[error("the {} block at {block} and the {} block at {other} overlap", name(*free), name(*other_free))]
     Overlap {
-        /// Where the first one starts.
+        /// The start of the first one.
         block: Offset,
         /// Whether it is free.
         free: bool,
-        /// Where the second one starts.
+        /// The start of the second one.
         other: Offset,
-        /// Whether that is free.
+        /// Whether the second one is free.
         other_free: bool,
     },
-    /// Memory is neither free nor allocated: nobody will ever get it.
+    /// Memory is neither free nor allocated: it can never be allocated.
     #[error("{bytes} bytes at {at} are neither free nor allocated")]
     Lost {
-        /// Where it starts.
+        /// The start of the memory.
         at: Offset,
-        /// How much it is.
+        /// Its size in bytes.
         bytes: u64,
     },
     /// Two free buddies have not been joined.
-    #[error("the blocks of {bytes} bytes at {block} and after it are both free and not joined")]
+    #[error(
+        "the block of {bytes} bytes at {block} and its buddy after it are both free, but not joined"
+    )]
     NotJoined {
-        /// Where the first one starts.
+        /// The start of the first one.
         block: Offset,
-        /// The size of each.
+        /// The size of each in bytes.
         bytes: u64,
     },
     /// A bit stands for a block that the region does not have.
-    #[error("the word at {at} has bits {bits:#x}, which are beyond the end")]
+    #[error("the word at {at} has bits {bits:#x} set, which are beyond the end of the region")]
     BeyondEnd {
-        /// The word.
+        /// The offset of the word.
         at: Offset,
         /// The bits.
         bits: u64,
     },
-    /// A summary and what it sums up differ.
+    /// A summary contradicts the words that it summarises.
     #[error("the summary at {at} is {found:#x} and should be {expected:#x}")]
     Summary {
-        /// The word of the summary.
+        /// The offset of the word of the summary.
         at: Offset,
-        /// What it should be.
+        /// The value that it should have.
         expected: u64,
-        /// What it is.
+        /// The value that was found.
         found: u64,
     },
     /// The counter of free units is wrong.
     #[error("the number of free units at {at} is {found} and should be {expected}")]
     FreeCount {
-        /// The counter.
+        /// The offset of the counter.
         at: Offset,
-        /// What it should be.
+        /// The value that it should have.
         expected: u64,
-        /// What it is.
+        /// The value that was found.
         found: u64,
     },
-    /// A size byte says that a block starts where none of that size can.
-    #[error("the size at {at} says {size}: no such block can start at {block}")]
+    /// A size byte describes a block that cannot start there.
+    #[error("the size byte at {at} is {size}, but no block of that size can start at {block}")]
     BadSize {
-        /// The size byte.
+        /// The offset of the size byte.
         at: Offset,
-        /// What it says.
+        /// The value of the size byte.
         size: u8,
-        /// The block that it is about.
+        /// The start of the block.
         block: Offset,
     },
-    /// An allocated block that nothing reaches.
-    #[error(
-        "the block of {bytes} bytes at {block} has leaked: it is allocated and nothing reaches it"
-    )]
+    /// An allocated block is not reachable.
+    #[error("the block of {bytes} bytes at {block} has leaked: it is allocated, but not reachable")]
     Leak {
-        /// Where it starts.
+        /// The start of the block.
         block: Offset,
-        /// Its size.
+        /// Its size in bytes.
         bytes: u64,
     },
-    /// One block is reached twice: it was given to two.
+    /// One block is reached more than once: it was handed out twice.
     #[error("the block at {block} is reached {times} times")]
     ReachedTwice {
-        /// Where it starts.
+        /// The start of the block.
         block: Offset,
-        /// How often it is reached.
+        /// The number of times that it is reached.
         times: u64,
     },
-    /// Something is reached that is not allocated.
-    #[error("{block} is reached and no allocated block starts there")]
+    /// A reachable offset is not an allocated block.
+    #[error("{block} is reached, but no allocated block starts there")]
     Dangling {
-        /// What is reached.
+        /// The offset that is reached.
         block: Offset,
     },
 }
 
 impl Finding {
-    /// Where it is.
+    /// Returns the offset of the fault.
     pub fn place(&self) -> Offset {
         match *self {
             Self::Overlap { block, .. }
@@ -152,10 +152,10 @@ fn name(free: bool) -> &'static str {
     if free { "free" } else { "allocated" }
 }
 
-/// What a walk over an allocator has found.
+/// The report of a check of an allocator.
 pub type Report = heap::Report<Finding, Statistics>;
 
-/// A block as the metadata have it, in units.
+/// A block according to the metadata, in units.
 #[derive(Clone, Copy)]
 struct Block {
     start: u64,
@@ -170,20 +170,20 @@ impl Block {
 }
 
 impl<M: Memory> Buddy<M> {
-    /// Walks all metadata and says what is wrong with them. Writes nothing; never follows what it reads
-    /// outside the metadata.
+    /// Walks all metadata and reports faults. Writes nothing, and never follows an offset that
+    /// leads out of the metadata.
     ///
-    /// For a quiescent segment, or while the caller [holds the lock](Buddy::lock): what others change
-    /// meanwhile may look wrong.
+    /// The segment must be quiescent, or the caller must [hold the lock](Buddy::lock): concurrent
+    /// changes may look like faults.
     pub fn check(&self) -> Report {
         let (mut report, _) = self.walk();
         report.findings.shrink_to_fit();
         report
     }
 
-    /// As [`check`](Self::check), and compares the allocated blocks with the starts of all blocks that
-    /// are in use: what is allocated and not among them has leaked; what comes twice, or is not
-    /// allocated, has been given to two.
+    /// Does what [`check`](Self::check) does, and compares the allocated blocks with the starts of
+    /// all blocks in use. An allocated block that is not among them has leaked; a block that occurs
+    /// twice, or is not allocated, has been handed out twice.
     pub fn check_reachable(&self, reachable: impl IntoIterator<Item = Offset>) -> Report {
         let (mut report, blocks) = self.walk();
         let mut reached: Vec<Offset> = reachable.into_iter().collect();
@@ -214,18 +214,19 @@ impl<M: Memory> Buddy<M> {
                         report.note(Finding::ReachedTwice { block, times });
                     }
                 }
-                (Some(_), None) => unreachable!("the guard above takes it"),
+                (Some(_), None) => unreachable!("the arm above handles this case"),
             }
         }
         report
     }
 
-    /// How the region is used. As [`check`](Self::check), for a quiescent segment or under the lock.
+    /// Returns the use of the region; as with [`check`](Self::check), in a quiescent segment or
+    /// under the lock.
     pub fn statistics(&self) -> Statistics {
         self.walk().0.statistics
     }
 
-    /// The findings, and all blocks by where they start.
+    /// Returns the findings, and all blocks in the order of their starts.
     fn walk(&self) -> (Report, Vec<Block>) {
         let shape = &self.shape;
         let none = vec![0; shape.orders() as usize];
@@ -298,7 +299,8 @@ impl<M: Memory> Buddy<M> {
         (report, blocks)
     }
 
-    /// Collects the free blocks of `order` and compares their summaries; says whether there are any.
+    /// Collects the free blocks of `order` and compares their summaries. Returns whether there are
+    /// any.
     fn walk_order(&self, order: u32, blocks: &mut Vec<Block>, report: &mut Report) -> bool {
         let mut below: Option<Level> = None;
         let before = blocks.len();
@@ -318,7 +320,7 @@ impl<M: Memory> Buddy<M> {
         blocks.len() > before
     }
 
-    /// Word `index` of `level`, without bits that are beyond its end.
+    /// Returns word `index` of `level`, without bits that are beyond its end.
     fn word_of(&self, level: Level, index: u64, report: &mut Report) -> u64 {
         let at = self.places.word(level.first + index);
         let word: u64 = self.memory.load(at, Ordering::Relaxed);
@@ -359,7 +361,7 @@ impl<M: Memory> Buddy<M> {
         }
     }
 
-    /// What word `index` of the summary of `below` should be.
+    /// Returns the value that word `index` of the summary of `below` should have.
     fn summary(&self, below: Level, index: u64) -> u64 {
         let words = (index * 64..below.words()).take(64);
         let set = words.filter(|word| {

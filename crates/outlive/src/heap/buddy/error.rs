@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of the buddy allocator.
 
 use crate::recovery::RedoError;
 use crate::sync::LockError;
@@ -9,9 +9,9 @@ use outlive_memory::{Offset, OffsetOutOfRange};
 #[non_exhaustive]
 pub enum RegionError {
     /// The unit is not a power of two of at least 64 bytes.
-    #[error("a unit of {unit} bytes is not a power of two from 64")]
+    #[error("a unit cannot have {unit} bytes: its size must be a power of two of at least 64")]
     BadUnit {
-        /// The unit.
+        /// The unit in bytes.
         unit: u64,
     },
     /// The region has no unit, or too many.
@@ -19,36 +19,36 @@ pub enum RegionError {
         "a region of {bytes} bytes has {units} units of {unit} bytes; 1 to 2^30 can be managed"
     )]
     BadSize {
-        /// The size of the region.
+        /// The size of the region in bytes.
         bytes: u64,
-        /// The size of a unit.
+        /// The size of a unit in bytes.
         unit: u64,
-        /// How many units that makes.
+        /// The number of units in the region.
         units: u64,
     },
     /// The metadata or the region are not inside the memory, or not aligned.
-    #[error("the region or its metadata: {0}")]
+    #[error("the region or its metadata is misplaced: {0}")]
     Outside(OffsetOutOfRange),
-    /// The metadata lie in the region that they are about.
-    #[error("metadata at {metadata} overlap the region at {payload}")]
+    /// The metadata overlap the region that they describe.
+    #[error("the metadata at {metadata} overlap the region at {payload}")]
     Overlap {
-        /// Where the metadata are.
+        /// The offset of the metadata.
         metadata: Offset,
-        /// Where the region is.
+        /// The offset of the region.
         payload: Offset,
     },
 }
 
-/// Why an allocator could not be opened.
+/// The reason why an allocator could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is none there, or its creation was cut short.
+    /// There is no allocator, or its creation was interrupted.
     #[error("there is no heap or buddy allocator at {at}: its first word is {magic:#x}")]
     NotOne {
-        /// Where it was looked for.
+        /// The offset that was to be opened.
         at: Offset,
-        /// What stands there.
+        /// The first word there.
         magic: u64,
     },
     /// The header is damaged.
@@ -56,19 +56,19 @@ pub enum OpenError {
         "the header of the heap or buddy allocator at {at} is corrupt: its checksum is {found:#x}, not {expected:#x}"
     )]
     Checksum {
-        /// Where it is.
+        /// The offset of the allocator.
         at: Offset,
-        /// What its checksum should be.
+        /// The checksum of the header's words.
         expected: u64,
-        /// What it is.
+        /// The checksum that the header holds.
         found: u64,
     },
-    /// The header describes a region that cannot be.
-    #[error("the header of the heap or buddy allocator at {at} is impossible: {source}")]
+    /// The header describes an impossible region.
+    #[error("the header of the heap or buddy allocator at {at} is invalid: {source}")]
     Region {
-        /// Where it is.
+        /// The offset of the allocator.
         at: Offset,
-        /// What is impossible.
+        /// The reason why it is impossible.
         source: RegionError,
     },
 }
@@ -77,67 +77,72 @@ pub enum OpenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the allocator's tree is corrupt at {at}: {what}; run `outlive pod check`")]
 pub struct CorruptTree {
-    /// The word that cannot be.
+    /// The offset of the inconsistent word.
     pub at: Offset,
-    /// What is wrong with it.
+    /// The inconsistency.
     pub what: &'static str,
 }
 
-/// Why nothing was allocated. Nothing is changed then.
+/// The reason why nothing was allocated. Nothing has changed in that case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocateError {
     /// No free block is large enough now.
     #[error("no block of {asked} bytes is free; the largest free block has {largest_free} bytes")]
     Full {
-        /// What was asked for.
+        /// The requested size in bytes.
         asked: u64,
-        /// The largest block that could have been had.
+        /// The size of the largest free block in bytes.
         largest_free: u64,
     },
-    /// The heap has no room, whatever is given back: it is too small for what is kept in it.
+    /// The heap is full, even after all possible blocks were returned: it is too small for its use.
     #[error(
-        "the heap of {heap} bytes has no room for {asked} bytes (its largest free block has {largest_free}); create the pod with a heap of at least {enough} bytes"
+        "the heap of {heap} bytes has no free block of {asked} bytes (the largest has \
+         {largest_free}); create the pod with a heap of at least {enough} bytes"
     )]
     HeapFull {
-        /// What was asked for.
+        /// The requested size in bytes.
         asked: u64,
-        /// The largest block that is free.
+        /// The size of the largest free block in bytes.
         largest_free: u64,
-        /// The size of the heap.
+        /// The size of the heap in bytes.
         heap: u64,
-        /// The size to ask for when the pod is made anew.
+        /// The heap size in bytes to create the pod with.
         enough: u64,
     },
     /// No block can ever be that large.
-    #[error("{asked} bytes were asked for; the largest block of this region has {most}")]
+    #[error(
+        "a block of {asked} bytes was requested, but the largest block of this region has {most}"
+    )]
     TooLarge {
-        /// What was asked for.
+        /// The requested size in bytes.
         asked: u64,
-        /// The largest block that there can be.
+        /// The size of the largest possible block in bytes.
         most: u64,
     },
     /// The cell is in use: its block would leak.
-    #[error("the cell at {cell} already holds {holds:#x}; free from it first")]
+    #[error("the cell at {cell} already holds {holds:#x}; free that block from the cell first")]
     CellOccupied {
-        /// The cell.
+        /// The offset of the cell.
         cell: Offset,
-        /// What it holds.
+        /// The value of the cell.
         holds: u64,
     },
     /// The cell is not a word of this memory.
     #[error("the cell cannot be written: {0}")]
     BadCell(OffsetOutOfRange),
-    /// Another operation of the caller is running, whose descriptor this one would displace.
-    #[error("operation {sequence} of the caller still runs; allocate in its redo transaction")]
+    /// Another operation of the caller is running; this one would displace its descriptor.
+    #[error(
+        "operation {sequence} of the caller is still running; allocate in its redo transaction"
+    )]
     OperationRuns {
-        /// Its number.
+        /// The number of the running operation.
         sequence: u64,
     },
     /// The tree is damaged.
     #[error(transparent)]
     Corrupt(#[from] CorruptTree),
-    /// The allocator's lock cannot be had.
+    /// The allocator's lock is not available.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The caller's log cannot take the change.
@@ -146,7 +151,7 @@ pub enum AllocateError {
 }
 
 impl AllocateError {
-    /// How many bytes were asked for, if there is no block that large.
+    /// Returns the requested size in bytes, if no block of that size is available.
     pub fn asked(&self) -> Option<u64> {
         match self {
             Self::Full { asked, .. }
@@ -157,59 +162,66 @@ impl AllocateError {
     }
 }
 
-/// Why nothing was freed. Nothing is changed then.
+/// The reason why nothing was freed. Nothing has changed in that case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FreeError {
     /// No block of this region can start there.
     #[error(
-        "{block} is not a block's start: blocks start at multiples of {unit} bytes from {first} to {end}"
+        "{block} is not the start of a block: blocks start at multiples of {unit} bytes from \
+         {first} to {end}"
     )]
     Outside {
-        /// What was to be freed.
+        /// The offset that was to be freed.
         block: Offset,
-        /// Where the region starts.
+        /// The start of the region.
         first: Offset,
-        /// Where it ends.
+        /// The end of the region.
         end: Offset,
-        /// The size of a unit.
+        /// The size of a unit in bytes.
         unit: u64,
     },
-    /// The place is free: it was freed before, or never allocated.
+    /// No block is allocated there: it was freed before, or never allocated.
     #[error("{block} is not allocated: it was freed before, or never allocated")]
     NotAllocated {
-        /// What was to be freed.
+        /// The offset that was to be freed.
         block: Offset,
     },
-    /// The place is in the middle of a block.
-    #[error("{block} is inside the block of {bytes} bytes that starts at {start}; free that")]
+    /// The offset is in the middle of a block.
+    #[error(
+        "{block} is inside the block of {bytes} bytes that starts at {start}; free that block by \
+         its start"
+    )]
     Inside {
-        /// What was to be freed.
+        /// The offset that was to be freed.
         block: Offset,
-        /// Where the block starts.
+        /// The start of the block.
         start: Offset,
-        /// Its size.
+        /// The size of the block in bytes.
         bytes: u64,
     },
     /// The cell holds no block.
-    #[error("the cell at {cell} is empty: it was freed from before, or never allocated into")]
+    #[error(
+        "the cell at {cell} is empty: its block was freed before, or none was ever allocated into \
+         it"
+    )]
     CellEmpty {
-        /// The cell.
+        /// The offset of the cell.
         cell: Offset,
     },
     /// The cell is not a word of this memory.
     #[error("the cell cannot be written: {0}")]
     BadCell(OffsetOutOfRange),
-    /// Another operation of the caller is running, whose descriptor this one would displace.
-    #[error("operation {sequence} of the caller still runs; free in its redo transaction")]
+    /// Another operation of the caller is running; this one would displace its descriptor.
+    #[error("operation {sequence} of the caller is still running; free in its redo transaction")]
     OperationRuns {
-        /// Its number.
+        /// The number of the running operation.
         sequence: u64,
     },
     /// The tree is damaged.
     #[error(transparent)]
     Corrupt(#[from] CorruptTree),
-    /// The allocator's lock cannot be had.
+    /// The allocator's lock is not available.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The caller's log cannot take the change.

@@ -1,45 +1,45 @@
 //! The buddy allocator: blocks of `2^k` units from one region, for the whole pod (LUPIN §3.6).
 //!
-//! A request is rounded up to a power of two of units. The smallest free block that is large enough is
-//! halved until it fits; a freed block is joined with its buddy while that is free. Free blocks are bits
-//! of a binary tree, kept with their summaries in words apart from the region (`tree.rs`,
-//! `shape.rs`); what is in a block is never touched, so the time does not depend on its size. A region
-//! need not be a power of two: its end is a row of smaller trees.
+//! A request is rounded up to a power of two of units. The smallest free block that is large enough
+//! is halved until it fits; a freed block is joined with its buddy while that is free. Free blocks
+//! are bits of a binary tree, kept with their summaries in words apart from the region (`tree.rs`,
+//! `shape.rs`). The contents of blocks are never touched, so the time does not depend on their
+//! size. A region need not be a power of two: its end is a row of smaller trees.
 //!
 //! ```text
 //!  metadata:  lock | header | counters | bits and summaries of each order | a size byte for each unit
 //!  region:    the blocks, nothing else
 //! ```
 //!
-//! # Why nothing leaks and nothing is given twice
+//! # Why no block leaks and none is allocated twice
 //!
-//! One recoverable lock, [logged](crate::sync::Tatas), guards the metadata. Under it an operation only
-//! reads; every store it makes, to the tree, to the caller's cell and to its own operation descriptor, is
-//! a record of one redo transaction. So a death leaves one of three states:
+//! One recoverable lock, [logged](crate::sync::Tatas), guards the metadata. Under it an operation
+//! only reads; every store it makes, to the tree, to the caller's cell and to its own operation
+//! descriptor, is a record of one redo transaction. So a death leaves one of three states:
 //!
-//! * *before the commit word*: nothing has happened. The descriptor, if there is one, says that
-//!   the operation runs, and its handler settles that it was not done. The lock is released.
-//! * *between commit and retirement*: the holder of the claim on the dead instance's log carries out
-//!   the records, under the lock that the dead still holds. The checksum in the commit word tells a
-//!   whole transaction from one of which words were lost.
+//! * *before the commit word*: nothing has happened. The descriptor, if there is one, says that the
+//!   operation runs, and its handler settles that it was not done. The lock is released.
+//! * *between commit and retirement*: the holder of the claim on the dead instance's log applies
+//!   the records, under the lock that the dead instance still holds. The checksum in the commit
+//!   word distinguishes a whole transaction from one that lost words.
 //! * *after*: the operation took effect; the lock is released by its owner or for it.
 //!
-//! In each of them tree, cell and descriptor agree: a block is allocated if and only if the cell holds
-//! it and the descriptor says so. A block whose offset was only *returned* is in the caller's hands: its
-//! next incarnation finds it in the [inherited](crate::recovery::Log::inherited) operation, as
-//! [`Outcome`] reads it. Nobody else can get the lock meanwhile, because only the holder of the claim
-//! releases a dead owner's (the paper's lock transfer).
+//! In each of them tree, cell and descriptor agree: a block is allocated if and only if the cell
+//! holds it and the descriptor says so. If the offset of a block was only *returned*, the caller's
+//! next incarnation finds the block in the [inherited](crate::recovery::Log::inherited) operation,
+//! as [`Outcome`] reads it. No other instance can get the lock in between, because only the holder
+//! of the claim releases a dead owner's (the paper's lock transfer).
 //!
-//! Words of the metadata are relaxed everywhere: the lock orders them.
+//! All accesses to the metadata are relaxed: the lock orders them.
 //!
 //! # Three ways to allocate
 //!
 //! * [`allocate_into`](Buddy::allocate_into) a cell: allocated and published in one step;
 //! * [`allocate`](Buddy::allocate): the operation descriptor holds the block;
-//! * [`lock`](Buddy::lock) and [`Locked::allocate`] in a redo transaction of one's own, with whatever
-//!   else it stores: for allocators above this one.
+//! * [`lock`](Buddy::lock) and [`Locked::allocate`] in the caller's own redo transaction, together
+//!   with its other stores: for allocators above this one.
 //!
-//! [`check`](Buddy::check) walks all of it and says what is wrong.
+//! [`check`](Buddy::check) walks all metadata and reports faults.
 
 mod check;
 mod error;
@@ -60,11 +60,12 @@ use tree::{Broken, Change};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outbuddy");
 
-/// A handle on a buddy allocator.
+/// A handle to a buddy allocator.
 ///
-/// Operations wait for a live holder of its lock, or for a live recoverer of a dead one; apart from
-/// that they are wait-free. One takes at most about a hundred redo records, and a few when nothing is
-/// halved or joined. They make no system call unless they wait, and never touch the blocks.
+/// Operations wait for a live holder of its lock, or for a live thread that recovers a dead holder;
+/// otherwise they are wait-free. One takes at most about a hundred redo records, and a few if no
+/// block is halved or joined. They make no system call unless they wait, and never touch the
+/// blocks.
 ///
 /// ```
 /// # use outlive::membership::{Generations, Instance, Level, Member, State, Status};
@@ -77,7 +78,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"outbuddy");
 /// # let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
 /// # // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
 /// # assert!(unsafe { generations.assume_state(0, State::FREE, live) });
-/// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+/// # // SAFETY: this thread alone acts as 0.1, and no thread raises its generation.
 /// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
 /// # OwnLog::open(&member).unwrap();
 /// let recoverers = heap::recoverers(sync::recoverers(logs));
@@ -105,13 +106,13 @@ pub struct Buddy<M: Memory = Native> {
 }
 
 impl<M: Memory> Buddy<M> {
-    /// The smallest unit: a cache line.
+    /// The smallest unit in bytes: a cache line.
     pub const LEAST_UNIT: u64 = 64;
-    /// The most units that a region can have.
+    /// The maximum number of units of a region.
     pub const MOST_UNITS: u64 = 1 << (MOST_ORDERS - 1);
 
-    /// How many bytes of metadata a region of `bytes` in blocks of at least `unit` bytes takes: about
-    /// 1.3 for each unit.
+    /// Returns the bytes of metadata that a region of `bytes` in blocks of at least `unit` bytes
+    /// needs: about 1.3 for each unit.
     ///
     /// # Errors
     /// If such a region cannot be managed.
@@ -119,18 +120,18 @@ impl<M: Memory> Buddy<M> {
         Ok(Places::TREE + shape_of(bytes, unit)?.bytes())
     }
 
-    /// Makes an allocator for the `bytes` at `payload`, all free, whose metadata stand at `metadata` in
-    /// zeroed memory. `unit`, the size of the smallest block, is a power of two. What is left over at
+    /// Creates an allocator for the `bytes` at `payload`, all free, with its metadata at `metadata`
+    /// in zeroed memory. `unit`, the size of the smallest block, is a power of two. A remainder at
     /// the end of the region, less than a unit, is not used.
     ///
-    /// For whoever creates a pod, before anybody else sees it.
+    /// The process that creates a pod calls this before any other process sees the memory.
     ///
     /// # Errors
-    /// If the region cannot be managed, or is not in the memory; `metadata` is aligned to a cache line,
-    /// `payload` to the unit or to 4096 bytes, whichever is less.
+    /// If the region cannot be managed, or is not in the memory; `metadata` is aligned to a cache
+    /// line, `payload` to the unit or to 4096 bytes, whichever is less.
     ///
     /// # Crash
-    /// Cut short, it leaves metadata that [`open`](Self::open) refuses.
+    /// An interrupted creation leaves metadata that [`open`](Self::open) refuses.
     pub fn create(
         memory: M,
         metadata: Offset,
@@ -140,7 +141,8 @@ impl<M: Memory> Buddy<M> {
     ) -> Result<Self, RegionError> {
         let this = Self::describe(memory, metadata, payload, bytes, unit)?;
         let (places, shape) = (this.places, &this.shape);
-        // Every bit of the number of units is one block; from the largest on, they follow one another.
+        // Each set bit of the number of units is one block; the blocks follow one another, the
+        // largest first.
         let (mut orders, mut unit_index) = (0u64, 0);
         for order in (0..shape.orders()).rev() {
             if shape.units() & 1 << order == 0 {
@@ -164,17 +166,17 @@ impl<M: Memory> Buddy<M> {
             memory.store(places.header() + index * 8, word, Ordering::Relaxed);
         }
         memory.persist(places.lock(), Places::TREE);
-        // Release: whoever finds the first word finds all others.
+        // Release: a reader that finds the first word finds all others.
         memory.store(places.header(), MAGIC, Ordering::Release);
         memory.persist(places.header(), 8);
         Ok(this)
     }
 
-    /// The allocator whose metadata stand at `metadata`.
+    /// Opens the allocator with its metadata at `metadata`.
     ///
     /// # Errors
-    /// If there is none, or its header is damaged. The tree is not walked: that is what
-    /// [`check`](Self::check) is for, and an operation that meets damage says so.
+    /// If there is no allocator, or its header is damaged. The tree is not walked:
+    /// [`check`](Self::check) does that, and an operation that meets damage reports it.
     pub fn open(memory: M, metadata: Offset) -> Result<Self, OpenError> {
         let at = metadata;
         Offset::checked(metadata.raw(), Places::TREE, 64, memory.size()).map_err(|outside| {
@@ -182,7 +184,7 @@ impl<M: Memory> Buddy<M> {
             OpenError::Region { at, source }
         })?;
         let header = Places(metadata).header();
-        // Acquire: what was written before the first word.
+        // Acquire: the words written before the first one.
         let magic: u64 = memory.load(header, Ordering::Acquire);
         if magic != MAGIC {
             return Err(OpenError::NotOne { at, magic });
@@ -229,17 +231,17 @@ impl<M: Memory> Buddy<M> {
         })
     }
 
-    /// Where its metadata are.
+    /// The offset of its metadata.
     pub fn metadata(&self) -> Offset {
         self.places.0
     }
 
-    /// Where its region starts. A block of `n` bytes starts at a multiple of `n` from here.
+    /// The start of its region. A block of `n` bytes starts at a multiple of `n` from here.
     pub fn region(&self) -> Offset {
         self.payload
     }
 
-    /// How many bytes it manages: whole units.
+    /// The number of bytes that it manages: whole units.
     pub fn bytes(&self) -> u64 {
         self.shape.units() << self.unit_shift
     }
@@ -249,12 +251,12 @@ impl<M: Memory> Buddy<M> {
         1 << self.unit_shift
     }
 
-    /// The size of the largest block that there can be, in bytes.
+    /// The size of the largest possible block, in bytes.
     pub fn largest_block(&self) -> u64 {
         self.block_bytes(self.shape.orders() - 1)
     }
 
-    /// How many bytes are free, at a glance: operations that run now may count or not.
+    /// The number of free bytes, a snapshot: running operations may be counted or not.
     pub fn free_bytes(&self) -> u64 {
         let units: u64 = self
             .memory
@@ -262,7 +264,7 @@ impl<M: Memory> Buddy<M> {
         units << self.unit_shift
     }
 
-    /// The size of the largest free block, at a glance; 0 if nothing is free.
+    /// The size of the largest free block in bytes, a snapshot; 0 if nothing is free.
     pub fn largest_free(&self) -> u64 {
         let orders: u64 = self.memory.load(self.places.orders(), Ordering::Relaxed);
         let largest = orders.checked_ilog2();
@@ -271,16 +273,16 @@ impl<M: Memory> Buddy<M> {
         })
     }
 
-    /// Its lock: to wait for it differently, to see who holds it, or to
+    /// Its lock: to wait for it differently, to see its holder, or to
     /// [audit](crate::sync::audit_own_locks) it after a host's death.
     pub fn own_lock(&self) -> Tatas<M> {
         Tatas::new(self.memory, self.places.lock())
     }
 
-    /// Takes the lock, for operations in a redo transaction of one's own.
+    /// Takes the lock, for operations in the caller's own redo transaction.
     ///
     /// # Errors
-    /// If the lock cannot be had.
+    /// If the lock is not available.
     pub fn lock<'b>(
         &'b self,
         member: &'b Member<M>,
@@ -290,10 +292,10 @@ impl<M: Memory> Buddy<M> {
         Ok(Locked { buddy: self, guard })
     }
 
-    /// As [`lock`](Self::lock), unless a live instance has the lock.
+    /// Takes the lock as [`lock`](Self::lock) does, or returns `None` if a live instance holds it.
     ///
     /// # Errors
-    /// If the lock cannot be had.
+    /// If the lock is not available.
     pub fn try_lock<'b>(
         &'b self,
         member: &'b Member<M>,
@@ -303,11 +305,11 @@ impl<M: Memory> Buddy<M> {
         Ok(guard.map(|guard| Locked { buddy: self, guard }))
     }
 
-    /// The size of the allocated block that starts at `block`, if one does: for whoever has that block, or
-    /// has the segment for itself.
+    /// Returns the size of the allocated block that starts at `block`, if one does. The caller has
+    /// that block, or exclusive use of the segment.
     pub(super) fn allocated_at(&self, block: Offset) -> Option<u64> {
         let unit = self.unit_of(block).ok()?;
-        // Relaxed: it was written before the block was known, and stays while it is not freed.
+        // Relaxed: it was written before the block was known, and stays until the block is freed.
         let size: u8 = self
             .memory
             .load(self.places.size(&self.shape, unit), Ordering::Relaxed);
@@ -325,7 +327,7 @@ impl<M: Memory> Buddy<M> {
         self.payload + (unit << self.unit_shift)
     }
 
-    /// The order that `bytes` need.
+    /// Returns the order that `asked` bytes need.
     fn order(&self, asked: u64) -> Result<u32, AllocateError> {
         let most = self.largest_block();
         if asked > most {
@@ -334,7 +336,7 @@ impl<M: Memory> Buddy<M> {
         Ok(Shape::order_of(asked.div_ceil(self.unit())))
     }
 
-    /// The unit at which `block` starts.
+    /// Returns the unit at which `block` starts.
     fn unit_of(&self, block: Offset) -> Result<u64, FreeError> {
         let outside = FreeError::Outside {
             block,
@@ -375,7 +377,7 @@ impl<M: Memory> Locked<'_, M> {
     /// Begins a redo transaction of the holder, which cannot outlive the hold on the lock.
     ///
     /// # Errors
-    /// If another one is open.
+    /// If another transaction is open.
     pub fn redo(&self) -> Result<Redo<'_, M>, RedoError> {
         self.guard.redo()
     }
@@ -384,17 +386,17 @@ impl<M: Memory> Locked<'_, M> {
     /// that is [committed](Redo::commit) or dropped before the lock is released. Wait-free.
     ///
     /// # Errors
-    /// See [`AllocateError`]; `redo` is then as it was before.
+    /// See [`AllocateError`]; `redo` is then unchanged.
     pub fn allocate(&self, redo: &mut Redo<'_, M>, bytes: u64) -> Result<Offset, AllocateError> {
         let order = self.buddy.order(bytes)?;
         self.take(redo, order, bytes)
     }
 
-    /// Frees the block at `block` as part of `redo`, as [`allocate`](Self::allocate) does, and says how
-    /// many bytes it has. Wait-free.
+    /// Frees the block at `block` as part of `redo`, as [`allocate`](Self::allocate) does, and
+    /// returns its size in bytes. Wait-free.
     ///
     /// # Errors
-    /// See [`FreeError`]; `redo` is then as it was before.
+    /// See [`FreeError`]; `redo` is then unchanged.
     pub fn free(&self, redo: &mut Redo<'_, M>, block: Offset) -> Result<u64, FreeError> {
         let buddy = self.buddy;
         let unit = buddy.unit_of(block)?;
@@ -459,7 +461,7 @@ impl<M: Memory> Buddy<M> {
         Change::new(self.memory, self.places, &self.shape, redo)
     }
 
-    /// What is wrong with freeing `block`, at whose `unit` no block starts.
+    /// Returns the reason why `block`, at whose `unit` no block starts, cannot be freed.
     #[cold]
     fn not_a_start(&self, change: &Change<'_, '_, M>, block: Offset, unit: u64) -> FreeError {
         for order in 1..self.shape.orders() {
@@ -482,7 +484,7 @@ fn shape_of(bytes: u64, unit: u64) -> Result<Shape, RegionError> {
         return Err(RegionError::BadUnit { unit });
     }
     let units = bytes / unit;
-    // A size that no offset can span has no block either.
+    // A region larger than an offset can span cannot be managed either.
     if units == 0 || units > Buddy::<Native>::MOST_UNITS || bytes > Offset::SPAN {
         return Err(RegionError::BadSize { bytes, unit, units });
     }

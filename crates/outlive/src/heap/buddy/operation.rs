@@ -1,10 +1,11 @@
-//! The four operations that are complete in themselves, and what is known of one after a crash.
+//! The four standalone operations, and the outcome of one after a crash.
 //!
 //! Each is one redo transaction under the lock: the change of the tree, the store to the cell, and
 //! "done, with this block" in the operation descriptor.
 
 use super::{AllocateError, Buddy, FreeError, Locked};
 use crate::membership::Member;
+use crate::recovery::kinds::CoreOperation;
 use crate::recovery::{
     Operation, OperationKind, OwnLog, Progress, RecoverError, RecoverOperation, Recoverers,
     Recovering, Redo, RunningOperation,
@@ -12,33 +13,33 @@ use crate::recovery::{
 use outlive_memory::{Link, Memory, Offset, Ordering};
 
 outlive_memory::crash_points! {
-    /// Where an allocation may be cut short.
+    /// The crash points of an allocation.
     pub enum BuddyAllocatePoint for "buddy.allocate" {
-        /// The lock is held; the operation is not begun.
+        /// The lock is held; the operation has not begun.
         Locked,
-        /// It has begun; nothing is found yet.
+        /// The operation has begun; no block is chosen yet.
         Begun,
         /// All records are appended: the tree's, the cell's, the result's.
         Logged,
         /// The block is the caller's.
         Allocated,
-        /// The lock is free again.
+        /// The lock is released.
         Unlocked,
     }
 }
 
 outlive_memory::crash_points! {
-    /// Where a free may be cut short.
+    /// The crash points of a free.
     pub enum BuddyFreePoint for "buddy.free" {
-        /// The lock is held; the operation is not begun.
+        /// The lock is held; the operation has not begun.
         Locked,
-        /// It has begun; nothing is logged yet.
+        /// The operation has begun; nothing is logged yet.
         Begun,
         /// All records are appended: the tree's, the cell's, the result's.
         Logged,
         /// The block is free.
         Freed,
-        /// The lock is free again.
+        /// The lock is released.
         Unlocked,
     }
 }
@@ -57,7 +58,7 @@ pub enum BuddyOperation {
 }
 
 impl BuddyOperation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 4] = [
         Self::Allocate,
         Self::AllocateInto,
@@ -65,12 +66,17 @@ impl BuddyOperation {
         Self::FreeFrom,
     ];
 
-    /// The kind by which descriptors name it.
+    /// Returns the kind by which descriptors name it.
     pub const fn kind(self) -> OperationKind {
-        OperationKind::new(0x100 + self as u64)
+        match self {
+            Self::Allocate => CoreOperation::BuddyAllocate.kind(),
+            Self::AllocateInto => CoreOperation::BuddyAllocateInto.kind(),
+            Self::Free => CoreOperation::BuddyFree.kind(),
+            Self::FreeFrom => CoreOperation::BuddyFreeFrom.kind(),
+        }
     }
 
-    /// The operation that descriptors of `kind` are about, if it is one of these.
+    /// Returns the operation that descriptors of `kind` name, if it is one of these.
     pub fn of_kind(kind: OperationKind) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -78,7 +84,7 @@ impl BuddyOperation {
     }
 }
 
-/// What is known of an operation from its descriptor.
+/// The outcome of an operation, as its descriptor records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It runs, or its owner's recovery has not settled it yet.
@@ -87,7 +93,7 @@ pub enum Outcome {
     NotDone(BuddyOperation),
     /// It took effect.
     Done {
-        /// What was done.
+        /// The operation.
         operation: BuddyOperation,
         /// The block that was allocated or freed.
         block: Offset,
@@ -99,7 +105,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What `operation` says, if it is one of a buddy allocator.
+    /// Returns the outcome of `operation`, if it is one of a buddy allocator.
     pub fn of(operation: &Operation) -> Option<Self> {
         let what = BuddyOperation::of_kind(operation.kind)?;
         Some(match operation.progress {
@@ -120,26 +126,26 @@ impl Outcome {
         })
     }
 
-    /// Which allocator the operation was about: where its metadata are.
+    /// Returns the metadata offset of the allocator that `operation` worked on.
     pub fn allocator(operation: &Operation) -> Option<Offset> {
         BuddyOperation::of_kind(operation.kind)?;
         Some(Offset::from_raw(operation.arguments[0]))
     }
 }
 
-/// Settles an operation that its owner's death cut short.
+/// Settles an operation that its owner's death interrupted.
 struct NotCommitted;
 
 impl<M: Memory> RecoverOperation<M> for NotCommitted {
     fn recover(&self, dead: &Recovering<'_, M>, operation: &Operation) -> Result<(), RecoverError> {
-        // That it is done is a record of the transaction that does it, and what was committed has been
-        // replayed. It still runs, so it was not.
+        // The completion of the operation is a record of its own transaction, and committed
+        // transactions have been replayed. The operation still runs, so it was not done.
         dead.running(operation).abandon(&[]);
         Ok(())
     }
 }
 
-/// Adds the handlers for the operations of buddy allocators.
+/// Adds the recovery handlers for the operations of buddy allocators.
 pub fn recoverers<M: Memory>(recoverers: Recoverers<M>) -> Recoverers<M> {
     BuddyOperation::ALL
         .into_iter()
@@ -149,15 +155,15 @@ pub fn recoverers<M: Memory>(recoverers: Recoverers<M>) -> Recoverers<M> {
 }
 
 impl<M: Memory> Buddy<M> {
-    /// Allocates a block of at least `bytes`, uninitialised, and returns its start. Its size is `bytes`
-    /// rounded up to a power of two of units, at least one.
+    /// Allocates a block of at least `bytes`, uninitialised, and returns its start. Its size is
+    /// `bytes` rounded up to a power of two of units, at least one.
     ///
     /// # Errors
-    /// See [`AllocateError`]; nothing is changed then.
+    /// See [`AllocateError`]; nothing has changed in that case.
     ///
     /// # Crash
-    /// It takes effect or not, and the caller's [last operation](crate::recovery::Log::operation), or
-    /// the one that its next incarnation inherits, says which: see [`Outcome`].
+    /// It takes effect or not, and the caller's [last operation](crate::recovery::Log::operation),
+    /// or the one that its next incarnation inherits, says which: see [`Outcome`].
     pub fn allocate(
         &self,
         member: &Member<M>,
@@ -167,15 +173,15 @@ impl<M: Memory> Buddy<M> {
         self.allocate_for(member, recoverers, bytes, None)
     }
 
-    /// Allocates a block of at least `bytes` and writes its offset into the 8-byte word at `cell`, which
-    /// is 0 before, in one step.
+    /// Allocates a block of at least `bytes` and writes its offset into the 8-byte word at `cell`,
+    /// which is 0 before, in one step.
     ///
-    /// The cell is the caller's: nobody else writes to it while this runs, nor before the caller has
-    /// been recovered should it die in here. Anybody may read it: who finds the offset (with acquire)
-    /// finds the block allocated.
+    /// The cell is the caller's: no other thread writes to it during the call or, should the caller
+    /// die in it, before the caller has been recovered. Any thread may read it; one that reads the
+    /// offset (with acquire) finds the block allocated.
     ///
     /// # Errors
-    /// See [`AllocateError`]; nothing is changed then.
+    /// See [`AllocateError`]; nothing has changed in that case.
     ///
     /// # Crash
     /// After recovery the cell holds a block that is allocated, or 0 and nothing was allocated.
@@ -189,12 +195,12 @@ impl<M: Memory> Buddy<M> {
         self.allocate_for(member, recoverers, bytes, Some(cell))
     }
 
-    /// Frees the block that starts at `block` and returns its size in bytes. Nobody may use the block
-    /// any more.
+    /// Frees the block that starts at `block` and returns its size in bytes. The block must not be
+    /// used any more.
     ///
     /// # Errors
-    /// See [`FreeError`]; nothing is changed then. What was freed before, and has not been allocated
-    /// since, is refused.
+    /// See [`FreeError`]; nothing has changed in that case. A block that was freed before and has
+    /// not been allocated since is refused.
     ///
     /// # Crash
     /// As [`allocate`](Self::allocate).
@@ -208,15 +214,15 @@ impl<M: Memory> Buddy<M> {
         Ok(bytes)
     }
 
-    /// Frees the block that the word at `cell` holds and clears the cell, in one step; returns where the
-    /// block was. The cell is the caller's, as in [`allocate_into`](Self::allocate_into). Tags in it are
-    /// not looked at.
+    /// Frees the block that the word at `cell` holds and clears the cell, in one step. Returns the
+    /// offset of the block. The cell is the caller's, as in [`allocate_into`](Self::allocate_into).
+    /// Tags in it are ignored.
     ///
     /// # Errors
-    /// See [`FreeError`]; nothing is changed then.
+    /// See [`FreeError`]; nothing has changed in that case.
     ///
     /// # Crash
-    /// After recovery the cell holds the block, which is allocated, or 0, and the block is free.
+    /// After recovery the cell holds the block, which is allocated, or 0 and the block is free.
     pub fn free_from(
         &self,
         member: &Member<M>,
@@ -352,15 +358,15 @@ impl<M: Memory> Buddy<M> {
     }
 }
 
-/// What is to be freed.
+/// The block to free.
 #[derive(Clone, Copy)]
 enum What {
     Block(Offset),
     HeldBy(Offset),
 }
 
-/// The number of the caller's operation that still runs: its descriptor must not be displaced, for its
-/// recovery rests on it. (A descriptor that is damaged is nobody's.)
+/// Returns the number of the caller's operation that still runs: its descriptor must not be
+/// displaced, because its recovery needs it. (A damaged descriptor belongs to no operation.)
 #[inline]
 fn running<M: Memory>(own: OwnLog<'_, M>) -> Option<u64> {
     let last = own.log().operation().ok()??;

@@ -1,4 +1,4 @@
-//! Where the words of a tree stand: a matter of how many units there are, and of nothing else.
+//! The layout of the words of a tree, which depends on the number of units only.
 //!
 //! ```text
 //!  order 0:  one bit for each block of one unit          64 blocks a word
@@ -12,15 +12,15 @@
 use crate::recovery::{Logs, Operation};
 use outlive_memory::{Native, Offset};
 
-/// The most orders that a tree can have; hence at most 2^30 units.
+/// The maximum number of orders of a tree; hence at most 2^30 units.
 pub(super) const MOST_ORDERS: usize = 31;
-/// How many levels the bits of one order can have: 64^5 is 2^30.
+/// The maximum number of levels of the bits of one order: 64^5 is 2^30.
 pub(super) const MOST_LEVELS: usize = 5;
 
-/// The most words that one operation changes in the tree, its counters and the sizes.
+/// The maximum number of words that one operation changes in the tree, its counters and the sizes.
 ///
-/// An allocation clears one bit and sets at most one in each lower order; a free clears at most one in
-/// each order but one and sets that one. A bit is changed with at most all of its summaries.
+/// An allocation clears one bit and sets at most one in each lower order; a free clears at most one
+/// in each order but one and sets that one. A bit is changed with at most all of its summaries.
 const MOST_CHANGES: usize = {
     let (mut order, mut words) = (0, 3);
     while order < MOST_ORDERS {
@@ -53,12 +53,12 @@ pub(super) struct Shape {
 pub(super) struct Level {
     /// Its first word, counted from the first of the tree.
     pub(super) first: u64,
-    /// How many bits it has.
+    /// The number of its bits.
     pub(super) bits: u64,
 }
 
 impl Level {
-    /// How many words it has.
+    /// The number of its words.
     #[inline(always)]
     pub(super) fn words(self) -> u64 {
         self.bits.div_ceil(64)
@@ -76,7 +76,7 @@ impl Level {
 }
 
 impl Shape {
-    /// The shape of a tree over `units`, at least 1 and at most 2^30.
+    /// Returns the shape of a tree over `units`, at least 1 and at most 2^30.
     pub(super) fn new(units: u64) -> Self {
         debug_assert!((1..=1 << (MOST_ORDERS - 1)).contains(&units));
         let mut shape = Self {
@@ -92,24 +92,24 @@ impl Shape {
         shape
     }
 
-    /// How many units there are.
+    /// The number of units.
     #[inline(always)]
     pub(super) fn units(&self) -> u64 {
         self.units
     }
 
-    /// How many orders there are; the largest block has `2^(orders - 1)` units.
+    /// The number of orders; the largest block has `2^(orders - 1)` units.
     #[inline(always)]
     pub(super) fn orders(&self) -> u32 {
         self.orders
     }
 
-    /// How many bytes the metadata take: words, then sizes.
+    /// The size of the metadata in bytes: words, then sizes.
     pub(super) fn bytes(&self) -> u64 {
         self.sizes() + self.units.next_multiple_of(64)
     }
 
-    /// Where the sizes start, from the first word.
+    /// The distance of the sizes from the first word in bytes.
     #[inline(always)]
     pub(super) fn sizes(&self) -> u64 {
         (self.words * 8).next_multiple_of(64)
@@ -129,15 +129,15 @@ impl Shape {
         core::iter::successors(Some(self.blocks(order)), |level| level.above())
     }
 
-    /// The order of the smallest block that has `units`, which there are.
+    /// Returns the order of the smallest block that has `units`; the region has that many.
     #[inline(always)]
     pub(super) fn order_of(units: u64) -> u32 {
         units.max(1).next_power_of_two().trailing_zeros()
     }
 }
 
-/// Where the metadata of a buddy allocator stand: a line for the lock, one for the header, one for the
-/// counters, then the tree.
+/// The offsets of the metadata of a buddy allocator: a line for the lock, one for the header, one
+/// for the counters, then the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places(pub(super) Offset);
 
@@ -150,7 +150,7 @@ impl Places {
     pub(super) fn header(self) -> Offset {
         self.0 + 0x40
     }
-    /// How many units are free.
+    /// The number of free units.
     #[inline(always)]
     pub(super) fn free_units(self) -> Offset {
         self.0 + 0x80

@@ -1,20 +1,21 @@
-//! The tree itself, and the two changes that are made to it, as redo records.
+//! The tree of free blocks, and the two changes that are made to it, as redo records.
 //!
-//! A node is a block of `2^order` units. Its bit is set if it is free as a whole and its parent is not
-//! (two free buddies are one free parent). What is neither free nor beneath something free is
-//! allocated, or an inner node; the sizes tell which. A word of bits that has any is one bit in the
-//! summary above it, so the first free block of an order is found by one load a level, at most five.
-//! One more word has a bit for each order.
+//! A node is a block of `2^order` units. Its bit is set if it is free as a whole and its parent is
+//! not (two free buddies are one free parent). A node that is neither free nor beneath a free one
+//! is allocated, or an inner node; the sizes tell which. A nonzero word of bits is one bit in the
+//! summary above it, so the first free block of an order is found by one load per level, at most
+//! five. One more word has a bit for each order.
 //!
-//! An operation changes each word at most once, and what it changes in one order it never reads again. So
-//! it reads the memory and not its own records, unless it shares a transaction with earlier ones.
+//! An operation changes each word at most once, and never rereads what it has changed in an order.
+//! So it reads the memory and not its own records, unless it shares a transaction with earlier
+//! ones.
 
 use super::error::CorruptTree;
 use super::shape::{Level, MOST_LEVELS, Places, Shape};
 use crate::recovery::{Redo, RedoError};
 use outlive_memory::{Memory, Offset, Ordering, Word};
 
-/// Why a change could not be made.
+/// The reason why a change could not be made.
 #[derive(Debug)]
 pub(super) enum Broken {
     Corrupt(CorruptTree),
@@ -31,7 +32,7 @@ fn corrupt(at: Offset, what: &'static str) -> Broken {
     Broken::Corrupt(CorruptTree { at, what })
 }
 
-/// A change of the tree in the making.
+/// A change of the tree in progress.
 pub(super) struct Change<'r, 'm, M: Memory> {
     memory: M,
     places: Places,
@@ -39,7 +40,7 @@ pub(super) struct Change<'r, 'm, M: Memory> {
     redo: &'r mut Redo<'m, M>,
     /// Whether the transaction already has records, which then hide the memory.
     behind: bool,
-    /// One bit for each order with a free block, as it will be.
+    /// One bit for each order with a free block after the change.
     orders: u64,
 }
 
@@ -62,13 +63,13 @@ impl<'r, 'm, M: Memory> Change<'r, 'm, M> {
         change
     }
 
-    /// The order of the smallest free block of at least `order`, if there is one.
+    /// Returns the order of the smallest free block of at least `order`, if there is one.
     pub(super) fn fitting(&self, order: u32) -> Option<u32> {
         let fit = self.orders >> order;
         (fit != 0).then(|| order + fit.trailing_zeros())
     }
 
-    /// The order of the largest free block.
+    /// Returns the order of the largest free block.
     pub(super) fn largest(&self) -> Option<u32> {
         self.orders.checked_ilog2()
     }
@@ -78,16 +79,16 @@ impl<'r, 'm, M: Memory> Change<'r, 'm, M> {
         self.load(self.places.size(self.shape, unit))
     }
 
-    /// Takes a block of `order` out of the first free one of order `from`, which is at least `order`, and
-    /// says at which unit it starts.
+    /// Takes a block of `order` out of the first free one of order `from`, which is at least
+    /// `order`, and returns the unit at which it starts.
     pub(super) fn take(mut self, order: u32, from: u32) -> Result<u64, Broken> {
         if from >= self.shape.orders() {
-            let what = "an order that there is not is said to have a free block";
+            let what = "a free block is recorded for an order that does not exist";
             return Err(corrupt(self.places.orders(), what));
         }
         let mut block = self.first(from)?;
         self.clear(from, block)?;
-        // What is not wanted goes to the right: blocks stay where the region begins.
+        // The unused halves are those on the right: blocks stay near the start of the region.
         for half in (order..from).rev() {
             block <<= 1;
             self.set(half, block | 1)?;
@@ -95,14 +96,17 @@ impl<'r, 'm, M: Memory> Change<'r, 'm, M> {
         let unit = block << order;
         let at = self.places.size(self.shape, unit);
         if self.load::<u8>(at) != 0 {
-            return Err(corrupt(at, "an allocated block starts where one is free"));
+            return Err(corrupt(
+                at,
+                "the size byte of a free block says that it is allocated",
+            ));
         }
         self.redo.store(at, order as u8 + 1)?;
         self.finish(|free| free.checked_sub(1 << order))?;
         Ok(unit)
     }
 
-    /// Gives the block of `order` at `unit` back and joins it with its free buddies.
+    /// Frees the block of `order` at `unit` and joins it with its free buddies.
     pub(super) fn give(mut self, unit: u64, order: u32) -> Result<(), Broken> {
         let at = self.places.size(self.shape, unit);
         self.redo.store(at, 0u8)?;
@@ -127,7 +131,7 @@ impl<'r, 'm, M: Memory> Change<'r, 'm, M> {
         }
     }
 
-    /// Whether the block `index` of `order` is free as a whole; one that there is not never is.
+    /// Returns whether the block `index` of `order` exists and is free as a whole.
     fn is_free(&self, order: u32, index: u64) -> bool {
         let blocks = self.shape.blocks(order);
         index < blocks.bits && {
@@ -136,7 +140,7 @@ impl<'r, 'm, M: Memory> Change<'r, 'm, M> {
         }
     }
 
-    /// The first free block of `order`, which is said to have one.
+    /// Returns the first free block of `order`, which is said to have one.
     fn first(&self, order: u32) -> Result<u64, Broken> {
         let mut levels = [Level { first: 0, bits: 0 }; MOST_LEVELS];
         let mut count = 0;
@@ -149,7 +153,10 @@ impl<'r, 'm, M: Memory> Change<'r, 'm, M> {
             let at = self.places.word(level.first + index);
             let word: u64 = self.load(at);
             if word == 0 {
-                return Err(corrupt(at, "its summary says that it has a free block"));
+                return Err(corrupt(
+                    at,
+                    "the word is zero, although its summary bit is set",
+                ));
             }
             index = index * 64 + u64::from(word.trailing_zeros());
             if index >= level.bits {
@@ -159,7 +166,8 @@ impl<'r, 'm, M: Memory> Change<'r, 'm, M> {
         Ok(index)
     }
 
-    /// Makes the block `index` of `order` free. The summaries above it change as far as it is the first.
+    /// Marks the block `index` of `order` as free. A summary above it changes only if the word
+    /// below it was zero.
     fn set(&mut self, order: u32, mut index: u64) -> Result<(), Broken> {
         let mut level = Some(self.shape.blocks(order));
         let mut block = true;
@@ -170,7 +178,7 @@ impl<'r, 'm, M: Memory> Change<'r, 'm, M> {
                 let what = if block {
                     "the block is free already"
                 } else {
-                    "it is set though the word below it was empty"
+                    "a summary bit is set, although the word below it was zero"
                 };
                 return Err(corrupt(at, what));
             }
@@ -184,8 +192,8 @@ impl<'r, 'm, M: Memory> Change<'r, 'm, M> {
         Ok(())
     }
 
-    /// Makes the block `index` of `order` not free. The summaries above it change as far as it was the
-    /// last.
+    /// Marks the block `index` of `order` as not free. A summary above it changes only if the word
+    /// below it becomes zero.
     fn clear(&mut self, order: u32, mut index: u64) -> Result<(), Broken> {
         let mut level = Some(self.shape.blocks(order));
         while let Some(here) = level {
@@ -194,7 +202,7 @@ impl<'r, 'm, M: Memory> Change<'r, 'm, M> {
             if word & bit == 0 {
                 return Err(corrupt(
                     at,
-                    "it is clear though the word below it was not empty",
+                    "a bit is clear, although a block or word below it is free",
                 ));
             }
             self.redo.store(at, word & !bit)?;
@@ -212,7 +220,7 @@ impl<'r, 'm, M: Memory> Change<'r, 'm, M> {
         if self.orders != self.load(orders) {
             self.redo.store(orders, self.orders)?;
         }
-        let what = "the number of free units cannot be right";
+        let what = "the number of free units is impossible";
         let free = count(self.load(at)).ok_or_else(|| corrupt(at, what))?;
         self.redo.store(at, free)?;
         Ok(())

@@ -1,4 +1,4 @@
-//! What can be wrong with lists of retired blocks.
+//! Checks the lists of retired blocks.
 
 use super::retired::blocks_by_cell;
 use super::{BIRTH, Heap};
@@ -8,16 +8,16 @@ use core::fmt;
 use outlive_memory::{Memory, Offset, Ordering};
 use std::collections::BTreeSet;
 
-/// Something that is wrong with what an id has retired.
+/// A fault in the list of blocks that an id has retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRetired {
-    /// Whose list it is in.
+    /// The id that the list belongs to.
     pub id: InstanceId,
-    /// The word that leads there.
+    /// The offset of the word that leads there.
     pub at: Offset,
-    /// What it holds.
+    /// The value of the word.
     pub word: u64,
-    /// Why that cannot be.
+    /// The reason why it is invalid.
     pub why: &'static str,
 }
 
@@ -26,36 +26,39 @@ impl fmt::Display for BadRetired {
         let Self { id, at, word, why } = self;
         write!(
             f,
-            "the retired blocks of id {id} lead from {at} to {word:#x}, {why}"
+            "the list of retired blocks of id {id} leads from {at} to {word:#x}, {why}"
         )
     }
 }
 
 impl<M: Memory> Heap<M> {
-    /// What the owner of `log` has retired, or left to its successors, and nobody has freed yet. What is
-    /// seen of a live owner's may have changed since.
+    /// Iterates over the blocks that the owner of `log` has retired, or left to its successors, and
+    /// that are not freed yet. A live owner may have changed its list since it was read.
     pub fn retired(self, log: Log<M>) -> impl Iterator<Item = Offset> {
         blocks_by_cell(self.memory(), log).map_while(|(_, found)| found.ok())
     }
 
-    /// What is wrong with the lists of retired blocks. For a quiescent heap; what others change meanwhile
-    /// may look wrong.
+    /// Returns the faults in the lists of retired blocks. The heap must be quiescent: concurrent
+    /// changes may look like faults.
     pub fn check_retired(self, logs: Logs<M>) -> Vec<BadRetired> {
         let (memory, mut wrong, mut seen) = (self.memory(), Vec::new(), BTreeSet::new());
         for id in 0..logs.capacity() {
             for (at, found) in blocks_by_cell(memory, logs.of(id)) {
                 let (word, why) = match found {
-                    Err(word) => (word, "which can be no block"),
-                    Ok(block) if !seen.insert(block) => (block.raw(), "which was met before"),
+                    Err(word) => (word, "which cannot be a block"),
+                    Ok(block) if !seen.insert(block) => (block.raw(), "which is already in a list"),
                     Ok(block) if !self.is_allocated(block) => {
                         (block.raw(), "where no block is allocated")
                     }
-                    // An era that has not come yet: the block would never be freed, or too early.
+                    // An era in the future: the block would never be freed, or too early.
                     Ok(block)
                         if memory.load::<u64>(block + BIRTH, Ordering::Relaxed)
                             > self.present_era() =>
                     {
-                        (block.raw(), "which says that it is born in a later era")
+                        (
+                            block.raw(),
+                            "whose era of birth is later than the present one",
+                        )
                     }
                     Ok(_) => continue,
                 };
@@ -66,7 +69,7 @@ impl<M: Memory> Heap<M> {
         wrong
     }
 
-    /// Whether an allocated block starts there.
+    /// Returns whether an allocated block starts there.
     fn is_allocated(&self, block: Offset) -> bool {
         use crate::heap::slab::SLAB;
         let (memory, table) = (self.memory(), &self.table);

@@ -5,10 +5,10 @@
 //!                upper   the newest era that a link was read in
 //! ```
 //!
-//! While `lower` is 0, `upper` means nothing.
+//! While `lower` is 0, `upper` has no meaning.
 
 use super::LocalHeap;
-use crate::heap::room;
+use crate::heap::scratch;
 use crate::membership::Status;
 use crate::recovery::Log;
 use outlive_memory::{Memory, Native, Offset, Ordering};
@@ -24,33 +24,33 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// That of the owner of `log`, if it has one.
+    /// Returns the reservation of the owner of `log`, if it has one.
     fn of<M: Memory>(memory: M, log: Log<M>) -> Option<Self> {
-        let at = room::reservation(log);
-        // Acquire: of a pin that is over by now the last reads come before what we do with the block. The
-        // upper end may be another pin's, an older or a newer: whichever pin began before our fence is
-        // seen in full, and none that began after it matters.
+        let at = scratch::reservation(log);
+        // Acquire: the last reads of a pin that is over by now come before our use of the block.
+        // The upper end may be another pin's, an older or a newer: a pin that began before our
+        // fence is seen in full, and one that began after it does not matter.
         let lower: u64 = memory.load(at + LOWER, Ordering::Acquire);
         let upper: u64 = memory.load(at + UPPER, Ordering::Relaxed);
         (lower != 0).then_some(Self { lower, upper })
     }
 
-    /// Whether its holder may be reading a block of these eras.
+    /// Returns whether its holder may be reading a block of these eras.
     pub(super) fn meets(self, birth: u64, until: u64) -> bool {
         birth <= self.upper && self.lower <= until
     }
 }
 
 impl<M: Memory> LocalHeap<'_, M> {
-    /// Begins to read what others may retire. Wait-free, but for the retired blocks that it looks through
-    /// now and then, as [`reclaim`](Self::reclaim) does. Pins nest: the outermost counts.
+    /// Begins to read blocks that others may retire. Wait-free, except for the retired blocks that
+    /// it now and then checks, as [`reclaim`](Self::reclaim) does. Pins nest: the outermost counts.
     ///
-    /// In the name of the dead, it goes on with the reservation that the dead had, and dropping it leaves the
-    /// reservation to the end of the recovery.
+    /// In the name of a dead member, it goes on with that member's reservation, and dropping it
+    /// leaves the reservation to the end of the recovery.
     ///
     /// # Crash
-    /// What the pin protects stays allocated until the recovery of its holder has settled the operation that
-    /// was running.
+    /// The blocks that the pin protects stay allocated until the recovery of its holder has settled
+    /// the operation that was running.
     #[inline]
     pub fn pin(&self) -> Pinned<'_, M> {
         let pins = self.reclaimer.pins.get();
@@ -68,41 +68,42 @@ impl<M: Memory> LocalHeap<'_, M> {
 
     #[inline]
     fn reserve(&self) {
-        let (memory, at) = (self.memory(), room::reservation(self.log()));
+        let (memory, at) = (self.memory(), scratch::reservation(self.log()));
         if self.is_for_the_dead() {
             let lower: u64 = memory.load(at + LOWER, Ordering::Relaxed);
             if lower != 0 {
                 let upper: u64 = memory.load(at + UPPER, Ordering::Relaxed);
                 self.reclaimer.upper.set(upper);
-                // As below: the dead may have died between its stores and its own fence.
+                // As below: the dead member may have died between its stores and its own fence.
                 memory.fence(Ordering::SeqCst);
                 return;
             }
         }
-        // Should the era have moved on by the time of the fence, the first load will notice.
+        // If the era has advanced by the time of the fence, the first load notices it.
         let era = self.heap().present_era();
         self.reclaimer.upper.set(era);
         memory.store(at + UPPER, era, Ordering::Relaxed);
-        // Release: whoever finds this pin instead of the one before it has that one's reads behind it.
+        // Release: a reclaimer that finds this pin instead of the previous one has acquired the
+        // reads of the previous one.
         memory.store(at + LOWER, era, Ordering::Release);
-        // The reservation is there for whoever looks, or what it has unlinked is gone for us.
+        // Either a reclaimer sees the reservation, or this thread sees its unlinking.
         memory.fence(Ordering::SeqCst);
     }
 
-    /// Takes the reservation back: nobody reads in this name any more.
+    /// Clears the reservation: no thread reads in this name any more.
     pub(super) fn unreserve(&self) {
-        let at = room::reservation(self.log()) + LOWER;
-        // Release: what was read is read.
+        let at = scratch::reservation(self.log()) + LOWER;
+        // Release: after the reads.
         self.memory().store(at, 0u64, Ordering::Release);
     }
 
-    /// Looks who may be reading now. After a full fence that follows whatever was unlinked.
+    /// Reads the reservations of possible readers. Follows a full fence after the unlinking.
     pub(super) fn reservations(&self, into: &mut Vec<Reservation>) {
         into.clear();
         let (memory, generations, logs) = (self.memory(), self.member().generations(), self.logs());
         for id in 0..logs.capacity().min(generations.capacity()) {
-            // Whoever joins after our fence reads what we unlinked. A word that is no state is taken for
-            // the worst.
+            // An instance that joins after our fence sees our unlinking. An id with an invalid
+            // state may be a reader.
             let nobody = generations.state(id).is_ok_and(|state| {
                 matches!(
                     state.status,
@@ -116,22 +117,23 @@ impl<M: Memory> LocalHeap<'_, M> {
     }
 }
 
-/// While it exists, no block that its holder reaches is freed.
+/// A guard: while it exists, no block that its holder reaches is freed.
 #[derive(Debug)]
 pub struct Pinned<'h, M: Memory = Native> {
     heap: &'h LocalHeap<'h, M>,
 }
 
 impl<M: Memory> Pinned<'_, M> {
-    /// Reads a link (acquire); what it leads to stays allocated while this pin exists, if the block that
-    /// the link stands in was part of the structure (or the link is not a block's).
+    /// Reads a link (acquire). The block that it leads to stays allocated while this pin exists, if
+    /// the block that contains the link was part of the structure (or the link is not in a block).
     ///
-    /// Costs a load of the era beside that of the link, and a fence when the era has moved since. Lock-free: it
-    /// begins again only when others have allocated or retired a hundred blocks meanwhile.
+    /// Costs a load of the era in addition to that of the link, and a fence when the era has
+    /// advanced. Lock-free: retried only when others have allocated or retired a hundred blocks in
+    /// between.
     #[inline]
     pub fn load(&self, at: Offset) -> u64 {
         let link: u64 = self.heap.memory().load(at, Ordering::Acquire);
-        // After the link: its maker had read the era before.
+        // After the link: the instance that made it had read the era before.
         let era = self.heap.heap().present_era();
         if era == self.heap.reclaimer.upper.get() {
             return link;
@@ -139,11 +141,11 @@ impl<M: Memory> Pinned<'_, M> {
         self.load_later(at, era)
     }
 
-    /// The era has moved: what the link led to may be younger than the reservation says.
+    /// Handles an advanced era: the block may be younger than the reservation says.
     #[cold]
     fn load_later(&self, at: Offset, mut era: u64) -> u64 {
         let heap = self.heap;
-        let (memory, upper) = (heap.memory(), room::reservation(heap.log()) + UPPER);
+        let (memory, upper) = (heap.memory(), scratch::reservation(heap.log()) + UPPER);
         loop {
             heap.reclaimer.upper.set(era);
             memory.store(upper, era, Ordering::Relaxed);

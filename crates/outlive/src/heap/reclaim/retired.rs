@@ -1,4 +1,4 @@
-//! The list of what an instance has retired and not freed.
+//! The list of blocks that an instance has retired and not freed.
 //!
 //! ```text
 //!  retired   head     the block retired last; it leads to the one before it, and so on to 0
@@ -6,63 +6,64 @@
 //! ```
 
 use super::{BIRTH, LocalHeap, NEXT, PATIENCE, UNTIL};
-use crate::heap::room;
+use crate::heap::scratch;
 use crate::recovery::Log;
 use outlive_memory::{Memory, Offset, Ordering};
 
 pub(super) const HEAD: u64 = 0;
 pub(super) const KEEPER: u64 = 8;
 
-/// Until when a block can be reached, as long as no reclaimer has looked.
+/// The `until` of a block that no reclaimer has checked yet.
 const UNKNOWN: u64 = u64::MAX;
 
 outlive_memory::crash_points! {
-    /// Where a retirement may be cut short.
+    /// The crash points of a retirement.
     pub enum RetirePoint for "heap.retire" {
         /// The block's words are written; it is not retired.
         Written,
-        /// It is retired.
+        /// The block is retired.
         Retired,
     }
 }
 
 outlive_memory::crash_points! {
-    /// Where the freeing of retired blocks may be cut short.
+    /// The crash points of the freeing of retired blocks.
     pub enum ReclaimPoint for "heap.reclaim" {
-        /// A block has been told until when it could be reached.
+        /// A block has got its `until`.
         Dated,
         /// A block is freed and off the list.
         Freed,
         /// An instance that ends holds no reservation any more.
         Unreserved,
-        /// Nobody looks after its list any more.
+        /// Its list has no keeper any more.
         Unkept,
-        /// What is left of its list is known to be left.
+        /// The rest of its list is counted as left.
         Left,
     }
 }
 
 impl<M: Memory> LocalHeap<'_, M> {
-    /// Hands over a block that nobody can reach any more, except those that are pinned; it is freed when they
-    /// are not. Exactly one instance retires a block. Wait-free, but for what it does for earlier
-    /// ones outside a pin: see [`reclaim`](Self::reclaim).
+    /// Hands over a block that cannot be reached any more, except by instances that are pinned; it
+    /// is freed when they are not. Exactly one instance retires a block. Wait-free, except for the
+    /// earlier blocks that it frees outside a pin: see [`reclaim`](Self::reclaim).
     ///
     /// # Crash
-    /// The block is retired, or it is not: [`is_last_retired`](Self::is_last_retired) tells the handler of
-    /// an operation that retires under a pin, and dies.
+    /// The block is retired or not. [`is_last_retired`](Self::is_last_retired) says which to the
+    /// handler of an operation that died while retiring under a pin.
     pub fn retire(&self, block: Offset) {
         if self.reclaimer.pins.get() == 0 && self.reclaimer.is_due() {
-            // Never under a pin, for the operation there may have retired a block and not said so yet.
+            // Never under a pin, for the operation there may have retired a block and not recorded
+            // it yet.
             self.reclaim();
         }
-        let (memory, head) = (self.memory(), room::retired(self.log()) + HEAD);
+        let (memory, head) = (self.memory(), scratch::retired(self.log()) + HEAD);
         // Relaxed: only this thread writes the list.
         let before: u64 = memory.load(head, Ordering::Relaxed);
         memory.store(block + UNTIL, UNKNOWN, Ordering::Relaxed);
         memory.store(block + NEXT, before, Ordering::Relaxed);
         memory.persist(block, super::RETIRED_HEADER);
         memory.crash_point(RetirePoint::Written);
-        // Release: whoever takes the list over finds the block's words.
+        // Release: a thread that takes the list over finds the block's words.
         memory.store(head, block.raw(), Ordering::Release);
         memory.persist(head, 8);
         memory.crash_point(RetirePoint::Retired);
@@ -70,22 +71,23 @@ impl<M: Memory> LocalHeap<'_, M> {
         self.step();
     }
 
-    /// Whether `block` is what this instance, or the dead one, retired last: for the handler of an operation
-    /// that was cut short under a pin, in which it was to retire the block.
+    /// Returns whether `block` is the last that this instance, or the dead one, retired: for the
+    /// handler of an operation that was interrupted under the pin of that retirement.
     pub fn is_last_retired(&self, block: Offset) -> bool {
-        let head = room::retired(self.log()) + HEAD;
+        let head = scratch::retired(self.log()) + HEAD;
         self.memory().load::<u64>(head, Ordering::Acquire) == block.raw()
     }
 
-    /// Frees what this instance retired, and what those that are gone have left, as far as nobody can be
-    /// reading it, and says how many of its own blocks had to stay. It is done now and then by itself,
-    /// before an outermost pin; a program may do it when it has time. Takes time by the number of ids and
-    /// of blocks retired. It waits for a live holder of the buddy allocator's lock (or for the recoverer of a
-    /// dead one) when it frees one of its own blocks of more than [`Heap::LARGEST_SMALL`] bytes; otherwise for
-    /// nobody. So do a [pin](Self::pin), a [retirement](Self::retire) and the end of this way to the heap, when they
-    /// free what was retired before.
+    /// Frees the blocks that this instance retired and those that departed instances left, as far
+    /// as no instance can be reading them. Returns how many of its own blocks had to stay. It runs
+    /// by itself from time to time, before an outermost pin; a program may also call it. The time
+    /// grows with the number of ids and of retired blocks. It waits for a live holder of the buddy
+    /// allocator's lock (or for the thread that recovers a dead one) when it frees one of its own
+    /// blocks of more than [`Heap::LARGEST_SMALL`] bytes, and otherwise does not wait. The same
+    /// holds for a [pin](Self::pin), a [retirement](Self::retire) and the end of this heap handle,
+    /// when they free blocks that were retired before.
     ///
-    /// Under a pin it does nothing, and returns how many were in the list at least.
+    /// Under a pin it does nothing, and returns the least number of blocks in the list.
     ///
     /// [`Heap::LARGEST_SMALL`]: super::Heap::LARGEST_SMALL
     ///
@@ -93,7 +95,7 @@ impl<M: Memory> LocalHeap<'_, M> {
     /// Every block is free, or in the list.
     pub fn reclaim(&self) -> u64 {
         if self.reclaimer.pins.get() != 0 {
-            // The operation there may have retired a block and not said so yet.
+            // The operation there may have retired a block and not recorded it yet.
             return self.reclaimer.count.get();
         }
         self.look_after_the_gone();
@@ -103,20 +105,20 @@ impl<M: Memory> LocalHeap<'_, M> {
         kept
     }
 
-    /// Frees what can be freed of the list in this log, and counts the rest.
+    /// Frees the blocks in this log's list that can be freed, and returns the number of the others.
     pub(super) fn free_retired(&self) -> u64 {
         let memory = self.memory();
-        let mut cell = room::retired(self.log()) + HEAD;
+        let mut cell = scratch::retired(self.log()) + HEAD;
         if memory.load::<u64>(cell, Ordering::Relaxed) == 0 {
             return 0;
         }
-        // Whoever does not see what was unlinked before this is seen reading.
+        // A reader that does not see the unlinking before this fence is seen reading.
         memory.fence(Ordering::SeqCst);
         let now = self.heap().present_era();
         let mut reservations = self.reclaimer.reservations.borrow_mut();
         self.reservations(&mut reservations);
         let mut kept = 0;
-        // A list that is damaged may be a ring.
+        // A damaged list may be a ring.
         let most = memory.size() / super::RETIRED_HEADER;
         while kept <= most {
             // Relaxed, here and below: the list is this thread's, or was acquired with the claim.
@@ -128,7 +130,7 @@ impl<M: Memory> LocalHeap<'_, M> {
             let inside = |block: &Offset| self.heap.table.within(*block).is_some();
             let block = block.ok().filter(inside);
             let Some(block) = block else {
-                // Damaged: what it leads to stays as it is, and `pod check` says so.
+                // Damage: the rest of the list stays as it is, and `pod check` reports it.
                 kept += 1;
                 break;
             };
@@ -141,7 +143,7 @@ impl<M: Memory> LocalHeap<'_, M> {
             }
             let next: u64 = memory.load(block + NEXT, Ordering::Relaxed);
             let read = reservations.iter().any(|one| one.meets(birth, until));
-            // What is not a block's stays for `pod check` to report.
+            // A word that leads to no block stays for `pod check` to report.
             if read || self.free_from(cell, next).is_err() {
                 kept += 1;
                 cell = block + NEXT;
@@ -153,13 +155,14 @@ impl<M: Memory> LocalHeap<'_, M> {
     }
 }
 
-/// The list of `log`: each word that leads on, and the block that it leads to or, at last, what can be none.
+/// Returns the list of `log`: each word that leads on, and the block that it leads to or, at last,
+/// a value that cannot be a block.
 pub(super) fn blocks_by_cell<M: Memory>(
     memory: M,
     log: Log<M>,
 ) -> impl Iterator<Item = (Offset, Result<Offset, u64>)> {
-    let mut cell = Some(room::retired(log) + HEAD);
-    // A list that is damaged may be a ring.
+    let mut cell = Some(scratch::retired(log) + HEAD);
+    // A damaged list may be a ring.
     let most = memory.size() / super::RETIRED_HEADER;
     (0..most).map_while(move |_| {
         let at = cell?;

@@ -2,26 +2,27 @@
 
 use super::SLAB;
 
-/// How many there are.
+/// The number of classes.
 pub(in crate::heap) const CLASSES: usize = 32;
-/// The largest block that comes from a slab.
+/// The largest block that comes from a slab, in bytes.
 pub(in crate::heap) const LARGEST: u64 = 8 << 10;
-/// How many words of bits a slab of the smallest class has.
+/// The number of bitmap words of a slab of the smallest class.
 pub(in crate::heap) const WORDS: u64 = SLAB / 16 / 64;
 
-/// What blocks a slab is cut into.
+/// The size and number of the blocks that a slab is cut into.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::heap) struct Class {
     /// The size of a block in bytes.
     pub(in crate::heap) size: u32,
-    /// How many blocks a slab has.
+    /// The number of blocks in a slab.
     pub(in crate::heap) count: u32,
-    /// `2^32 / size`, rounded up. Of its product with a number below the size of a slab, the upper half is the
-    /// quotient, and the lower half is smaller than this exactly if nothing remains (Lemire, Kaser, Kurz 2019).
+    /// `2^32 / size`, rounded up. The upper half of its product with a number below the size of a
+    /// slab is the quotient, and the lower half is smaller than this inverse exactly if the
+    /// remainder is zero (Lemire, Kaser, Kurz 2019).
     pub(in crate::heap) inverse: Inverse,
 }
 
-/// What to multiply by instead of dividing by the size of a class.
+/// The factor to multiply by instead of dividing by the size of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::heap) struct Inverse(u32);
 
@@ -58,7 +59,7 @@ static TABLE: [Class; CLASSES] = {
     table
 };
 
-/// The smallest class for each number of started 16 bytes.
+/// The smallest class for each size in started 16-byte units.
 static SMALLEST: [u8; LARGEST as usize / 16 + 1] = {
     let mut smallest = [0; LARGEST as usize / 16 + 1];
     let (mut class, mut started) = (0, 1);
@@ -72,42 +73,43 @@ static SMALLEST: [u8; LARGEST as usize / 16 + 1] = {
     smallest
 };
 
-/// The number of the smallest class whose blocks have `bytes`, which are at most [`LARGEST`].
+/// Returns the number of the smallest class whose blocks have `bytes`, at most [`LARGEST`].
 ///
-/// A look into a table, since nobody could foretell where a caller's sizes would branch.
+/// This is a table lookup because branches on a caller's sizes cannot be predicted.
 #[inline(always)]
 pub(in crate::heap) fn of(bytes: u64) -> usize {
-    // Masked: a class, whatever the table has.
+    // Reduced to a valid class, whatever the table holds.
     usize::from(SMALLEST[(bytes.wrapping_add(15) >> 4) as usize]) % CLASSES
 }
 
 impl Class {
-    /// The class with this number.
+    /// Returns the class with this number.
     #[inline(always)]
     pub(in crate::heap) fn get(number: usize) -> Self {
         TABLE[number]
     }
 
-    /// The class with this number from shared memory.
+    /// Returns the class with this number from shared memory, if it is a valid one.
     #[inline(always)]
     pub(in crate::heap) fn checked(number: u64) -> Option<Self> {
         TABLE.get(number as usize).copied()
     }
 
-    /// Which block the byte at `from`, counted from the slab's start, is in; perhaps one beyond the last, which has
-    /// no bits set.
+    /// Returns the block that contains the byte at `from`, counted from the slab's start. The index
+    /// may be one past the last block, where no bits are set.
     #[inline(always)]
     pub(in crate::heap) fn block_of(self, from: u64) -> u64 {
         (u64::from(self.inverse.0) * from) >> 32
     }
 
-    /// The block that starts at `from`, counted from the slab's start, if one does; perhaps likewise.
+    /// Returns the block that starts at `from`, counted from the slab's start, if one does. The
+    /// index may be one past the last block, as above.
     #[inline(always)]
     pub(in crate::heap) fn start_of(self, from: u64) -> Option<u64> {
         self.inverse.start_of(from)
     }
 
-    /// How many words its bits have.
+    /// The number of words in its bitmap.
     #[inline(always)]
     pub(in crate::heap) fn words(self) -> u64 {
         u64::from(self.count).div_ceil(64)

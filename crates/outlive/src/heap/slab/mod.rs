@@ -1,56 +1,60 @@
 //! Small objects: slabs of one size class, each owned by one instance.
 //!
-//! A slab is a 32 KiB block of the buddy allocator, cut into blocks of one class. Its words stand in a
-//! [table](table) apart from the payload: who owns it, which blocks are allocated (*local* bits, which only
-//! the owner writes), and which of them somebody else has freed (*remote* bits, set by fetch-or). The
-//! owner hands out blocks whose local bit is clear; it *collects* remote bits when it runs out: clears
-//! the local bits, then the remote ones.
+//! A slab is a 32 KiB block of the buddy allocator, cut into blocks of one class. Its words stand
+//! in a [table](table) apart from the payload: its owner, its *local* bits (the allocated blocks,
+//! written by the owner only) and its *remote* bits (those of them that another instance has freed,
+//! set by fetch-or). The owner hands out blocks whose local bit is clear. When it runs out, it
+//! *collects* remote bits: it clears the local bits, then the remote ones.
 //!
-//! An owner that is idle collects nothing: what others have freed in its slabs is of use again when it next runs out
-//! of blocks of the class, when it is short of memory itself, or when it is gone and somebody adopts the slab.
+//! An idle owner collects nothing. Blocks that others have freed in its slabs become available when
+//! it next runs out of blocks of the class, when it runs short of memory, or when it has departed
+//! (died or left) and another instance adopts the slab.
 //!
 //! # One step at a time
 //!
-//! An instance notes each allocation and free as a [step](step) in its log's room, before it does anything,
-//! and strikes the note out afterwards:
+//! An instance records each allocation and free as a [step](step) in its log's scratch area before
+//! doing anything, and clears the record afterwards:
 //!
 //! ```text
 //!  allocate into a cell:  note, set the local bit, write the cell, strike out
 //!  free from a cell:      note, write the cell, clear the local bit or set the remote one, strike out
 //! ```
 //!
-//! All of it plain release stores, in this order, but for the fetch-or. So whoever settles a dead
-//! instance's step knows where it stood: an allocation happened if the cell holds the block, and else its
-//! bit is cleared; a free is completed. Both can be done again. The cell is the caller's meanwhile.
+//! All of these are plain release stores in this order, except the fetch-or. A thread that settles
+//! a dead instance's step therefore knows how far it got: an allocation happened if the cell holds
+//! the block, and otherwise its bit is cleared; a free is completed. Both can be re-executed. The
+//! cell belongs to the caller until the step is over.
 //!
 //! # Steps are hazards
 //!
-//! A recoverer may set a remote bit that the dead has set already. Were the block collected and handed out
-//! in between, it would free what is in use. Therefore a collector leaves alone every block that a step
-//! of anybody names, and it sees every step that matters: the freer notes the step before its fetch-or
-//! (release), the collector reads the remote bits (acquire), then the steps. What it then finds
-//! struck out is over, whoever did it, and will not be done again: a step is struck out by the holder of the
-//! claim on the log, and a dead recoverer's successor finds no step. Whether the id lives, is dead, has left
-//! or is recovered makes no difference: whoever looks after what it has retired takes steps in its log too.
+//! A recovering thread may set a remote bit that the dead instance has already set. If the block
+//! had been collected and handed out in between, this would free a block in use. Therefore a
+//! collector skips every block that any instance's step names. It sees every step that matters: the
+//! freeing instance records the step before its fetch-or (release); the collector reads the remote
+//! bits (acquire), then the steps. A step that the collector finds cleared is over and will not be
+//! re-executed: only the holder of the claim on the log clears a step, and the successor of a dead
+//! recovering thread finds no step. It does not matter whether the id is live, dead, left or
+//! recovered: a thread that reclaims the blocks which the id retired records steps in its log too.
 //!
 //! # Adoption
 //!
-//! A slab whose owner is gone is taken over by whoever needs one of its class: under the buddy
-//! allocator's lock, unless a step names one of its blocks. Then nobody will write its local bits any more: the
-//! dead owner's own steps are settled by plain stores to them, but such a step was noted while the owner
-//! lived, so the adopter sees it; and what a recoverer frees in the dead's name it frees as a stranger
-//! would. The adopter collects, then writes its name. Cut short before that, it has done what the next adopter
-//! does again.
+//! A slab whose owner has departed is adopted by an instance that needs one of its class, under the
+//! buddy allocator's lock, unless a step names one of its blocks. Then no other thread writes its
+//! local bits: the owner's own steps are settled by plain stores to them, but such a step was
+//! recorded while the owner lived, so the adopter sees it; and a recovering thread frees blocks in
+//! the dead owner's name through remote bits, as other instances do. The adopter collects, then
+//! writes its name. If it dies before that, the next adopter repeats its work.
 //!
-//! Slabs come from the buddy allocator and go back to it in one redo transaction together with the
-//! words of the table. A slab goes back when it has no bit and no step names it. All bits of what is not a slab
-//! are zero.
+//! Slabs come from the buddy allocator and return to it in one redo transaction together with the
+//! words of the table. A slab is returned when it has no bit set and no step names it. All bits of
+//! an entry without a slab are zero.
 //!
 //! # Large blocks
 //!
-//! What is larger than the largest class is a block of the buddy allocator; the cell's store is a record of
-//! the same transaction. A recoverer, which takes no lock, cannot free one: it notes that the block is *owed*,
-//! by a step as above, and whoever next holds the lock frees it, unless a step names it.
+//! A request larger than the largest class is served by a block of the buddy allocator; the store
+//! to the cell is a record of the same transaction. A recovering thread, which takes no lock,
+//! cannot free such a block: it marks the block as *owed*, by a step as above, and the next holder
+//! of the lock frees it, unless a step names it.
 
 pub(super) mod class;
 pub(super) mod step;
@@ -60,7 +64,8 @@ pub(super) use class::{CLASSES, Class, Inverse, LARGEST, WORDS};
 pub(super) use step::{Kind, Step, Steps};
 pub(super) use table::{LocalWord, Slab, Table};
 
-/// The size of a slab.
+/// The size of a slab in bytes.
 pub(super) const SLAB: u64 = 32 << 10;
-/// The smallest block of the buddy allocator below: what is larger than the largest class takes as much.
+/// The smallest block of the buddy allocator below, in bytes. Requests larger than the largest
+/// class take at least this much.
 pub(super) const UNIT: u64 = 16 << 10;

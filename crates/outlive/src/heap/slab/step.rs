@@ -1,9 +1,9 @@
-//! The step that an instance is at: one allocation or free of a block, noted in its log's room before
-//! anything is done.
+//! The step of an instance: one allocation or free of a block, recorded in its log's scratch area
+//! before anything is done.
 
 use super::WORDS;
 use super::table::{Slab, Table, there};
-use crate::heap::room;
+use crate::heap::scratch;
 use crate::membership::{Generations, Instance, Status};
 use crate::recovery::Logs;
 use outlive_memory::{Link, Memory, Offset, Ordering};
@@ -11,7 +11,7 @@ use outlive_memory::{Link, Memory, Offset, Ordering};
 const CELL: u64 = 8;
 const INSTEAD: u64 = 16;
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(in crate::heap) enum Kind {
@@ -21,11 +21,11 @@ pub(in crate::heap) enum Kind {
     FreeOwn = 2,
     /// Replaces the block in the cell, then sets its remote bit.
     FreeRemote = 3,
-    /// Replaces the block in the cell, then notes that the buddy allocator's block is to be freed.
+    /// Replaces the block in the cell, then marks the buddy allocator's block as owed.
     Owe = 4,
 }
 
-/// A step as the room has it.
+/// A step as stored in the scratch area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::heap) struct Step {
     pub(in crate::heap) kind: Kind,
@@ -34,36 +34,36 @@ pub(in crate::heap) struct Step {
     pub(in crate::heap) instead: u64,
 }
 
-/// Where an instance notes its steps: three words of a memory.
+/// The three words of a memory in which an instance records its steps.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::heap) struct Place(Offset);
 
 impl Place {
-    /// The place at `at` of `memory`, which is the one to use it with.
+    /// Returns the place at `at` of `memory`, which it must be used with.
     ///
     /// # Panics
-    /// If the memory has no such words, as would an access.
+    /// If the memory does not have these words; an access would panic too.
     pub(in crate::heap) fn new<M: Memory>(memory: M, at: Offset) -> Self {
         let there = [at, at + CELL, at + INSTEAD].map(|word| memory.has_word::<u64>(word));
         assert_eq!(there, [true; 3], "a step at {at} is outside the memory");
         Self(at)
     }
 
-    /// Where the word is that says whether there is a step.
+    /// The offset of the word that says whether there is a step.
     pub(in crate::heap) fn at(self) -> Offset {
         self.0
     }
 
-    /// Notes a step, before its first effect.
+    /// Records a step, before its first effect.
     #[inline(always)]
     pub(in crate::heap) fn begin<M: Memory>(self, memory: M, step: Step) {
         let at = self.0;
         // An offset has no tags.
         let what = step.block.raw() | Link::NULL.with_tags(step.kind as u8).to_word();
-        // SAFETY: `new` has asked for all three.
+        // SAFETY: `new` has checked all three.
         let [at, cell, instead] =
             [at, at + CELL, at + INSTEAD].map(|word| unsafe { there(memory, word) });
-        // Relaxed: the word below says that they count.
+        // Relaxed: these words count only once the word stored below says so.
         memory.store(cell, step.cell.raw(), Ordering::Relaxed);
         if step.kind != Kind::Allocate {
             memory.store(instead, step.instead, Ordering::Relaxed);
@@ -74,18 +74,18 @@ impl Place {
         memory.persist(at, 8);
     }
 
-    /// The step is over.
+    /// Ends the step.
     #[inline(always)]
     pub(in crate::heap) fn end<M: Memory>(self, memory: M) {
-        // SAFETY: `new` has asked for it.
+        // SAFETY: `new` has checked it.
         let at = unsafe { there(memory, self.0) };
-        // Release: everything that it did is done.
+        // Release: after all effects of the step.
         memory.store(at, 0u64, Ordering::Release);
         memory.persist(at, 8);
     }
 }
 
-/// The step at `at`, if there is one; the word that is none, if it is damaged.
+/// Returns the step at `at`, if there is one, or its invalid word as an error if it is damaged.
 pub(in crate::heap) fn read<M: Memory>(memory: M, at: Offset) -> Result<Option<Step>, u64> {
     let word: u64 = memory.load(at, Ordering::Acquire);
     if word == 0 {
@@ -107,7 +107,7 @@ pub(in crate::heap) fn read<M: Memory>(memory: M, at: Offset) -> Result<Option<S
     }))
 }
 
-/// The steps of all ids: what no collector may hand out again.
+/// The steps of all ids. A collector must not hand out the blocks that they name.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::heap) struct Steps<M: Memory> {
     pub(in crate::heap) logs: Logs<M>,
@@ -115,40 +115,41 @@ pub(in crate::heap) struct Steps<M: Memory> {
 }
 
 impl<M: Memory> Steps<M> {
-    /// The blocks that steps name now. A step that was begun before something that the caller has
-    /// acquired is among them, unless it is over.
+    /// Returns the blocks that steps name now. A step that began before something that the caller
+    /// has acquired is among them, unless it is over.
     ///
-    /// What an id is decides nothing, only the word of its step does: in the log of one that has left, or is
-    /// recovered, whoever [revisits](crate::recovery::Recoverers::revisit) it frees what it had retired, and
-    /// may die at that. But an id that was never used has no step, and its log need not be touched.
+    /// The status of an id does not matter, only the word of its step: a thread that
+    /// [revisits](crate::recovery::Recoverers::revisit) the log of an id that has left or is
+    /// recovered frees the blocks which that id retired, and may die doing so. But an id that was
+    /// never used has no step, and its log is not touched.
     fn blocks(self) -> impl Iterator<Item = Offset> {
         let ids = self.logs.capacity().min(self.generations.capacity());
         (0..ids).filter_map(move |id| {
-            // Who has acquired what a step did has acquired that its id was joined before.
+            // Acquiring an effect of a step implies having acquired that its id was joined before.
             let state = self.generations.state(id);
             if state.is_ok_and(|state| state.status == Status::Free) {
                 return None;
             }
-            let at = room::step(self.logs.of(id));
-            // Acquire: if the step is over, so is what it did.
+            let at = scratch::step(self.logs.of(id));
+            // Acquire: if the step is over, its effects are visible.
             let word: u64 = self.logs.memory().load(at, Ordering::Acquire);
             (word != 0).then(|| Link::from_word(word).offset())
         })
     }
 
-    /// Whether a step names `block`.
+    /// Returns whether a step names `block`.
     pub(in crate::heap) fn name(self, block: Offset) -> bool {
         self.blocks().any(|named| named == block)
     }
 
-    /// Whether a step names a block of `slab`.
+    /// Returns whether a step names a block of `slab`.
     pub(in crate::heap) fn name_any_of(self, table: &Table<M>, slab: Slab) -> bool {
         self.blocks()
             .filter_map(|block| table.within(block))
             .any(|from| table.slab_of(from) == slab)
     }
 
-    /// The blocks of `slab` that steps name, as bits.
+    /// Returns the blocks of `slab` that steps name, as bits.
     pub(in crate::heap) fn bits_of(self, table: &Table<M>, slab: Slab) -> [u64; WORDS as usize] {
         let mut bits = [0; WORDS as usize];
         let Some(class) = table.class_of(slab) else {
@@ -166,9 +167,9 @@ impl<M: Memory> Steps<M> {
     }
 }
 
-/// The instance that a word of a table names.
+/// Returns the instance that the owner word of a slab names.
 pub(in crate::heap) fn owner_of<M: Memory>(table: &Table<M>, slab: Slab) -> Option<Instance> {
-    // Relaxed: whether the owner is gone is asked of the table of generations, with acquire; and who
-    // changes the word holds the buddy allocator's lock, as does who relies on it.
+    // Relaxed: the table of generations says, with acquire, whether the owner has departed. Every
+    // thread that changes the word or relies on it holds the buddy allocator's lock.
     Instance::from_word(table.memory.load(table.owner(slab), Ordering::Relaxed))
 }

@@ -1,4 +1,4 @@
-//! Where the words about slabs stand: a table with an entry for each 32 KiB of the region.
+//! The table of slab metadata, with an entry for each 32 KiB of the region.
 //!
 //! ```text
 //!  0x000  owner      the instance whose slab this is, or 0: no slab
@@ -9,14 +9,14 @@
 //!  0x180  remote     bits of what others have freed
 //! ```
 //!
-//! What the owner writes all the time and what others write are on lines, and on pairs of lines, of their
-//! own; the payload is elsewhere.
+//! The words that the owner writes constantly and those that others write are on lines, and on
+//! pairs of lines, of their own; the payload is elsewhere.
 
 use super::class::{Class, WORDS};
 use super::{SLAB, UNIT};
 use outlive_memory::{Memory, Offset, Ordering};
 
-/// How far apart entries are.
+/// The distance between entries in bytes.
 pub(in crate::heap) const STRIDE: u64 = 0x280;
 const CLASS: u64 = 0x08;
 const OWED: u64 = 0x10;
@@ -26,7 +26,7 @@ const LOCAL: u64 = 0x80;
 const REMOTE: u64 = LOCAL + WORDS * 8;
 const _: () = assert!(REMOTE + WORDS * 8 == STRIDE);
 
-/// The table.
+/// The table of slab metadata of a heap.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::heap) struct Table<M: Memory> {
     pub(in crate::heap) memory: M,
@@ -35,7 +35,7 @@ pub(in crate::heap) struct Table<M: Memory> {
     bytes: u64,
 }
 
-/// An entry of a heap's table and the part of the region that it is about. Never beyond the end.
+/// An entry of a heap's table and the part of the region that it describes. Never past the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::heap) struct Slab(u32);
 
@@ -46,26 +46,28 @@ impl Slab {
     }
 }
 
-/// A place of which it is known that the memory has a word there: the access that follows does not ask again.
+/// Returns `at`, a word that the memory is known to have, so that the following access omits the
+/// check.
 ///
 /// # Safety
-/// The memory [has](Memory::has_word) it.
+/// The memory [has](Memory::has_word) the word.
 #[inline(always)]
 pub(super) unsafe fn there<M: Memory>(memory: M, at: Offset) -> Offset {
-    // SAFETY: as the caller knows.
+    // SAFETY: the caller guarantees it.
     unsafe { core::hint::assert_unchecked(memory.has_word::<u64>(at)) };
     at
 }
 
-/// A word of local bits of an entry of a heap's table.
+/// A word of local bits in an entry of a heap's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::heap) struct LocalWord(Offset);
 
 impl<M: Memory> Table<M> {
-    /// The table at `at` about the `bytes` at `region`.
+    /// Returns the table at `at` for the region of `bytes` bytes at `region`.
     ///
     /// # Panics
-    /// If it is not in the memory: every word of every entry is, from then on.
+    /// If the table is not inside the memory. After this check, accesses to its entries need no
+    /// other one.
     pub(in crate::heap) fn new(memory: M, at: Offset, region: Offset, bytes: u64) -> Self {
         let entries = Offset::checked(at.raw(), Self::bytes(bytes), 8, memory.size());
         assert!(entries.is_ok(), "a table at {at} is outside the memory");
@@ -77,44 +79,44 @@ impl<M: Memory> Table<M> {
         }
     }
 
-    /// How many bytes the table for a region of `bytes` takes.
+    /// The size in bytes of the table for a region of `bytes`.
     pub(in crate::heap) fn bytes(bytes: u64) -> u64 {
         bytes.div_ceil(SLAB) * STRIDE
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub(in crate::heap) fn count(&self) -> u32 {
         self.bytes.div_ceil(SLAB) as u32
     }
 
-    /// Entry `index`, if there is one.
+    /// Returns entry `index`, if it exists.
     pub(in crate::heap) fn slab(&self, index: u64) -> Option<Slab> {
         (index < u64::from(self.count())).then_some(Slab(index as u32))
     }
 
-    /// All of them.
+    /// Iterates over all entries.
     pub(in crate::heap) fn all(&self) -> impl Iterator<Item = Slab> + use<M> {
         (0..self.count()).map(Slab)
     }
 
-    /// How far into the region `block` is, if it is.
+    /// Returns the distance of `block` from the start of the region, if it is inside.
     #[inline(always)]
     pub(in crate::heap) fn within(&self, block: Offset) -> Option<u64> {
         let from = block.raw().wrapping_sub(self.region.raw());
         (from < self.bytes).then_some(from)
     }
 
-    /// The entry for the byte so far into the region.
+    /// Returns the entry for the byte at distance `from` from the start of the region.
     ///
     /// # Panics
-    /// If it is beyond the region.
+    /// If `from` is beyond the region.
     #[inline(always)]
     pub(in crate::heap) fn slab_of(&self, from: u64) -> Slab {
         assert!(from < self.bytes, "{from:#x} is beyond the region");
         Slab((from / SLAB) as u32)
     }
 
-    /// Where a slab starts.
+    /// The start of a slab.
     #[inline(always)]
     pub(in crate::heap) fn start(&self, slab: Slab) -> Offset {
         self.region + u64::from(slab.0) * SLAB
@@ -130,9 +132,10 @@ impl<M: Memory> Table<M> {
         self.owner(slab) + CLASS
     }
 
-    /// The word for the block of the buddy allocator that starts so far into the region.
+    /// The owed word for the block of the buddy allocator at distance `from` in the region.
     pub(in crate::heap) fn owed(&self, from: u64) -> Offset {
-        // The last slab may be half a slab: the second word of its entry is about nothing, and is looked at too.
+        // The last slab may be half a slab. The second owed word of its entry then stands for no
+        // block, and is checked too.
         let slab = self.slab(from / SLAB).expect("it is in the region");
         self.owner(slab) + OWED + from % SLAB / UNIT * 8
     }
@@ -147,17 +150,17 @@ impl<M: Memory> Table<M> {
         self.owner(slab) + REMOTE + word * 8
     }
 
-    /// Whose slab it is, as its word has it.
+    /// Returns the owner word of a slab.
     #[inline(always)]
     pub(in crate::heap) fn owner_word(&self, slab: Slab) -> u64 {
-        // SAFETY: `new` has asked for every entry.
+        // SAFETY: `new` has checked every entry.
         let at = unsafe { there(self.memory, self.owner(slab)) };
-        // Relaxed: whoever may free a block of it has learnt of the block after this was written, and nobody
-        // but the caller makes a slab the caller's.
+        // Relaxed: a thread that may free a block of the slab learnt of the block after the word
+        // was written, and only the caller makes a slab the caller's.
         self.memory.load(at, Ordering::Relaxed)
     }
 
-    /// What it is cut into, likewise.
+    /// Returns the class word of a slab.
     #[inline(always)]
     pub(in crate::heap) fn class_word(&self, slab: Slab) -> u64 {
         // SAFETY: as above.
@@ -166,43 +169,43 @@ impl<M: Memory> Table<M> {
         self.memory.load(at, Ordering::Relaxed)
     }
 
-    /// The word that has the local bit of block `block` of the slab.
+    /// Returns the word that has the local bit of block `block` of the slab.
     #[inline(always)]
     pub(in crate::heap) fn local_word(&self, slab: Slab, block: u64) -> LocalWord {
-        // The remainder: a word of the slab's, whatever the block.
+        // The remainder: a word of the slab, whatever the block.
         LocalWord(self.local(slab, block / 64 % WORDS))
     }
 
-    /// What is allocated, as the word has it.
+    /// Returns the local bits of the word: the allocated blocks.
     #[inline(always)]
     pub(in crate::heap) fn allocated(&self, word: LocalWord) -> u64 {
-        // SAFETY: `new` has asked for every entry, and the word is one of an entry's.
+        // SAFETY: `new` has checked every entry, and the word is in one.
         let at = unsafe { there(self.memory, word.0) };
-        // Relaxed: the owner's alone.
+        // Relaxed: only the owner writes it.
         self.memory.load(at, Ordering::Relaxed)
     }
 
-    /// Writes the word.
+    /// Writes the local bits of the word.
     #[inline(always)]
     pub(in crate::heap) fn set_allocated(&self, word: LocalWord, bits: u64) {
         // SAFETY: as above.
         let at = unsafe { there(self.memory, word.0) };
-        // Release: after what came before.
+        // Release: after the preceding stores.
         self.memory.store(at, bits, Ordering::Release);
         self.memory.persist(at, 8);
     }
 
-    /// What others have freed of it.
+    /// Returns the remote bits for the word: the blocks that others have freed.
     #[inline(always)]
     pub(in crate::heap) fn freed_by_others(&self, word: LocalWord) -> u64 {
         // SAFETY: as above; each word of local bits has one of remote bits.
         let at = unsafe { there(self.memory, word.0 + (REMOTE - LOCAL)) };
-        // Relaxed: what a stranger has freed is not to be freed again; who frees a block that he has been given
-        // knows of no such free.
+        // Relaxed: the bit serves to refuse a second free of a block that another instance has
+        // freed. An instance that frees a block which it was given knows of no such free.
         self.memory.load(at, Ordering::Relaxed)
     }
 
-    /// The first word of the slab's bits that has a free block, from `word` on and round.
+    /// Returns the first word of the slab's bits with a free block, cyclically from `word` on.
     pub(in crate::heap) fn next_with_room(
         &self,
         slab: Slab,
@@ -217,59 +220,60 @@ impl<M: Memory> Table<M> {
             .find(|&word| self.has_room(slab, class, word))
     }
 
-    /// The class of a slab, as far as it has a possible one.
+    /// Returns the class of a slab, if its class word is valid.
     #[inline(always)]
     pub(in crate::heap) fn class_of(&self, slab: Slab) -> Option<Class> {
-        // Relaxed: it was written before the slab got its owner, and is constant while it has blocks.
+        // Relaxed: it was written before the slab got its owner, and is constant while the slab has
+        // blocks.
         Class::checked(self.memory.load(self.class(slab), Ordering::Relaxed))
     }
 
-    /// The next slab in the ring.
+    /// Returns the next slab in the ring.
     pub(in crate::heap) fn next(&self, slab: Slab) -> Option<Slab> {
         self.neighbour(slab, NEXT)
     }
 
-    /// The slab before in the ring.
+    /// Returns the previous slab in the ring.
     pub(in crate::heap) fn before(&self, slab: Slab) -> Option<Slab> {
         self.neighbour(slab, BEFORE)
     }
 
     fn neighbour(&self, slab: Slab, which: u64) -> Option<Slab> {
-        // Relaxed: the owner's alone.
+        // Relaxed: only the owner uses it.
         let index: u64 = self
             .memory
             .load(self.owner(slab) + which, Ordering::Relaxed);
         self.slab(index)
     }
 
-    /// Makes `after` follow `slab`.
+    /// Makes `after` follow `slab` in the ring.
     pub(in crate::heap) fn join(&self, slab: Slab, after: Slab) {
         let (first, second) = (self.owner(slab) + NEXT, self.owner(after) + BEFORE);
-        // Relaxed: the owner's alone, and nobody relies on it after its death.
+        // Relaxed: only the owner uses it, and no thread relies on it after the owner's death.
         self.memory
             .store(first, u64::from(after.0), Ordering::Relaxed);
         self.memory
             .store(second, u64::from(slab.0), Ordering::Relaxed);
     }
 
-    /// Whether no block of the slab is allocated, as its owner or adopter sees it.
+    /// Returns whether no block of the slab is allocated, as its owner or adopter sees it.
     pub(in crate::heap) fn is_empty(&self, slab: Slab, class: Class) -> bool {
         (0..class.words()).all(|word| {
-            // Relaxed: the caller's own.
+            // Relaxed: the caller's own word.
             self.memory
                 .load::<u64>(self.local(slab, word), Ordering::Relaxed)
                 == 0
         })
     }
 
-    /// The first word of the slab's bits that has a free block.
+    /// Returns the first word of the slab's bits with a free block.
     pub(in crate::heap) fn word_with_room(&self, slab: Slab, class: Class) -> Option<u64> {
         (0..class.words()).find(|&word| self.has_room(slab, class, word))
     }
 
-    /// Whether one word of the slab's bits has a free block.
+    /// Returns whether one word of the slab's bits has a free block.
     pub(in crate::heap) fn has_room(&self, slab: Slab, class: Class, word: u64) -> bool {
-        // Relaxed: the caller's own.
+        // Relaxed: the caller's own word.
         let bits: u64 = self.memory.load(self.local(slab, word), Ordering::Relaxed);
         !bits & class.mask(word) != 0
     }

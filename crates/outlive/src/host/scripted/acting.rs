@@ -1,4 +1,4 @@
-//! What a thread of a scripted operating system does and sees.
+//! A scripted operating system, as one of its threads uses it.
 
 use super::{Claimed, Process, Scripted, Slot, State};
 use crate::host::{
@@ -18,12 +18,12 @@ pub struct ScriptedOs {
 }
 
 impl ScriptedOs {
-    /// The thread that acts through this.
+    /// Returns the thread that acts through this value.
     pub fn thread(&self) -> ThreadIdentity {
         self.thread
     }
 
-    /// The operating system.
+    /// Returns the operating system.
     pub fn scripted(&self) -> &Scripted {
         &self.os
     }
@@ -35,7 +35,7 @@ impl ScriptedOs {
         let dead = me.is_none_or(|thread| thread.gone);
         if dead {
             drop(state);
-            panic!("the script lets the dead act: {:?}", self.thread);
+            panic!("the script lets a dead thread act: {:?}", self.thread);
         }
         state
     }
@@ -89,7 +89,7 @@ impl Os for ScriptedOs {
     }
 
     fn use_system(&self, number: u16) -> Result<Option<Presence>, OsError> {
-        // A lock that several processes may have is one presence for each of them.
+        // A lock that several processes may hold is one presence for each of them.
         let pid = self.thread.process.pid;
         self.claim_presence(1 << 31 | u32::from(number) << 15 | pid)
     }
@@ -250,7 +250,7 @@ impl Os for ScriptedOs {
         self.os.machine.bells.get_or_init(|| self.os.clone())
     }
 
-    /// If there is no news yet, time passes up to `timeout`, and with it what the script has in store.
+    /// If there is no news yet, time passes up to `timeout`, with the scheduled events in it.
     fn wait_for_news(&self, held: &[(u32, u32)], key: u64, seen: u32, timeout: Duration) {
         let until = self.acting().now + timeout;
         self.os.pass_time(until, || {

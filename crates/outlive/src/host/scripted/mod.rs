@@ -1,9 +1,9 @@
-//! An operating system that is played in memory, by a script.
+//! An operating system that is simulated in memory, by a script.
 //!
 //! Several processes of one scripted operating system share one state; a test acts as any of their
-//! threads through [`Scripted::seen_by`]. Nothing is concurrent unless the test makes it so: time passes
-//! only when somebody waits (or the test [`advance`](Scripted::advance)s it), and what the test scheduled
-//! by [`at`](Scripted::at) happens when its time comes, in the middle of the wait.
+//! threads through [`Scripted::seen_by`]. Nothing is concurrent unless the test makes it so: time
+//! passes only when a thread waits (or the test [`advance`](Scripted::advance)s it), and an event
+//! that the test scheduled by [`at`](Scripted::at) happens at its time, in the middle of the wait.
 
 mod acting;
 
@@ -120,13 +120,13 @@ struct Machine {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Scripted {
-    /// An operating system whose boot id is `boot`, with `obituaries` obituaries for its one pod. (Its few
-    /// hundred bytes are never freed: bells live for ever.)
+    /// Returns an operating system whose boot id is `boot`, with `obituaries` obituaries for its
+    /// one pod. (It is never freed, since `Os::bells` returns a `'static` reference.)
     pub fn new(boot: u128, obituaries: u32) -> Self {
         Self::on_machine(0, boot, obituaries)
     }
 
-    /// As [`new`](Self::new), on the machine with the id `machine`.
+    /// Does the same as [`new`](Self::new), on the machine with the id `machine`.
     pub fn on_machine(machine: u128, boot: u128, obituaries: u32) -> Self {
         let identity = OsIdentity {
             id: NEXT.fetch_add(1, Ordering::Relaxed).into(),
@@ -137,7 +137,7 @@ impl Scripted {
         Self::with(identity, Presences::default(), Cords::default(), obituaries)
     }
 
-    /// As [`new`](Self::new), for a pod in a file that one kernel at a time can map.
+    /// Does the same as [`new`](Self::new), for a pod in a file that one kernel at a time can map.
     pub fn on_local_file(boot: u128, obituaries: u32) -> Self {
         let identity = OsIdentity {
             id: NEXT.fetch_add(1, Ordering::Relaxed).into(),
@@ -183,28 +183,28 @@ impl Scripted {
         }
     }
 
-    /// A new process with one thread, its leader.
+    /// Starts a process with one thread, its leader.
     pub fn spawn_process(&self) -> ProcessIdentity {
         let mut state = self.state();
         let pid = state.fresh_id();
         state.spawn(pid)
     }
 
-    /// A new process with the pid of `earlier`, which must be gone, and a later start time.
+    /// Starts a process with the pid of `earlier`, which must be gone, and a later start time.
     pub fn recycle_pid(&self, earlier: ProcessIdentity) -> ProcessIdentity {
         let mut state = self.state();
         assert!(state.process(earlier).gone, "its pid is in use");
         state.spawn(earlier.pid)
     }
 
-    /// A new thread of `process`.
+    /// Starts a thread of `process`.
     pub fn spawn_thread(&self, process: ProcessIdentity) -> ThreadIdentity {
         let mut state = self.state();
         let tid = state.fresh_id();
         state.spawn_thread(process, tid)
     }
 
-    /// The leader thread of `process`.
+    /// Returns the leader thread of `process`.
     pub fn main_thread(&self, process: ProcessIdentity) -> ThreadIdentity {
         ThreadIdentity {
             process,
@@ -213,7 +213,7 @@ impl Scripted {
         }
     }
 
-    /// The operating system as `thread` sees it: what is done through it, `thread` does.
+    /// Returns the operating system as `thread` sees it. Calls through it are made by `thread`.
     pub fn seen_by(&self, thread: ThreadIdentity) -> Arc<ScriptedOs> {
         Arc::new(ScriptedOs {
             os: self.clone(),
@@ -221,14 +221,14 @@ impl Scripted {
         })
     }
 
-    /// Kills `process`, whatever it refuses: all its obituaries are marked, then it is gone.
+    /// Kills `process`, even if it refuses kills: all its obituaries are marked, then it is gone.
     pub fn kill_process(&self, process: ProcessIdentity) {
         self.begin_death(process);
         self.end_death(process);
     }
 
-    /// The first half of a death: the threads are gone and their obituaries marked, but the address space
-    /// is still being torn down, so the process does not count as gone yet.
+    /// Executes the first half of a death: the threads are gone and their obituaries marked, but
+    /// the address space is still being released, so the process does not count as gone yet.
     pub fn begin_death(&self, process: ProcessIdentity) {
         let mut state = self.state();
         for at in 0..state.threads.len() {
@@ -238,7 +238,7 @@ impl Scripted {
         }
     }
 
-    /// The second half of a death: the process is gone.
+    /// Executes the second half of a death: the process is gone.
     pub fn end_death(&self, process: ProcessIdentity) {
         let mut state = self.state();
         let process = state.process(process);
@@ -246,7 +246,7 @@ impl Scripted {
         process.alive.store(false, Ordering::SeqCst);
     }
 
-    /// Lets `process` call exec: its threads end, and the process goes on with a new address space.
+    /// Lets `process` call exec: its threads end, and it continues with a new address space.
     pub fn exec(&self, process: ProcessIdentity) {
         self.begin_death(process);
         let mut state = self.state();
@@ -256,31 +256,31 @@ impl Scripted {
         state.spawn_thread(process, process.pid);
     }
 
-    /// Ends one thread, with its obituaries `marked` or (a thread that called exec, a robust list that
-    /// was too long) not. Its process lives on.
+    /// Ends one thread, with its obituaries `marked` or (a thread that called exec, a robust list
+    /// that was too long) not. Its process lives on.
     pub fn kill_thread(&self, thread: ThreadIdentity, marked: bool) {
         let mut state = self.state();
         let at = state.threads.iter().position(|t| t.identity == thread);
         state.end_thread(at.expect("no such thread"), marked);
     }
 
-    /// Stops `process` (SIGSTOP): it exists and does nothing. What it would do is the test's not to do.
+    /// Stops `process` (SIGSTOP): it exists. The test must not act as it until it continues.
     pub fn stop(&self, process: ProcessIdentity) {
         self.state().process(process).stopped = true;
     }
 
-    /// Lets a stopped process go on.
+    /// Continues a stopped process.
     pub fn resume(&self, process: ProcessIdentity) {
         self.state().process(process).stopped = false;
     }
 
-    /// Whether `process` is stopped.
+    /// Returns whether `process` is stopped.
     pub fn is_stopped(&self, process: ProcessIdentity) -> bool {
         self.state().process(process).stopped
     }
 
-    /// Puts `process` into uninterruptible sleep, or out of it: a kill is accepted and takes effect only
-    /// when it wakes.
+    /// Puts `process` into uninterruptible sleep, or out of it: a kill is accepted and takes effect
+    /// only when it wakes.
     pub fn make_unkillable(&self, process: ProcessIdentity, unkillable: bool) {
         let mut state = self.state();
         let target = state.process(process);
@@ -297,47 +297,48 @@ impl Scripted {
         self.state().process(process).refuses = refuses;
     }
 
-    /// Hides `process` (`/proc` with hidepid), or shows it again: nothing can be said of its threads.
+    /// Hides `process` (`/proc` with hidepid), or shows it. The liveness of hidden threads is
+    /// unknown.
     pub fn hide(&self, process: ProcessIdentity, hidden: bool) {
         self.state().process(process).hidden = hidden;
     }
 
-    /// Whether `process` is gone.
+    /// Returns whether `process` is gone.
     pub fn is_gone(&self, process: ProcessIdentity) -> bool {
         self.state().process(process).gone
     }
 
-    /// Whether somebody has sent SIGKILL to `process`.
+    /// Returns whether SIGKILL has been sent to `process`.
     pub fn was_told_to_die(&self, process: ProcessIdentity) -> bool {
         self.state().process(process).told_to_die
     }
 
-    /// The slots for which watchers were woken, in order, since this was last asked.
+    /// Returns the slots for which watchers were woken since the last call, in order.
     pub fn take_wakes(&self) -> Vec<u32> {
         core::mem::take(&mut self.state().wakes)
     }
 
-    /// Lets `event` happen when the clock reaches `time`; at the next wait, if it has already.
+    /// Schedules `event` for when the clock reaches `time`, or for the next wait if it has already.
     pub fn at(&self, time: Duration, event: impl FnOnce(&Scripted) + Send + 'static) {
         self.state().events.push((time, Box::new(event)));
     }
 
-    /// The scripted clock.
+    /// Returns the time of the scripted clock.
     pub fn now(&self) -> Duration {
         self.state().now
     }
 
-    /// Lets `by` of time pass, with all that is to happen in it.
+    /// Lets the time `by` pass, with all events in it.
     pub fn advance(&self, by: Duration) {
         let until = self.now() + by;
         self.pass_time(until, || false);
     }
 
-    /// Lets time pass until `until`, or until `done` after something happened.
+    /// Lets time pass until `until`, or until `done`, which is checked before each event, is true.
     fn pass_time(&self, until: Duration, done: impl Fn() -> bool) {
         while !done() {
             let mut state = self.state();
-            // The earliest event that is due; of several for one moment, the one that was scheduled first.
+            // The earliest event that is due; of several at one time, the first scheduled.
             let due = (0..state.events.len())
                 .filter(|&at| state.events[at].0 <= until)
                 .min_by_key(|&at| state.events[at].0);

@@ -1,9 +1,9 @@
-//! What members of a control group are told.
+//! The events of a control group.
 
 use super::super::{Instance, Level};
 use core::fmt;
 
-/// What happened.
+/// The kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -18,16 +18,17 @@ pub enum EventKind {
     ThreadDied = 4,
     /// A process died, all its threads with it.
     ProcessDied = 5,
-    /// A host died. The deaths of those of its processes and threads that have not been told yet follow.
+    /// A host died. The deaths of its processes and threads follow, unless they have been reported.
     HostDied = 6,
     /// Another process has become the fabric manager.
     RoleChanged = 7,
-    /// A host is silent and could not be fenced: it may still write, so its generation stands.
+    /// A host is silent and could not be fenced: it may still write, so its generation is not
+    /// raised.
     HostSuspected = 8,
 }
 
 impl EventKind {
-    /// The kind's name in lower case.
+    /// Returns the kind's name in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Joined => "joined",
@@ -41,7 +42,7 @@ impl EventKind {
         }
     }
 
-    /// The death of a member of `level`.
+    /// Returns the kind for the death of a member of `level`.
     pub const fn death_of(level: Level) -> Self {
         match level {
             Level::Host => Self::HostDied,
@@ -50,7 +51,7 @@ impl EventKind {
         }
     }
 
-    /// Whether somebody's generation was raised.
+    /// Returns whether the event is a death: a generation was raised.
     pub const fn is_death(self) -> bool {
         matches!(self, Self::ThreadDied | Self::ProcessDied | Self::HostDied)
     }
@@ -61,14 +62,13 @@ impl EventKind {
 pub struct Event {
     /// Its number in the group, from 1 and without gaps.
     pub sequence: u64,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
-    /// To whom. For deaths: the incarnation that died.
+    /// The incarnation that the event is about.
     pub instance: Instance,
-    /// What kind of member that is.
+    /// The level of that member.
     pub level: Option<Level>,
-    /// Of a host's death: whether it was silent and was fenced. (It is not said if whoever fenced it died
-    /// before it could tell.)
+    /// For a host's death: whether the host was fenced.
     pub fenced: bool,
 }
 
@@ -109,12 +109,12 @@ impl Event {
             | level
     }
 
-    /// The number in a slot's word; 0 for an empty slot.
+    /// Returns the number in a slot's word; 0 for an empty slot.
     pub(crate) fn sequence_of(word: u128) -> u64 {
         word as u64 >> 16
     }
 
-    /// The event in a slot's word; `None` if it is empty or corrupt.
+    /// Returns the event in a slot's word; `None` if it is empty or corrupt.
     pub(crate) fn from_word(word: u128) -> Option<Self> {
         let kind = match (word >> 8) as u8 {
             1 => EventKind::Joined,

@@ -1,27 +1,28 @@
-//! Who may join a group: guards against mistakes, not against malice (the file's mode is the security).
+//! Guards of groups: they protect against mistakes, not against malice (for that, there is the
+//! file's mode).
 
 use outlive_memory::{Memory, Offset, Ordering};
 use sha2::{Digest, Sha256};
 
-/// What a group asks of those who join.
+/// The requirements of a group for a joining member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Guard {
-    /// Only this user.
+    /// The required user.
     pub uid: Option<u32>,
-    /// Only this group of users.
+    /// The required group of users.
     pub gid: Option<u32>,
-    /// Only those who know this. The segment holds a salted SHA-256 of it.
+    /// The required secret. The segment holds a salted SHA-256 of it.
     pub secret: Option<Vec<u8>>,
 }
 
-/// What a joining member shows.
+/// The credentials of a joining member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// Its effective user.
     pub uid: u32,
     /// Its effective group.
     pub gid: u32,
-    /// What it knows.
+    /// Its secret.
     pub secret: Option<Vec<u8>>,
 }
 
@@ -37,7 +38,7 @@ fn digest(salt: u128, secret: &[u8]) -> [u8; 32] {
 }
 
 impl Guard {
-    /// Writes the guard into the group's slot at `at`, which only its creator touches yet.
+    /// Writes the guard into the group's slot at `at`, which only its creator accesses yet.
     pub(super) fn write<M: Memory>(&self, memory: M, at: Offset) {
         let mut asks = 0;
         let mut who = 0u64;
@@ -69,20 +70,20 @@ impl Guard {
         let load = |i: u64| memory.load::<u64>(at + i, Ordering::Relaxed);
         let (who, asks) = (load(8), load(16));
         if asks & ASKS_UID != 0 && who as u32 != shown.uid {
-            return Err("it is for another user");
+            return Err("it is restricted to another user");
         }
         if asks & ASKS_GID != 0 && (who >> 32) as u32 != shown.gid {
-            return Err("it is for another group of users");
+            return Err("it is restricted to another group of users");
         }
         if asks & ASKS_SECRET != 0 {
             let Some(secret) = &shown.secret else {
-                return Err("it asks for a secret and none was given");
+                return Err("it requires a secret, but none was given");
             };
             let salt = u128::from(load(96)) | u128::from(load(104)) << 64;
             let mut expected = [0; 32];
             memory.copy_out(at + 112, &mut expected);
             if digest(salt, secret) != expected {
-                return Err("the secret is not the right one");
+                return Err("the secret is wrong");
             }
         }
         Ok(())

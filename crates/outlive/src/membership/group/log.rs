@@ -1,49 +1,51 @@
-//! The events of a group: a log that anybody can finish appending to, and the table that it drives.
+//! The events of a group: a log to which any member can complete an append, and the table that the
+//! log drives.
 //!
-//! A group is a state machine in shared memory. Its log is a ring of 128-bit slots; `tail` counts the
-//! events that are complete; the table has one 128-bit word for each id, which says where that id stands
-//! in the group and which event last said so.
+//! A group is a state machine in shared memory. Its log is a ring of 128-bit slots; `tail` counts
+//! the complete events; the table has one 128-bit word for each id, with the id's standing in the
+//! group and the number of the latest event about it.
 //!
-//! To append an event, a writer reads `tail` = t, makes sure that slot t + 1 is empty and looks in the
-//! table whether the event is still news. Then one compare-and-swap puts it into slot t + 1: that is the
-//! moment at which it happened. Everybody who sees slot t + 1 filled helps: first the table (a
-//! compare-and-swap from a word of an earlier event, so that it takes effect once and never late), then
-//! `tail` to t + 1. So:
+//! To append an event, a writer reads `tail` = t, makes sure that slot t + 1 is empty and checks in
+//! the table whether the event is still news. Then one compare-and-swap puts it into slot t + 1:
+//! this is its linearisation point. Every member that sees slot t + 1 filled helps: it first
+//! updates the table (a compare-and-swap from a word of an earlier event, so that it takes effect
+//! once and never late), then `tail` to t + 1. So:
 //!
-//! * While `tail` is t, the table shows all events up to t, and none after t + 1. An event put into slot
-//!   t + 1 was therefore judged news against exactly what precedes it: **no event is told twice**, by
-//!   however many members it is noticed.
-//! * A writer that dies after filling the slot has told the event; before it, nothing. Nobody waits for
-//!   it and there is nothing to recover. Lock-free.
-//! * A slot's old content is the event one ring's length earlier, so a writer that slept through a whole
-//!   round fails its compare-and-swap. A word of the table carries the event's number, so it never comes
-//!   back.
+//! * While `tail` is t, the table shows all events up to t, and none after t + 1. An event put into
+//!   slot t + 1 was therefore judged news against exactly the events that precede it: **no event is
+//!   reported twice**, however many members notice it.
+//! * A writer that dies after filling the slot has reported the event; before that, nothing. No
+//!   member waits for it and there is nothing to recover. Lock-free.
+//! * A slot's old content is the event one ring's length earlier, so a writer that slept through a
+//!   whole round fails its compare-and-swap. A word of the table contains the event's number, so it
+//!   never returns to an earlier value.
 //!
-//! *When caches are lost* this does not hold yet (write-back segments are refused; the crash explorer shows
-//! it). What it takes:
+//! *When caches are lost* this does not hold yet (write-back segments are refused; the crash
+//! explorer shows it). It would require the following:
 //!
-//! * Both halves of a word must show a tear: a bit of the ring's round in both halves of a slot, a bit that
-//!   alternates from event to event in both halves of a table's word. A torn slot has never been helped, so
-//!   it is overwritten like an old one; a torn word of the table is written anew from the event's slot.
-//! * A helper must make sure of each word before it goes on to the next: load, write back, drain, load
-//!   again, and begin anew if it changed.
-//! * That second look cannot see a word that fell back and was written again with the same bits, by another
-//!   host that is lost next. So what is written has to name its writer (sixteen bits: the number needs only
-//!   forty), in the table too, where helpers write the same event.
-//! * The tail may fall back by several, one for each host that is lost: a slot whose number is a round ahead
-//!   says that everything before it is complete, and then the tail is moved up to there; and
-//!   [`finish_pending`](GroupLog::finish_pending) goes on until nothing is pending.
+//! * Both halves of a word must show a tear: a bit of the ring's round in both halves of a slot, a
+//!   bit that alternates from event to event in both halves of a table's word. A torn slot has
+//!   never been helped, so it is overwritten like an old one; a torn word of the table is rewritten
+//!   from the event's slot.
+//! * A helper must make each word durable before it continues with the next: load, write back,
+//!   drain, load again, and start again if it changed.
+//! * That second load cannot detect a word that fell back and was rewritten with the same bits by
+//!   another host that is lost next. So each word has to name its writer (sixteen bits: the number
+//!   needs only forty), in the table too, where helpers write the same event.
+//! * The tail may fall back by several, one for each host that is lost: a slot whose number is a
+//!   round ahead shows that all events before it are complete, and then the tail is moved there;
+//!   and [`finish_pending`](GroupLog::finish_pending) continues until nothing is pending.
 
 use super::super::{Instance, InstanceId, Level};
 use super::event::{Event, EventKind};
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
 outlive_memory::crash_points! {
-    /// Where the telling of an event may be cut short.
+    /// The points at which a crash may interrupt an append.
     pub enum AppendPoint for "group.append" {
-        /// Judged news; nothing is written.
+        /// The event is judged news; nothing is written.
         Judged,
-        /// In its slot: the event has happened.
+        /// The event is in its slot: it has happened.
         Placed,
         /// The table shows it.
         Applied,
@@ -52,7 +54,7 @@ outlive_memory::crash_points! {
     }
 }
 
-/// Where an id stands in a group.
+/// The standing of an id in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Never a member.
@@ -68,20 +70,20 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// Whether the id counts as a member: one whose death is news.
+    /// Returns whether the id counts as a member, whose death is news.
     pub const fn is_in(self) -> bool {
         matches!(self, Self::Member | Self::Suspect)
     }
 }
 
-/// What the table says of one id.
+/// The table's entry for one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberState {
     /// The incarnation that the latest event was about.
     pub instance: Option<Instance>,
     /// Its level.
     pub level: Option<Level>,
-    /// Where it stands.
+    /// Its standing.
     pub standing: Standing,
     /// The number of the latest event about it; 0 if there was none.
     pub sequence: u64,
@@ -99,18 +101,18 @@ pub struct GroupLog<M: Memory = Native> {
 const RING: u64 = 128;
 
 impl<M: Memory> GroupLog<M> {
-    /// How many bytes a log of `events` events about `ids` ids takes.
+    /// Returns the size in bytes of a log of `events` events about `ids` ids.
     pub const fn bytes(events: u32, ids: u32) -> u64 {
         // One word more than ids: the fabric manager's role is a member of its own.
         RING + (events as u64 + ids as u64 + 1) * 16
     }
 
-    /// The log at `at`, aligned to 16; zeroed memory is an empty log.
+    /// Returns the log at `at`, aligned to 16; zeroed memory is an empty log.
     ///
     /// # Panics
-    /// If it remembers no event.
+    /// Panics if `events` is zero.
     pub fn new(memory: M, at: Offset, events: u32, ids: u32) -> Self {
-        assert!(events > 0, "a group that remembers no event");
+        assert!(events > 0, "a group must store at least one event");
         Self {
             memory,
             at,
@@ -119,9 +121,9 @@ impl<M: Memory> GroupLog<M> {
         }
     }
 
-    /// How many events have happened.
+    /// Returns the number of complete events.
     pub fn tail(self) -> u64 {
-        // Acquire: who sees the tail sees the slots and the table up to it.
+        // Acquire: a reader of the tail sees the slots and the table up to it.
         self.memory.load(self.at, Ordering::Acquire)
     }
 
@@ -133,7 +135,7 @@ impl<M: Memory> GroupLog<M> {
         self.at + RING + (u64::from(self.events) + u64::from(index)) * 16
     }
 
-    /// The table's index of what `event` is about.
+    /// Returns the table's index of the id or role that `event` is about.
     fn index_of(self, event: &Event) -> u32 {
         match event.kind {
             EventKind::RoleChanged => self.ids,
@@ -141,7 +143,7 @@ impl<M: Memory> GroupLog<M> {
         }
     }
 
-    /// The table's index of `instance`; `None` if no instance is like that.
+    /// Returns the table's index of `instance`; `None` if no such instance can exist.
     fn place_of(self, instance: Instance) -> Option<u32> {
         (instance.id < self.ids && instance.generation != 0).then_some(instance.id)
     }
@@ -150,7 +152,7 @@ impl<M: Memory> GroupLog<M> {
         self.memory.load(self.slot_at(sequence), Ordering::Acquire)
     }
 
-    /// The event numbered `sequence`, if it has happened and the ring still has it.
+    /// Returns the event numbered `sequence`, if it is complete and still in the ring.
     pub fn event(self, sequence: u64) -> Option<Event> {
         if sequence == 0 || sequence > self.tail() {
             return None;
@@ -159,7 +161,7 @@ impl<M: Memory> GroupLog<M> {
         (event.sequence == sequence).then_some(event)
     }
 
-    /// Where `id` stands.
+    /// Returns the entry of `id`.
     pub fn member(self, id: InstanceId) -> MemberState {
         let none = MemberState {
             instance: None,
@@ -193,18 +195,18 @@ impl<M: Memory> GroupLog<M> {
         }
     }
 
-    /// Who was last told to be the fabric manager.
+    /// Returns the fabric manager that was reported last.
     pub fn manager(self) -> Option<Instance> {
         self.member(self.ids).instance
     }
 
-    /// Tells that `instance` of `level` has joined: [`EventKind::Joined`], or [`EventKind::Rejoined`] if
-    /// an earlier incarnation of the id had been a member. Returns the event's number, or `None` if it
-    /// was no news. Lock-free.
+    /// Reports that `instance` of `level` has joined: [`EventKind::Joined`], or
+    /// [`EventKind::Rejoined`] if an earlier incarnation of the id had been a member. Returns the
+    /// event's number, or `None` if it was not news. Lock-free.
     pub fn tell_joined(self, instance: Instance, level: Level) -> Option<u64> {
         self.append(self.place_of(instance)?, |now| {
             let kind = match now.instance {
-                // An old incarnation that wakes up late must not join after its successor.
+                // An old incarnation that was held up must not join after its successor.
                 Some(known) if known.generation > instance.generation => return None,
                 Some(known) if known == instance => match now.standing {
                     Standing::Member | Standing::Suspect | Standing::Died => return None,
@@ -217,8 +219,8 @@ impl<M: Memory> GroupLog<M> {
         })
     }
 
-    /// Tells that `instance` has left the group. Returns the event's number, or `None` if it was not a
-    /// member. Lock-free.
+    /// Reports that `instance` has left the group. Returns the event's number, or `None` if it was
+    /// not a member. Lock-free.
     pub fn tell_left(self, instance: Instance) -> Option<u64> {
         self.append(self.place_of(instance)?, |now| {
             let is_in = now.instance == Some(instance) && now.standing.is_in();
@@ -226,13 +228,14 @@ impl<M: Memory> GroupLog<M> {
         })
     }
 
-    /// Tells that `instance` died. Returns the event's number, or `None` if it was not a member or its
-    /// death has been told. Lock-free.
+    /// Reports that `instance` died. Returns the event's number, or `None` if it was not a member
+    /// or its death has been reported. Lock-free.
     pub fn tell_died(self, instance: Instance) -> Option<u64> {
         self.tell_died_because(instance, false)
     }
 
-    /// [`tell_died`](Self::tell_died), of a host that was `fenced`.
+    /// Does the same as [`tell_died`](Self::tell_died), with whether `instance` is a host that was
+    /// `fenced`.
     pub(crate) fn tell_died_because(self, instance: Instance, fenced: bool) -> Option<u64> {
         self.append(self.place_of(instance)?, |now| {
             if now.instance != Some(instance) || !now.standing.is_in() {
@@ -243,8 +246,8 @@ impl<M: Memory> GroupLog<M> {
         })
     }
 
-    /// Tells that the host `instance` is suspected and could not be fenced. Returns the event's number,
-    /// or `None` if it was no news. Lock-free.
+    /// Reports that the host `instance` is suspected and could not be fenced. Returns the event's
+    /// number, or `None` if it was not news. Lock-free.
     pub fn tell_suspected(self, instance: Instance) -> Option<u64> {
         self.append(self.place_of(instance)?, |now| {
             let news = now.instance == Some(instance) && now.standing == Standing::Member;
@@ -252,8 +255,8 @@ impl<M: Memory> GroupLog<M> {
         })
     }
 
-    /// Tells that `manager` has become the fabric manager. Returns the event's number, or `None` if that
-    /// is known. Lock-free.
+    /// Reports that `manager` has become the fabric manager. Returns the event's number, or `None`
+    /// if that was not news. Lock-free.
     pub fn tell_role(self, manager: Instance) -> Option<u64> {
         if manager.generation == 0 {
             return None;
@@ -264,9 +267,9 @@ impl<M: Memory> GroupLog<M> {
         })
     }
 
-    /// Completes an event whose teller has not (it may have died). Returns whether there was one.
-    /// Wait-free. The table may show such an event already, so that nobody who looks for news there would
-    /// come upon it.
+    /// Completes an event whose writer has not completed it (it may have died). Returns whether
+    /// there was one. Wait-free. The table may show such an event already, so a member that checks
+    /// the table for news would not find it.
     pub fn finish_pending(self) -> bool {
         let next = self.tail().saturating_add(1);
         let pending = Event::sequence_of(self.slot(next)) == next;
@@ -276,12 +279,12 @@ impl<M: Memory> GroupLog<M> {
         pending
     }
 
-    /// Appends the event that `judge` makes of the state of `index`, if it makes one.
+    /// Appends the event that `judge` returns for the state of `index`, if it returns one.
     fn append(self, index: u32, judge: impl Fn(MemberState) -> Option<Event>) -> Option<u64> {
         loop {
             let tail = self.tail();
             if tail >= Event::LAST {
-                // Only damage gets here; `pod check` says so.
+                // Only a damaged log gets here; `pod check` reports it.
                 return None;
             }
             let next = tail + 1;
@@ -299,8 +302,8 @@ impl<M: Memory> GroupLog<M> {
             let event = judge(self.member(index))?;
             let word = event.numbered(next).to_word();
             self.memory.crash_point(AppendPoint::Judged);
-            // AcqRel: release, so that who reads the event sees what its writer did before (the raised
-            // generation); acquire, for the table that the helpers of earlier events wrote.
+            // AcqRel: release, so that a reader of the event sees its writer's earlier stores (the
+            // raised generation); acquire, for the table that the helpers of earlier events wrote.
             if self
                 .memory
                 .compare_exchange(
@@ -320,17 +323,17 @@ impl<M: Memory> GroupLog<M> {
         }
     }
 
-    /// Completes event `sequence`, which stands in its slot: the table first, then the tail.
+    /// Completes event `sequence`, which is in its slot: the table first, then the tail.
     fn help(self, sequence: u64) {
         let slot_at = self.slot_at(sequence);
         let word = self.slot(sequence);
         if Event::sequence_of(word) != sequence {
-            // Somebody else completed it and the ring has gone round since.
+            // Another member completed it, and the slot has been reused since.
             return;
         }
         self.memory.persist(slot_at, 16);
-        // A slot that holds no event although it has the number is damage: it is passed over, so that it
-        // holds up nobody.
+        // A slot that has the number but no valid event is damaged. It is skipped, so that it
+        // blocks no member.
         if let Some(event) = Event::from_word(word) {
             let at = self.member_at(self.index_of(&event));
             let mut old = self.memory.load::<u128>(at, Ordering::Acquire);
@@ -349,7 +352,7 @@ impl<M: Memory> GroupLog<M> {
             self.memory.persist(at, 16);
         }
         self.memory.crash_point(AppendPoint::Applied);
-        // Release: the tail passes only what the table shows.
+        // Release: the tail passes only events that the table shows.
         let _ = self.memory.compare_exchange(
             self.at,
             sequence - 1,

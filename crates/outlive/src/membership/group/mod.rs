@@ -1,7 +1,8 @@
-//! Control groups: members that are told of one another's failures (LUPIN §3.4).
+//! Control groups: members that are notified of one another's failures (LUPIN §3.4).
 //!
-//! A pod has a fixed number of groups. Number 0 is the pod's own: every member is in it and it needs no
-//! credentials. The others are created by name, with a guard that says who may join.
+//! A pod has a fixed number of groups. Number 0 is the pod's own: every member is in it and it
+//! needs no credentials. The others are created by name, with a guard that states the requirements
+//! for joining.
 //!
 //! A slot's words:
 //!
@@ -11,9 +12,10 @@
 //! 256  the log of events and the table of members (log.rs)
 //! ```
 //!
-//! Creation is serialised by one word that holds the creator's instance: taken from nobody or from the
-//! dead. The creator fills a slot that is not ready and makes it ready last; if it dies before, the slot
-//! is as free as it was, and the next creator starts over.
+//! Creation is serialised by one word that holds the creator's instance. It can be taken if it
+//! names no instance, or one that is dead or has left. The creator fills a slot that is not ready
+//! and makes it ready last. If it dies before, the slot is still free, and the next creator fills
+//! it anew.
 
 mod event;
 mod guard;
@@ -32,13 +34,13 @@ pub use log::{AppendPoint, GroupLog, MemberState, Standing};
 pub use subscription::{News, Subscription};
 
 outlive_memory::crash_points! {
-    /// Where the creation of a group may be cut short.
+    /// The points at which a crash may interrupt the creation of a group.
     pub enum CreateGroupPoint for "group.create" {
         /// The creator's word is set.
         Claimed,
         /// The slot is filled in and not ready.
         Filled,
-        /// The group exists; the creator's word still stands.
+        /// The group exists; the word still names the creator.
         Ready,
     }
 }
@@ -51,7 +53,7 @@ impl GroupId {
     /// The pod's own group, which every member is in.
     pub const POD: Self = Self(0);
 
-    /// Its number.
+    /// Returns the number.
     pub const fn number(self) -> u32 {
         self.0
     }
@@ -63,7 +65,7 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// Why a group could not be created or joined.
+/// The reason why a group could not be created or joined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
@@ -73,13 +75,13 @@ pub enum GroupError {
         /// Its length in bytes.
         len: usize,
     },
-    /// There is a group of that name.
+    /// A group of that name exists.
     #[error("there is a group {name:?} already; join it instead of creating it")]
     Exists {
         /// The name.
         name: String,
     },
-    /// There is no group of that name.
+    /// No group of that name exists.
     #[error("there is no group {name:?}; create it first")]
     NotFound {
         /// The name.
@@ -88,18 +90,18 @@ pub enum GroupError {
     /// Every slot is taken.
     #[error("all {most} groups of this pod are taken; create the pod with more")]
     Full {
-        /// How many there can be.
+        /// The maximum number of groups.
         most: u32,
     },
-    /// The caller is not a live member of the process that was asked.
+    /// The thread is not a live member of the process.
     #[error("the thread is not a member of this process, or the process has left the pod")]
     NotMember,
-    /// The credentials are not those that the group asks for.
+    /// The credentials do not meet the group's requirements.
     #[error("group {name:?} refuses these credentials: {why}")]
     Refused {
         /// The group.
         name: String,
-        /// Which part did not match.
+        /// The requirement that is not met.
         why: &'static str,
     },
 }
@@ -127,7 +129,7 @@ impl<M: Memory> Groups<M> {
         (SLOT_HEADER + GroupLog::<M>::bytes(extent.events, extent.ids)).next_multiple_of(128)
     }
 
-    /// How many bytes the groups of `extent` take.
+    /// Returns the size in bytes of the groups of `extent`.
     pub const fn bytes(extent: Extent) -> u64 {
         HEADER + extent.groups as u64 * Self::stride(extent)
     }
@@ -141,10 +143,10 @@ impl<M: Memory> Groups<M> {
         self.at + HEADER + u64::from(group.0) * Self::stride(self.extent)
     }
 
-    /// The log of `group`.
+    /// Returns the log of `group`.
     ///
     /// # Panics
-    /// If there is no such group.
+    /// Panics if the group does not exist.
     pub fn log(self, group: GroupId) -> GroupLog<M> {
         let at = self.slot_at(group) + SLOT_HEADER;
         GroupLog::new(self.memory, at, self.extent.events, self.extent.ids)
@@ -159,14 +161,14 @@ impl<M: Memory> Groups<M> {
                 == 1
     }
 
-    /// Every group that exists, the pod's own first.
+    /// Returns every group that exists, the pod's own first.
     pub fn all(self) -> impl Iterator<Item = GroupId> {
         (0..self.extent.groups)
             .map(GroupId)
             .filter(move |group| self.is_ready(*group))
     }
 
-    /// The name of `group`; empty for the pod's own.
+    /// Returns the name of `group`; empty for the pod's own.
     pub fn name(self, group: GroupId) -> String {
         let at = self.slot_at(group);
         let len = self.memory.load::<u64>(at + 24, Ordering::Relaxed) as usize;
@@ -175,7 +177,7 @@ impl<M: Memory> Groups<M> {
         String::from_utf8_lossy(&name).into_owned()
     }
 
-    /// The group called `name`.
+    /// Returns the group called `name`.
     pub fn find(self, name: &str) -> Option<GroupId> {
         self.all()
             .find(|group| *group != GroupId::POD && self.name(*group) == name)
@@ -185,7 +187,7 @@ impl<M: Memory> Groups<M> {
     /// another group; if the caller dies, the group exists as a whole or not at all.
     ///
     /// # Errors
-    /// If the name is unfit or taken, or every slot is.
+    /// Fails if the name is not valid or is taken, or if no slot is free.
     pub fn create(
         self,
         generations: Generations<M>,
@@ -226,7 +228,7 @@ impl<M: Memory> Groups<M> {
     /// Checks `credentials` against the guard of the group `name`.
     ///
     /// # Errors
-    /// If there is no such group, or it refuses them.
+    /// Fails if the group does not exist or refuses the credentials.
     pub fn admit(self, name: &str, credentials: &Credentials) -> Result<GroupId, GroupError> {
         let group = self
             .find(name)
@@ -251,9 +253,9 @@ impl<M: Memory> Creating<M> {
     fn begin(groups: Groups<M>, generations: Generations<M>, creator: Instance) -> Self {
         let memory = groups.memory;
         loop {
-            // Acquire: who sees a creator's name sees the generation that it joined with.
+            // Acquire: a reader of a creator's word sees the generation with which it joined.
             let word = memory.load::<u64>(groups.at, Ordering::Acquire);
-            // One that has left is not creating either: it could not have left in the middle.
+            // A member that has left is not creating either: it cannot leave in the middle of this.
             let free = Instance::from_word(word).is_none_or(|holder| {
                 generations.is_dead(holder)
                     || generations
@@ -261,7 +263,7 @@ impl<M: Memory> Creating<M> {
                         .is_ok_and(|state| state.status == Status::Left)
             });
             // Acquire, paired with the release of `drop`, or with the raise of the dead creator's
-            // generation: what it wrote into a slot is seen, and overwritten.
+            // generation: its stores to a slot are visible, and overwritten.
             if free
                 && memory
                     .compare_exchange(
@@ -276,7 +278,7 @@ impl<M: Memory> Creating<M> {
                 return Self { groups, creator };
             }
             memory.spin_hint();
-            // A yield would cost whole time slices where other programs want the core.
+            // A yield would cost whole time slices where other programs compete for the core.
             std::thread::sleep(Duration::from_micros(50));
         }
     }
@@ -287,7 +289,7 @@ impl<M: Memory> Drop for Creating<M> {
         let _ = self.groups.memory.compare_exchange(
             self.groups.at,
             self.creator.to_word(),
-            Instance::NOBODY,
+            Instance::NONE,
             Ordering::Release,
             Ordering::Relaxed,
         );

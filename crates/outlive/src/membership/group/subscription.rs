@@ -4,27 +4,27 @@ use super::{Event, GroupLog, MemberState};
 use crate::membership::{Instance, InstanceId};
 use outlive_memory::{Memory, Native};
 
-/// What a subscriber learns.
+/// An item of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// The next event, in order and without a gap.
     Event(Event),
-    /// The subscriber lagged by more events than the group remembers. This is how everyone stands now
-    /// (ids that were never members are left out); the events after [`up_to`](Self::Resync::up_to) follow.
+    /// The subscriber lagged by more events than the group remembers. This is the current state of
+    /// the group; the events after [`up_to`](Self::Resync::up_to) follow.
     Resync {
-        /// How many events were missed.
+        /// The number of missed events.
         missed: u64,
-        /// The number of the latest event that `members` is sure to include.
+        /// The number of the latest event that `members` certainly includes.
         up_to: u64,
-        /// How everyone stands.
+        /// The standing of every id that was ever a member.
         members: Vec<(InstanceId, MemberState)>,
-        /// Who was last told to be the fabric manager.
+        /// The fabric manager that was reported last.
         manager: Option<Instance>,
     },
 }
 
-/// A reader of one group's events. It belongs to one thread, costs the group nothing, and can neither
-/// hold up nor be held up by anyone.
+/// A reader of one group's events. It belongs to one thread, costs the group nothing, and neither
+/// blocks nor is blocked by other members.
 #[derive(Clone, Debug)]
 pub struct Subscription<M: Memory = Native> {
     log: GroupLog<M>,
@@ -33,7 +33,7 @@ pub struct Subscription<M: Memory = Native> {
 }
 
 impl<M: Memory> Subscription<M> {
-    /// Subscribes to what follows event `after` in the log of a pod of `ids` ids.
+    /// Subscribes to the events after event `after` in the log of a pod of `ids` ids.
     pub fn new(log: GroupLog<M>, ids: u32, after: u64) -> Self {
         Self {
             log,
@@ -42,13 +42,12 @@ impl<M: Memory> Subscription<M> {
         }
     }
 
-    /// The number of the next event that will be told.
+    /// Returns the number of the next event that will be reported.
     pub fn position(&self) -> u64 {
         self.next
     }
 
-    /// The next news, if there is any. Wait-free but for resynchronisation, which takes a pass over the
-    /// ids.
+    /// Returns the next item, if there is one. Wait-free; a resynchronisation scans all ids.
     pub fn poll(&mut self) -> Option<News> {
         if self.next > self.log.tail() && !self.log.finish_pending() {
             return None;
@@ -57,8 +56,9 @@ impl<M: Memory> Subscription<M> {
             self.next += 1;
             return Some(News::Event(event));
         }
-        // The ring has gone over it. The table shows everything up to the tail read *before* it, and
-        // possibly more; events that it already includes are told again and carry their numbers.
+        // The ring has overwritten the event. The table shows all events up to the tail read
+        // *before* it, and possibly more; events that it already includes are reported again, with
+        // their numbers.
         let up_to = self.log.tail();
         let members = self.members();
         let missed = up_to.saturating_add(1).saturating_sub(self.next);
@@ -71,7 +71,7 @@ impl<M: Memory> Subscription<M> {
         })
     }
 
-    /// How every id that was ever a member stands now.
+    /// Returns the current standing of every id that was ever a member.
     pub fn members(&self) -> Vec<(InstanceId, MemberState)> {
         (0..self.ids)
             .map(|id| (id, self.log.member(id)))

@@ -1,4 +1,4 @@
-//! Joins, deaths, stops and fences in any order: nobody is raised who can still write.
+//! Joins, deaths, stops and fences in any order: no member that can still write is raised.
 
 use super::{Actor, IDS, MS, pod, settings, told, try_join};
 use crate::host::{Scripted, ThreadIdentity};
@@ -33,7 +33,7 @@ fn acts() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// One process of the random script, with what the script knows of it.
+/// One process of the random script, with its state in the script.
 struct Player {
     actor: Actor,
     threads: Vec<(ThreadIdentity, Instance)>,
@@ -45,8 +45,8 @@ struct Player {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever happens, in whatever order: nobody is raised who can still write; and once everything is
-    /// quiet, everybody who is dead has been raised and told, once.
+    /// Checks that no member that can still write is raised, in any order of events; and that after
+    /// a quiet time every dead member has been raised and reported, once.
     #[test]
     fn nobody_is_raised_who_lives_and_everybody_dead_is_told(script in prop::collection::vec(acts(), 1..120)) {
         let (tables, os) = (pod(&settings()), Scripted::new(1, IDS));
@@ -127,7 +127,7 @@ proptest! {
                 if player.gone {
                     dead_threads.extend(player.threads.drain(..).map(|(_, instance)| instance));
                 } else if !player.left {
-                    // The heart of the matter.
+                    // The property under test.
                     prop_assert!(!tables.generations().is_dead(player.actor.process), "{act:?} raised a live process");
                     prop_assert!(!tables.generations().is_dead(player.actor.host), "{act:?} raised a live host");
                     for (_, instance) in &player.threads {
@@ -136,7 +136,7 @@ proptest! {
                 }
             }
         }
-        // Quiet: one more process, to whom time passes.
+        // A quiet time: one more process runs rounds while time passes.
         let mut last = None;
         for _ in 0..50 {
             match try_join(tables, &os, 5, None, None) {

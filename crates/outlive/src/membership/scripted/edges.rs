@@ -23,7 +23,7 @@ fn a_whole_operating_system_that_is_gone_is_taken_over_at_once() {
     let (.., thread) = old.thread(None);
     here.kill_process(old.identity);
     here.kill_process(second.identity);
-    // The container comes back with another PID namespace and the same host id, and no process that
+    // The container restarts with another PID namespace and the same host id, and no process that
     // saw the death is left.
     let before = there.now();
     let new = join(tables, &there, 0);
@@ -158,7 +158,8 @@ fn numbers_of_operating_systems_that_are_gone_are_given_away() {
         let thread = here.main_thread(here.spawn_process());
         let os = here.seen_by(thread);
         let (number, system) =
-            crate::membership::oses::enter_system(tables, &*os, os.identity()).expect("a number");
+            crate::membership::operating_systems::enter_system(tables, &*os, os.identity())
+                .expect("a number");
         assert_ne!(
             number, watcher.shared.os_number,
             "round {round}: a number that is used"
@@ -178,17 +179,18 @@ fn numbers_of_operating_systems_that_are_gone_are_given_away() {
         .map(|_| {
             let here = first.beside();
             let os = here.seen_by(here.main_thread(here.spawn_process()));
-            crate::membership::oses::enter_system(tables, &*os, os.identity()).expect("a number")
+            crate::membership::operating_systems::enter_system(tables, &*os, os.identity())
+                .expect("a number")
         })
         .collect();
-    let full = crate::membership::oses::enter_system(tables, &*os, os.identity());
+    let full = crate::membership::operating_systems::enter_system(tables, &*os, os.identity());
     assert!(matches!(full, Err(JoinError::TooManyBoots(_))), "{full:?}");
     drop(kept);
     let shared = crate::host::OsIdentity {
         one_kernel: false,
         ..os.identity()
     };
-    let full = crate::membership::oses::enter_system(tables, &*os, shared);
+    let full = crate::membership::operating_systems::enter_system(tables, &*os, shared);
     assert!(matches!(full, Err(JoinError::TooManyBoots(_))), "{full:?}");
     watcher.round();
     assert!(!tables.generations().is_dead(watcher.process));

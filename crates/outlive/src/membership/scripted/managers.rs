@@ -49,7 +49,7 @@ fn rounds_until(actor: &mut Actor, done: impl Fn() -> bool) {
         pass(&mut [actor], MS);
         std::thread::sleep(Duration::from_micros(100));
     }
-    panic!("it has not come to it");
+    panic!("the condition did not become true");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_process_that_leaves_keeps_role_and_heart_until_its_agent_has_answered() {
         );
         assert!(
             now.0 > host_beats && now.1 > role_beats,
-            "a heart has stopped"
+            "a heartbeat has stopped"
         );
         (host_beats, role_beats) = now;
     }
@@ -127,7 +127,7 @@ fn a_process_that_leaves_keeps_role_and_heart_until_its_agent_has_answered() {
     assert_eq!(tables.role().holder(), None);
     assert!(
         tables.generations().is_dead(victim.host),
-        "what the agent achieved is not lost"
+        "the agent's success is not lost"
     );
     assert_eq!(agent.calls(), 1);
 }
@@ -212,12 +212,13 @@ fn a_process_that_leaves_begins_no_fence_and_waits_for_an_agent_whose_fence_is_o
     });
     assert!(has_left, "the agent has answered");
     assert_eq!((tables.role().holder(), agent.calls()), (None, 1));
-    // It does not stand for the role again.
+    // It is not a candidate for the role again.
     pass(&mut [&mut manager], 4 * POLL);
     assert_eq!(tables.role().holder(), None);
 }
 
-/// A host dies in another way while an agent is at work against it: its next incarnation would be hit.
+/// A host dies in another way while an agent is at work against it: its next incarnation would be
+/// hit.
 #[test]
 fn a_host_comes_back_only_when_no_agent_is_at_work_against_it() {
     let settings = Settings {
@@ -245,7 +246,7 @@ fn a_host_comes_back_only_when_no_agent_is_at_work_against_it() {
         .map(|_| ())
         .unwrap_err();
     assert!(refused.to_string().contains("a fence agent"), "{refused}");
-    // Another host can be joined meanwhile.
+    // Another host can be joined at the same time.
     assert!(try_join(tables, &there, 2, None, idle()).is_ok());
     agent.may_answer.store(true, Ordering::SeqCst);
     rounds_until(&mut manager, || tables.records().agents(manager_id) == 0);
@@ -283,7 +284,8 @@ fn an_agent_that_has_returned_is_withdrawn_also_by_a_process_that_is_off_watch()
     assert!(withdrawn, "its host could never be joined again");
 }
 
-/// All die while an agent is at work: what the dead published keeps no host from being joined.
+/// All processes die while an agent is at work: the agents that dead processes published do not
+/// prevent a join.
 #[test]
 fn the_agent_of_a_dead_process_is_not_waited_for() {
     let settings = Settings {
@@ -327,7 +329,8 @@ fn is_fenced_on_request(
     panic!("it is not fenced");
 }
 
-/// A process that is stopped while it brings a host to life may be about to write the host's record.
+/// A process that is stopped while it brings a host to life may be about to write the host's
+/// record.
 #[test]
 fn a_host_without_a_record_is_not_fenced_while_a_process_has_its_join_lock() {
     let (tables, script) = (pod(&settings()), Scripted::new(1, IDS));
@@ -392,4 +395,49 @@ fn the_managers_own_host_is_fenced_on_request_and_a_backup_goes_on() {
         }
     }
     panic!("it is not fenced");
+}
+
+#[test]
+fn a_manager_that_a_kill_does_not_end_is_reported() {
+    let (tables, script) = (pod(&settings()), Scripted::new(1, IDS));
+    let (mut manager, mut backup) = (join(tables, &script, 0), join(tables, &script, 1));
+    pass(&mut [&mut manager, &mut backup], 4 * POLL);
+    assert_eq!(tables.role().holder(), Some(manager.process));
+    // Frozen, or in a system call that cannot be interrupted: the signal is sent, and nothing ends.
+    script.stop(manager.identity);
+    script.make_unkillable(manager.identity, true);
+    let suspected = (EventKind::HostSuspected, manager.host);
+    let patience = settings().suspicion + settings().fence_timeout;
+    pass(&mut [&mut backup], patience / 2);
+    assert!(!told(tables).contains(&suspected), "it may still end");
+    pass(&mut [&mut backup], patience * 2);
+    assert!(told(tables).contains(&suspected));
+    assert!(!tables.generations().is_dead(manager.host), "it may write");
+    script.make_unkillable(manager.identity, false);
+    pass(&mut [&mut backup], 8 * POLL);
+    assert!(tables.generations().is_dead(manager.host));
+    assert_eq!(tables.role().holder(), Some(backup.process));
+}
+
+#[test]
+fn a_host_that_beats_is_not_taken_for_silent_because_its_manager_is() {
+    let tables = pod(&settings());
+    // Two machines with one id: each takes the other for an earlier boot of itself.
+    let (one, two) = (
+        Scripted::on_machine(77, 1, IDS),
+        Scripted::on_machine(77, 2, IDS),
+    );
+    let (mut manager, other) = (join(tables, &one, 0), join(tables, &one, 0));
+    pass(&mut [&mut manager], 4 * POLL);
+    assert_eq!(tables.role().holder(), Some(manager.process));
+    let mut backup = join(tables, &two, 1);
+    // The manager is stopped. The other process of its host beats for the host.
+    let beats = settings().suspicion + settings().fence_timeout * 3;
+    for _ in 0..beats.as_millis() as u32 {
+        tables.records().beat(other.host.id);
+        pass(&mut [&mut backup], MS);
+    }
+    assert!(!tables.generations().is_dead(other.host), "it beats");
+    pass(&mut [&mut backup], settings().suspicion * 4);
+    assert!(tables.generations().is_dead(other.host));
 }

@@ -1,7 +1,7 @@
 //! The watch of a host: a process takes it, keeps it, loses it, and another one takes it over.
 
 use super::*;
-use crate::membership::keeper;
+use crate::membership::recovery_thread;
 use crate::membership::watch::{self, watcher_of};
 
 /// The settings for one machine, with which a backup's interval is ten heartbeats.
@@ -182,7 +182,7 @@ fn a_death_that_stays_unrecovered_wakes_the_recovery_thread_once() {
     let (mut watcher, victim) = (join(tables, &script, 0), join(tables, &script, 1));
     pass(&mut [&mut watcher], 200 * MS);
     // A process that has no recovery thread yet, as here, has this one's futex.
-    let bell = keeper::bell_of(u32::MAX);
+    let bell = recovery_thread::bell_of(u32::MAX);
     let bells = script.clone();
     let wakes = || crate::host::Bells::read(&bells, bell);
     let before = wakes();

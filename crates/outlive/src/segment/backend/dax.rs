@@ -1,8 +1,8 @@
 //! A DAX character device: memory of its own (CXL, persistent memory) without a filesystem.
 //!
-//! Such a device can be mapped, in units of its alignment, but neither read nor written. Its size and
-//! alignment are attributes of the dax bus in sysfs. This was written from the kernel's documentation and
-//! has not been run on such a device.
+//! Such a device can be mapped, in units of its alignment, but neither read nor written. Its size
+//! and alignment are attributes of the dax bus in sysfs. This was written from the kernel's
+//! documentation and has not been run on such a device.
 
 use super::{Backend, BackendKind};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What sysfs says of a device.
+/// The attributes of a device in sysfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
     size: u64,
@@ -31,7 +31,7 @@ fn directory(path: &Path, places: &Places) -> Option<PathBuf> {
     directory.is_dir().then_some(directory)
 }
 
-/// Whether `path` is a DAX device.
+/// Returns whether `path` is a DAX device.
 pub(super) fn is_one(path: &Path, metadata: &Metadata, places: &Places) -> bool {
     let of_a_kind = metadata.file_type().is_char_device()
         // A plain file stands in for a device where a tree of plain files stands in for sysfs.
@@ -41,8 +41,8 @@ pub(super) fn is_one(path: &Path, metadata: &Metadata, places: &Places) -> bool 
 
 impl Attributes {
     pub fn read(path: &Path, metadata: &Metadata, places: &Places) -> Result<Self, Unsuitable> {
-        let directory =
-            directory(path, places).ok_or_else(|| Unsuitable::new(path, "it is no DAX device"))?;
+        let directory = directory(path, places)
+            .ok_or_else(|| Unsuitable::new(path, "it is not a DAX device"))?;
         let read = |name: &str| {
             let file = directory.join(name);
             fs::read_to_string(&file)
@@ -57,7 +57,7 @@ impl Attributes {
                 let file = directory.join(name);
                 Unsuitable::new(
                     path,
-                    format!("{} holds {text:?}, no number", file.display()),
+                    format!("{} holds {text:?}, which is not a number", file.display()),
                 )
             })
         };
@@ -67,20 +67,28 @@ impl Attributes {
             let numbers = format!("{}:{}", libc::major(rdev), libc::minor(rdev));
             let known = read("dev")?;
             if known != numbers {
-                let why = format!("it is device {numbers}, and sysfs has {known} under its name");
+                let why =
+                    format!("it is device {numbers}, but sysfs has device {known} under its name");
                 return Err(Unsuitable::new(path, why));
             }
         }
         let (size, align) = (number("size")?, number("align")?);
         if !align.is_power_of_two() || align < Native::GRANULE {
-            return Err(Unsuitable::new(path, format!("its alignment is {align}")));
+            let why = format!(
+                "its alignment is {align} bytes, not a power of two of at least {}",
+                Native::GRANULE
+            );
+            return Err(Unsuitable::new(path, why));
         }
         if size < align {
-            let why = format!("its size is {size} bytes: configure it (daxctl create-device)");
+            let why = format!(
+                "its size is {size} bytes, less than its alignment; configure it (daxctl \
+                 create-device)"
+            );
             return Err(Unsuitable::new(path, why));
         }
         Ok(Self {
-            // What does not fill a unit cannot be mapped.
+            // A partial unit cannot be mapped.
             size: size / align * align,
             align,
         })
@@ -150,6 +158,10 @@ impl Backend for DaxDevice {
         false
     }
 
+    fn is_device(&self) -> bool {
+        true
+    }
+
     fn publish(&mut self) -> Result<(), CreateError> {
         Ok(())
     }
@@ -216,7 +228,7 @@ mod tests {
     fn other_character_devices_are_not_dax_devices() {
         let null = Path::new("/dev/null");
         assert!(!is_one(null, &fs::metadata(null).unwrap(), &Places::real()));
-        // Under a stand-in's name a real device is found out by its numbers.
+        // A real device under the name of a stand-in is detected by its numbers.
         let (root, places, device) = tree("8388608", "2097152");
         let attributes = root.path().join("sys/bus/dax/devices/dax0.0");
         fs::write(attributes.join("dev"), "252:0\n").unwrap();

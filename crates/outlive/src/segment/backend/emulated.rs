@@ -1,22 +1,23 @@
-//! Whether the atomic instructions of this virtual machine are atomic for others too.
+//! Detection of a virtual machine with atomic instructions that are not atomic for other machines.
 //!
 //! QEMU's emulator (TCG) translates the atomic instructions of a guest that can never have a second
-//! processor into plain ones: nobody inside could tell. Another machine that shares the memory can: two
-//! of its exchanges and two of ours are mixed up. From the inside that cannot be measured, however many
-//! threads hammer a word, because one processor runs them one after another. But it can be known: the
-//! emulator says who it is, and the guest knows how many processors it can have. So such a machine is refused
-//! the memory of PCI devices, which is how machines share memory.
+//! processor into plain ones, which the guest cannot notice. Another machine that shares the memory
+//! can: its exchanges and those of the guest interleave. The guest cannot measure that, however
+//! many threads access a word, because one processor runs them one after another. But the emulator
+//! gives its name, and the guest knows how many processors it can have. So such a machine is
+//! refused the memory of PCI devices, which is how machines share memory.
 //!
-//! What cannot be known from one machine, and is not refused: an emulator that runs all its processors on one
-//! thread (`-accel tcg,thread=single`) or hides its name, devices that lose atomics on the way (QEMU's own
-//! CXL device does), and what the *other* machine does. Only a test between the two machines shows that.
+//! Some cases cannot be known from one machine, and are not refused: an emulator that runs all its
+//! processors on one thread (`-accel tcg,thread=single`) or hides its name, devices that lose
+//! atomics on the way (QEMU's own CXL device does), and faults of the *other* machine. Only a test
+//! between the two machines shows these.
 
 use std::fs;
 
-/// What TCG answers when it is asked who runs this machine.
+/// The name that TCG reports as the hypervisor of this machine.
 const TCG: [u8; 12] = *b"TCGTCGTCGTCG";
 
-/// Why atomics on shared device memory cannot be trusted here, if that is known.
+/// Returns the reason why atomics on shared device memory cannot be trusted here, if one is known.
 pub(super) fn distrust(sys: &std::path::Path) -> Option<String> {
     let possible = fs::read_to_string(sys.join("devices/system/cpu/possible"));
     why_not(hypervisor(), possible.as_deref().unwrap_or_default())
@@ -31,15 +32,18 @@ fn why_not(hypervisor: Option<[u8; 12]>, possible: &str) -> Option<String> {
     })
 }
 
-/// Who runs this machine, if it is a virtual one and somebody says so.
+/// Returns the name of the hypervisor, if this is a virtual machine and reports one.
 #[cfg(target_arch = "x86_64")]
 fn hypervisor() -> Option<[u8; 12]> {
     use core::arch::x86_64::__cpuid;
     // Leaf 1, bit 31 of ECX: there is a hypervisor, and leaf 0x40000000 is its own.
-    if __cpuid(1).ecx >> 31 == 0 {
+    #[allow(unused_unsafe, reason = "a safe function from Rust 1.94 on")]
+    // SAFETY: every processor of this architecture has the instruction.
+    let cpuid = |leaf| unsafe { __cpuid(leaf) };
+    if cpuid(1).ecx >> 31 == 0 {
         return None;
     }
-    let leaf = __cpuid(0x4000_0000);
+    let leaf = cpuid(0x4000_0000);
     let mut name = [0; 12];
     for (part, register) in name.chunks_exact_mut(4).zip([leaf.ebx, leaf.ecx, leaf.edx]) {
         part.copy_from_slice(&register.to_le_bytes());
@@ -47,7 +51,7 @@ fn hypervisor() -> Option<[u8; 12]> {
     Some(name)
 }
 
-/// Nobody says.
+/// Only x86-64 reports a name.
 #[cfg(not(target_arch = "x86_64"))]
 fn hypervisor() -> Option<[u8; 12]> {
     None
@@ -63,7 +67,7 @@ mod tests {
         assert_eq!(why_not(Some(TCG), "0-1\n"), None);
         assert_eq!(why_not(Some(*b"KVMKVMKVM\0\0\0"), "0\n"), None);
         assert_eq!(why_not(None, "0\n"), None);
-        // What this machine says is read without harm.
+        // The check of this machine itself runs without harm.
         let _ = distrust(std::path::Path::new("/sys"));
     }
 }

@@ -1,14 +1,16 @@
-//! A file: in `/dev/shm`, on a DAX filesystem such as famfs, on hugetlbfs, or on an ordinary filesystem.
+//! A file: in `/dev/shm`, on a DAX filesystem such as famfs, on hugetlbfs, or on an ordinary
+//! filesystem.
 //!
-//! A new segment is made in a file without a name (`O_TMPFILE`), which is linked to its path when it is
-//! complete: killed before that, a creator leaves nothing, because the kernel frees what has neither name
-//! nor opener. Where the filesystem has no unnamed files the file has its name from the start and is
-//! marked incomplete by the first thing written to it. A file that was prepared (famfs files are allocated
-//! by its own tool) is filled in place, if its creator asks to replace it.
+//! A new segment is made in a file without a name (`O_TMPFILE`), which is linked to its path when
+//! it is complete: a creator that is killed before leaves nothing, because the kernel frees a file
+//! with neither name nor opener. Where the filesystem has no unnamed files the file has its name
+//! from the start, and the first write marks it as incomplete. A file that was prepared (famfs
+//! files are allocated by its own tool) is filled in place, if its creator asks to replace it.
 
 use super::{Backend, BackendKind, Fresh, read_first_page};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
 use crate::segment::filesystem::{HUGETLBFS, can_link, filesystem, has_inodes, is_local, set_mode};
+use crate::segment::ofd::{Which, which};
 use crate::segment::space::{NotReserved, Places, Space, reserve};
 use crate::segment::superblock::{SUPERBLOCK_BYTES, incomplete_word};
 use outlive_memory::Native;
@@ -27,30 +29,32 @@ pub(super) struct RegularFile {
     path: PathBuf,
     granule: u64,
     name: Name,
+    /// The number of the filesystem, determined once: later the descriptor may be another file's.
+    filesystem: u64,
 }
 
-/// How far the file's name is.
+/// The state of the file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
-    /// It was there before.
+    /// It existed before.
     Old,
     /// It has none yet.
     None,
-    /// It was made with its name, which goes again if the creation fails.
+    /// It was created with its name, which is removed if the creation fails.
     Early,
-    /// It was made and named.
+    /// It was created and named.
     New,
 }
 
 impl RegularFile {
-    /// A new, empty file that is to be at `path`, and the first word in it.
+    /// Creates an empty file for a segment at `path`; returns it with its first word.
     pub fn create(path: &Path, options: &Fresh) -> Result<(Self, u64), CreateError> {
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        // Nobody else may open it before its mode is set.
+        // No other user may open it before its mode is set.
         let private = Mode::RUSR | Mode::WUSR;
         let unnamed = if options.named_from_the_start || !can_link() {
             Err(Errno::OPNOTSUPP)
@@ -59,18 +63,23 @@ impl RegularFile {
         };
         let (fd, name) = match unnamed {
             Ok(fd) => (fd, Name::None),
-            // What filesystems and kernels without unnamed files answer; a missing directory answers
-            // the same way again.
+            // The errors of filesystems and kernels without unnamed files; for a missing directory
+            // the second call fails in the same way.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
                 let flags = flags | OFlags::CREATE | OFlags::EXCL;
                 let fd = openat(CWD, path, flags, private).map_err(|error| taken(path, error))?;
-                (fd, Name::Early)
+                (fd, Name::Old)
             }
             Err(error) => return Err(CallFailed::new("open", directory, error).into()),
         };
         let mut file = Self::with_name(fd.into(), path, name)?;
         let mut word = 0;
-        if name == Name::Early {
+        if name == Name::Old {
+            // It has its name already: no other process may replace it, or find it replaced.
+            if !super::lock(&file.file, path)? {
+                return Err(CreateError::Busy { path: path.into() });
+            }
+            file.name = Name::Early;
             word = file.mark()?;
         }
         // After the mark: an early death leaves a file that its owner alone may open.
@@ -79,27 +88,29 @@ impl RegularFile {
         Ok((file, word))
     }
 
-    /// A file that is there.
+    /// Wraps an existing file.
     pub fn from_file(file: File, path: &Path) -> Result<Self, CallFailed> {
         Self::with_name(file, path, Name::Old)
     }
 
     fn with_name(file: File, path: &Path, name: Name) -> Result<Self, CallFailed> {
-        let mut this = Self {
+        let failed = |error| CallFailed::new("fstatfs", path, error);
+        let filesystem = filesystem(&file).map_err(failed)?;
+        let granule = match filesystem {
+            HUGETLBFS => fstatfs(&file).map_err(failed)?.f_bsize as u64,
+            _ => Native::GRANULE,
+        };
+        Ok(Self {
             file: Arc::new(file),
             path: path.into(),
-            granule: Native::GRANULE,
+            granule,
             name,
-        };
-        let failed = |error| CallFailed::new("fstatfs", path, error);
-        if filesystem(&this.file).map_err(failed)? == HUGETLBFS {
-            this.granule = fstatfs(&this.file).map_err(failed)?.f_bsize as u64;
-        }
-        Ok(this)
+            filesystem,
+        })
     }
 
-    /// Says in a file that has its name already that it is incomplete. One write, so that a kill leaves
-    /// either an empty file or one that says so.
+    /// Marks a file that has its name already as incomplete. One write, so that a kill leaves
+    /// either an empty file or a marked one.
     fn mark(&mut self) -> Result<u64, CallFailed> {
         let word = incomplete_word(std::process::id());
         let mut page = [0; SUPERBLOCK_BYTES as usize];
@@ -115,11 +126,13 @@ fn taken(path: &Path, error: Errno) -> CreateError {
     match error {
         Errno::EXIST => CreateError::Exists {
             path: path.into(),
-            what: "somebody created it at the same time, or it is a dangling link".into(),
+            what: "another process created it at the same time, or it is a dangling link; choose \
+                   another path"
+                .into(),
         },
         Errno::NOENT => Unsuitable::new(
             path,
-            "the directory that it is to be in does not exist; make it, or choose another path",
+            "its directory does not exist; create the directory, or choose another path",
         )
         .into(),
         error => CallFailed::new("create", path, error).into(),
@@ -165,11 +178,11 @@ impl Backend for RegularFile {
     }
 
     fn has_one_kernel(&self) -> bool {
-        filesystem(&self.file).is_ok_and(is_local)
+        is_local(self.filesystem)
     }
 
     fn is_known_by_inode(&self) -> bool {
-        filesystem(&self.file).is_ok_and(has_inodes)
+        has_inodes(self.filesystem)
     }
 
     fn publish(&mut self) -> Result<(), CreateError> {
@@ -188,7 +201,7 @@ impl Backend for RegularFile {
 fn link(raw: std::os::fd::RawFd, file: &File, path: &Path) -> Result<(), Errno> {
     let by_proc = format!("/proc/self/fd/{raw}");
     match linkat(CWD, by_proc, CWD, path, AtFlags::SYMLINK_FOLLOW) {
-        // No /proc here: the direct way, which needs a capability.
+        // Without /proc: the direct way, which needs a capability.
         Err(Errno::NOENT) => linkat(file, "", CWD, path, AtFlags::EMPTY_PATH),
         other => other,
     }
@@ -196,7 +209,10 @@ fn link(raw: std::os::fd::RawFd, file: &File, path: &Path) -> Result<(), Errno> 
 
 impl Drop for RegularFile {
     fn drop(&mut self) {
-        if self.name == Name::Early {
+        // The lock keeps creators away from the file; its name may be another file's by now.
+        let is_named = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|named| which(&self.file) == Some(Which::of(&named)));
+        if self.name == Name::Early && is_named {
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -1,12 +1,13 @@
 //! Anonymous memory with a file descriptor.
 //!
-//! It has no name and goes away with its last holder. Others reach it by a descriptor that is passed to
-//! them (inherited, or over a socket: [`Segment::from_file`](crate::segment::Segment::from_file)) or by
-//! `/proc/PID/fd/N` of a holder. It is sealed against shrinking and growing when its pages are there, so no
-//! holder can take pages away under another's accesses; one that is not sealed is refused.
+//! It has no name and goes away with its last holder. Other processes reach it by a descriptor that
+//! is passed to them (inherited, or over a socket:
+//! [`Segment::from_file`](crate::segment::Segment::from_file)) or by `/proc/PID/fd/N` of a holder.
+//! It is sealed against shrinking and growing when its pages are there, so no holder can take pages
+//! away under another's accesses; one that is not sealed is refused.
 
 use super::{Backend, BackendKind, Fresh, read_first_page};
-use crate::segment::error::{CallFailed, CreateError, Unsuitable};
+use crate::segment::error::{CallFailed, CreateError, DestroyError, Unsuitable};
 use crate::segment::filesystem::set_mode;
 use crate::segment::space::{NotReserved, Places, Space, reserve};
 use outlive_memory::Native;
@@ -38,7 +39,7 @@ pub(super) fn name(path: &Path) -> Option<&[u8]> {
     path.as_os_str().as_bytes().strip_prefix(b"memfd:")
 }
 
-/// Whether `file` is a memfd, sealed or not.
+/// Returns whether `file` is a memfd, sealed or not.
 pub(super) fn is_one(file: &File) -> bool {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
     // A file that bears such a name on a filesystem has links; a memfd never has one.
@@ -48,7 +49,7 @@ pub(super) fn is_one(file: &File) -> bool {
 }
 
 impl Memfd {
-    /// A new one without bytes.
+    /// Creates a memfd without bytes.
     pub fn create(name: &[u8], path: &Path, options: &Fresh) -> Result<Self, CreateError> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let flags = if options.reserved_huge_pages {
@@ -73,13 +74,13 @@ impl Memfd {
         Ok(Self::new(file, path.into(), true)?)
     }
 
-    /// One that is there.
+    /// Wraps an existing memfd.
     pub fn from_file(file: File, path: &Path) -> Result<Self, crate::segment::OpenError> {
         let seals = fcntl_get_seals(&file)
             .map_err(|error| CallFailed::new("fcntl(F_GET_SEALS)", path, error))?;
         if !seals.contains(SealFlags::SHRINK) {
-            let why = "it is a memfd that is not sealed against shrinking; if its creator is still at \
-                       work, try again";
+            let why = "it is a memfd that is not sealed against shrinking; if its creator has not \
+                       finished yet, try again";
             return Err(Unsuitable::new(path, why).into());
         }
         Ok(Self::new(file, path.into(), false)?)
@@ -141,6 +142,12 @@ impl Backend for Memfd {
 
     fn has_one_kernel(&self) -> bool {
         true
+    }
+
+    fn unlink(&self) -> Result<(), DestroyError> {
+        Err(DestroyError::Unnamed {
+            path: self.path().into(),
+        })
     }
 
     fn publish(&mut self) -> Result<(), CreateError> {

@@ -1,8 +1,8 @@
-//! What a segment can be made of.
+//! The media that can hold a segment.
 //!
-//! A backend knows where the bytes are, how many there are, how to look at the first page without mapping
-//! the rest, and how a finished segment gets its name. All else (checks, reservation, the order of a
-//! creation's writes) is the same for all of them. Which one a path means:
+//! A backend knows where the bytes are, how many there are, how to read the first page without
+//! mapping the rest, and how a finished segment gets its name. All else (checks, reservation, the
+//! order of a creation's writes) is the same for all of them. The path selects the backend:
 //!
 //! | path | backend | how a creation is made atomic |
 //! | --- | --- | --- |
@@ -11,9 +11,9 @@
 //! | a character device of the dax bus | [`dax`] | the superblock's first word, last |
 //! | `resourceN` of a PCI device in sysfs | [`pci`] | the superblock's first word, last |
 //!
-//! Neither a DAX device nor a PCI BAR has been at hand to try these on: what reads their attributes is
-//! tested over a tree of plain files in sysfs's place, and the rest by the conformance suite over a plain
-//! file in the device's place.
+//! No DAX device and no physical PCI BAR has been tried (`outlive-lab study guests` uses a BAR of
+//! QEMU). The code that reads their attributes is tested over a tree of plain files in place of
+//! sysfs, the rest by the conformance suite over a plain file in place of the device.
 
 pub(super) mod dax;
 mod emulated;
@@ -21,7 +21,7 @@ pub(super) mod file;
 pub(super) mod memfd;
 pub(super) mod pci;
 
-use super::error::{CallFailed, CreateError, OpenError, Unsuitable};
+use super::error::{CallFailed, CreateError, DestroyError, OpenError, Unsuitable};
 use super::ofd::{self, Held, Kind};
 use super::space::{Places, Space};
 use super::superblock::{Magic, Page, Refusal, SUPERBLOCK_BYTES, Superblock};
@@ -32,7 +32,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a segment is made of.
+/// The kind of medium of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BackendKind {
@@ -61,19 +61,20 @@ impl fmt::Display for BackendKind {
 pub(super) trait Backend: fmt::Debug + Send + Sync {
     fn kind(&self) -> BackendKind;
 
-    /// What is mapped.
+    /// The file that is mapped.
     fn file(&self) -> &Arc<File>;
 
-    /// Where processes of this operating system can open it, once it is complete.
+    /// The path at which processes of this operating system can open it, once it is complete.
     fn path(&self) -> &Path;
 
-    /// How many bytes there are.
+    /// The size in bytes.
     fn capacity(&self) -> Result<u64, CallFailed>;
 
-    /// Mappings have a multiple of this many bytes.
+    /// The number of bytes of which the size of every mapping is a multiple.
     fn granule(&self) -> u64;
 
-    /// Whether its pages were put there for this creation, so that they are zeros and nobody's.
+    /// Returns whether its pages were allocated for this creation, so that they are zeros and not
+    /// in use.
     fn is_fresh(&self) -> bool;
 
     /// Copies the first page (fewer bytes if there are fewer) into private memory.
@@ -92,11 +93,23 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
         self.has_one_kernel()
     }
 
+    /// Returns whether it is a device: its memory exists before and after the segment, and has
+    /// pages of its own sizes.
+    fn is_device(&self) -> bool {
+        false
+    }
+
+    /// Removes the segment of a medium that is no [device](Self::is_device), by its name.
+    fn unlink(&self) -> Result<(), DestroyError> {
+        let path = self.path();
+        fs::remove_file(path).map_err(|error| CallFailed::new("unlink", path, error).into())
+    }
+
     /// Gives a completed segment its name, if it has none yet, and makes it final.
     fn publish(&mut self) -> Result<(), CreateError>;
 }
 
-/// The backend for a new segment at `path`, and the first word that is there now.
+/// Returns the backend for a new segment at `path`, and the first word that is there now.
 pub(super) fn for_creation(
     path: &Path,
     options: &Fresh,
@@ -126,29 +139,40 @@ pub(super) fn for_creation(
         OpenError::Denied { path, source } => CallFailed::new("open", &path, source).into(),
         other => Unsuitable::new(path, other.to_string()).into(),
     })?;
-    // One creator at a time, and none while a process of this operating system has the segment open.
-    if !lock(backend.file()) {
+    // One creator at a time, and none while a process of this operating system has the segment
+    // open.
+    if !lock(backend.file(), path)? {
         return Err(CreateError::Busy { path: path.into() });
     }
     let word = may_be_replaced(backend.as_ref(), path, options.replace)?;
     Ok((backend, word))
 }
 
-/// The byte on which each opening of a segment holds a read lock, and a process that changes the
-/// segment in place a write lock.
+/// The byte on which each opening of a segment holds a read lock. A process that changes the
+/// segment in place holds a write lock on it.
 const USE_BYTE: libc::off_t = 1 << 61;
 
 /// Locks a segment that is to be changed in place. Returns `false`, with the lock as it was, if a
-/// process of this kernel has it open by another description. Where locks are not available, only
-/// this check is lost: the creator's mark excludes other creators.
-pub(crate) fn lock(file: &File) -> bool {
-    ofd::lock(file, USE_BYTE, Kind::Write).unwrap_or(true)
+/// process of this kernel has it open by another description.
+///
+/// # Errors
+/// If the call fails: then another process may have it open.
+pub(crate) fn lock(file: &File, path: &Path) -> Result<bool, CallFailed> {
+    lock_use(file, path, Kind::Write)
 }
 
 /// Marks the segment in `file` as in use; after [`lock`], turns that lock into the mark. Returns
 /// `false` while another description of this kernel has a write lock on it.
-pub(crate) fn share(file: &File) -> bool {
-    ofd::lock(file, USE_BYTE, Kind::Read).unwrap_or(true)
+///
+/// # Errors
+/// If the call fails: then a creator would not see this opening.
+pub(crate) fn share(file: &File, path: &Path) -> Result<bool, CallFailed> {
+    lock_use(file, path, Kind::Read)
+}
+
+fn lock_use(file: &File, path: &Path, kind: Kind) -> Result<bool, CallFailed> {
+    let failed = |error| CallFailed::new("fcntl(F_OFD_SETLK)", path, error);
+    ofd::lock(file, USE_BYTE, kind).map_err(failed)
 }
 
 /// Returns whether a process of this kernel may have the segment in `file` open by another
@@ -167,7 +191,7 @@ pub(super) fn held(file: &Arc<File>) -> Held {
     Held::new(Arc::clone(file), USE_BYTE)
 }
 
-/// Whether a segment may be created over what is there; the first word that was seen.
+/// Returns the first word at `path`, if a segment may be created over the present contents.
 fn may_be_replaced(backend: &dyn Backend, path: &Path, replace: bool) -> Result<u64, CreateError> {
     let page = backend.first_page()?;
     let Some(word) = page.first_chunk() else {
@@ -179,27 +203,53 @@ fn may_be_replaced(backend: &dyn Backend, path: &Path, replace: bool) -> Result<
         what,
     };
     match Superblock::decode(&page, backend.capacity()?) {
-        Err(Refusal::NeverCompleted(_)) if Magic::of(word) == Magic::Zero => {}
+        Err(Refusal::NeverCompleted(_)) if Magic::of(word) == Magic::Zero => {
+            // The images of some filesystems begin with zeros.
+            if backend.kind() == BackendKind::File
+                && let Some(at) = first_data(backend.file(), path)?
+            {
+                let why = format!(
+                    "it is a file of another program: it has contents at byte {at}; if they are no \
+                     longer needed, remove it"
+                );
+                return Err(Unsuitable::new(path, why).into());
+            }
+        }
         Err(foreign @ Refusal::Foreign(_)) if backend.kind() == BackendKind::File => {
             return Err(Unsuitable::new(path, foreign.to_string()).into());
         }
         _ if replace => {}
         Ok(found) => {
             return Err(exists(format!(
-                "the segment of pod {} is there; ask to replace it if nobody needs it",
+                "it holds the segment of pod {}; if that is no longer needed, replace it by \
+                 --replace (`replace(true)`)",
                 found.uuid
             )));
         }
         Err(refusal) => {
             return Err(exists(format!(
-                "{refusal}; ask to replace it if nobody needs what is there"
+                "{refusal}; if the contents are no longer needed, replace them by --replace \
+                 (`replace(true)`)"
             )));
         }
     }
     Ok(word)
 }
 
-/// What a new segment's file is to be like.
+/// Returns the offset of the first piece of `file` that is not zeros.
+fn first_data(file: &File, path: &Path) -> Result<Option<u64>, CallFailed> {
+    let failed = |error| CallFailed::new("read", path, error);
+    let (mut piece, mut at) = (vec![0; 1 << 20], 0);
+    loop {
+        match file.read_at(&mut piece, at).map_err(failed)? {
+            0 => return Ok(None),
+            bytes if piece[..bytes].iter().any(|byte| *byte != 0) => return Ok(Some(at)),
+            bytes => at += bytes as u64,
+        }
+    }
+}
+
+/// The requested properties of a new segment's file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fresh {
     pub mode: u32,
@@ -241,7 +291,7 @@ fn existing(
     places: &Places,
 ) -> Result<Box<dyn Backend>, OpenError> {
     let kind = metadata.file_type();
-    // Nothing is opened before it is known to be of a kind that opening does nothing to.
+    // The kind is known before the open, which may have side effects on other kinds.
     if dax::is_one(path, metadata, places) {
         let attributes = dax::Attributes::read(path, metadata, places)?;
         return Ok(Box::new(dax::DaxDevice::new(open(path)?, path, attributes)));
@@ -290,7 +340,7 @@ fn open_failed(call: &'static str, path: &Path, error: io::Error) -> OpenError {
     }
 }
 
-/// The first page of what can be read: its first word by a call of its own, before the rest, as
+/// Reads the first page: its first word by a call of its own, before the rest, as
 /// [`load_page`](super::completion::load_page) does.
 fn read_first_page(file: &File, path: &Path) -> Result<Vec<u8>, CallFailed> {
     let mut page: Page = [0; SUPERBLOCK_BYTES as usize];

@@ -1,11 +1,11 @@
-//! The memory of a PCI device, mapped by its resource file in sysfs: virtual machines that share memory
-//! (QEMU's ivshmem) see it as such.
+//! The memory of a PCI device, mapped by its resource file in sysfs: virtual machines that share
+//! memory (QEMU's ivshmem) see it as such.
 //!
 //! A resource file can be mapped but neither read nor written; its length is that of the BAR.
-//! Futexes do not work on such memory, and it must be what the processor treats as ordinary memory:
-//! under virtualisation it usually is, on a real bus an atomic operation may not be one. A machine
-//! that is known to have no atomics for others is refused (`emulated.rs`, which also says what
-//! cannot be known from here); for the rest, whoever uses it checks first that atomics between the
+//! Futexes do not work on such memory, and the processor must treat it as ordinary memory: under
+//! virtualisation it usually does, on a real bus an atomic operation may not be atomic. A machine
+//! that is known to have no atomics for other machines is refused (`emulated.rs`, which also lists
+//! the cases that cannot be known). Otherwise the user checks first that atomics between the
 //! machines work.
 //!
 //! Tests: at the end of this file, and `outlive-lab study guests`, in which two machines share one.
@@ -29,7 +29,7 @@ fn number(path: &Path) -> Option<usize> {
     is_number.then(|| digits.parse().ok()).flatten()
 }
 
-/// Whether `path` is the resource file of a PCI device, in whatever view.
+/// Returns whether `path` is the resource file of a PCI device, in any view.
 pub(super) fn is_one(path: &Path, places: &Places) -> bool {
     let Ok(path) = fs::canonicalize(path) else {
         return false;
@@ -51,16 +51,18 @@ fn length(resource: &str, number: usize) -> Result<u64, String> {
         .split_whitespace()
         .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16))
         .collect::<Result<_, _>>()
-        .map_err(|_| format!("the line of BAR {number} is {line:?}"))?;
+        .map_err(|_| format!("the line of BAR {number} is invalid: {line:?}"))?;
     let &[first, last, flags] = &numbers[..] else {
-        return Err(format!("the line of BAR {number} is {line:?}"));
+        return Err(format!("the line of BAR {number} is invalid: {line:?}"));
     };
     if flags & IORESOURCE_MEM == 0 {
         return Err(format!("BAR {number} is not memory"));
     }
     match last.checked_sub(first).and_then(|len| len.checked_add(1)) {
         Some(bytes) if bytes >= Native::GRANULE && first != 0 => Ok(bytes),
-        _ => Err(format!("BAR {number} reaches from {first:#x} to {last:#x}")),
+        _ => Err(format!(
+            "BAR {number} has an invalid range, from {first:#x} to {last:#x}"
+        )),
     }
 }
 
@@ -93,7 +95,10 @@ impl PciBar {
         let size = length(&read("resource")?, number).map_err(unsuitable)?;
         if read("enable")?.trim() == "0" {
             let enable = place.with_file_name("enable");
-            let why = format!("the device is off: echo 1 > {}", enable.display());
+            let why = format!(
+                "the device is disabled; enable it: echo 1 > {}",
+                enable.display()
+            );
             return Err(unsuitable(why));
         }
         let file = open(path)?;
@@ -102,7 +107,7 @@ impl PciBar {
             .map_err(|error| CallFailed::new("fstat", path, error))?
             .len();
         if found != size {
-            let why = format!("its file has {found} bytes and the BAR {size}");
+            let why = format!("its file has {found} bytes, but the BAR has {size}");
             return Err(unsuitable(why));
         }
         Ok(Self {
@@ -155,6 +160,10 @@ impl Backend for PciBar {
 
     fn has_one_kernel(&self) -> bool {
         false
+    }
+
+    fn is_device(&self) -> bool {
+        true
     }
 
     fn publish(&mut self) -> Result<(), CreateError> {

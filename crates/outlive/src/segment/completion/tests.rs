@@ -1,4 +1,4 @@
-use super::super::mortal::Mortal;
+use super::super::killing_memory::Mortal;
 use super::super::superblock::{Refusal, Superblock, Unfinished};
 use super::super::{AreaKind, area};
 use super::*;
@@ -22,20 +22,20 @@ fn first_word(memory: Mortal) -> u64 {
     memory.load(Offset::new(0), Ordering::Relaxed)
 }
 
-/// A whole creation over what is there.
+/// A whole creation over the present contents.
 fn create(memory: Mortal, page: &Page) -> Result<(), Overtaken> {
     let creation = Creation::begin(memory, first_word(memory), 7)?;
-    creation.clear(|_| {});
+    creation.clear(|_| {})?;
     creation.complete(page)
 }
 
-/// The creation as it must not be: the superblock at once, the first word with it.
+/// A wrong creation: the superblock at once, including the first word.
 fn create_early(memory: Mortal, page: &Page) -> Result<(), Overtaken> {
     let creation = Creation::begin(memory, first_word(memory), 7)?;
     memory.persist(Offset::new(0), 8);
     memory.copy_in(Offset::new(0), page);
     memory.persist(Offset::new(0), SUPERBLOCK_BYTES);
-    creation.clear(|_| {});
+    creation.clear(|_| {})?;
     Ok(())
 }
 
@@ -43,15 +43,16 @@ fn decode(memory: Mortal) -> Result<Superblock, Refusal> {
     Superblock::decode(&load_page(memory.0), SIZE)
 }
 
-/// Whether all behind the superblock is zeros.
+/// Returns whether all bytes behind the superblock are zeros.
 fn clean(memory: Mortal) -> bool {
     let mut rest = vec![1; (SIZE - SUPERBLOCK_BYTES) as usize];
     memory.0.copy_out(Offset::new(SUPERBLOCK_BYTES), &mut rest);
     rest.iter().all(|&byte| byte == 0)
 }
 
-/// Kills a creation over an older segment after each access, loses caches where they are lost, and says at
-/// how many places what was left was neither the old segment, nor incomplete, nor the new one, whole.
+/// Kills a creation over an older segment after each access and loses caches where they can be
+/// lost. Returns the number of outcomes, and of those that are neither the old segment, nor an
+/// incomplete one, nor the whole new one.
 fn sweep(
     domain: PersistenceDomain,
     create: impl Fn(Mortal, &Page) -> Result<(), Overtaken>,
@@ -79,7 +80,7 @@ fn sweep(
         if survived {
             break;
         }
-        // Of the many stores that clear, and of those that write the page, some.
+        // Only some of the many stores that clear memory or write the page.
         life += match life {
             20..8170 => 79,
             8260..8680 => 23,
@@ -131,6 +132,12 @@ fn who_was_overtaken_does_not_complete() {
     );
     assert_eq!(slow.complete(&one), Err(Overtaken));
     assert_eq!(fast.complete(&two), Ok(()));
+    // Nor does it clear or write any of the memory that is the other's now.
+    let last = Offset::new(SIZE - 8);
+    memory.store(last, 7u64, Ordering::Relaxed);
+    assert_eq!(slow.clear(|_| {}), Err(Overtaken));
+    assert_eq!(slow.complete(&one), Err(Overtaken));
+    assert_eq!(memory.load::<u64>(last, Ordering::Relaxed), 7);
     assert_eq!(decode(memory).map(|found| found.uuid.as_u128()), Ok(2));
 }
 

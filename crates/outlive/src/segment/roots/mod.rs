@@ -1,9 +1,9 @@
 //! Typed roots: the structures of a segment by name and type.
 //!
-//! The table has 64 slots. A root is published once and stays; slots are filled strictly in order, so the
-//! published ones are a prefix, and a name is compared with all before it when its slot is taken. Publishers
-//! in any number of processes may compete, any of them may die at any instruction, and nothing here knows
-//! who is alive.
+//! The table has 64 slots. A root is published once and stays. Slots are filled strictly in order,
+//! so the published ones are a prefix, and a name is compared with all before it when its slot is
+//! taken. Publishers in any number of processes may compete, any of them may die at any
+//! instruction, and no step depends on which of them are alive.
 //!
 //! ```text
 //! slot     0  state      version << 2 | status, one u64
@@ -13,32 +13,37 @@
 //!
 //! # How a root is published
 //!
-//! 1. *Find the slot*: the first that is not published. A name found before it ends the matter.
-//! 2. *Claim it*: compare-and-swap the state from `(v, any)` to `(v + 1, writing)`. A claim by somebody else
-//!    is overtaken in the same way, after a number of looks at a claim that does not change, whether its owner
-//!    is dead or slow.
-//! 3. *Fill it*: every word of the contents by compare-and-swap from a word with an older version to the
-//!    value with the claim's version. A word with a younger version says that the claim was overtaken.
+//! 1. *Find the slot*: the first that is not published. A name found before it ends the search.
+//! 2. *Claim it*: compare-and-swap the state from `(v, any)` to `(v + 1, writing)`. A claim of
+//!    another publisher is overtaken in the same way, after a number of polls of a claim that does
+//!    not change, whether its owner is dead or slow.
+//! 3. *Fill it*: compare-and-swap every word of the contents from a word with an older version to
+//!    the value with the claim's version. A word with a younger version shows that the claim was
+//!    overtaken.
 //! 4. *Publish it*: compare-and-swap the state from `(v + 1, writing)` to `(v + 1, published)`.
 //!
-//! Why that holds. A slot is published only if its state was not changed since the claim, so nobody had claimed
-//! it later; all its words then have the version of the claim, and hold what the claimer wrote. From then on no
-//! word can change: claims are not made on published slots, and whoever was overtaken earlier finds words with a
-//! version younger than its own, so its compare-and-swap fails, however late it comes (versions of a slot only
-//! grow, so no word comes back to an earlier value). Hence a root is seen whole or not at all. Names are
-//! unique, because slot k is claimed by those only who saw 0 to k - 1 published and without the name, and those do
-//! not change any more.
+//! Correctness: a slot is published only if its state did not change since the claim, so no other
+//! publisher had claimed it later; all its words then have the version of the claim, and the values
+//! that the claimer wrote. From then on no word can change: claims are not made on published slots,
+//! and a publisher that was overtaken earlier finds words with a version younger than its own, so
+//! its compare-and-swap fails, however late it comes (versions of a slot only grow, so no word
+//! returns to an earlier value). Hence a root is seen whole or not at all. Names are unique,
+//! because slot k is claimed only by publishers that saw 0 to k - 1 published and without the name,
+//! and those do not change any more.
 //!
-//! A death before 4 leaves a slot that is claimed and half filled, which the next publisher overtakes:
-//! nothing leaks and nobody waits for the dead. A death after 4 leaves a published root. The dead publisher's
-//! successor cannot tell, and need not: to publish the same again is answered as success.
+//! A death before 4 leaves a slot that is claimed and half filled, which the next publisher
+//! overtakes: nothing leaks and no process waits for a dead one. A death after 4 leaves a published
+//! root. The dead publisher's successor cannot tell which, and need not: publishing the same root
+//! again succeeds.
 //!
-//! Progress: `find` and `list` are wait-free. `publish` never waits for a particular member; two that compete
-//! for one slot could overtake one another again and again, which doubling their patience ends
-//! (obstruction-free; a claim is held for some hundred nanoseconds and made once in the life of a structure).
+//! Progress: `find` and `list` are wait-free. `publish` never waits for a particular member. Two
+//! publishers that compete for one slot could overtake each other again and again, which doubling
+//! their patience ends (obstruction-free; a claim is held for some hundred nanoseconds and made
+//! once in the life of a structure).
 //!
-//! In the write-back domain a claim is persisted before contents are written, so that no version is ever used
-//! twice; contents before the slot is published; and the state before anybody acts on it, by readers too.
+//! In the write-back domain a claim is persisted before contents are written, so that no version is
+//! ever used twice; contents before the slot is published; and the state before any process acts on
+//! it, readers included.
 
 mod table;
 
@@ -47,18 +52,18 @@ use outlive_memory::{Memory, Native, Offset, Ptr, crash_points};
 use table::{Found, Slot, Taken};
 
 crash_points! {
-    /// Where the publication of a root may be cut short.
+    /// Crash points of the publication of a root.
     pub enum PublishPoint for "roots.publish" {
-        /// The slot is claimed. Nobody sees a root in it.
+        /// The slot is claimed. No process sees a root in it.
         Claimed,
-        /// The slot holds the root, and still nobody sees it.
+        /// The slot holds the root, which no process sees yet.
         Filled,
-        /// The root is there for all.
+        /// The root is visible to all processes.
         Published,
     }
 }
 
-/// A root as the table has it.
+/// A published root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     /// Its name.
@@ -67,7 +72,7 @@ pub struct Root {
     pub description: String,
     /// The fingerprint of that type.
     pub fingerprint: u64,
-    /// Where the value is.
+    /// The place of the value.
     pub offset: Offset,
     /// The size of the type in bytes.
     pub size: u64,
@@ -81,62 +86,65 @@ pub struct Root {
 pub enum RootError {
     /// A name is empty, longer than 64 bytes, or holds a zero byte.
     #[error(
-        "{0:?} is not a name for a root: 1 to {most} bytes without a zero byte",
+        "{0:?} cannot be the name of a root; a name has 1 to {most} bytes, none of them zero",
         most = Roots::<Native>::NAME_BYTES
     )]
     Name(String),
-    /// The value would not lie in the segment, or not be aligned.
+    /// The value would be outside the segment or not aligned.
     #[error(
         "a root `{name}` at {offset} with {size} bytes, align {align}, is outside the segment or not aligned"
     )]
     Place {
         /// The root's name.
         name: String,
-        /// Where it was to be.
+        /// The requested place.
         offset: Offset,
         /// The size of its type.
         size: u64,
         /// The alignment of its type.
         align: u64,
     },
-    /// The root has another type.
+    /// The root is of another type.
     #[error(
         "the root `{name}` holds {found} (fingerprint {found_fingerprint:016x}), not {wanted} (fingerprint {wanted_fingerprint:016x})"
     )]
     Mismatch {
         /// The root's name.
         name: String,
-        /// What it holds.
+        /// The description of its type.
         found: String,
-        /// The fingerprint of that.
+        /// The fingerprint of its type.
         found_fingerprint: u64,
-        /// What was asked for.
+        /// The description of the requested type.
         wanted: String,
-        /// The fingerprint of that.
+        /// The fingerprint of the requested type.
         wanted_fingerprint: u64,
     },
-    /// A root of that name and type is somewhere else.
+    /// A root of that name and type is published at another place.
     #[error("the root `{name}` is published already, at {at}")]
     Exists {
         /// The root's name.
         name: String,
-        /// Where the published value is.
+        /// The place of the published value.
         at: Offset,
     },
     /// All slots are taken.
-    #[error("the root `{name}` finds no slot: all {} are taken", Roots::<Native>::SLOTS)]
+    #[error(
+        "the root `{name}` cannot be published: all {} slots are taken",
+        Roots::<Native>::SLOTS
+    )]
     Full {
         /// The root's name.
         name: String,
     },
-    /// The table holds what no publisher writes.
+    /// The table holds values that no publisher writes.
     #[error("the table of roots is corrupt in slot {slot} at {at}: {what}")]
     Corrupt {
         /// The slot.
         slot: usize,
-        /// Where.
+        /// The offset.
         at: Offset,
-        /// What is wrong.
+        /// The error.
         what: &'static str,
     },
 }
@@ -169,14 +177,14 @@ pub struct Roots<M: Memory = Native> {
 }
 
 impl<M: Memory> Roots<M> {
-    /// How many roots there can be.
+    /// The maximal number of roots.
     pub const SLOTS: usize = 64;
-    /// How long a name can be, in bytes.
+    /// The maximal length of a name in bytes.
     pub const NAME_BYTES: usize = table::NAME_BYTES;
     /// The size of the table in bytes.
     pub const BYTES: u64 = Self::SLOTS as u64 * table::SLOT_BYTES;
 
-    /// The table at `table` (aligned to 128), which is zeroed memory at first.
+    /// Returns the table at `table` (aligned to 128). A new table is zeroed memory.
     pub fn new(memory: M, table: Offset) -> Self {
         Self { memory, table }
     }
@@ -185,16 +193,16 @@ impl<M: Memory> Roots<M> {
         Slot::new(self.memory, self.table, index)
     }
 
-    /// Publishes the value at `offset` as `name`. What stands there is written (and in the write-back
-    /// domain persisted) before; whoever finds the root sees it.
+    /// Publishes the value at `offset` as `name`. The value is written (and in the write-back
+    /// domain persisted) before; a process that finds the root sees it.
     ///
-    /// To publish the same name, type and place again is success: so one who died and does not know
-    /// whether it had published does it again. Lock-free but for the duel described above; safe at a death at any
-    /// instruction.
+    /// Publishing the same name, type and place again succeeds: a successor that does not know
+    /// whether a dead process had published it does so again. Lock-free except for the duel
+    /// described above; safe at a death at any instruction.
     ///
     /// # Errors
-    /// If the name is taken, by another type or for another place, or the table is full. Then nothing
-    /// was published.
+    /// If the name is taken, by another type or for another place, or the table is full. Nothing is
+    /// published then.
     pub fn publish<T: Shared>(self, name: &str, offset: Offset) -> Result<Ptr<T>, RootError> {
         let wanted = Self::describe::<T>(name, offset)?;
         let inside = Offset::checked(offset.raw(), wanted.size, wanted.align, self.memory.size());
@@ -223,7 +231,7 @@ impl<M: Memory> Roots<M> {
                 Found::Root(_) => index += 1,
                 Found::Open(state) => match self.slot(index).take(state, &wanted, patience)? {
                     Taken::Published => return Ok(Ptr::new(offset)),
-                    // Somebody was faster; look again at the same slot.
+                    // Another publisher was faster; the same slot is read again.
                     Taken::Overtaken => patience = (patience * 2).min(MOST_PATIENCE),
                     Taken::Changed => {}
                 },
@@ -232,7 +240,7 @@ impl<M: Memory> Roots<M> {
         Err(RootError::Full { name: name.into() })
     }
 
-    /// The value that was published as `name`, or `None` if nothing was. Wait-free.
+    /// Returns the value that was published as `name`; `None` if there is none. Wait-free.
     ///
     /// # Errors
     /// If it is of another type, or the table is corrupt.
@@ -249,7 +257,7 @@ impl<M: Memory> Roots<M> {
         Ok(None)
     }
 
-    /// All published roots, in the order in which they were published. Wait-free.
+    /// Returns all published roots, in the order in which they were published. Wait-free.
     ///
     /// # Errors
     /// If the table is corrupt.
@@ -264,13 +272,13 @@ impl<M: Memory> Roots<M> {
         Ok(roots)
     }
 
-    /// Every violated invariant of the table, by slot: each slot is sound, the published ones are a prefix,
-    /// no name is there twice. While publishers are at work nothing is reported falsely.
+    /// Returns every violated invariant of the table, by slot: each slot is sound, the published
+    /// ones are a prefix, no name occurs twice. Concurrent publishers cause no false reports.
     pub fn check(self) -> Vec<RootError> {
         let mut violations = Vec::new();
         let mut names: Vec<String> = Vec::new();
         // Backwards: a slot is published after those before it, so one that is seen published
-        // guarantees them, whatever is published meanwhile.
+        // guarantees them, even while others are being published.
         let mut later = false;
         for index in (0..Self::SLOTS).rev() {
             let corrupt = |what| RootError::Corrupt {
@@ -316,11 +324,11 @@ impl<M: Memory> Roots<M> {
     }
 }
 
-/// So many looks at a claim before it is overtaken, at first and at most.
+/// The number of polls of a claim before it is overtaken, at first and at most.
 const FIRST_PATIENCE: u32 = 64;
 const MOST_PATIENCE: u32 = 1 << 16;
 
-/// Where the root is, if it is a `T`.
+/// Returns the place of the root, if it is a `T`.
 fn matching<T: Shared>(root: Root) -> Result<Offset, RootError> {
     let same = root.fingerprint == T::FINGERPRINT
         && root.size == size_of::<T>() as u64

@@ -56,19 +56,19 @@ fn tagged(version: u64, value: u64) -> u128 {
     u128::from(version) << 64 | u128::from(value)
 }
 
-/// What a look at a slot found.
+/// The result of reading a slot.
 #[derive(Debug)]
 pub(super) enum Found {
     Root(Root),
-    /// Nobody has published in it.
+    /// No root is published in it.
     Open(State),
 }
 
-/// How an attempt to publish in a slot ended.
+/// The outcome of an attempt to publish in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     Published,
-    /// The claim was made and then overtaken by another's.
+    /// The claim was made and then overtaken by that of another publisher.
     Overtaken,
     /// The slot changed before it was claimed.
     Changed,
@@ -112,18 +112,18 @@ impl<M: Memory> Slot<M> {
     }
 
     fn state(self) -> Result<State, RootError> {
-        // Acquire: who sees "published" sees the contents, and what they lead to.
+        // Acquire: a thread that sees "published" sees the contents, and the value that they name.
         let word: u64 = self.memory.load(self.state_at(), Ordering::Acquire);
-        State::from_word(word).ok_or_else(|| self.corrupt(self.state_at(), "no such state"))
+        State::from_word(word).ok_or_else(|| self.corrupt(self.state_at(), "its state is invalid"))
     }
 
-    /// What stands in the slot.
+    /// Reads the slot.
     pub fn look(self) -> Result<Found, RootError> {
         let state = self.state()?;
         if state.status != Status::Published {
             return Ok(Found::Open(state));
         }
-        // Who acts on a root must not lose it with its publisher's caches.
+        // A root that a process acts on must not be lost with its publisher's caches.
         self.memory.persist(self.state_at(), 8);
         self.read(state.version).map(Found::Root)
     }
@@ -134,7 +134,7 @@ impl<M: Memory> Slot<M> {
             // Relaxed: the contents of a published slot do not change.
             let found: u128 = self.memory.load(self.word_at(index), Ordering::Relaxed);
             if (found >> 64) as u64 != version {
-                let what = "a word is not of the published version";
+                let what = "a word has another version than the published one";
                 return Err(self.corrupt(self.word_at(index), what));
             }
             *word = found as u64;
@@ -142,7 +142,7 @@ impl<M: Memory> Slot<M> {
         self.decode(&words)
     }
 
-    /// The root in these words, checked.
+    /// Decodes and checks the root in these words.
     fn decode(self, words: &[u64; WORDS]) -> Result<Root, RootError> {
         let text = |words: &[u64]| {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -157,11 +157,12 @@ impl<M: Memory> Slot<M> {
             unreachable!("split at four");
         };
         let word = |index| self.word_at(NAME_WORDS + index);
-        let name = text(name).ok_or_else(|| self.corrupt(self.word_at(0), "no name"))?;
+        let name =
+            text(name).ok_or_else(|| self.corrupt(self.word_at(0), "its name is invalid"))?;
         let description =
-            text(description).ok_or_else(|| self.corrupt(word(4), "no description"))?;
+            text(description).ok_or_else(|| self.corrupt(word(4), "its description is invalid"))?;
         if !align.is_power_of_two() {
-            return Err(self.corrupt(word(3), "no alignment"));
+            return Err(self.corrupt(word(3), "its alignment is not a power of two"));
         }
         let offset = Offset::checked(offset, size, align, self.memory.size())
             .map_err(|_| self.corrupt(word(1), "the value is outside the segment"))?;
@@ -192,8 +193,8 @@ impl<M: Memory> Slot<M> {
         words
     }
 
-    /// Tries to publish `root` here, where `seen` was seen. A claim that is there is overtaken when it has not
-    /// changed in `patience` looks.
+    /// Tries to publish `root` here, after the state `seen` was read. A claim that does not change
+    /// in `patience` polls is overtaken.
     pub fn take(self, seen: State, root: &Root, patience: u32) -> Result<Taken, RootError> {
         if seen.status == Status::Writing {
             for _ in 0..patience {
@@ -229,10 +230,10 @@ impl<M: Memory> Slot<M> {
         Ok(Taken::Published)
     }
 
-    /// Moves the state on, and persists it before anything that follows from it.
+    /// Changes the state, and persists it before any step that follows from it.
     fn change(self, from: State, to: State) -> bool {
-        // Release: contents come before "published". Acquire, for a claim: what an earlier claimer wrote
-        // is overwritten, not raced with.
+        // Release: contents come before "published". Acquire, for a claim: the words of an earlier
+        // claimer are overwritten, not raced with.
         let changed = self
             .memory
             .compare_exchange(
@@ -254,12 +255,14 @@ impl<M: Memory> Slot<M> {
         for (index, value) in Self::encode(root).into_iter().enumerate() {
             let at = self.word_at(index);
             let new = tagged(mine.version, value);
-            // Acquire: who sees a word of a younger claim sees that claim in the state, below.
+            // Acquire: a thread that sees a word of a younger claim sees that claim in the state.
             let mut old: u128 = self.memory.load(at, Ordering::Acquire);
             loop {
                 if (old >> 64) as u64 >= mine.version {
                     if self.state()? == mine {
-                        return Err(self.corrupt(at, "a word is of a version that nobody claimed"));
+                        return Err(
+                            self.corrupt(at, "a word has a version that no publisher has claimed")
+                        );
                     }
                     return Ok(false);
                 }
@@ -279,14 +282,14 @@ impl<M: Memory> Slot<M> {
 
 #[cfg(test)]
 impl<M: Memory> Slot<M> {
-    /// Goes on filling under the claim of `version`, as its owner does when it wakes.
+    /// Continues filling under the claim of `version`, as its owner does when it wakes.
     pub fn resume(self, version: u64, root: &Root) -> Result<bool, RootError> {
         let status = Status::Writing;
         self.fill(State { version, status }, root)
     }
 }
 
-/// Cuts a description to what a slot holds.
+/// Cuts a description to the length that a slot holds.
 pub(super) fn cut(mut text: String) -> String {
     const MARK: &str = "…";
     if text.len() > DESCRIPTION_BYTES {

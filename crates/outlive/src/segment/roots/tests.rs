@@ -1,4 +1,4 @@
-use super::super::mortal::Mortal;
+use super::super::killing_memory::Mortal;
 use super::table::SLOT_BYTES;
 use super::*;
 use outlive_memory::{CrashPoint, Ordering, PersistenceDomain};
@@ -100,8 +100,8 @@ fn a_long_description_is_cut_at_a_character() {
     }
 }
 
-/// Kills a publisher after each access, then lets another publish something else and the first again.
-/// Returns at how many places that failed.
+/// Kills a publisher after each access, then lets another one publish a different root and the
+/// first root again. Returns the number of outcomes, and of those that are wrong.
 fn sweep(
     domain: PersistenceDomain,
     publish: impl Fn(Roots<Mortal>) -> Result<(), RootError>,
@@ -155,7 +155,7 @@ fn a_death_at_any_access_publishes_wholly_or_not_at_all() {
     }
 }
 
-/// Publication as it must not be: the state first, then the contents.
+/// A wrong publication: the state first, then the contents.
 #[test]
 fn a_publication_before_its_contents_is_caught() {
     let early = |roots: Roots<Mortal>| {
@@ -177,7 +177,7 @@ fn a_publication_before_its_contents_is_caught() {
     assert!(wrong > 10, "{wrong}");
 }
 
-/// A claimer that slept through another's whole publication changes nothing when it wakes.
+/// A claimer that slept through the whole publication of another changes nothing when it wakes.
 #[test]
 fn a_late_claimer_changes_nothing() {
     let memory = Mortal::new(SIZE, PersistenceDomain::Flushed);
@@ -188,7 +188,7 @@ fn a_late_claimer_changes_nothing() {
         if late.is_some() {
             break;
         }
-        // What the sleeper was about to do is played by doing its whole fill again under its old claim.
+        // The rest of the sleeper's fill is replaced by its whole fill, under its old claim.
         let Found::Open(state) = roots.slot(0).look().unwrap() else {
             continue;
         };

@@ -1,42 +1,42 @@
-//! Changes of the barrier: members come, leave and are buried, and waiting is interrupted.
+//! Changes of the barrier: members join, leave and are removed, and waiting is interrupted.
 
 use super::word::{Impossible, Phase, Slot, State, Step};
 use super::{BarrierError, BarrierPoint, GroupBarrier, Seat};
 use crate::membership::{Instance, Member};
 use outlive_memory::{Memory, Ordering};
 
-/// How far one looks for the gone.
+/// The seats that are searched for dead and departed occupants.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Until as many seats have been seen as there are members.
+    /// Seats in order, until as many seated ones have been seen as there are members.
     Members,
-    /// At every seat: claims of those that died before they were counted may stand anywhere.
+    /// Every seat: a claimant that died before it was counted may have claimed any of them.
     Everywhere,
 }
 
-/// How a member goes.
+/// The way in which a member is taken out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Going {
-    /// By itself.
+    /// The member leaves by itself.
     Leaves,
-    /// It is gone, and was so before this was asked.
+    /// The member was dead or departed before the call.
     Buried,
 }
 
-/// What came of it.
+/// The result of taking an occupant off its seat.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gone {
-    /// It was a member and is none now, by this call.
+    /// The occupant was a member; this call has removed it.
     Out,
-    /// Its claim is taken back.
+    /// The occupant's claim is withdrawn.
     Unclaimed,
-    /// It was not there any more.
+    /// The occupant was no longer there.
     Already,
 }
 
 impl<M: Memory> GroupBarrier<M> {
-    /// Makes `member` a member of the group, by which all waiting is void. The seats of the gone are vacated if
-    /// there is no other.
+    /// Makes `member` a member of the group, which voids all waiting. If no seat is vacant, the
+    /// seats of dead and departed members are vacated first.
     ///
     /// Lock-free.
     ///
@@ -45,7 +45,7 @@ impl<M: Memory> GroupBarrier<M> {
     /// [`Damaged`](BarrierError::Damaged).
     ///
     /// # Crash
-    /// It is a member or not; either is [buried](Self::bury).
+    /// `member` has joined or not; [`bury`](Self::bury) cleans up either state.
     pub fn join<'m>(&self, member: &'m Member<M>) -> Result<Seat<'m, M>, BarrierError> {
         let (seat, slot) = self.claim(member)?;
         self.memory.crash_point(BarrierPoint::Claimed);
@@ -57,7 +57,7 @@ impl<M: Memory> GroupBarrier<M> {
             }
         };
         self.memory.crash_point(BarrierPoint::CountedIn);
-        // If it fails another has done it.
+        // If it fails, another member has done it.
         self.swap_slot(seat, slot, slot.seated());
         self.memory.crash_point(BarrierPoint::Seated);
         self.wake(member, before);
@@ -65,34 +65,38 @@ impl<M: Memory> GroupBarrier<M> {
         Ok(Seat::new(*self, member, seat))
     }
 
-    /// Takes all out that are gone ([`is_gone`](crate::membership::Generations::is_gone)); returns how many
-    /// members that were. Each is one change, made by one of however many callers, and voids all waiting;
-    /// claims of those that died before they were members are taken back too, without a change.
+    /// Removes all dead and departed occupants
+    /// ([`is_gone`](crate::membership::Generations::is_gone)) and returns how many were members.
+    /// The removal of a member is one change, made by exactly one of any number of callers, and
+    /// voids all waiting. Claims of instances that died before they were members are withdrawn too,
+    /// without a change.
     ///
-    /// Whoever [waits](Seat::wait) does this by itself every now and then. Lock-free.
+    /// A member that [waits](Seat::wait) does this by itself at intervals. Lock-free.
     ///
     /// # Errors
     /// [`Damaged`](BarrierError::Damaged).
     ///
     /// # Crash
-    /// Some are out and others not yet; sleepers may sleep to the end of their naps.
+    /// Some are removed and others not yet; sleepers may sleep to the end of their time-outs.
     pub fn bury(&self, member: &Member<M>) -> Result<u32, BarrierError> {
         let (buried, _) = self.sweep(member, Reach::Everywhere)?;
         self.go_on();
         Ok(buried)
     }
 
-    /// Voids all waiting, without a change of members: there is work to steal, or new work. A member that looks
-    /// for work at this moment will not wait either, if it [asks](Seat::arrive_since).
+    /// Voids all waiting, without a change of members: there is work to steal, or new work. A
+    /// member that searches for work at this moment will not wait either, if it arrives by
+    /// [`arrive_since`](Seat::arrive_since).
     ///
-    /// What was written before is seen by those that it wakes. Lock-free. One compare-and-swap of a line that
-    /// all share: where work is made all the time, look first whether [anybody waits](Self::view).
+    /// The members that it wakes see all earlier writes of the caller. Lock-free. One
+    /// compare-and-swap of a line that all share: where work is created all the time, check
+    /// [first](Self::view) whether any member waits.
     ///
     /// # Errors
     /// [`Damaged`](BarrierError::Damaged).
     ///
     /// # Crash
-    /// It took place or not; if it did, sleepers may sleep to the end of their naps.
+    /// It took place or not; if it did, sleepers may sleep to the end of their time-outs.
     pub fn interrupt(&self, member: &Member<M>) -> Result<(), BarrierError> {
         let before = loop {
             let state = self.load()?;
@@ -106,8 +110,8 @@ impl<M: Memory> GroupBarrier<M> {
         Ok(())
     }
 
-    /// Whoever goes on from here writes nothing that could be read by one who then finds the barrier as it was
-    /// before: see [`Seat::still`].
+    /// Orders the caller's later writes after the barrier's state that it has seen: a thread that
+    /// reads one of them also finds the barrier changed. See [`Seat::still`].
     #[inline]
     pub(super) fn go_on(&self) {
         self.memory.fence(Ordering::Release);
@@ -148,7 +152,7 @@ impl<M: Memory> GroupBarrier<M> {
         }
     }
 
-    /// Counts the claimant of `seat` in.
+    /// Counts the claimant of `seat` as a member.
     fn count_in(&self, seat: u32) -> Result<State, BarrierError> {
         loop {
             let state = self.load()?;
@@ -156,7 +160,10 @@ impl<M: Memory> GroupBarrier<M> {
                 continue;
             }
             if state.members == self.seats() {
-                return Err(self.damaged(self.at, Impossible("it counts members without seats")));
+                return Err(self.damaged(
+                    self.at,
+                    Impossible("it counts a member for each seat, but a seat has none"),
+                ));
             }
             let next = State {
                 members: state.members + 1,
@@ -169,7 +176,7 @@ impl<M: Memory> GroupBarrier<M> {
         }
     }
 
-    /// The member on `seat` leaves.
+    /// Removes the calling member from `seat`.
     pub(super) fn leave(&self, member: &Member<M>, seat: u32) -> Result<(), BarrierError> {
         match self.take_out(member, seat, member.instance().to_word(), Going::Leaves)? {
             Gone::Out => {
@@ -178,12 +185,12 @@ impl<M: Memory> GroupBarrier<M> {
             }
             _ => Err(self.damaged(
                 self.slot_at(seat),
-                Impossible("a member's seat is not its own"),
+                Impossible("the seat of a member has another occupant"),
             )),
         }
     }
 
-    /// Takes the gone out: members, and claims.
+    /// Removes dead and departed occupants; returns the numbers of members and of claims.
     pub(super) fn sweep(
         &self,
         member: &Member<M>,
@@ -219,7 +226,7 @@ impl<M: Memory> GroupBarrier<M> {
         Ok((buried, unclaimed))
     }
 
-    /// Takes `occupant`, which counts itself in no more, off `seat`, if it is there.
+    /// Takes `occupant` off `seat` if it is there. It must not be able to count itself in any more.
     fn take_out(
         &self,
         member: &Member<M>,
@@ -228,7 +235,8 @@ impl<M: Memory> GroupBarrier<M> {
         going: Going,
     ) -> Result<Gone, BarrierError> {
         loop {
-            // After the look at the generation: what the dead had done to the word is in it.
+            // After the check of the generation: the load sees all changes that the dead member
+            // made.
             let state = self.load()?;
             if !self.settle(state)? {
                 continue;
@@ -239,7 +247,7 @@ impl<M: Memory> GroupBarrier<M> {
             }
             if slot.phase == Phase::Claimed {
                 if going == Going::Leaves {
-                    // Settled above, so it is the word that does not know of it.
+                    // The step was settled above, so the word does not count this claim.
                     return Ok(Gone::Already);
                 }
                 let vacated = self.swap_slot(seat, slot, slot.vacated());
@@ -251,7 +259,7 @@ impl<M: Memory> GroupBarrier<M> {
                 });
             }
             if state.members == 0 {
-                let what = Impossible("it counts no members, but somebody is seated");
+                let what = Impossible("it counts no members, but a seat is taken");
                 return Err(self.damaged(self.at, what));
             }
             let next = State {
@@ -263,13 +271,13 @@ impl<M: Memory> GroupBarrier<M> {
                 continue;
             }
             self.memory.crash_point(BarrierPoint::CountedOut);
-            // If the swap fails, another member has done it. It also fails if the barrier was freed
-            // after its last member had left and its memory holds another object.
+            // If it fails, another member has done it, or the last member has left, the barrier was
+            // freed, and its memory holds another object.
             self.swap_slot(seat, slot, slot.vacated());
             self.memory.crash_point(BarrierPoint::Vacated);
             match going {
                 Going::Leaves => self.wake(member, state),
-                // The dead may have owed its sleepers a ring.
+                // The dead member may have died before it woke the sleepers.
                 Going::Buried => self.ring(member),
             }
             return Ok(Gone::Out);

@@ -1,4 +1,4 @@
-//! A look at all of a barrier that believes nothing.
+//! A check of a whole barrier that trusts none of its contents.
 
 use super::GroupBarrier;
 use super::word::{Phase, Slot, State, Step};
@@ -6,12 +6,12 @@ use crate::membership::{Generations, Instance};
 use core::fmt;
 use outlive_memory::{Memory, Offset, Ordering};
 
-/// Something in a barrier that cannot be.
+/// An impossible state found in a barrier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BarrierFinding {
-    /// Where it stands.
+    /// The offset of the damaged word.
     pub at: Offset,
-    /// What is wrong.
+    /// The description of the damage.
     pub what: String,
 }
 
@@ -21,24 +21,24 @@ impl fmt::Display for BarrierFinding {
     }
 }
 
-/// What a check of a barrier saw.
+/// The results of a check of a barrier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BarrierReport {
-    /// How many members the word counts.
+    /// The number of members that the word counts.
     pub members: u32,
-    /// How many of them wait.
+    /// The number of members that wait.
     pub waiting: u32,
-    /// Who is seated and gone, to be buried by whoever waits next.
+    /// The seated instances that are dead or departed; the next member that waits removes them.
     pub gone: Vec<Instance>,
-    /// Whether the seats could be counted: members did not come and go all the time.
+    /// Whether the seats could be counted: there was a moment without changes of members.
     pub at_rest: bool,
-    /// What cannot be.
+    /// The impossible states.
     pub findings: Vec<BarrierFinding>,
 }
 
 impl BarrierReport {
-    /// Whether nothing is wrong.
+    /// Returns whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
@@ -50,18 +50,18 @@ impl BarrierReport {
 }
 
 impl<M: Memory> GroupBarrier<M> {
-    /// How often one looks again because members have come and gone meanwhile.
+    /// The number of attempts to read the barrier without a change of members meanwhile.
     const LOOKS: u32 = 100;
 
-    /// Looks whether this can be a barrier of the pod with these generations: whether the word and every slot
-    /// say something, and the seats taken are the members counted, nobody twice. Changes nothing; may be called
-    /// while the barrier is in use.
+    /// Checks whether this can be a barrier of the pod with these generations: whether the word and
+    /// every slot are valid, the seats taken are the members counted, and no instance has two
+    /// seats. Changes nothing; may be called while the barrier is in use.
     pub fn check(&self, generations: Generations<M>) -> BarrierReport {
         let mut report = BarrierReport::default();
         for _ in 0..Self::LOOKS {
             let before = self.word();
             report = self.look(generations, before);
-            // Acquire, and so after the slots were read: they are acquired.
+            // This load comes after those of the slots, because they acquire.
             if State::from_word(self.word(), self.seats()).map(|state| state.epoch.changes)
                 == State::from_word(before, self.seats()).map(|state| state.epoch.changes)
             {
@@ -69,7 +69,7 @@ impl<M: Memory> GroupBarrier<M> {
                 return report;
             }
         }
-        // Members come and go: what was counted is of several moments.
+        // Members come and go, so the counts were taken at different moments.
         report.findings.clear();
         report
     }

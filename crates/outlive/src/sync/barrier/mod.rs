@@ -1,86 +1,96 @@
 //! A group barrier whose members come, go and die while others wait (MODC §4).
 //!
-//! Members of a group wait until all have arrived. A failed member is not waited for: whoever finds it gone takes
-//! it out, by which everybody's waiting is void, so that all may look for what the dead one has left to do, and
-//! arrive again.
+//! Members of a group wait until all have arrived. No member waits for a failed one: a survivor
+//! that finds it dead removes it, which voids the waiting of all, so that they can take over the
+//! dead member's work and arrive again.
 //!
 //! ```text
 //!    0  the word, alone on its lines        128  slots, one for each seat, 16 bytes each
 //!       changes | releases | asleep | last step, its seat | members | waiting      (`word.rs`)
 //! ```
 //!
-//! *The word* is the paper's: two sequences (of changes of membership, and of releases) and the number that
-//! wait, changed by one 128-bit compare-and-swap. To these it adds the number of members, which the paper has
-//! each member count in the vector of slots as it arrives. Counted once, when it changes, it is right at the
-//! very instant of the compare-and-swap, and an arrival touches one line. Slots say *who* the members are;
-//! nobody reads one to arrive.
+//! *The word* is the paper's: two sequences (of changes of membership, and of releases) and the
+//! number of waiting members, changed by one 128-bit compare-and-swap. To these it adds the number
+//! of members, which in the paper each member counts in the vector of slots as it arrives. The
+//! number changes only when the membership does, so it is right at the very instant of the
+//! compare-and-swap, and an arrival touches one line. The slots name the members; no arrival reads
+//! them.
 //!
-//! **Who waits.** The waiting number is exactly the number of those that have arrived in the present *epoch*
-//! (the two sequences together) and have not withdrawn. It is never mended: whatever moves a sequence sets it
-//! to zero in the same compare-and-swap, and who finds its ticket's epoch gone knows that it is not counted and
-//! arrives again. So what the dead had counted is void at the latest with the step that takes it out; a member
-//! that died waiting may be counted in *one* last release, as it had arrived.
+//! **Waiting.** The waiting number is exactly the number of members that have arrived in the
+//! present *epoch* (the two sequences together) and have not withdrawn. It is never repaired: each
+//! step of a sequence sets it to zero in the same compare-and-swap, and a member that finds its
+//! ticket's epoch over knows that it is not counted and arrives again. So a dead member's arrival
+//! is void at the latest with the step that removes the member. A member that died waiting may be
+//! counted in *one* last release, as it had arrived.
 //!
-//! **The last to arrive** is told so, and nobody is released until it says so. It may look whether all is
-//! quiescent first. While all members wait none of them can come away alone, except the last: the word stands
-//! still but for a [release](Seat::release) or a change. So if it is [still](Seat::still) what it was, then all
-//! that the last one has read meanwhile was read while everybody waited. (A fence of each side sees to it: a
-//! member that goes on has a release fence behind it before it writes, and `still` an acquire fence before it
-//! looks; thus whoever has read even a relaxed store of one that had gone on finds the word changed.) Without a
-//! release it may also wait with the others: an idle pool is a barrier at which everybody has arrived and that
-//! is broken by an [interrupt](GroupBarrier::interrupt).
+//! **The last to arrive** learns that it is the last, and no member is released until it decides
+//! so. It may check first whether all is quiescent. While all members wait, none of them can
+//! withdraw except the last: the word changes only by a [release](Seat::release) or a change. So if
+//! the word is [still](Seat::still) the same, then all that the last member has read meanwhile was
+//! read while all members waited. (Two fences ensure that: a member that goes on executes a release
+//! fence before it writes, and `still` an acquire fence before it loads the word. Thus a thread
+//! that has read even a relaxed store of a member that had gone on finds the word changed.) Instead
+//! of releasing, the last member may wait with the others: an idle pool is a barrier at which all
+//! have arrived and that is broken by an [interrupt](GroupBarrier::interrupt).
 //!
-//! **Two words at once.** A change of members concerns a slot and the word. A seat's slot goes from vacant to
-//! claimed to seated and back, and the word records in *last step* which seat was counted in or out last. The
-//! compare-and-swap of the word is where a change takes place; the slot follows it, moved by whoever needs that
-//! next: before anybody changes members it *settles* the step that stands there. Hence, of the word's value and
-//! a slot read after it,
+//! **Two words at once.** A change of members concerns a slot and the word. A seat's slot goes from
+//! vacant to claimed to seated and back, and the word records in *last step* which seat was counted
+//! in or out last. A change takes place at the compare-and-swap of the word. The slot follows: each
+//! thread that changes members first *settles* the recorded step. Hence, for the word's value and a
+//! slot read after it,
 //!
-//! * seated, and not stepped out: counted, once. Its removal is the word's next change or nobody's (the
-//!   compare-and-swap fails otherwise), so the dead are taken out exactly once by however many: one step of the
-//!   sequence for each;
-//! * claimed, and not stepped in: not counted. If its claimant is gone and was so *before* the word was read,
-//!   it never will be, and the seat falls vacant without a change.
+//! * seated, and not stepped out: counted, once. Its removal is either the word's next change or
+//!   does not happen (the compare-and-swap fails otherwise). So any number of survivors remove a
+//!   dead member exactly once, by one step of the sequence;
+//! * claimed, and not stepped in: not counted. If its claimant was dead or departed *before* the
+//!   word was read, it never will be counted, and the seat becomes vacant without a change.
 //!
-//! Who settles may be late. It reads the slot and then finds the sequence still where it was: so the slot's
-//! value was of that time, and since a slot's turn makes its word never come back, the compare-and-swap does
-//! that step or nothing.
+//! A thread that settles may be late. It reads the slot and then finds the sequence unchanged, so
+//! the slot's value belonged to that step. A slot's turn makes its word never come back, so the
+//! compare-and-swap does that step or nothing.
 //!
 //! # Deaths
 //!
-//! | killed after | leaves | who goes on |
-//! | --- | --- | --- |
-//! | [`Claimed`](BarrierPoint::Claimed) | a claimed seat, not counted | [`bury`](GroupBarrier::bury) vacates it, or whoever finds no seat |
-//! | [`CountedIn`](BarrierPoint::CountedIn) | a member whose slot is claimed only | whoever changes members next settles it; it is buried as a member |
-//! | [`Seated`](BarrierPoint::Seated), [`Arrived`](BarrierPoint::Arrived), [`Dozing`](BarrierPoint::Dozing) | a member that does not come (any more) | whoever waits takes it out, or calls `bury` |
-//! | [`Released`](BarrierPoint::Released), [`Interrupted`](BarrierPoint::Interrupted) | sleepers that nobody wakes | the end of their naps, or the bell that `bury` always rings |
-//! | [`CountedOut`](BarrierPoint::CountedOut) | no member; its slot names one | whoever changes members next |
-//! | [`Withdrawn`](BarrierPoint::Withdrawn) | a member that works | as above |
+//! A member that is killed after
 //!
-//! Death is known by the generation only; a burier that dies is not a member's concern: the next one finds the
-//! word before its step or after it.
+//! * [`Claimed`](BarrierPoint::Claimed) leaves a claimed seat, not counted:
+//!   [`bury`](GroupBarrier::bury) vacates it, or a member that finds no vacant seat;
+//! * [`CountedIn`](BarrierPoint::CountedIn) leaves a member with a slot that is claimed only: the
+//!   next thread that changes members settles it, and it is removed as a member;
+//! * [`Seated`](BarrierPoint::Seated), [`Arrived`](BarrierPoint::Arrived),
+//!   [`Dozing`](BarrierPoint::Dozing) or [`Withdrawn`](BarrierPoint::Withdrawn) leaves a member
+//!   that does not come (any more): a waiting member removes it, or a caller of `bury`;
+//! * [`Released`](BarrierPoint::Released) or [`Interrupted`](BarrierPoint::Interrupted) leaves
+//!   sleepers that sleep to the end of their time-outs, or until `bury` removes the dead member,
+//!   which always wakes them;
+//! * [`CountedOut`](BarrierPoint::CountedOut) leaves a slot that names a former member: the next
+//!   thread that changes members vacates it.
 //!
-//! **Sleeping.** Nobody can sleep on 128 bits, so one sleeps at the house's [bells](crate::host::Bells) (futex
-//! words in a file of the operating system: a segment may lie in memory that has no futexes). A sleeper reads
-//! the bell, raises *asleep* in the word of its epoch, and sleeps unless the bell has rung since. What moves a
-//! sequence clears the flag by the same compare-and-swap and rings if it was up: no ring is missed, nothing has
-//! to be fenced, and without sleepers there is no system call. A sleeper that dies leaves one needless ring.
-//! Across operating systems one polls: a nap at a time.
+//! Death is known by the generation only. The death of a removing thread needs no special
+//! treatment: the next thread finds the word before the step or after it.
 //!
-//! **Orderings.** Every change of the word acquires and releases, so what members did before they arrived is
-//! seen by the last and by all whom it releases, and what an interrupter did by those whom it has interrupted.
-//! Slots are released by who moves them and acquired by who reads them.
+//! **Sleeping.** No futex has 128 bits, so a waiting member sleeps at the layer's
+//! [wake-up futexes](crate::host::Bells) (words in a file of the operating system: a segment may
+//! lie in memory that has no futexes). A sleeper reads the futex, raises *asleep* in the word of
+//! its epoch, and sleeps unless the futex has changed since. A step of a sequence clears the flag
+//! by the same compare-and-swap, and its author wakes the sleepers if the flag was up: no wake-up
+//! is missed, no fence is needed, and without sleepers there is no system call. A sleeper that dies
+//! causes one needless wake-up. Across operating systems a waiter polls: it sleeps with a time-out.
 //!
-//! **Proof.** `outlive-lab prove kill barrier`, `outlive-lab prove schedule barrier`: the scheduled memory runs these
-//! very lines at every interleaving within bounds, under weaker orderings than x86's and with deaths at any
-//! access, and the lost ring over a bell of its own. That is what loom would do, which knows neither 128-bit
-//! words nor deaths: over it the word would stand behind a lock, and what is to be shown of the word would be
-//! assumed.
+//! **Orderings.** Every change of the word acquires and releases. So the last to arrive, and all
+//! that it releases, see all that the members did before they arrived; interrupted members see all
+//! that the interrupter did. Slots are moved with release and read with acquire.
+//!
+//! **Proof.** `outlive-lab prove kill barrier`, `outlive-lab prove schedule barrier`: the scheduled
+//! memory runs these very lines at every interleaving within bounds, under weaker orderings than
+//! x86's and with deaths at any access, and the missed wake-up over a wake-up futex of its own.
+//! (loom knows neither 128-bit words nor deaths; it would assume the properties of the word that
+//! are to be proved.)
 //!
 //! Progress: [`join`](GroupBarrier::join), [`leave`](Seat::leave), [`arrive`](Seat::arrive),
-//! [`release`](Seat::release), [`withdraw`](Seat::withdraw), [`interrupt`](GroupBarrier::interrupt) and
-//! [`bury`](GroupBarrier::bury) are lock-free: one tries again only when another's change was made.
-//! [`wait`](Seat::wait) waits for the living.
+//! [`release`](Seat::release), [`withdraw`](Seat::withdraw), [`interrupt`](GroupBarrier::interrupt)
+//! and [`bury`](GroupBarrier::bury) are lock-free: a call retries only after another member's
+//! change. [`wait`](Seat::wait) waits for live members.
 
 mod change;
 mod check;
@@ -98,17 +108,17 @@ const SLOTS: u64 = 128;
 const SLOT: u64 = 16;
 
 outlive_memory::crash_points! {
-    /// Where the use of a group barrier may be cut short.
+    /// The places where the use of a group barrier may be cut short.
     pub enum BarrierPoint for "barrier" {
         /// A seat is claimed; its claimant is not counted.
         Claimed,
         /// The claimant is a member; its slot does not say so.
         CountedIn,
-        /// The slot says so.
+        /// The slot says that the claimant is a member.
         Seated,
         /// A member has arrived and is counted.
         Arrived,
-        /// A member that waits has asked to be woken.
+        /// A waiting member has asked to be woken.
         Dozing,
         /// All are released; sleepers are not woken.
         Released,
@@ -116,18 +126,18 @@ outlive_memory::crash_points! {
         Withdrawn,
         /// All waiting is void; sleepers are not woken.
         Interrupted,
-        /// A member is out; its slot names it, sleepers are not woken.
+        /// A member is removed; its slot still names it, sleepers are not woken.
         CountedOut,
         /// The slot is vacant.
         Vacated,
     }
 }
 
-/// Why a barrier could not be used. Nothing is changed then.
+/// The reason why a barrier could not be used. Nothing is changed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BarrierError {
-    /// The caller would wait for itself.
+    /// The caller has a seat already and would wait for itself.
     #[error("{instance} has seat {seat} of the barrier at {barrier} already")]
     AlreadySeated {
         /// The caller.
@@ -137,56 +147,56 @@ pub enum BarrierError {
         /// Its seat.
         seat: u32,
     },
-    /// The living have all seats.
-    #[error("all {seats} seats of the barrier at {barrier} are taken, and nobody there is gone")]
+    /// Live members have all seats.
+    #[error("all {seats} seats of the barrier at {barrier} are taken by live members")]
     Full {
         /// The barrier.
         barrier: Offset,
-        /// How many there are.
+        /// The number of seats.
         seats: u32,
     },
-    /// There can be no such barrier there.
-    #[error("there is no barrier of {seats} seats at {barrier}: {what}")]
+    /// Such a barrier cannot exist at this place.
+    #[error("no barrier of {seats} seats can be at {barrier}: {what}")]
     Misplaced {
-        /// Where it was looked for.
+        /// The place.
         barrier: Offset,
-        /// How many seats it was to have.
+        /// The requested number of seats.
         seats: u32,
-        /// Why not.
+        /// The reason.
         what: &'static str,
     },
-    /// What stands there is no state of a barrier.
+    /// The memory there holds no valid state of a barrier.
     #[error("the barrier at {barrier} is damaged at {at}: {what}; run `outlive pod check`")]
     Damaged {
         /// The barrier.
         barrier: Offset,
-        /// Where.
+        /// The offset of the damaged word.
         at: Offset,
-        /// What cannot be.
+        /// The impossible state.
         what: &'static str,
     },
 }
 
-/// A moment in a barrier's life: between two changes. See [`Seat::arrive_since`].
+/// A moment between two changes of a barrier. See [`Seat::arrive_since`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment(u64);
 
-/// A barrier as it was at one moment.
+/// The state of a barrier at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct View {
-    /// How many must arrive; those that are dead and not buried are among them.
+    /// The number of members that must arrive, including dead ones that are not removed yet.
     pub members: u32,
-    /// How many have arrived since the last release or change.
+    /// The number of members that have arrived since the last release or change.
     pub waiting: u32,
-    /// The membership sequence: one for every member that came, left or was buried, and for every interrupt.
+    /// The membership sequence: one step for each interrupt, join and removal of a member.
     pub changes: u64,
-    /// How often all were released.
+    /// The number of releases.
     pub releases: u64,
 }
 
-/// A barrier for a group whose members come, go and die (MODC §4; see `sync/barrier/mod.rs` for how). For
-/// [`Flushed`](PersistenceDomain::Flushed) memory.
+/// A barrier for a group whose members come, go and die (MODC §4; the algorithm is described in
+/// `sync/barrier/mod.rs`). For [`Flushed`](PersistenceDomain::Flushed) memory.
 ///
 /// ```
 /// # use outlive::membership::{Generations, Instance, Level, Member, State, Status};
@@ -217,7 +227,7 @@ pub struct View {
 /// dies(); // the other is killed: we are not to wait, but to help
 /// assert_eq!(seat.wait(&ticket, Waiting::DEFAULT, None)?, Outcome::Changed);
 /// let Arrival::Last(ticket) = seat.arrive()? else { panic!("the dead do not count") };
-/// assert!(seat.still(&ticket)); // nobody did anything since we arrived
+/// assert!(seat.still(&ticket)); // no member did anything since this arrival
 /// assert!(seat.release(&ticket));
 /// assert!(seat.enter(Waiting::DEFAULT)?); // all that in one, where nothing is to be looked at
 /// # Ok::<(), outlive::sync::BarrierError>(())
@@ -230,26 +240,26 @@ pub struct GroupBarrier<M: Memory = Native> {
 }
 
 impl<M: Memory> GroupBarrier<M> {
-    /// How many seats a barrier can have.
+    /// The largest number of seats of a barrier.
     pub const MOST: u32 = MOST_SEATS;
 
-    /// How many bytes a barrier of `seats` seats takes: two lines, and 16 bytes for each seat.
+    /// Returns the size of a barrier of `seats` seats: two lines, and 16 bytes for each seat.
     pub const fn bytes(seats: u32) -> u64 {
         SLOTS + (seats as u64 * SLOT).next_multiple_of(128)
     }
 
-    /// The barrier of `seats` seats at `at` (aligned to 64), which is zeroed memory at first: without members.
+    /// Returns the barrier of `seats` seats at `at` (aligned to 64): zeroed memory at first, empty.
     ///
     /// # Panics
-    /// If there are no seats or more than [`MOST`](Self::MOST), if it is not inside the memory, and on
-    /// [`WriteBack`](PersistenceDomain::WriteBack) memory: a count that falls back with a dead host's caches is
-    /// nobody's to mend.
+    /// If there are no seats or more than [`MOST`](Self::MOST), if it is not inside the memory, and
+    /// on [`WriteBack`](PersistenceDomain::WriteBack) memory: no member could repair a count that
+    /// falls back with a dead host's caches.
     pub fn new(memory: M, at: Offset, seats: u32) -> Self {
         Self::open(memory, at, seats).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The barrier at a place that was read from the segment, and so may be no place of one. What stands there is
-    /// looked at when it is used; [`check`](Self::check) looks at all of it.
+    /// Returns the barrier at a place that was read from the segment and so may not be a barrier's.
+    /// The contents are checked when they are used; [`check`](Self::check) checks them all.
     ///
     /// # Errors
     /// [`Misplaced`](BarrierError::Misplaced).
@@ -266,22 +276,22 @@ impl<M: Memory> GroupBarrier<M> {
             return Err(misplaced("it needs memory in the flushed domain"));
         }
         Offset::checked(at.raw(), Self::bytes(seats), 64, memory.size())
-            .map_err(|_| misplaced("not inside the memory, or not aligned to 64"))?;
+            .map_err(|_| misplaced("it is not inside the memory, or not aligned to 64"))?;
         Ok(Self { memory, at, seats })
     }
 
-    /// Where it is.
+    /// Returns the barrier's offset.
     pub fn at(&self) -> Offset {
         self.at
     }
 
-    /// How many seats it has.
+    /// Returns the number of seats.
     pub fn seats(&self) -> u32 {
         self.seats
     }
 
-    /// How it stands now. Wait-free, and no more than one load: to see whether anybody waits at all before one
-    /// [interrupts](Self::interrupt) them.
+    /// Returns the current state. Wait-free, and only one load: for a caller that checks whether
+    /// any member waits before it [interrupts](Self::interrupt) them.
     ///
     /// # Errors
     /// [`Damaged`](BarrierError::Damaged).
@@ -295,7 +305,8 @@ impl<M: Memory> GroupBarrier<M> {
         })
     }
 
-    /// The present moment, for a member that looks for work before it [arrives](Seat::arrive_since). Wait-free.
+    /// Returns the present moment, for a member that searches for work before it
+    /// [arrives](Seat::arrive_since). Wait-free.
     ///
     /// # Errors
     /// [`Damaged`](BarrierError::Damaged).
@@ -303,8 +314,8 @@ impl<M: Memory> GroupBarrier<M> {
         Ok(Moment(self.load()?.epoch.changes))
     }
 
-    /// Who is on which seat, one after another as they are read, the dead and those that are about to be
-    /// members among them.
+    /// Returns the occupied seats and their occupants, each read when the iterator reaches it. They
+    /// include dead members and claimants that are not members yet.
     pub fn occupants(&self) -> impl Iterator<Item = (u32, Instance)> + use<M> {
         let barrier = *self;
         (0..self.seats).filter_map(move |seat| {
@@ -313,8 +324,8 @@ impl<M: Memory> GroupBarrier<M> {
         })
     }
 
-    /// The seat that `member` has and nobody holds, not arrived: for proofs whose members joined in their
-    /// preparation.
+    /// Returns the seat that `member` has without a [`Seat`], not arrived: for proofs that let
+    /// members join in their preparation.
     #[doc(hidden)]
     pub fn seat_of<'m>(&self, member: &'m Member<M>) -> Option<Seat<'m, M>> {
         let mine = |(_, occupant): &(u32, Instance)| *occupant == member.instance();
@@ -324,12 +335,12 @@ impl<M: Memory> GroupBarrier<M> {
 
     #[inline]
     fn load(&self) -> Result<State, BarrierError> {
-        // Acquire: what those did who have arrived, released, changed or interrupted.
+        // Acquire: the work of the members that have arrived, released, changed or interrupted.
         let word = self.memory.load::<u128>(self.at, Ordering::Acquire);
         State::from_word(word, self.seats).map_err(|what| self.damaged(self.at, what))
     }
 
-    /// Puts `to` in the place of `from`, if that still stands there.
+    /// Replaces `from` by `to`; returns whether the word still was `from`.
     #[inline]
     fn swap(&self, from: State, to: State) -> bool {
         // AcqRel: see "Orderings" at the top. A failed one is followed by a load.
@@ -352,14 +363,15 @@ impl<M: Memory> GroupBarrier<M> {
 
     fn swap_slot(&self, seat: u32, from: Slot, to: Slot) -> bool {
         let at = self.slot_at(seat);
-        // Release: the step of the word. What stood there before was acquired when `from` was loaded.
+        // Release: the step of the word. The load of `from` acquired the slot's earlier contents.
         let order = (Ordering::Release, Ordering::Relaxed);
         self.memory
             .compare_exchange(at, from.to_word(), to.to_word(), order.0, order.1)
             .is_ok()
     }
 
-    /// Lets the slot of the last step follow it. `false` if the barrier has changed since `state` was loaded.
+    /// Makes the slot of the last step follow it; returns `false` if the barrier has changed
+    /// meanwhile.
     fn settle(&self, state: State) -> Result<bool, BarrierError> {
         let (seat, before) = match state.last {
             Step::None => return Ok(true),
@@ -368,7 +380,7 @@ impl<M: Memory> GroupBarrier<M> {
         };
         let slot = self.slot(seat)?;
         if slot.phase != before {
-            // It has followed. (Or is of a later time: then nothing comes of `state`.)
+            // The slot has followed, or is of a later time; then no swap from `state` succeeds.
             return Ok(true);
         }
         if self.load()?.epoch.changes != state.epoch.changes {
@@ -378,12 +390,12 @@ impl<M: Memory> GroupBarrier<M> {
             Phase::Claimed => slot.seated(),
             _ => slot.vacated(),
         };
-        // If it fails another has done it.
+        // If it fails, another member has done it.
         self.swap_slot(seat, slot, after);
         Ok(true)
     }
 
-    /// Wakes those who slept in the epoch that `before` was the last state of.
+    /// Wakes the members that slept in the epoch whose last state was `before`.
     #[inline]
     fn wake(&self, member: &Member<M>, before: State) {
         if before.asleep {

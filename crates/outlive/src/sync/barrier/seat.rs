@@ -1,4 +1,4 @@
-//! A member's seat: arriving, waiting, releasing.
+//! The seat of a member: arriving, waiting, releasing.
 
 use super::change::Reach;
 use super::word::{Epoch, Impossible, State};
@@ -8,33 +8,33 @@ use crate::sync::wait::{Rest, Waiter, Waiting};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Ordering};
 
-/// What it means to have arrived.
+/// The result of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Others have not: [wait](Seat::wait) for them.
+    /// Other members have not arrived: [wait](Seat::wait) for them.
     Waiting(Ticket),
-    /// All members wait: [release](Seat::release) them, or look first whether that is right, or wait too.
+    /// All members wait: [release](Seat::release) them, perhaps after a check, or wait too.
     Last(Ticket),
 }
 
-/// Says when its seat has arrived.
+/// The proof of an arrival: the epoch in which the seat arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// As it was with this arrival, nobody asleep.
+    /// The barrier's state just after this arrival, with `asleep` cleared.
     state: State,
     last: bool,
 }
 
 impl Ticket {
-    /// Whether all members waited.
+    /// Returns whether all members had arrived with this one.
     pub fn is_last(&self) -> bool {
         self.last
     }
 
-    /// What has become of the arrival by the time of `state`, if anything.
+    /// Returns how the arrival has ended by `state`; `None` if it still counts.
     fn outcome(&self, state: State) -> Option<Outcome> {
-        // A release takes every member that is counted, so after a change there is none without this one:
-        // if both sequences have moved, the release came first.
+        // A release needs every member that is counted, so after a change there is none without
+        // this member: if both sequences have moved, the release came first.
         if state.epoch.releases != self.state.epoch.releases {
             Some(Outcome::Released)
         } else if state.epoch.changes != self.state.epoch.changes {
@@ -45,42 +45,45 @@ impl Ticket {
     }
 }
 
-/// How a wait has ended.
+/// The way in which a wait has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All had arrived and were released.
     Released,
-    /// Members came, left or died, or an [interrupt](GroupBarrier::interrupt) told of work: the waiting is
-    /// void. Help, and arrive again.
+    /// Members came, left or died, or an [interrupt](GroupBarrier::interrupt) announced work: the
+    /// waiting is void. Help, and arrive again.
     Changed,
-    /// The time is up. The seat has arrived still: wait on with the same ticket, or [withdraw](Seat::withdraw).
+    /// The time is up. The seat still counts as arrived: wait on with the same ticket, or
+    /// [withdraw](Seat::withdraw).
     TimedOut,
 }
 
-/// What came of a withdrawal.
+/// The result of a withdrawal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// The seat has not arrived any more.
+    /// The seat no longer counts as arrived.
     Withdrawn,
-    /// All had been released before.
+    /// All members had been released before.
     Released,
     /// The waiting was void before.
     Changed,
-    /// All members wait and the last of them decides: this one cannot come away alone. It has arrived still: it
-    /// is to [wait](Seat::wait) on with its ticket (to arrive once more could be to arrive after the release).
+    /// All members wait and the last of them decides: this one cannot withdraw alone. It still
+    /// counts as arrived and must [wait](Seat::wait) on with its ticket (a second arrival could
+    /// come after the release).
     Complete,
 }
 
 /// A member's seat at a [`GroupBarrier`]. Dropping it [leaves](Self::leave).
 ///
-/// An instance has one seat at a barrier at a time, and a seat is counted once however often it arrives.
+/// An instance has at most one seat at a barrier. A seat is counted once however often it arrives.
 #[derive(Debug)]
 #[must_use = "the member leaves the barrier when this is dropped"]
 pub struct Seat<'m, M: Memory = Native> {
     barrier: GroupBarrier<M>,
     member: &'m Member<M>,
     seat: u32,
-    /// Its last arrival, unless it was withdrawn: in which epoch it counts, and whether as the last.
+    /// The last arrival, unless it was withdrawn: the epoch in which it counts, and whether it was
+    /// the last of all.
     arrived: Option<(Epoch, bool)>,
     has_left: bool,
 }
@@ -96,23 +99,23 @@ impl<'m, M: Memory> Seat<'m, M> {
         }
     }
 
-    /// The barrier.
+    /// Returns the barrier.
     pub fn barrier(&self) -> GroupBarrier<M> {
         self.barrier
     }
 
-    /// Whose it is.
+    /// Returns the member that has the seat.
     pub fn member(&self) -> &'m Member<M> {
         self.member
     }
 
-    /// Its number.
+    /// Returns the seat's number.
     pub fn number(&self) -> u32 {
         self.seat
     }
 
-    /// Arrives: this member waits from now on, if only for itself. What it has done before is seen by all who
-    /// are released with it. A seat that has arrived already is not counted twice.
+    /// Arrives: this member waits from now on, even if it is the only one. Those released with it
+    /// see what it has done before. A seat that has arrived already is not counted twice.
     ///
     /// Lock-free: one compare-and-swap.
     ///
@@ -120,7 +123,7 @@ impl<'m, M: Memory> Seat<'m, M> {
     /// [`Damaged`](BarrierError::Damaged).
     ///
     /// # Crash
-    /// It counts as arrived until it is buried, which voids that.
+    /// It counts as arrived until it is removed, which voids the arrival.
     pub fn arrive(&mut self) -> Result<Arrival, BarrierError> {
         loop {
             if let Some(arrival) = self.arrive_at(|_| true)? {
@@ -129,8 +132,8 @@ impl<'m, M: Memory> Seat<'m, M> {
         }
     }
 
-    /// [Arrives](Self::arrive) unless something has changed since `moment`, at which one had begun to look for
-    /// work: `None` then. So no interrupt is lost between the look and the arrival.
+    /// [Arrives](Self::arrive) unless the barrier has changed since `moment`; then returns `None`.
+    /// With a `moment` from before a search for work, no interrupt is lost in between.
     ///
     /// # Errors
     /// As for [`arrive`](Self::arrive).
@@ -167,12 +170,12 @@ impl<'m, M: Memory> Seat<'m, M> {
         }
     }
 
-    /// Waits until all are released, or something has changed. Whoever waits takes out the
-    /// [gone](GroupBarrier::bury) that it finds, which is a change: every now and then while it is awake, and
-    /// before each nap. So [`nap`](Waiting::nap) is the longest that a death is overlooked, if nobody else
-    /// buries. Who has arrived as the last may wait too.
+    /// Waits until all are released, or something has changed. A waiting member
+    /// [removes](GroupBarrier::bury) dead and departed members, which is a change: at intervals
+    /// while it is awake, and before each sleep. So a death remains unnoticed for at most
+    /// [`nap`](Waiting::nap), even if no other thread removes dead members. The last may wait too.
     ///
-    /// Waits for the living.
+    /// Waits for live members.
     ///
     /// # Errors
     /// [`Damaged`](BarrierError::Damaged).
@@ -220,7 +223,8 @@ impl<'m, M: Memory> Seat<'m, M> {
             waiter.nap_unheard(nap);
             return Ok(());
         };
-        // Before the look at the word: whoever moves a sequence after that look rings after this.
+        // Before the load of the word: a thread that moves a sequence after that wakes us after
+        // this.
         let seen = bells.read(barrier.at.raw());
         loop {
             let state = barrier.load()?;
@@ -240,14 +244,14 @@ impl<'m, M: Memory> Seat<'m, M> {
         Ok(())
     }
 
-    /// Whether nothing has happened since `ticket` was given: of the last to arrive, whether all members have
-    /// waited all the time, so that what it has read since then (in whatever order) was read while nobody but
-    /// it did anything; of another, whether it waits still.
+    /// Returns whether nothing has happened since `ticket` was given. For the last to arrive:
+    /// whether all members have waited all the time, so that all that it has read since then (in
+    /// whatever order) was read while no other member acted. For others: whether they still wait.
     ///
     /// Wait-free.
     pub fn still(&self, ticket: &Ticket) -> bool {
-        // Acquire: if something that was read before was written by one that had gone on, then the change by which
-        // it went on is seen here (its release fence is in `go_on`).
+        // Acquire: if this thread has read a value written by a member that had gone on, then it
+        // sees here the change by which that member went on (its release fence is in `go_on`).
         self.barrier.memory.fence(Ordering::Acquire);
         let stands = |state| self.stands(ticket, state);
         let still = self.barrier.load().is_ok_and(stands);
@@ -267,13 +271,12 @@ impl<'m, M: Memory> Seat<'m, M> {
         counted && same
     }
 
-    /// Releases all members, if all [still](Self::still) wait since this one has arrived as the last of them, and
-    /// says whether it did. Only the last to arrive can.
-    ///
-    /// What it has done before is seen by the released. Lock-free.
+    /// Releases all members if all have [still](Self::still) waited since this one arrived as the
+    /// last; returns whether it did. Only the last to arrive releases. All see what it has done
+    /// before. Lock-free.
     ///
     /// # Crash
-    /// All are released or nobody is; sleepers may sleep to the end of their naps.
+    /// All members are released or none; sleepers may sleep to the end of their time-outs.
     pub fn release(&mut self, ticket: &Ticket) -> bool {
         let barrier = self.barrier;
         // Acquire: as in `still`.
@@ -295,8 +298,8 @@ impl<'m, M: Memory> Seat<'m, M> {
         true
     }
 
-    /// Takes the arrival back, to look for work alone: the others wait on. Refused while all members wait, except
-    /// to the last of them, so that it may rely on the others while it looks about.
+    /// Takes the arrival back, to search for work alone; the others wait on. Refused while all
+    /// members wait, except to the last of them, which can so rely on the others during a check.
     ///
     /// Lock-free.
     ///
@@ -322,7 +325,7 @@ impl<'m, M: Memory> Seat<'m, M> {
                 return Ok(Withdrawal::Complete);
             }
             if state.waiting == 0 {
-                let what = Impossible("nobody waits, but one has arrived");
+                let what = Impossible("it counts no waiting member, but one has arrived");
                 return Err(barrier.damaged(barrier.at, what));
             }
             if barrier.swap(state, state.withdrawn()) {
@@ -335,16 +338,16 @@ impl<'m, M: Memory> Seat<'m, M> {
         Ok(done)
     }
 
-    /// The ordinary barrier: arrives and waits until all are released, arriving again whenever something
-    /// changes; the last to arrive releases. Whether this was the last.
+    /// Meets all members, like an ordinary barrier: arrives and waits until all are released, and
+    /// arrives again after each change. The last releases. Returns whether it was the last.
     ///
-    /// Waits for the living.
+    /// Waits for live members.
     ///
     /// # Errors
     /// [`Damaged`](BarrierError::Damaged).
     ///
     /// # Crash
-    /// The others go on without it.
+    /// The others go on without this member.
     pub fn enter(&mut self, waiting: Waiting) -> Result<bool, BarrierError> {
         loop {
             match self.arrive()? {
@@ -370,7 +373,7 @@ impl<'m, M: Memory> Seat<'m, M> {
         self.barrier.interrupt(self.member)
     }
 
-    /// Leaves the group in good order, by which all waiting is void. The seat is vacant then.
+    /// Leaves the group in good order, which voids all waiting. The seat is vacant afterwards.
     ///
     /// Lock-free.
     ///
@@ -378,7 +381,8 @@ impl<'m, M: Memory> Seat<'m, M> {
     /// [`Damaged`](BarrierError::Damaged).
     ///
     /// # Crash
-    /// It is a member still and is buried, or it has left and whoever changes members next vacates its seat.
+    /// It is still a member and will be removed, or it has left and the next thread that changes
+    /// members vacates its seat.
     pub fn leave(mut self) -> Result<(), BarrierError> {
         self.has_left = true;
         self.barrier.leave(self.member, self.seat)
@@ -390,7 +394,7 @@ impl<M: Memory> Drop for Seat<'_, M> {
         if !self.has_left
             && let Err(error) = self.barrier.leave(self.member, self.seat)
         {
-            tracing::error!(%error, "a seat could not be left");
+            tracing::error!(%error, "a seat could not be released");
         }
     }
 }

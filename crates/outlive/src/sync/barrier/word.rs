@@ -1,20 +1,20 @@
-//! The word of a barrier: everything that must change at once.
+//! The word of a barrier: all state that must change at once.
 //!
 //! ```text
 //! 127          81 80        41  40   39    38 37   26 25     13 12      0
 //! | changes, 47  | releases, 40 | asleep | last step | its seat | members | waiting |
 //! ```
 //!
-//! *Members* and *waiting* count to 4096 inclusive, hence 13 bits each; a seat's number has 12. *Changes* is
-//! the paper's membership sequence. Nobody is wrong about a sequence that wraps unless it sleeps between its
-//! look and its compare-and-swap for exactly as many steps as the field has numbers: 2^47 changes are half a
-//! year at ten million a second, more than a compare-and-swap of a shared line can do. *Releases* needs no
-//! width for that: a release takes every member, so that whoever holds a ticket has missed at most one. It has
-//! 40 bits for those who count.
+//! *Members* and *waiting* count to 4096 inclusive, hence 13 bits each; a seat's number has 12.
+//! *Changes* is the paper's membership sequence. A thread is deceived by a sequence that wraps only
+//! if it sleeps between its load and its compare-and-swap for exactly as many steps as the field
+//! has numbers: 2^47 changes are half a year at ten million a second, more than a compare-and-swap
+//! of a shared line can do. *Releases* needs no width for that: a release needs every member, so
+//! the holder of a ticket has missed at most one. It has 40 bits for callers that count releases.
 
 use core::fmt;
 
-/// How many seats a barrier can have.
+/// The largest number of seats of a barrier.
 pub(super) const MOST_SEATS: u32 = 1 << SEAT_BITS;
 
 const COUNT_BITS: u32 = 13;
@@ -30,18 +30,18 @@ const RELEASES_AT: u32 = ASLEEP_AT + 1;
 const CHANGES_AT: u32 = RELEASES_AT + RELEASE_BITS;
 const _: () = assert!(CHANGES_AT + CHANGE_BITS == u128::BITS);
 
-/// What the last change of members did: its seat's slot may not say so yet.
+/// The last change of members. The slot of its seat may not have followed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nobody has ever joined.
+    /// No member has ever joined.
     None,
-    /// Whoever had claimed this seat became a member.
+    /// The claimant of this seat became a member.
     In(u32),
-    /// The member on this seat was taken out.
+    /// The member on this seat was removed.
     Out(u32),
 }
 
-/// The two sequences: a waiting that was counted is counted while neither moves.
+/// The two sequences. An arrival remains counted while neither moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Epoch {
     pub changes: u64,
@@ -52,15 +52,15 @@ pub(super) struct Epoch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub epoch: Epoch,
-    /// Whether somebody sleeps who is to be woken by whatever moves a sequence.
+    /// Whether a member sleeps; the thread that moves a sequence next wakes it.
     pub asleep: bool,
     pub last: Step,
     pub members: u32,
-    /// Those who have arrived in this epoch, and no others.
+    /// The number of members that have arrived in this epoch, and of no others.
     pub waiting: u32,
 }
 
-/// What cannot be.
+/// A state that is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Impossible(pub &'static str);
 
@@ -80,7 +80,7 @@ impl State {
             | u128::from(self.epoch.changes) << CHANGES_AT
     }
 
-    /// What the word of a barrier of `seats` seats says, if it can be one.
+    /// Decodes the word of a barrier of `seats` seats, if it can be one.
     pub(super) fn from_word(word: u128, seats: u32) -> Result<Self, Impossible> {
         let field = |at: u32, bits: u32| (word >> at) as u64 & ((1 << bits) - 1);
         let seat = field(SEAT_AT, SEAT_BITS) as u32;
@@ -88,7 +88,7 @@ impl State {
             0 if seat == 0 => Step::None,
             1 => Step::In(seat),
             2 => Step::Out(seat),
-            _ => return Err(Impossible("the last change of members is none")),
+            _ => return Err(Impossible("its last change of members is invalid")),
         };
         let state = Self {
             epoch: Epoch {
@@ -102,24 +102,24 @@ impl State {
         };
         if seat >= seats {
             return Err(Impossible(
-                "the last change is of a seat that it does not have",
+                "its last change is of a seat that does not exist",
             ));
         }
         if state.members > seats {
             return Err(Impossible("it counts more members than it has seats"));
         }
         if state.waiting > state.members {
-            return Err(Impossible("it counts more that wait than members"));
+            return Err(Impossible("it counts more waiting members than members"));
         }
         Ok(state)
     }
 
-    /// All members wait.
+    /// Returns whether all members wait.
     pub(super) fn is_complete(self) -> bool {
         self.waiting == self.members && self.members > 0
     }
 
-    /// The same whether or not somebody sleeps.
+    /// Returns this state with `asleep` cleared.
     pub(super) fn awake(self) -> Self {
         Self {
             asleep: false,
@@ -127,7 +127,7 @@ impl State {
         }
     }
 
-    /// One more has arrived.
+    /// Counts one more arrival.
     pub(super) fn arrived(self) -> Self {
         Self {
             waiting: self.waiting + 1,
@@ -135,7 +135,7 @@ impl State {
         }
     }
 
-    /// One that had arrived goes away again.
+    /// Takes one arrival back.
     pub(super) fn withdrawn(self) -> Self {
         Self {
             waiting: self.waiting - 1,
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// All go on; nobody waits in the next epoch.
+    /// Releases all members; none waits in the next epoch.
     pub(super) fn released(self) -> Self {
         let releases = self.epoch.releases.wrapping_add(1) & ((1 << RELEASE_BITS) - 1);
         Self {
@@ -157,7 +157,7 @@ impl State {
         }
     }
 
-    /// Every waiting is void: the count falls to nothing with the step of the sequence.
+    /// Voids all waiting: the count becomes zero with the step of the sequence.
     pub(super) fn changed(self) -> Self {
         let changes = self.epoch.changes.wrapping_add(1) & ((1 << CHANGE_BITS) - 1);
         Self {
@@ -172,16 +172,16 @@ impl State {
     }
 }
 
-/// Whose seat it is.
+/// The slot of a seat: its occupant and phase.
 ///
 /// ```text
 /// low half: the member's instance, or 0     high half: | turn, 62 bits | phase, 2 bits |
 /// ```
 ///
-/// The turn grows whenever the seat falls vacant, so a slot's word never comes back.
+/// The turn grows whenever the seat becomes vacant, so a slot's word never comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
-    /// The instance's word; 0 for nobody.
+    /// The instance's word; 0 if the seat is vacant.
     pub occupant: u64,
     pub turn: u64,
     pub phase: Phase,
@@ -191,7 +191,7 @@ pub(super) struct Slot {
 #[repr(u8)]
 pub(super) enum Phase {
     Vacant = 0,
-    /// Taken. Its occupant is a member only if the barrier's last step says so.
+    /// Claimed. Its occupant is a member only if the barrier's last step says so.
     Claimed = 1,
     /// Its occupant is a member, unless the barrier's last step says that it was taken out.
     Seated = 2,

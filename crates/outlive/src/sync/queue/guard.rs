@@ -29,8 +29,7 @@ impl<'m, M: Memory> QueueGuard<'m, M> {
         self.member
     }
 
-    /// Returns the poison of the lock: the mark of an owner that panicked in the middle of a
-    /// change.
+    /// Returns the poison of the lock: the mark of an owner that panicked during a change.
     pub fn poison(&self) -> Poison<'_, M> {
         let lock = OwnLog::of(self.member).lock_of(self.listed);
         Poison::new(self.memory, lock + POISON, self.member)
@@ -63,14 +62,14 @@ impl<M: Memory> Drop for QueueGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
         let memory = self.memory;
-        // Relaxed, and read before the lock is passed on, as in `tatas/release.rs`.
-        // SAFETY: `Place::take` has checked the node's words and the entry's, in this memory; also for
-        // the next two.
+        // Relaxed, and read before the lock is passed on, as in `tatas/release.rs`. SAFETY:
+        // `Place::take` has checked the node's words and the entry's, in this memory; this holds
+        // for the next two too.
         let asleep: u32 = unsafe { memory.load_unchecked(self.node + SLEEPER, Ordering::Relaxed) };
         if asleep != 0 {
             return pass_on_and_wake(self.member, self.listed);
         }
-        // Release: what was done under the lock.
+        // Release: the work done under the lock.
         // SAFETY: as above.
         unsafe { memory.store_unchecked(self.node + DONE, self.turn, Ordering::Release) };
         memory.crash_point_before_release(QueuePoint::Released);
@@ -90,7 +89,7 @@ fn pass_on_and_wake<M: Memory>(member: &Member<M>, listed: Listed) {
     let turn: u64 = memory.load(log.node(listed) + TURN, Ordering::Relaxed);
     let flag = log.node(listed) + SLEEPER;
     let asleep = lower(memory, flag);
-    // Release: what was done under the lock.
+    // Release: the work done under the lock.
     memory.store(log.node(listed) + DONE, turn, Ordering::Release);
     memory.crash_point(QueuePoint::Released);
     log.unlist(listed);

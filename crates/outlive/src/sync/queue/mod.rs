@@ -1,40 +1,41 @@
-//! A recoverable queue lock: first come, first served, among the living.
+//! A recoverable queue lock: first come, first served, among live members.
 //!
-//! Bohannon, Lieuwen and Silberschatz made the MCS lock recoverable (SPDP '96; LUPIN §3.5 uses theirs).
-//! Their difficulty is a window: a process that dies after it has exchanged the queue's tail and before
-//! it has linked itself to its predecessor cuts the queue in two, and the cut must be mended from what
-//! all processes had announced. This lock keeps their means, an announced intent and a mended queue,
-//! but has no such window. It is linked from each waiter to its *predecessor* (as in Craig's, and Landin
-//! and Hagersten's, lock), and the link is written before the tail is moved by compare-and-swap. So
-//! whoever is in the queue has a predecessor on record.
+//! Bohannon, Lieuwen and Silberschatz made the MCS lock recoverable (SPDP '96; LUPIN §3.5 uses
+//! their lock). Their difficulty is a window: a process that dies after it has exchanged the
+//! queue's tail and before it has linked itself to its predecessor cuts the queue in two, and the
+//! cut must be repaired from the intents that all processes have announced. This lock keeps their
+//! means, an announced intent and a repaired queue, but has no such window. It is linked from each
+//! waiter to its *predecessor* (as in the locks of Craig, and of Landin and Hagersten), and the
+//! link is written before the tail is moved by compare-and-swap. So each waiter has a predecessor
+//! on record.
 //!
 //! ```text
 //!  lock:   0  tail: the last waiter's ticket, or 0      node, in the waiter's log, one per lock entry:
-//!         64  who mends the queue, or 0                   0  turn: which use of the node this is
+//!         64  the repairing instance, or 0            0  turn: which use of the node this is
 //!         72  poison, 32 bits: a holder that panicked     8  the predecessor's ticket
 //!  ticket: | turn, 42 bits | node + 1, 6 | id, 16 |      16  done: the last turn that is over
 //!                                                        24  whether the successor sleeps
 //! ```
 //!
-//! *Who holds it.* Following predecessors from the tail visits everybody in the queue, latest first. A
-//! waiter holds the lock when its predecessor's turn is done, or it has none. Every ticket but the tail is
-//! the predecessor of exactly one in the queue, so one holds it, and it passes in the order of the
-//! compare-and-swaps. To release it, one says that one's turn is done. Each waiter spins on a line that
-//! nobody else waits on.
+//! *The holder.* Following predecessors from the tail visits all members in the queue, latest
+//! first. A waiter holds the lock when its predecessor's turn is done, or it has none. Every ticket
+//! but the tail is the predecessor of exactly one in the queue, so one member holds the lock, and
+//! the lock passes in the order of the compare-and-swaps. To release it, the holder marks its turn
+//! as done. Each waiter spins on a line that no other member waits on.
 //!
-//! *Mending.* A dead instance is cut out of the queue by whoever recovers it, and a waiter that runs out
-//! of time cuts itself out: `mend.rs`.
+//! *Repair.* The recovering member cuts a dead instance out of the queue, and a waiter that runs
+//! out of time cuts itself out: `repair.rs`.
 //!
-//! *Turns.* A node is used again at once, so "done" is a number that grows, also across incarnations. A
-//! waiter that finds its predecessor done looks once more at the link: had the predecessor died and its id
-//! been reborn and the new incarnation been through a turn meanwhile, then the link would have been mended
-//! before that, and so the look shows it.
+//! *Turns.* A node is used again at once, so "done" is a number that grows, also across
+//! incarnations. A waiter that finds its predecessor done loads the link once more. If the
+//! predecessor had died, its id had been joined again, and the new incarnation had completed a turn
+//! meanwhile, then the link would have been repaired before that, and the second load shows it.
 
 mod guard;
-mod mend;
+mod repair;
 
 pub use guard::QueueGuard;
-pub(super) use mend::LeaveQueue;
+pub(super) use repair::LeaveQueue;
 
 use super::LockError;
 use super::wait::{Waiter, Waiting};
@@ -51,28 +52,28 @@ const SLEEPER: u64 = 24;
 const POISON: u64 = 72;
 
 outlive_memory::crash_points! {
-    /// Where the use of a queue lock may be cut short.
+    /// The places where the use of a queue lock may be cut short.
     pub enum QueuePoint for "queue.lock" {
         /// The log lists the lock; the node belongs to an earlier turn.
         Listed,
         /// A predecessor is on record; the tail is not moved.
         Linked,
-        /// In the queue.
+        /// The instance is in the queue.
         Queued,
-        /// Holds the lock.
+        /// The instance holds the lock.
         Held,
         /// The turn is done; the lock is still listed.
         Released,
-        /// The lock is struck out.
+        /// The lock's entry is cleared.
         Struck,
-        /// Somebody mends the queue; nothing is changed yet.
-        Mending,
-        /// A dead or impatient instance is out of the queue; the mender is not done.
+        /// A member repairs the queue; nothing is changed yet.
+        Repairing,
+        /// An instance that died or timed out is out of the queue; the repair is not finished.
         Cut,
     }
 }
 
-/// A place in a queue: the use number `turn` of node `slot` of `id`.
+/// A place in a queue: use number `turn` of node `slot` of `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticket {
     id: InstanceId,
@@ -82,7 +83,7 @@ struct Ticket {
 
 const TURN_BITS: u32 = 42;
 const TURN_MASK: u64 = (1 << TURN_BITS) - 1;
-const NOBODY: u64 = 0;
+const NONE: u64 = 0;
 
 impl Ticket {
     #[inline(always)]
@@ -102,17 +103,18 @@ impl Ticket {
     }
 }
 
-/// Whether a node whose last done turn is `done` is through with `turn`. Turns wrap; nobody waits for half
-/// of them.
+/// Returns whether `turn` is over on a node whose last finished turn is `done`. Turns wrap; no
+/// member waits for half of them.
 fn is_over(done: u64, turn: u64) -> bool {
     done.wrapping_sub(turn) & TURN_MASK <= TURN_MASK >> 1
 }
 
-/// A recoverable queue lock, noted in its users' logs: first come, first served, among the living.
+/// A recoverable queue lock, listed in its users' logs: first come, first served, among live
+/// members.
 ///
-/// Waits for live instances only: for the holder and those before, or for a live recoverer of a dead one.
-/// Nobody gets it from a dead owner before that has been recovered. For
-/// [`Flushed`](PersistenceDomain::Flushed) memory.
+/// Waits for live instances only: for the holder and earlier waiters, or for a live recovering
+/// member of a dead one. The lock passes on from a dead owner only after the owner has been
+/// recovered. For [`Flushed`](PersistenceDomain::Flushed) memory.
 ///
 /// ```
 /// # use outlive::membership::{Generations, Instance, Level, Member, State, Status};
@@ -125,7 +127,7 @@ fn is_over(done: u64, turn: u64) -> bool {
 /// # let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
 /// # // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
 /// # assert!(unsafe { generations.assume_state(0, State::FREE, live) });
-/// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+/// # // SAFETY: this thread alone acts as 0.1, and no thread raises its generation.
 /// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
 /// let recoverers = sync::recoverers(logs);
 /// OwnLog::open(&member).unwrap();
@@ -143,17 +145,17 @@ pub struct QueueLock<M: Memory = Native> {
 }
 
 impl<M: Memory> QueueLock<M> {
-    /// How many bytes the lock takes: two lines, the second touched only when a queue is mended.
+    /// The number of bytes of the lock: two lines; the second is used only to repair the queue.
     ///
     /// These bytes may be reused when no member waits for the lock, and every member that died
     /// waiting for it has been recovered: the recovery repairs the queue.
     pub const BYTES: u64 = 128;
 
-    /// The lock at `at` (aligned to 64), which is zeroed memory at first: free.
+    /// Returns the lock at `at` (aligned to 64). The memory is zeroed at first: free.
     ///
     /// # Panics
-    /// On [`WriteBack`](PersistenceDomain::WriteBack) memory: a tail that falls back with a dead host's
-    /// caches would put two waiters behind one.
+    /// On [`WriteBack`](PersistenceDomain::WriteBack) memory: a tail that falls back with a dead
+    /// host's caches would put two waiters behind one.
     pub fn new(memory: M, at: Offset) -> Self {
         assert!(
             memory.domain() == PersistenceDomain::Flushed,
@@ -166,23 +168,23 @@ impl<M: Memory> QueueLock<M> {
         }
     }
 
-    /// The same lock, waited for differently.
+    /// Returns the same lock with another way of waiting.
     pub fn waiting(self, waiting: Waiting) -> Self {
         Self { waiting, ..self }
     }
 
-    /// Where the lock is.
+    /// Returns the offset of the lock.
     pub fn at(self) -> Offset {
         self.at
     }
 
-    /// Whether somebody, alive or dead, holds it or waits for it.
+    /// Returns whether a live or dead member holds the lock or waits for it.
     pub fn is_held(&self, logs: Logs<M>) -> bool {
         let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
         Ticket::from_word(tail, logs.capacity()).is_some_and(|last| !self.left(logs, last))
     }
 
-    /// Acquires it, recovering dead predecessors.
+    /// Acquires the lock, recovering dead predecessors.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -195,13 +197,13 @@ impl<M: Memory> QueueLock<M> {
         let place = Place::take(*self, member)?;
         if !place.enter_at_once(recoverers.logs()) {
             let held = self.queue(member, recoverers, place.listed, None)?;
-            assert!(held, "a wait without end has ended without the lock");
+            assert!(held, "a wait without a limit has ended without the lock");
         }
         self.memory.crash_point(QueuePoint::Held);
         Ok(place.guard())
     }
 
-    /// Acquires it unless that takes longer than `timeout`. To leave the queue takes a look at every log.
+    /// Acquires the lock unless that takes longer than `timeout`. Leaving the queue reads all logs.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -234,7 +236,7 @@ impl<M: Memory> QueueLock<M> {
         let logs = recoverers.logs();
         for _ in 0..Waiting::TRIES {
             let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
-            if tail != NOBODY {
+            if tail != NONE {
                 let last = self.ticket(logs, tail)?;
                 if !self.left(logs, last) {
                     match self.look_after(member, recoverers, last)? {
@@ -254,7 +256,7 @@ impl<M: Memory> QueueLock<M> {
         Ok(None)
     }
 
-    /// Whether the link of `place`, which is `link` and leads to `before`, makes it the holder.
+    /// Returns whether the link of `place` (`link`, which leads to `before`) makes it the holder.
     #[inline(always)]
     fn comes_after(
         &self,
@@ -263,21 +265,22 @@ impl<M: Memory> QueueLock<M> {
         link: u64,
         before: Option<Ticket>,
     ) -> bool {
-        // `left` acquires, so this second look at the link comes after it: see "Turns" at the top.
+        // `left` acquires, so this second load of the link comes after it: see "Turns" at the top.
         before.is_none_or(|before| self.left(logs, before) && place.link() == link)
     }
 
-    /// Whom a link leads to.
+    /// Returns the ticket that a link leads to.
     #[inline(always)]
     fn before(&self, logs: Logs<M>, link: u64) -> Result<Option<Ticket>, LockError> {
-        if link == NOBODY {
+        if link == NONE {
             return Ok(None);
         }
         self.ticket(logs, link).map(Some)
     }
 
-    /// Enters the queue with the entry `listed` and waits until that place is the holder's; otherwise it has
-    /// been left. (The place is found anew from its entry, for the fast path to keep its own in registers.)
+    /// Enters the queue with the entry `listed` and waits until that place is the holder's. If it
+    /// returns otherwise, it has left the queue. (The place is found anew from its entry, so that
+    /// the fast path can keep its own in registers.)
     #[cold]
     #[inline(never)]
     fn queue(
@@ -291,7 +294,7 @@ impl<M: Memory> QueueLock<M> {
         let mut waiter = Waiter::new(member, self.waiting, None, timeout);
         loop {
             let tail: u64 = self.memory.load(self.at, Ordering::Acquire);
-            // Checked before it is relied on, and before this instance stands behind it.
+            // Checked before this instance relies on it and stands behind it.
             if let Err(error) = self.before(logs, tail) {
                 place.strike();
                 return Err(error);
@@ -309,7 +312,7 @@ impl<M: Memory> QueueLock<M> {
             let link = place.link();
             let before = match self.before(logs, link) {
                 Ok(before) => before,
-                // A damaged link: there is nobody to wait for.
+                // A damaged link: there is no member to wait for.
                 Err(error) => break Some(error),
             };
             if self.comes_after(&place, logs, link, before) {
@@ -341,7 +344,7 @@ impl<M: Memory> QueueLock<M> {
         failed.map_or(Ok(false), Err)
     }
 
-    /// Sees whether the owner of a ticket that is in the way lives, and recovers it otherwise.
+    /// Checks whether the owner of the preceding ticket lives, and recovers it otherwise.
     fn look_after(
         &self,
         member: &Member<M>,
@@ -354,7 +357,7 @@ impl<M: Memory> QueueLock<M> {
         }
         match recoverers.recover(member, before.id) {
             Ok(Recovered::Completed { .. }) => Ok(Look::Changed),
-            // A live recoverer, or one that has just finished: the link will change, or has changed.
+            // A member recovers it, or has just finished: the link will change, or has changed.
             Ok(Recovered::ByAnother(_) | Recovered::NothingLeft) => Ok(Look::Alive),
             Err(source) => Err(LockError::Unrecovered {
                 lock: self.at,
@@ -369,8 +372,8 @@ impl<M: Memory> QueueLock<M> {
         Ticket::from_word(word, logs.capacity()).ok_or(LockError::ForeignOwner { lock, word })
     }
 
-    /// Whether the turn is over, however long ago: a lock that nobody wanted while its last holder went through
-    /// half of all turns elsewhere is not held for that.
+    /// Returns whether the ticket's turn is over, however long ago. (A lock is free even if its
+    /// last holder has since gone through half of all turns elsewhere.)
     fn left(&self, logs: Logs<M>, ticket: Ticket) -> bool {
         let node = logs.of(ticket.id).node(ticket.slot);
         // Acquire: as in `over`. A node is used again only when its turn is over.
@@ -381,7 +384,7 @@ impl<M: Memory> QueueLock<M> {
     #[inline(always)]
     fn over(&self, logs: Logs<M>, ticket: Ticket) -> bool {
         let node = logs.of(ticket.id).node(ticket.slot);
-        // Acquire: what was done under the lock in that turn.
+        // Acquire: the work done under the lock in that turn.
         is_over(
             self.memory.load(node + DONE, Ordering::Acquire),
             ticket.turn,
@@ -389,11 +392,11 @@ impl<M: Memory> QueueLock<M> {
     }
 }
 
-/// What became of a ticket that is in the way.
+/// The state of a preceding ticket.
 enum Look {
-    /// Its owner, or its owner's recoverer, lives.
+    /// The owner, or a member that recovers it, lives.
     Alive,
-    /// It is out of the way.
+    /// The owner has been recovered; the queue has changed.
     Changed,
 }
 
@@ -420,12 +423,12 @@ impl<'m, M: Memory> Place<'m, M> {
         if !there {
             no_node(node);
         }
-        // Relaxed, as all of the node until the tail is moved: that releases it.
-        // SAFETY: half of the word that was asked for; so is the link in `enter`.
+        // Relaxed, as are all accesses to the node until the tail is moved: that releases it.
+        // SAFETY: half of the word that was checked; so is the link in `enter`.
         let turn: u64 = unsafe { memory.load_unchecked(node + TURN, Ordering::Relaxed) };
         let turn = turn.wrapping_add(1) & TURN_MASK;
-        // SAFETY: as above.
-        // Release: whoever sees a later turn of the node sees what was done under the lock in those before.
+        // SAFETY: as above. Release: a thread that sees a later turn of the node sees the work done
+        // under the lock in the earlier turns.
         unsafe { memory.store_unchecked(node + TURN, turn, Ordering::Release) };
         Ok(Self {
             lock,
@@ -436,10 +439,10 @@ impl<'m, M: Memory> Place<'m, M> {
         })
     }
 
-    /// The place that `member` has taken, by [`take`](Self::take), with the entry `listed`.
+    /// Returns the place that `member` has taken, by [`take`](Self::take), with the entry `listed`.
     fn find(lock: QueueLock<M>, member: &'m Member<M>, listed: Listed) -> Self {
         let node = OwnLog::of(member).node(listed);
-        // Relaxed: only its owner writes it.
+        // Relaxed: only the owner writes it.
         let turn = lock.memory.load(node + TURN, Ordering::Relaxed);
         Self {
             lock,
@@ -455,7 +458,7 @@ impl<'m, M: Memory> Place<'m, M> {
         self.ticket_of(self.turn)
     }
 
-    /// The ticket of the turn before. It is over: nobody lists a lock anew before that.
+    /// Returns the ticket of the turn before. It is over: the entry is listed anew only after that.
     #[inline(always)]
     fn last_ticket(&self) -> u64 {
         self.ticket_of(self.turn.wrapping_sub(1) & TURN_MASK)
@@ -467,15 +470,15 @@ impl<'m, M: Memory> Place<'m, M> {
         Ticket { id, slot, turn }.to_word()
     }
 
-    /// Enters the queue behind `tail` if that is still the last.
+    /// Enters the queue behind `tail` if that is still the last ticket.
     #[inline(always)]
     fn enter(&self, tail: u64) -> bool {
         let (memory, lock) = (self.lock.memory, self.lock.at);
-        // SAFETY: `take` has asked for the word that the turn and the link are the halves of.
+        // SAFETY: `take` has checked the word that the turn and the link are the halves of.
         unsafe { memory.store_unchecked(self.node + PREDECESSOR, tail, Ordering::Relaxed) };
         memory.crash_point(QueuePoint::Linked);
-        // Release: whoever sees the ticket sees the entry, the turn and the link. Acquire: the same of
-        // those before.
+        // Release: a thread that sees the ticket sees the entry, the turn and the link. Acquire:
+        // those of earlier tickets.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         let entered = memory.compare_exchange(lock, tail, self.ticket(), order.0, order.1);
         if entered.is_ok() {
@@ -484,18 +487,18 @@ impl<'m, M: Memory> Place<'m, M> {
         entered.is_ok()
     }
 
-    /// Enters the queue if that alone makes one the holder: nobody is in it.
+    /// Enters the queue if that alone makes this member the holder: the queue is empty.
     ///
-    /// The last ticket's turn is seen to be over before the tail is moved from it. A ticket that is cut out
-    /// of the queue leaves the tail first, for good, and only then may its node be used again; so the
-    /// turn that was over is the ticket's own, and the link need not be looked at again.
+    /// The last ticket's turn is seen to be over before the tail is moved from it. A ticket that is
+    /// cut out of the queue leaves the tail first, for good, and only then may its node be used
+    /// again. So the turn that was over is the ticket's own, and the link need not be loaded again.
     #[inline(always)]
     fn enter_at_once(&self, logs: Logs<M>) -> bool {
         let lock = self.lock;
         let tail: u64 = lock.memory.load(lock.at, Ordering::Acquire);
-        // One's own last turn is over without a look at the node; a compare-and-swap waits for the loads before
-        // it, and that one would have to wait for the tail.
-        let nobody = tail == NOBODY
+        // The member's own last turn is over, without a load of the node; a compare-and-swap waits
+        // for earlier loads, and that load would have to wait for the tail.
+        let nobody = tail == NONE
             || tail == self.last_ticket()
             || Ticket::from_word(tail, logs.capacity()).is_some_and(|last| lock.over(logs, last));
         nobody && self.enter(tail)
@@ -503,12 +506,12 @@ impl<'m, M: Memory> Place<'m, M> {
 
     #[inline(always)]
     fn link(&self) -> u64 {
-        // Acquire: a mender has released what the dead did under the lock.
+        // Acquire: the repairing member has released the dead member's work under the lock.
         let at = self.node + PREDECESSOR;
         self.lock.memory.load(at, Ordering::Acquire)
     }
 
-    /// Whether this instance has another place in the same queue.
+    /// Returns whether this instance has another place in the same queue.
     fn is_second(&self, logs: Logs<M>) -> bool {
         let log = logs.of(self.member.instance().id);
         let mut entries = log.locks();
@@ -529,11 +532,11 @@ impl<'m, M: Memory> Place<'m, M> {
 
     /// Leaves the queue without having held the lock.
     fn leave(self, logs: Logs<M>) {
-        mend::cut(self.lock, self.member, logs, self.node, self.ticket());
+        repair::cut(self.lock, self.member, logs, self.node, self.ticket());
         self.strike();
     }
 
-    /// Gives up a place that nobody names.
+    /// Gives up a place that no link names.
     fn strike(self) {
         let memory = self.lock.memory;
         memory.store(self.node + DONE, self.turn, Ordering::Release);
@@ -541,7 +544,7 @@ impl<'m, M: Memory> Place<'m, M> {
     }
 }
 
-/// A member's log, and so its nodes, are in its memory.
+/// Panics: a member's log, and so its nodes, are in its memory.
 #[cold]
 #[inline(never)]
 fn no_node(node: Offset) -> ! {

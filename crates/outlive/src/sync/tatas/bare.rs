@@ -1,4 +1,5 @@
-//! The word of both locks, and the lock that is nothing more: it is taken from the dead by whoever comes next.
+//! The word of both locks, and the lock that is nothing more. Its next owner takes it from a dead
+//! one.
 
 use super::{POISON, SLEEPERS, TatasLockPoint, release};
 use crate::membership::{Instance, Member};
@@ -8,11 +9,11 @@ use crate::sync::{LockError, Poison, owner};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 
-/// A recoverable lock without a log entry: whoever takes it from a dead owner is told, and makes good
-/// what the dead left.
+/// A recoverable lock without a log entry: a member that takes it from a dead owner learns that,
+/// and repairs what the dead owner left.
 ///
-/// Fast path: one compare-and-swap, one store with release. Waits for a live holder; never for a dead
-/// one. Not fair.
+/// Fast path: one compare-and-swap, one store with release. Waits for a live holder, never for a
+/// dead one. Not fair.
 #[derive(Clone, Copy, Debug)]
 pub struct BareTatas<M: Memory = Native> {
     pub(super) memory: M,
@@ -21,10 +22,10 @@ pub struct BareTatas<M: Memory = Native> {
 }
 
 impl<M: Memory> BareTatas<M> {
-    /// How many bytes the lock takes.
+    /// The number of bytes of the lock.
     pub const BYTES: u64 = 16;
 
-    /// The lock at `at` (aligned to 16), which is zeroed memory at first: free.
+    /// Returns the lock at `at` (aligned to 16). The memory is zeroed at first: free.
     ///
     /// # Panics
     /// If the place is not inside the memory, or not aligned.
@@ -40,22 +41,22 @@ impl<M: Memory> BareTatas<M> {
         }
     }
 
-    /// The same lock, waited for differently.
+    /// Returns the same lock with another way of waiting.
     pub fn waiting(self, waiting: Waiting) -> Self {
         Self { waiting, ..self }
     }
 
-    /// Where the lock is.
+    /// Returns the offset of the lock.
     pub fn at(self) -> Offset {
         self.at
     }
 
-    /// Who holds it; a dead owner counts until somebody has taken the lock from it.
+    /// Returns the holder. A dead owner counts until another member has taken the lock from it.
     pub fn holder(self) -> Option<Instance> {
         Instance::from_word(self.memory.load(self.at, Ordering::Acquire))
     }
 
-    /// Acquires it.
+    /// Acquires the lock.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -83,7 +84,7 @@ impl<M: Memory> BareTatas<M> {
         self.lock_for(member, Duration::ZERO)
     }
 
-    /// Acquires it unless that takes longer than `timeout`.
+    /// Acquires the lock unless that takes longer than `timeout`.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -112,7 +113,7 @@ impl<M: Memory> BareTatas<M> {
         }
     }
 
-    /// The fast path: takes the lock where it need not be listed, if it is free.
+    /// Takes a free lock on the fast path, where it need not be listed.
     #[inline(always)]
     fn take_at_once(&self, member: &Member<M>) -> bool {
         self.memory.domain() == PersistenceDomain::Flushed && self.take(member)
@@ -121,7 +122,7 @@ impl<M: Memory> BareTatas<M> {
     /// Takes the lock if the word is `from`.
     #[inline(always)]
     pub(super) fn take_from(&self, member: &Member<M>, from: u64) -> bool {
-        // Acquire: what the last owner did under the lock. Release: the log's entry is written before
+        // Acquire: the last owner's work under the lock. Release: the log's entry is written before
         // the lock is taken.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         let (memory, word) = (self.memory, member.instance().to_word());
@@ -137,7 +138,7 @@ impl<M: Memory> BareTatas<M> {
 
     #[inline(always)]
     pub(super) fn take(&self, member: &Member<M>) -> bool {
-        self.take_from(member, Instance::NOBODY)
+        self.take_from(member, Instance::NONE)
     }
 
     fn waiter<'m>(&self, member: &'m Member<M>, timeout: Option<Duration>) -> Waiter<'m, M> {
@@ -148,7 +149,7 @@ impl<M: Memory> BareTatas<M> {
     #[inline(never)]
     fn lock_slowly(&self, member: &Member<M>) -> Result<Taken, LockError> {
         let taken = self.wait(member, None)?;
-        Ok(taken.expect("a wait without end does not end without the lock"))
+        Ok(taken.expect("a wait without a limit does not end without the lock"))
     }
 
     #[cold]
@@ -172,7 +173,7 @@ impl<M: Memory> BareTatas<M> {
         match acquired {
             Ok(Some(abandoned_by)) => Ok(Some(Taken {
                 listed,
-                abandoned_by: abandoned_by.map_or(Instance::NOBODY, Instance::to_word),
+                abandoned_by: abandoned_by.map_or(Instance::NONE, Instance::to_word),
             })),
             Ok(None) | Err(_) => {
                 if let Some(listed) = listed {
@@ -183,8 +184,8 @@ impl<M: Memory> BareTatas<M> {
         }
     }
 
-    /// The slow path of both locks. `from_dead` is told the word and the dead owner in it. Returns whom the
-    /// lock was taken from, if from anybody; `None` if time is up.
+    /// Acquires on the slow path of both locks. `from_dead` gets the word and the dead owner in it.
+    /// Returns the dead owner that the lock was taken from, if there was one; `None` if time is up.
     pub(super) fn acquire(
         &self,
         member: &Member<M>,
@@ -194,10 +195,10 @@ impl<M: Memory> BareTatas<M> {
         let (me, generations) = (member.instance(), member.generations());
         let mut waiter = self.waiter(member, timeout);
         loop {
-            // Acquire: who sees an owner's name sees the generation that it joined with, and does not take
-            // a later incarnation for a dead one.
+            // Acquire: a thread that sees an owner's name sees the generation that the owner joined
+            // with, and does not take a later incarnation for a dead one.
             let held: u64 = self.memory.load(self.at, Ordering::Acquire);
-            if held == Instance::NOBODY {
+            if held == Instance::NONE {
                 if self.take(member) {
                     return Ok(Some(None));
                 }
@@ -231,11 +232,11 @@ impl<M: Memory> BareTatas<M> {
     }
 }
 
-/// What came of a lock whose word names a dead instance.
+/// The result of handling a lock whose word names a dead instance.
 pub(super) enum FromDead {
-    /// It is the caller's.
+    /// The caller has taken the lock.
     Taken,
-    /// The word is another by now.
+    /// The word has changed since.
     Changed,
     /// A live instance is recovering the dead one.
     InRecovery,
@@ -251,38 +252,37 @@ pub struct BareTatasGuard<'m, M: Memory = Native> {
     taken: Taken,
 }
 
-/// How a bare lock was taken. The slow path answers with this and leaves it to its caller to make the
-/// guard: one that comes out of a call is in memory, also on the fast path beside the call.
+/// The way in which a bare lock was taken. The slow path returns this and its caller makes the
+/// guard: a guard returned from a call would be in memory, also on the fast path beside the call.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     /// `None` in the flushed domain.
     listed: Option<Listed>,
-    /// The dead owner's word, or [`Instance::NOBODY`]: one word where an option would be three.
+    /// The dead owner's word, or [`Instance::NONE`]: one word where an option would be three.
     abandoned_by: u64,
 }
 
 impl Taken {
     const AT_ONCE: Self = Self {
         listed: None,
-        abandoned_by: Instance::NOBODY,
+        abandoned_by: Instance::NONE,
     };
 }
 
 impl<'m, M: Memory> BareTatasGuard<'m, M> {
-    /// The dead owner that the lock was taken from: what it protects may be half-done.
+    /// Returns the dead owner that the lock was taken from: the data it protects may be half-done.
     #[inline]
     pub fn abandoned_by(&self) -> Option<Instance> {
         Instance::from_word(self.taken.abandoned_by)
     }
 
-    /// The holder.
+    /// Returns the holder.
     #[inline]
     pub fn member(&self) -> &'m Member<M> {
         self.member
     }
 
-    /// Returns the poison of the lock: the mark of an owner that panicked in the middle of a
-    /// change.
+    /// Returns the poison of the lock: the mark of an owner that panicked during a change.
     pub fn poison(&self) -> Poison<'_, M> {
         Poison::new(self.memory, self.at + POISON, self.member)
     }
@@ -291,12 +291,13 @@ impl<'m, M: Memory> BareTatasGuard<'m, M> {
 impl<M: Memory> Drop for BareTatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: `BareTatas::new` has asked for the word.
+        // SAFETY: `BareTatas::new` has checked the word.
         unsafe { release::release(self.memory, self.member, self.at, self.taken.listed) };
     }
 }
 
-/// Out of line, and with plain values: a handle that a message points at is in memory on the fast path too.
+/// Panics, out of line and with plain values: a handle to which a message points is in memory on
+/// the fast path too.
 #[cold]
 #[inline(never)]
 #[track_caller]

@@ -1,9 +1,10 @@
-//! The lock that stands in its owner's log.
+//! The lock that is listed in its owner's log.
 //!
-//! The log's entry is written before the word is taken and cleared after it is released, so at whatever
-//! instruction the owner dies, an owned lock is listed; an entry whose lock was not taken, or taken by
-//! another since, does no harm, because it is released by a compare-and-swap from the dead instance.
-//! On x86 that makes two plain stores to a line that nobody else touches.
+//! The log's entry is written before the word is taken and cleared after it is released. So an
+//! owned lock is listed at whatever instruction the owner dies. An entry does no harm if its lock
+//! was not taken, or was taken by another member since, because the lock is released by a
+//! compare-and-swap from the dead instance. On x86 that takes two plain stores to a line of its
+//! own.
 
 use super::bare::{BareTatas, FromDead};
 use super::{POISON, TatasLockPoint, release};
@@ -14,10 +15,10 @@ use crate::sync::{LockError, Poison};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, PersistenceDomain};
 
-/// A recoverable lock that is noted in its owner's log: nobody gets it from a dead owner before that
-/// has been recovered.
+/// A recoverable lock that is listed in its owner's log: it leaves a dead owner only after the
+/// owner has been recovered.
 ///
-/// Waits for a live holder, or for a live recoverer of a dead one. Not fair.
+/// Waits for a live holder, or for a live member that recovers a dead one. Not fair.
 ///
 /// ```
 /// # use outlive::membership::{Generations, Instance, Level, Member, State, Status};
@@ -30,7 +31,7 @@ use outlive_memory::{Memory, Native, Offset, PersistenceDomain};
 /// # let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
 /// # // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
 /// # assert!(unsafe { generations.assume_state(0, State::FREE, live) });
-/// # // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+/// # // SAFETY: this thread alone acts as 0.1, and no thread raises its generation.
 /// # let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
 /// let recoverers = sync::recoverers(logs);
 /// OwnLog::open(&member).unwrap();
@@ -53,11 +54,11 @@ pub struct Tatas<M: Memory = Native> {
 }
 
 impl<M: Memory> Tatas<M> {
-    /// How many bytes the lock takes.
+    /// The number of bytes of the lock.
     pub const BYTES: u64 = BareTatas::<M>::BYTES;
 
-    /// The lock at `at` (aligned to 16), which is zeroed memory at first: free. A place is a `Tatas`
-    /// for all, or a [`BareTatas`] for all.
+    /// Returns the lock at `at` (aligned to 16). The memory is zeroed at first: free. A place is
+    /// used by all members as a `Tatas`, or by all as a [`BareTatas`].
     ///
     /// # Panics
     /// If the place is not inside the memory, or not aligned.
@@ -67,24 +68,24 @@ impl<M: Memory> Tatas<M> {
         }
     }
 
-    /// The same lock, waited for differently.
+    /// Returns the same lock with another way of waiting.
     pub fn waiting(self, waiting: Waiting) -> Self {
         Self {
             word: self.word.waiting(waiting),
         }
     }
 
-    /// Where the lock is.
+    /// Returns the offset of the lock.
     pub fn at(self) -> Offset {
         self.word.at
     }
 
-    /// Who holds it; a dead owner counts until it has been recovered.
+    /// Returns the holder. A dead owner counts until it has been recovered.
     pub fn holder(self) -> Option<Instance> {
         self.word.holder()
     }
 
-    /// Acquires it, recovering a dead owner first.
+    /// Acquires the lock, recovering a dead owner first.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -119,8 +120,7 @@ impl<M: Memory> Tatas<M> {
         self.lock_for(member, recoverers, Duration::ZERO)
     }
 
-    /// Acquires it unless that takes longer than `timeout`. (A recovery that has begun is completed
-    /// nevertheless.)
+    /// Acquires the lock unless that takes longer than `timeout`. (A begun recovery is completed.)
     ///
     /// # Errors
     /// See [`LockError`].
@@ -142,8 +142,9 @@ impl<M: Memory> Tatas<M> {
         }
     }
 
-    /// What a guard's drop relies on: the entries of the member's log are in the lock's memory too. Asked before the
-    /// lock is taken, for what comes between its compare-and-swap and the user's work takes time.
+    /// Checks what a guard's drop relies on: the entries of the member's log are in the lock's
+    /// memory too. This is checked before the lock is taken, because anything between its
+    /// compare-and-swap and the user's work costs time.
     #[inline(always)]
     fn ask_for_entries(&self, member: &Member<M>) {
         let (memory, last) = (self.word.memory, OwnLog::of(member).last_entry());
@@ -152,7 +153,7 @@ impl<M: Memory> Tatas<M> {
         }
     }
 
-    /// After [`ask_for_entries`](Self::ask_for_entries).
+    /// Returns the guard; call it after [`ask_for_entries`](Self::ask_for_entries).
     #[inline(always)]
     fn guard<'m>(&self, member: &'m Member<M>, listed: Listed) -> TatasGuard<'m, M> {
         let (memory, entry) = (self.word.memory, OwnLog::of(member).entry(listed));
@@ -165,8 +166,7 @@ impl<M: Memory> Tatas<M> {
         }
     }
 
-    /// The fast path: lists the lock if the first entry is free, and then takes it if it is free. Says
-    /// how far it came.
+    /// Lists the lock if the first entry is free, then takes it if free; returns both results.
     #[inline(always)]
     fn take_at_once(&self, member: &Member<M>) -> (Option<Listed>, bool) {
         let Some(listed) = OwnLog::of(member).list_at_once(self.word.at, LockKind::TATAS) else {
@@ -185,7 +185,7 @@ impl<M: Memory> Tatas<M> {
         listed: Option<Listed>,
     ) -> Result<Listed, LockError> {
         let taken = self.wait(member, recoverers, listed, None)?;
-        Ok(taken.expect("a wait without end does not end without the lock"))
+        Ok(taken.expect("a wait without a limit does not end without the lock"))
     }
 
     #[cold]
@@ -208,8 +208,8 @@ impl<M: Memory> Tatas<M> {
         };
         let acquired = word.acquire(member, timeout, |held, dead| {
             match recoverers.recover(member, dead.id) {
-                // If it was recovered before and yet the word names it, the word fell back with lost
-                // caches. Nobody answers for it any more, so it is free for the taking.
+                // If it was recovered before and the word still names it, the word fell back with
+                // lost caches. No recovery will release it any more, so it is free for the taking.
                 Ok(Recovered::NothingLeft) if word.take_from(member, held) => Ok(FromDead::Taken),
                 Ok(Recovered::NothingLeft | Recovered::Completed { .. }) => Ok(FromDead::Changed),
                 Ok(Recovered::ByAnother(_)) => Ok(FromDead::InRecovery),
@@ -238,20 +238,19 @@ pub struct TatasGuard<'m, M: Memory = Native> {
     at: Offset,
     member: &'m Member<M>,
     entry: Offset,
-    /// Not 0 where the release has to be written back. (One instruction less than to ask the memory: see
-    /// `release.rs`.)
+    /// Not 0 where the release has to be written back. (One instruction less than to ask the
+    /// memory: see `release.rs`.)
     written_back: u64,
 }
 
 impl<'m, M: Memory> TatasGuard<'m, M> {
-    /// The holder.
+    /// Returns the holder.
     #[inline]
     pub fn member(&self) -> &'m Member<M> {
         self.member
     }
 
-    /// Returns the poison of the lock: the mark of an owner that panicked in the middle of a
-    /// change.
+    /// Returns the poison of the lock: the mark of an owner that panicked during a change.
     pub fn poison(&self) -> Poison<'_, M> {
         Poison::new(self.memory, self.at + POISON, self.member)
     }
@@ -282,7 +281,8 @@ impl<'m, M: Memory> TatasGuard<'m, M> {
 impl<M: Memory> Drop for TatasGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: `BareTatas::new` has asked for the lock's word, and `ask_for_entries` for the last entry's, in this memory.
+        // SAFETY: `BareTatas::new` has checked the lock's word, and `ask_for_entries` the last
+        // entry's, in this memory.
         unsafe {
             release::release_listed(
                 self.memory,
@@ -295,11 +295,12 @@ impl<M: Memory> Drop for TatasGuard<'_, M> {
     }
 }
 
-/// The member is of another pod, whose memory is larger.
+/// Panics: the member is of another pod, whose memory is larger.
 #[cold]
 #[inline(never)]
 fn no_entry(at: Offset, size: u64) -> ! {
     panic!(
-        "a member whose log has an entry at {at} is none of a pod of {size} bytes: the lock is another pod's"
+        "the member's log has an entry at {at}, outside this pod of {size} bytes: the lock is \
+         another pod's"
     )
 }

@@ -5,22 +5,22 @@
 //!  8  whether a waiter sleeps                      12  poison: the id of an owner that panicked + 1, or 0
 //! ```
 //!
-//! To take the lock is one compare-and-swap from 0 to one's own instance, to release it is one store of
-//! 0. Since the word names the owner, whoever finds it taken can tell whether the owner lives. No word
-//! names the same instance again after that has died, so a compare-and-swap from a dead instance
-//! succeeds for exactly one survivor.
+//! A member takes the lock by one compare-and-swap from 0 to its own instance, and releases it by
+//! one store of zero. Since the word names the owner, a waiter can tell whether the owner lives. No
+//! word names the same instance again after that instance has died, so a compare-and-swap from a
+//! dead instance succeeds for exactly one survivor.
 //!
-//! What happens to a dead owner's lock differs. A [`BareTatas`] is taken by whoever comes next, from the
-//! dead. A [`Tatas`] stands in its owner's log, and only the holder of the claim on that log releases it,
-//! after it has finished what the owner began under it: a survivor that wants the lock recovers the
-//! owner, or waits for the live survivor that does.
+//! The two locks differ in how they leave a dead owner. The next owner of a [`BareTatas`] takes it
+//! from the dead owner. A [`Tatas`] is listed in its owner's log, and only the holder of the claim
+//! on that log releases it, after it has finished the owner's work under it: a survivor that wants
+//! the lock recovers the owner, or waits for the live survivor that does.
 //!
 //! *When a host's caches are lost* ([`PersistenceDomain::WriteBack`]) the word can fall back to an
-//! earlier value. A taken word is written back before anything is done under the lock, so it cannot fall
-//! back beneath an owner that did something. It can fall back to an earlier owner who lives, has released
-//! it and would never do so again; the word is wrong then and that owner's log is right. So after a
-//! host's death every live instance runs [`audit_own_locks`]. For the same reason a bare lock, too, is
-//! listed on such memory.
+//! earlier value. A taken word is written back before anything is done under the lock, so it cannot
+//! fall back beneath an owner that did something. It can fall back to an earlier owner that lives,
+//! has released it and would never do so again; then the word is wrong and that owner's log is
+//! right. So after a host's death every live instance runs [`audit_own_locks`]. For the same reason
+//! a bare lock, too, is listed on such memory.
 //!
 //! [`PersistenceDomain::WriteBack`]: outlive_memory::PersistenceDomain::WriteBack
 
@@ -38,21 +38,21 @@ const SLEEPERS: u64 = 8;
 const POISON: u64 = 12;
 
 outlive_memory::crash_points! {
-    /// Where the acquisition of a test-and-test-and-set lock may be cut short.
+    /// The places where the acquisition of a test-and-test-and-set lock may be cut short.
     pub enum TatasLockPoint for "tatas.lock" {
         /// The log lists the lock; it is not taken.
         Listed,
-        /// It is taken.
+        /// The lock is taken.
         Taken,
     }
 }
 
 outlive_memory::crash_points! {
-    /// Where the release of a test-and-test-and-set lock may be cut short.
+    /// The places where the release of a test-and-test-and-set lock may be cut short.
     pub enum TatasUnlockPoint for "tatas.unlock" {
         /// The lock is free and still listed.
         Released,
-        /// It is struck out.
+        /// The lock's entry is cleared.
         Struck,
     }
 }

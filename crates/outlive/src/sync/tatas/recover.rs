@@ -1,5 +1,4 @@
-//! What becomes of the test-and-test-and-set locks of the dead, and of words that fell back with lost
-//! caches.
+//! Recovers test-and-test-and-set locks of dead members, and words that fell back with lost caches.
 
 use super::{BareTatas, SLEEPERS, Tatas, TatasUnlockPoint};
 use crate::membership::{Instance, Member};
@@ -7,16 +6,18 @@ use crate::recovery::{LockEntry, OwnLog, RecoverError, RecoverLock, Recovering};
 use crate::sync::wait::{lower, ring};
 use outlive_memory::{Memory, Offset, Ordering, PersistenceDomain};
 
-/// Releases those of the `locks` whose word names `member` although its log does not list them; says how
-/// many. For each live instance to run after the death of a host, on write-back memory: see the top of
-/// `tatas/mod.rs`.
+/// Releases those of the `locks` whose word names `member` although its log does not list them;
+/// returns their number. Each live instance runs this after the death of a host, on write-back
+/// memory: see the top of `tatas/mod.rs`.
 ///
-/// The member is the only one to take locks in its own name, and it is in here; so a lock that its log
-/// does not list is not held. For bare locks and mutexes see [`BareTatas::audit`] and
-/// [`RecoverableMutex::audit`](crate::sync::RecoverableMutex::audit); queue locks do not live on such memory.
+/// Only the member takes locks in its own name, and it is in this call; so a lock that its log does
+/// not list is not held. For bare locks and mutexes see [`BareTatas::audit`] and
+/// [`RecoverableMutex::audit`](crate::sync::RecoverableMutex::audit); queue locks do not live on
+/// such memory.
 ///
 /// # Crash
-/// Each word is released by one step. What is left over names a dead instance then, and is taken from it.
+/// Each word is released by one step. A word that is not released then names a dead instance, and
+/// is taken from it.
 pub fn audit_own_locks<M: Memory>(
     member: &Member<M>,
     locks: impl IntoIterator<Item = Tatas<M>>,
@@ -26,12 +27,12 @@ pub fn audit_own_locks<M: Memory>(
 }
 
 impl<M: Memory> BareTatas<M> {
-    /// [`audit_own_locks`] for a bare lock: releases it if its word names `member` although its log does not
-    /// list it, and says so. On flushed memory a bare lock is not listed and its word does not fall back:
-    /// nothing happens.
+    /// Releases a bare lock if its word names `member` although its log does not list it, and
+    /// returns whether it did: [`audit_own_locks`] for a bare lock. On flushed memory a bare lock
+    /// is not listed and its word does not fall back: nothing happens.
     ///
     /// # Crash
-    /// As there.
+    /// As for [`audit_own_locks`].
     pub fn audit(self, member: &Member<M>) -> bool {
         self.memory.domain() == PersistenceDomain::WriteBack
             && release_fallen(self.memory, self.at, member)
@@ -45,7 +46,7 @@ fn release_fallen<M: Memory>(memory: M, at: Offset, member: &Member<M>) -> bool 
     if fallen {
         lower(memory, at + SLEEPERS);
         // Release: so as not to be weaker than any release of this word.
-        memory.store(at, Instance::NOBODY, Ordering::Release);
+        memory.store(at, Instance::NONE, Ordering::Release);
         memory.persist(at, 8);
         memory.crash_point(TatasUnlockPoint::Released);
         ring(member, at + SLEEPERS);
@@ -60,22 +61,21 @@ impl<M: Memory> RecoverLock<M> for ReleaseTatas {
     fn release(&self, dead: &Recovering<'_, M>, entry: LockEntry) -> Result<(), RecoverError> {
         let (memory, at) = (dead.member().memory(), checked::<M>(dead, entry)?);
         let owner = dead.owner().to_word();
-        // Release: what was redone under the lock. If the word is not the dead instance's, its entry
-        // was intent, or it had released the lock already.
+        // Release: the work redone under the lock. If the word is not the dead instance's, its
+        // entry was intent, or it had released the lock already.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let freed = memory.compare_exchange(at, owner, Instance::NOBODY, order.0, order.1);
+        let freed = memory.compare_exchange(at, owner, Instance::NONE, order.0, order.1);
         if freed.is_ok() {
             memory.persist(at, 8);
         }
-        // The dead owner may have lowered the flag, or released the lock, without waking the
-        // sleepers.
+        // The dead owner may have lowered the flag, or released the lock, without a wake-up.
         ring(dead.member(), at + SLEEPERS);
         Ok(())
     }
 }
 
-/// The handler for [`LockKind::BARE`]: the word goes on naming the dead, so that the next owner learns
-/// that it has something to repair.
+/// The handler for [`LockKind::BARE`]: the word goes on naming the dead instance, so that the next
+/// owner learns that it has something to repair.
 pub(in crate::sync) struct LeaveToTheNext;
 
 impl<M: Memory> RecoverLock<M> for LeaveToTheNext {
@@ -89,7 +89,7 @@ fn checked<M: Memory>(dead: &Recovering<'_, M>, entry: LockEntry) -> Result<Offs
     Offset::checked(entry.lock.raw(), BareTatas::<M>::BYTES, 16, size).map_err(|_| {
         RecoverError::BadLock {
             lock: entry.lock,
-            what: "the log's entry is not a place of a lock",
+            what: "the log's entry is not a valid offset of a lock",
         }
     })
 }

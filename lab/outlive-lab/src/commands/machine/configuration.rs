@@ -1,33 +1,35 @@
-//! The configurations of the machine, as they are named on the command line: by the names that they have in a file.
+//! The configurations of the machine on the command line, with the names that they have in a file.
 
 use clap::ValueEnum;
 use outlive_machine::description::Protocol;
 
-/// What the machine does so that stores outlive a node.
+/// The way in which the machine makes stores survive the death of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Configuration {
-    /// Write-back: nothing is done for that (also named write-back)
+    /// Write-back: stores are not protected (also named write-back)
     #[value(alias = "write-back")]
     Wb,
-    /// Write-through: a store is done when persistent memory has it (also named write-through)
+    /// Write-through: a store completes when persistent memory has it (also named write-through)
     #[value(alias = "write-through")]
     Wt,
-    /// ReCXL: a store is replicated when its line has come
+    /// ReCXL: a store is replicated when its line has arrived
     #[value(name = "recxl-baseline", alias = "baseline")]
     Baseline,
-    /// ReCXL: a store is replicated while its line is on the way
+    /// ReCXL: a store is replicated while its line is being fetched
     #[value(name = "recxl-parallel", alias = "parallel")]
     Parallel,
-    /// ReCXL: a store is replicated when the next one cannot join it
+    /// ReCXL: a store is replicated when the next one cannot be coalesced with it
     #[value(name = "recxl-proactive", alias = "proactive")]
     Proactive,
-    /// ReCXL: a store is replicated as soon as it has retired, and none joins another (also named uncoalesced)
+    /// ReCXL: a store is replicated as soon as it has retired, and none are coalesced (also named
+    /// uncoalesced)
     #[value(
         name = "recxl-proactive-uncoalesced",
         aliases = ["proactive-uncoalesced", "recxl-uncoalesced", "uncoalesced"]
     )]
     Uncoalesced,
-    /// Ours: proactive; while few stores wait, each is replicated as soon as it has retired; locks are taken by stores
+    /// Ours: proactive; while few stores wait, each is replicated as soon as it has retired; locks
+    /// are taken by stores
     #[value(name = "recxl-adaptive", alias = "adaptive")]
     Adaptive,
 }

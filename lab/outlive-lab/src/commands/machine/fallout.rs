@@ -1,4 +1,4 @@
-//! Nodes that die in a run: how that is asked for, and what came of it.
+//! Nodes that die in a run: the option that requests it, and the result.
 
 use crate::amount::Many;
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use outlive_machine::protocol::{MAX_NODES, NodeId};
 use outlive_machine::run::{Crash, Died, Fallout, Living};
 use serde::Serialize;
 
-/// In picoseconds: two hours and a half.
+/// The latest time of a death in picoseconds: two hours and a half.
 const LATEST: f64 = 9e15;
 
 /// Reads `NODE@TIME`.
@@ -40,12 +40,12 @@ pub fn crash(text: &str) -> Result<Crash, String> {
     let picos = exact.round();
     if picos > LATEST {
         return Err(format!(
-            "no run is so long; give {} s at most",
+            "a run cannot be that long; give at most {} s",
             LATEST / 1e12
         ));
     }
     if picos == 0.0 && exact > 0.0 {
-        return Err("time goes by in picoseconds; give 1ps at least, or 0ps".to_owned());
+        return Err("the shortest simulated time is 1 ps; give at least 1ps, or 0ps".to_owned());
     }
     Ok(Crash {
         at: Time::from_picos(picos as u64),
@@ -53,30 +53,30 @@ pub fn crash(text: &str) -> Result<Crash, String> {
     })
 }
 
-/// What came of the nodes' deaths, as JSON.
+/// The result of the nodes' deaths, as JSON.
 #[derive(Serialize)]
 pub struct Told {
     deaths: Vec<Death>,
-    /// Simulated time at which the recovery from all of them was over.
+    /// The simulated time at which the recovery from all deaths ended.
     recovered_seconds: Option<f64>,
     recoveries: u32,
-    /// Commits that were judged.
+    /// The number of commits that were judged.
     stores: u64,
-    /// Lines of the dead to which a recovery has given contents.
+    /// The lines of the dead nodes to which a recovery has given contents.
     restored: u64,
-    /// Lines that do not hold what was committed to them; not known before a recovery is over.
+    /// The lines that do not hold the value committed to them; unknown before a recovery has ended.
     lost: Option<u64>,
-    /// Nothing was lost, and there was a recovery.
+    /// Whether nothing was lost and there was a recovery.
     whole: bool,
     /// Whether the configuration promises that nothing is lost by these deaths.
     promised: bool,
-    /// The most nodes that died before the recovery from the first of them was over.
+    /// The largest number of nodes that died before the recovery from the first of them ended.
     together: usize,
     living: &'static str,
     messages: Vec<String>,
     #[serde(skip)]
     after: Option<Time>,
-    /// How many more were to die, and did not since no thread was left that ran.
+    /// The number of requested deaths that did not happen, since no running thread was left.
     #[serde(skip)]
     spared: usize,
 }
@@ -95,7 +95,8 @@ struct Death {
 }
 
 impl Told {
-    /// What came of it when so many nodes were to die, and the threads were on the first `nodes`.
+    /// Returns the result of a run with `crashes` requested deaths and threads on the first
+    /// `nodes`.
     pub fn new(fallout: &Fallout, crashes: usize, nodes: usize) -> Self {
         let death = |died: &Died| Death {
             node: died.crash.node.index(),
@@ -113,7 +114,7 @@ impl Told {
             Living::GaveUp(what) => ("gave up", vec![what.clone()]),
         };
         let last = fallout.deaths.last().map(|died| died.crash.at);
-        // What a recovery has not come to yet is not lost.
+        // A line that the recovery has not reached yet is not lost.
         let is_known = fallout.recovered.is_some() || fallout.deaths.is_empty();
         let lost = is_known.then(|| fallout.lost.clone());
         Self {
@@ -136,7 +137,7 @@ impl Told {
     }
 }
 
-/// A time of the command line, where there is no unit of nothing.
+/// Formats a time as on the command line, where zero needs a unit.
 fn moment(at: Time) -> String {
     match at {
         Time::ZERO => "0 ns".to_owned(),
@@ -144,7 +145,7 @@ fn moment(at: Time) -> String {
     }
 }
 
-/// The first few, and how many more there are.
+/// Returns the first few messages, and the number of the others.
 fn some(all: Vec<String>) -> impl Iterator<Item = String> {
     const MOST: usize = 8;
     let more = all.len().saturating_sub(MOST);
@@ -153,50 +154,51 @@ fn some(all: Vec<String>) -> impl Iterator<Item = String> {
 }
 
 impl Told {
-    /// Whether nothing was lost, and there was a recovery.
+    /// Returns whether nothing was lost and there was a recovery.
     pub fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// Whether somebody died, before the program's end.
+    /// Returns whether a node died before the program's end.
     pub fn is_of_deaths(&self) -> bool {
         !self.deaths.is_empty()
     }
 
-    /// For people, of a program that ended at this time, if it did, on a machine whose stores are logged by so many nodes.
+    /// Prints it for people. `end` is the time at which the program ended, if it did; `replicas` is
+    /// the number of nodes that log a store.
     pub fn tell(&self, end: Time, replicas: Option<u32>) -> Result<(), Failure> {
         for death in &self.deaths {
             output::line(format_args!(
-                "CN{} died at {}{}: {} its alone, {} of them written",
+                "CN{} died at {}{}: it owned {}, {} of them written",
                 death.node,
                 moment(death.at),
                 match death.ran {
                     true => "",
-                    false => ", without threads (--spread has some on as many nodes as can be)",
+                    false =>
+                        ", without threads (--spread puts the threads on as many nodes as \
+                         possible)",
                 },
-                match death.owned {
-                    1 => "1 line was".into(),
-                    owned => format!("{owned} lines were"),
-                },
+                Many(death.owned, "line"),
                 death.dirty
             ))?;
         }
         if self.deaths.is_empty() {
             return output::line(format_args!(
-                "Nobody died: the program had ended at {end}, before that"
+                "No node died: the program had already ended at {end}"
             ));
         }
         if self.spared > 0 {
             output::line(format_args!(
-                "{} did not die: no thread ran any more by then",
+                "{} did not die: no thread was running by then",
                 Many(self.spared as u64, "other node")
             ))?;
         }
         match self.after {
             Some(after) => output::line(format_args!(
-                "All was recovered {after} after {}, in {}: {} of the dead, or on the way to them, {} what logs and memory had",
+                "Recovery was complete {after} after {}, in {}: {} of the dead nodes, or on the \
+                 way to them, {} restored from logs and memory",
                 match self.deaths.len() {
-                    1 => "that",
+                    1 => "the death",
                     _ => "the last death",
                 },
                 match self.recoveries {
@@ -205,14 +207,15 @@ impl Told {
                 },
                 Many(self.restored, "line"),
                 match self.restored {
-                    1 => "has",
-                    _ => "have",
+                    1 => "was",
+                    _ => "were",
                 }
             ))?,
             None => output::line(match self.living {
-                "nobody" => "Nobody was left to recover what the dead had",
+                "nobody" => "No node was left to recover the lines of the dead nodes",
                 _ => {
-                    "The run ended before all was recovered, so nothing can be said of what the dead had"
+                    "The run ended before recovery was complete, so it is unknown whether anything \
+                     was lost"
                 }
             })?,
         }
@@ -223,7 +226,7 @@ impl Told {
                 self.stores
             ))?,
             Some(lost) => output::line(format_args!(
-                "{} commits judged: {} what was committed to {}",
+                "{} commits judged: {} the last value committed to {}",
                 self.stores,
                 match lost {
                     1 => "1 line does not hold".into(),
@@ -237,19 +240,25 @@ impl Told {
         }
         match replicas.filter(|_| !self.promised) {
             Some(replicas) if self.together >= replicas as usize => output::line(format_args!(
-                "More died than this machine promises to outlive: {} before a recovery was over, where fewer than {replicas} may \
+                "More nodes died than this machine promises to survive: {} before a recovery \
+                 ended; it promises that nothing is lost if fewer than {replicas} die \
                  (logging_unit.replication_factor)",
                 Many(self.together as u64, "node")
             ))?,
-            Some(_) => output::line("No node was left that could recover what the last had")?,
+            Some(_) => {
+                output::line("No node was left to recover the lines of the last one that died")?
+            }
             None => {}
         }
         output::line(match self.living {
-            "ended" => "The living have come to their end",
-            "nobody" => "Of the threads nobody lives",
-            "wait" => "The living wait for what the dead were to do",
-            "left" => "The living were left there",
-            _ => "A living thread has met what the dead had left half done, and gave up",
+            "ended" => "All surviving threads ended",
+            "nobody" => "No thread survived",
+            "wait" => "The surviving threads wait for work of the dead ones",
+            "left" => "The run ended before the surviving threads did",
+            _ => {
+                "A surviving thread found an operation that a dead one had left half done, and \
+                 gave up"
+            }
         })?;
         let mut messages = self.messages.iter();
         messages.try_for_each(|message| output::line(format_args!("  {message}")))
@@ -287,9 +296,9 @@ mod tests {
             );
         }
         for (wrong, said) in [
-            ("3@1e99s", "no run is so long; give 9000 s at most"),
-            ("3@99999999999s", "no run is so long"),
-            ("3@0.0000001ns", "give 1ps at least"),
+            ("3@1e99s", "a run cannot be that long; give at most 9000 s"),
+            ("3@99999999999s", "a run cannot be that long"),
+            ("3@0.0000001ns", "give at least 1ps"),
             ("999@1us", "at most 32 compute nodes"),
         ] {
             assert!(crash(wrong).unwrap_err().contains(said), "{wrong}");

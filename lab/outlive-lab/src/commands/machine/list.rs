@@ -1,4 +1,4 @@
-//! `outlive-lab machine list`: what can be run, and on which configurations.
+//! `outlive-lab machine list`: the workloads, sizes and configurations.
 
 use super::configuration::Configuration;
 use super::size::Size;
@@ -6,10 +6,10 @@ use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
 use clap::{Args, ValueEnum};
-use outlive_machine::program::{Origin, Scale, workloads};
+use outlive_machine::program::{Origin, Scale};
 use serde::Serialize;
 
-/// What there is to be run.
+/// The list of workloads, sizes and configurations.
 #[derive(Args, Debug)]
 pub struct List {
     /// Print it as JSON
@@ -43,7 +43,7 @@ struct Named {
 impl List {
     pub fn run(self) -> Result<(), Failure> {
         let listed = Listed {
-            workloads: workloads::ALL.iter().map(workload).collect(),
+            workloads: outlive_kernels::ALL.iter().map(workload).collect(),
             sizes: named::<Size>(),
             configurations: named::<Configuration>(),
         };
@@ -54,8 +54,8 @@ impl List {
             "WORKLOAD",
             "STANDS FOR",
             "STORES",
-            "OF THEM SHARED",
-            "AS SAID BY",
+            "SHARED OF STORES",
+            "SOURCE",
         ]);
         for one in &listed.workloads {
             table.row([
@@ -71,7 +71,8 @@ impl List {
         let differ = listed.workloads.iter();
         for (name, why) in differ.filter_map(|one| Some((one.name, one.differs?))) {
             output::line(format_args!(
-                "At size study with {} threads a share of {name} is off by more than a quarter: {why}.",
+                "At size study with {} threads, a share of {name} differs from the published one \
+                 by more than a quarter: {why}.",
                 Origin::THREADS
             ))?;
         }
@@ -90,7 +91,7 @@ impl List {
     }
 }
 
-fn workload((name, make): &(&'static str, workloads::Make)) -> Workload {
+fn workload((name, make): &(&'static str, outlive_kernels::Make)) -> Workload {
     let Origin {
         program,
         stores,
@@ -121,7 +122,7 @@ fn named<T: ValueEnum>() -> Vec<Named> {
     named.collect()
 }
 
-/// A share as people read it.
+/// Formats a share for people.
 pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.2}%", share * 100.0))
 }

@@ -1,16 +1,16 @@
-//! What stands in the shared memory, as it is named on the command line.
+//! The placement of memory, as named on the command line.
 
 use clap::ValueEnum;
 use outlive_machine::run::Placement;
 
-/// What of a program's memory stands in the memory nodes.
+/// The part of a program's memory that is in the memory nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Place {
-    /// All that its threads share, as it has allocated it: whole arrays
+    /// All memory that its threads share, as the program has allocated it: whole arrays
     #[default]
     Allocated,
-    /// Of that, the lines that several threads touch; the others are in local memory. A run without time finds out before
-    /// which these are
+    /// Of that, only the lines that several threads touch, which an untimed run finds beforehand;
+    /// the others are in local memory
     Touched,
 }
 
@@ -23,7 +23,7 @@ impl From<Place> for Placement {
     }
 }
 
-/// How it is named.
+/// Returns its name.
 pub fn name(placement: Placement) -> &'static str {
     match placement {
         Placement::Allocated => "allocated",

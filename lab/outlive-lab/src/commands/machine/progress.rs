@@ -1,4 +1,4 @@
-//! How far a run is, on a terminal.
+//! The progress of a run, on a terminal.
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use outlive_machine::run::Progress;
@@ -6,20 +6,20 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// Seconds of this computer's clock.
+/// Durations in seconds of this computer's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
-    /// All that the run took: its memory is set up, it is simulated, its result is checked.
+    /// The whole run: setting up memory, simulating, checking the result.
     pub seconds: f64,
     /// From the first event to the last.
     pub simulating: f64,
 }
 
-/// A line on standard error, if that is a terminal: simulated time, instructions, and how fast they come.
+/// A line on standard error, if that is a terminal: simulated time, instructions, and their rate.
 pub struct Line {
     bar: ProgressBar,
     begun: Instant,
-    /// When it first and last heard of the run.
+    /// The times of the run's first and last progress.
     heard: Cell<Option<(Instant, Instant)>>,
 }
 
@@ -52,7 +52,7 @@ impl Line {
         ControlFlow::Continue(())
     }
 
-    /// What the run has taken of this computer's time.
+    /// Returns the run's duration by this computer's clock.
     pub fn took(&self) -> Took {
         let heard = self.heard.get();
         Took {

@@ -6,17 +6,18 @@ use outlive_machine::recorder::{self, BuildError};
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-/// The building of a program that can be recorded.
+/// The command that builds a program which can be recorded.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive-lab machine record-build -- cc -O3 heat.c -o heat -lpthread\n  \
-    OUTLIVE_TRACE=heat.trace ./heat          # runs it, and records it\n  \
+    OUTLIVE_TRACE=heat.trace ./heat          # runs and records it\n  \
     outlive-lab machine trace-info heat.trace\n  \
     make CC='outlive-lab machine record-build -- gcc'\n\n\
-    The program is compiled with the instrumentation of -fsanitize=thread, and linked with a runtime of Outlive's instead of the \
-    sanitizer's. It runs as ever unless OUTLIVE_TRACE names a file. More in docs/recording.md.")]
+    The program is compiled with the instrumentation of -fsanitize=thread, and linked with \
+    Outlive's runtime instead of the sanitizer's. It runs as usual unless OUTLIVE_TRACE names a \
+    file for the trace. See docs/recording.md.")]
 pub struct RecordBuild {
-    /// The command of a compiler: gcc, clang or what works like them
+    /// The command of a compiler: gcc, clang or one with the same options
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -33,7 +34,7 @@ impl RecordBuild {
             _ => Failure::new(error),
         });
         for missing in built? {
-            // If standard error is closed: the program is there all the same.
+            // Standard error may be closed; the program is built nevertheless.
             let _ = writeln!(io::stderr(), "outlive: {missing}");
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What came of a run, for people and as JSON.
+//! The result of a run, for people and as JSON.
 
 mod text;
 
@@ -17,21 +17,21 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where shares are near the published ones.
+/// The condition under which shares are compared with the published ones.
 const COMPARED: &str = "they are compared at --size study, with 64 threads";
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Serialize)]
 pub struct Report<'a> {
     workload: &'a str,
-    /// Of a built-in workload.
+    /// For a built-in workload only.
     size: Option<String>,
     threads: usize,
-    /// Those that have threads, of so many: the cores of one are filled before the next.
+    /// The number of nodes with threads: the cores of one are filled before the next.
     nodes: usize,
     compute_nodes: u32,
     seed: u64,
-    /// The file that describes it; without one it is the paper's.
+    /// The file that describes the machine; `None` for the paper's.
     machine: Option<String>,
     configuration: &'static str,
     placement: &'static str,
@@ -39,20 +39,20 @@ pub struct Report<'a> {
     strays: Option<u64>,
     /// Whether the result was checked, and so is right.
     checked: bool,
-    /// Simulated.
+    /// Simulated time.
     seconds: f64,
     instructions: u64,
     events: u64,
-    /// Of this computer.
+    /// Time of this computer.
     host_seconds: f64,
-    /// Of them, from the first event to the last.
+    /// The part of it from the first event to the last.
     simulating_seconds: f64,
     instructions_per_cycle: f64,
     store_fraction: f64,
     published_store_fraction: Option<f64>,
     shared_store_fraction: f64,
     published_shared_store_fraction: Option<f64>,
-    /// Why one of these is off by more than a quarter, if it is.
+    /// The reason, if one of these is off by more than a quarter.
     differs: Option<&'static str>,
     accesses: Accesses,
     loads: Option<Loads>,
@@ -60,7 +60,7 @@ pub struct Report<'a> {
     mean_miss_seconds: Option<f64>,
     private_misses: u64,
     busiest_link: Option<Link>,
-    /// Of the stores to shared memory.
+    /// The share of the stores to shared memory.
     coalesced: Option<f64>,
     buffer_full: f64,
     replica_wait: Option<f64>,
@@ -75,15 +75,15 @@ pub struct Report<'a> {
     truncation_bytes_per_second: f64,
     largest_log_bytes: Option<u64>,
     dump_factor: Option<f64>,
-    /// Of nodes that were to die.
+    /// The result of the nodes' deaths, if any were requested.
     fallout: Option<Told>,
-    /// Of the line that was asked for.
+    /// The history of the line given by `--trace`.
     life: &'a [String],
     #[serde(skip)]
     followed: Option<LineAddress>,
     #[serde(skip)]
     end: Time,
-    /// How many nodes log a store, if any do.
+    /// The number of nodes that log a store, if stores are logged.
     #[serde(skip)]
     replicas: Option<u32>,
     #[serde(skip)]
@@ -92,7 +92,7 @@ pub struct Report<'a> {
     origin: Option<Origin>,
 }
 
-/// Where loads found their lines: shares.
+/// The shares of loads by where they found their line.
 #[derive(Serialize)]
 struct Loads {
     l1: f64,
@@ -140,7 +140,7 @@ struct Traffic {
     about: &'static str,
 }
 
-/// How many there were, of all threads.
+/// The number of accesses, of all threads.
 #[derive(Serialize)]
 struct Accesses {
     loads: u64,
@@ -150,7 +150,7 @@ struct Accesses {
     shared_stores: u64,
     /// Entries of store buffers.
     committed: u64,
-    /// Of them: each is a REPL to every node of its line's group.
+    /// Those of them that were replicated: each is a REPL to every node of its line's group.
     replicated: Option<u64>,
 }
 
@@ -174,7 +174,7 @@ impl<'a> Report<'a> {
         let size = found.size.and_then(|size| size.to_possible_value());
         let threads = found.subject.thread_count();
         let nodes = threads.div_ceil(run.description.system.cores_per_node as usize);
-        // The reasons were found there.
+        // The reasons were found with these.
         let is_compared = found.size == Some(Size::Study) && threads == 64;
         let kinds = MessageKind::ALL.iter().map(|kind| {
             let traffic = outcome.statistics.messages.of(*kind);
@@ -248,12 +248,12 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Whether a node has died, and its part of the result is missing.
+    /// Returns whether a node has died, so that its part of the result is missing.
     fn has_dead(&self) -> bool {
         self.fallout.as_ref().is_some_and(Told::is_of_deaths)
     }
 
-    /// Whether nothing was lost with nodes that died.
+    /// Returns whether nothing was lost with nodes that died.
     pub fn is_whole(&self) -> bool {
         self.fallout.as_ref().is_none_or(Told::is_whole)
     }

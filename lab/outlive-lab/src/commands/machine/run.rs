@@ -21,52 +21,56 @@ use std::path::PathBuf;
 /// A run on the simulated machine.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
-    outlive-lab machine list                                      # what there is to be run\n  \
+    outlive-lab machine list                                      # what can be run\n  \
     outlive-lab machine run ycsb --configuration proactive\n  \
     outlive-lab machine run ocean-cp --configuration wt --size test --json\n  \
     outlive-lab machine run ycsb --configuration proactive --crash 3@200us
   \
     outlive-lab machine run heat.trace --configuration baseline   # recorded from a real program: docs/recording.md\n  \
     outlive-lab machine show > mine.toml; outlive-lab machine run ycsb --machine mine.toml\n\n\
-    The result of a built-in workload is checked. The same run has the same figures each time, to the last digit, but for this \
-    machine's seconds.")]
+    The result of a built-in workload is checked. The same run gives exactly the same figures each \
+    time, except for the time on \
+    this computer.")]
 pub struct Run {
     /// A built-in workload (`outlive-lab machine list`), or the file of a trace
     #[arg(value_name = "WORKLOAD|TRACE")]
     what: String,
-    /// A file that describes the machine; without it, the paper's machine (`outlive-lab machine show`)
+    /// A file that describes the machine [default: the paper's machine, see
+    /// `outlive-lab machine show`]
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
-    /// What the machine does so that stores outlive a node; by default what FILE says, or wb; `recxl-` may be left out
+    /// How the machine makes stores survive the death of a node; the default is that of FILE, or
+    /// wb; `recxl-` may be omitted
     #[arg(long, value_name = "NAME")]
     configuration: Option<Configuration>,
-    /// How much a built-in workload has to do [default: study]
+    /// The size of a built-in workload [default: study]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
-    /// How many threads a built-in workload has; by default as many as the machine has cores. They fill one node after the
-    /// other: 4 threads are on 1 of the paper's 16 nodes
+    /// The number of threads of a built-in workload; the default is the number of cores. They fill
+    /// one node after the other: 4 threads are on 1 of the paper's 16 nodes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     threads: Option<u16>,
-    /// Put the threads on as many nodes as can be: as few cores of each node have threads as suffice for all of them
+    /// Put the threads on as many nodes as possible: each node uses only as many cores as needed
+    /// for all threads
     #[arg(long)]
     spread: bool,
-    /// Of what the description leaves to chance
+    /// The seed of all that the description leaves to chance
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = amount::whole, allow_negative_numbers = true)]
     seed: u64,
-    /// What of the program's memory stands in the shared memory
+    /// The part of the program's memory that is in the shared memory
     #[arg(long, value_name = "WHAT", default_value_t, value_enum)]
     placement: Place,
-    /// A node dies at this time, such as 3@50us, and the others recover; more than one may, each once. Each value is judged then, which takes twice
-    /// as long
+    /// Kill a node at this time, such as 3@50us, and let the others recover; may be repeated, once
+    /// for each node. Every value is then judged, which takes twice as long
     #[arg(long, value_name = "NODE@TIME", value_parser = fallout::crash, allow_hyphen_values = true)]
     crash: Vec<Crash>,
-    /// Do a trace again with all locks and atomics in the order in which they were recorded
+    /// Replay a trace with all locks and atomics in the order in which they were recorded
     #[arg(long)]
     recorded_order: bool,
-    /// Tell the life of a line of shared memory, by its number (a byte's address in 64)
+    /// Print the history of a line of shared memory, by its number (a byte's address divided by 64)
     #[arg(long, value_name = "LINE", value_parser = line, allow_negative_numbers = true)]
     trace: Option<LineAddress>,
-    /// Print what came of it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -89,7 +93,8 @@ impl Run {
             let system = &mut description.system;
             let nodes = system.compute_nodes as usize;
             let each = found.subject.thread_count().div_ceil(nodes);
-            // Cores without threads do nothing: a machine without them. If there are too few, the run says so.
+            // Cores without threads do nothing, so they are left out of the machine. If there are
+            // too few, the run reports it.
             system.cores_per_node = system.cores_per_node.min(each as u32);
         }
         let run = run::Run {
@@ -127,7 +132,7 @@ impl Run {
             true => output::json(&report)?,
             false => report.tell()?,
         }
-        // What promises nothing has kept it.
+        // A configuration that promises nothing cannot break a promise.
         let promises = description.ours.coherence.protocol != Protocol::WriteBack;
         match promises && !report.is_whole() {
             true => Err(Failure::Found),

@@ -4,21 +4,20 @@ use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 use outlive_machine::description::{Description, Protocol};
-use outlive_machine::program::workloads;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A look at a machine's parameters.
+/// The command that shows a machine's parameters.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive-lab machine show                    # the paper's machine\n  \
-    outlive-lab machine show > mine.toml        # to change some of it\n  \
-    outlive-lab machine show mine.toml          # with what it leaves out\n\n\
-    A file need only have what differs from the paper's machine. Parameters that the paper does not give stand below `ours`, each \
-    with the reason for its value.")]
+    outlive-lab machine show > mine.toml        # a copy to be changed\n  \
+    outlive-lab machine show mine.toml          # completed by the defaults\n\n\
+    A file needs only the parameters that differ from the paper's machine. Parameters that the \
+    paper does not give are below `ours`, each with the reason for its value.")]
 pub struct Show {
-    /// A file that describes a machine; without it, the paper's machine
+    /// A file that describes a machine [default: the paper's machine]
     #[arg(value_name = "FILE")]
     machine: Option<PathBuf>,
     /// Print it as JSON
@@ -38,7 +37,7 @@ impl Show {
     }
 }
 
-/// The machine in a file, or the paper's, with this configuration if one is given.
+/// Returns the machine in a file, or the paper's, with this configuration if one is given.
 pub fn described(
     file: Option<&Path>,
     configuration: Option<Protocol>,
@@ -49,11 +48,11 @@ pub fn described(
         return Ok(papers);
     };
     let text = fs::read_to_string(file).map_err(|error| {
-        let hint = match workloads::ALL
+        let hint = match outlive_kernels::ALL
             .iter()
             .any(|(name, _)| file == Path::new(name))
         {
-            true => "; this is a workload, and a file that describes a machine is wanted",
+            true => "; this is a workload: give a file that describes a machine",
             false => "",
         };
         Failure::new(format_args!(

@@ -1,12 +1,12 @@
-//! The sizes of workloads, as they are named on the command line.
+//! The sizes of workloads, as named on the command line.
 
 use clap::ValueEnum;
 use outlive_machine::program::Scale;
 
-/// How much a workload has to do.
+/// The size of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Size {
-    /// Well below a second of this machine's time
+    /// Well below a second on this computer
     Test,
     /// Tens of millions of instructions: some seconds
     Study,

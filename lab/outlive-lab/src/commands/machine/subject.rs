@@ -1,41 +1,42 @@
-//! What is to be run, by its name: a built-in workload, or the file of a trace.
+//! The program to run, by its name: a built-in workload, or the file of a trace.
 
 use super::size::Size;
 use crate::amount::Many;
 use crate::failure::Failure;
-use outlive_machine::program::workloads;
 use outlive_machine::run::Subject;
 use outlive_machine::trace::{Order, Parts, Replay};
 use std::path::Path;
 
-/// What was asked for.
+/// The run that was requested.
 pub struct Wanted<'a> {
-    /// A workload or a file.
+    /// The name of a workload or a file.
     pub name: &'a str,
     pub size: Option<Size>,
     pub threads: Option<usize>,
     pub recorded_order: bool,
-    /// How many cores there are.
+    /// The number of cores.
     pub cores: usize,
 }
 
-/// What there is.
+/// The program that was found.
 pub struct Found {
     pub subject: Subject,
-    /// Of a built-in workload.
+    /// For a built-in workload only.
     pub size: Option<Size>,
 }
 
 impl Wanted<'_> {
     pub fn find(&self) -> Result<Found, Failure> {
-        let built_in = workloads::ALL.iter().find(|(name, _)| *name == self.name);
+        let built_in = outlive_kernels::ALL
+            .iter()
+            .find(|(name, _)| *name == self.name);
         match built_in {
             Some((_, make)) => self.built_in(*make),
             None => self.trace(),
         }
     }
 
-    fn built_in(&self, make: workloads::Make) -> Result<Found, Failure> {
+    fn built_in(&self, make: outlive_kernels::Make) -> Result<Found, Failure> {
         if self.recorded_order {
             return Err(Failure::Usage(format!(
                 "--recorded-order is for traces, and {} is a built-in workload",
@@ -56,7 +57,8 @@ impl Wanted<'_> {
         Ok(Found { subject, size })
     }
 
-    /// There is neither a workload nor a file of that name: which of them is meant shows in the name.
+    /// Returns the error for a name of neither a workload nor a file; the name shows which was
+    /// meant.
     fn nothing(&self) -> Failure {
         let name = self.name;
         if name.contains(['/', '.']) {
@@ -64,7 +66,7 @@ impl Wanted<'_> {
                 "there is no file {name:?}; `outlive-lab machine record-build` makes programs that write traces"
             ));
         }
-        let meant = workloads::near(name).map(|near| format!("did you mean {near}? "));
+        let meant = outlive_kernels::near(name).map(|near| format!("did you mean {near}? "));
         Failure::Usage(format!(
             "there is no workload {name:?}, and no file of that name either; {}`outlive-lab machine list` names the workloads, and \
              `outlive-lab machine record-build` makes programs that write traces",
@@ -83,7 +85,7 @@ impl Wanted<'_> {
         ] {
             if given {
                 return Err(Failure::Usage(format!(
-                    "{flag} is for built-in workloads: the trace {} is as it was recorded",
+                    "{flag} is for built-in workloads: the trace {} is replayed as it was recorded",
                     path.display()
                 )));
             }

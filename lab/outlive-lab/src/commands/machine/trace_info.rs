@@ -1,4 +1,4 @@
-//! `outlive-lab machine trace-info`: what is in a trace, and whether it is whole.
+//! `outlive-lab machine trace-info`: describes a trace, and checks that it is complete.
 
 use crate::amount::{Bytes, Many};
 use crate::failure::Failure;
@@ -10,13 +10,13 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A look at a trace.
+/// The command that describes a trace.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "All of the trace is read and checked. A damaged or cut one is an error that says where."
+    after_help = "Reads and checks the whole trace. If it is damaged or cut off, prints where."
 )]
 pub struct TraceInfo {
-    /// What a recorded program has written
+    /// The file that a recorded program has written
     #[arg(value_name = "FILE")]
     trace: PathBuf,
     /// Print it as JSON
@@ -129,7 +129,7 @@ fn info<'a>(trace: &'a Trace, survey: &Survey) -> Info<'a> {
 
 fn tell(info: &Info<'_>) -> Result<(), Failure> {
     for (name, what) in &info.origin {
-        // Whoever made the trace has written it: nothing of it is to reach a terminal as a command.
+        // The trace's author has chosen this text: no part of it may reach a terminal as a command.
         output::line(format_args!(
             "{}: {}",
             name.escape_debug(),
@@ -139,14 +139,15 @@ fn tell(info: &Info<'_>) -> Result<(), Failure> {
     let part = if info.region_only {
         "the region of interest"
     } else {
-        "all of the program"
+        "the whole program"
     };
     output::line(format_args!(
         "recorded: {part}, {} in the file",
         Bytes(info.bytes)
     ))?;
     output::line(format_args!(
-        "shared memory: {}, of which {} in the image at the beginning; {} written in parts by several threads",
+        "shared memory: {}, of which {} in the initial image; {} written in parts by several \
+         threads",
         Bytes(info.shared_bytes),
         Bytes(info.image_bytes),
         Many(info.words_in_parts, "word")
@@ -157,7 +158,7 @@ fn tell(info: &Info<'_>) -> Result<(), Failure> {
         Many(info.conditions as u64, "condition variable"),
         Many(info.barriers as u64, "barrier"),
         if info.spins {
-            "was seen, and left out"
+            "was seen and is not recorded"
         } else {
             "was not seen"
         }
@@ -177,7 +178,7 @@ fn tell(info: &Info<'_>) -> Result<(), Failure> {
         "locks",
         "barriers",
         "store share",
-        "of it shared",
+        "shared of stores",
     ]);
     let numbered = info.threads.iter().enumerate();
     let rows = numbered.map(|(thread, row)| (thread.to_string(), row));

@@ -1,13 +1,13 @@
-//! `outlive-lab prove chaos`: real work under random deaths, accounted for to the last operation.
+//! `outlive-lab prove chaos`: real work under random deaths, with every operation accounted for.
 
 use super::Proof;
 use crate::amount;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
+use outlive_proofs::tasks::chaos as tasks;
 use outlive_prove::chaos::{self, Broken, Options, Report};
-use outlive_tasks::chaos as tasks;
-use outlive_workloads::driver::die_with;
+use outlive_run::driver::die_with;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeMap;
@@ -25,44 +25,48 @@ use std::time::{Duration, SystemTime};
     outlive-lab prove chaos --minutes 0.5\n  \
     outlive-lab prove chaos --seconds 20 --hosts 4 --processes 8 --seed 7 --json\n  \
     outlive-lab prove chaos --tasks --seconds 30\n\n\
-    Makes a pod of its own in /dev/shm (4 MiB for each process, at least 32 MiB) and removes it. Each worker writes down what it is about to do; \
-    restarted after a death, it asks whether that took effect. In the end the locks' counters and the heap must \
-    be what all workers together know that they did: nothing lost, nothing twice, nothing leaked. The kills \
-    follow from the seed, which is printed. With --tasks the processes are workers of a pool, and run graphs of tasks whose results are \
-    known: each must give the right sum, found by exactly as many tasks as it has, and no more be begun again than workers were killed. Interrupted, it ends early, with the reckoning. Exits with 1 if anything is wrong.\n\n\
-    JSON: an array of one {name, points, failures, seconds, seed, messages, ...}; docs/json.md names the rest.")]
+    Creates its own pod in /dev/shm (4 MiB for each process, at least 32 MiB) and removes it. Each \
+    worker notes every operation before its beginning; restarted after a death, it asks whether \
+    that operation took effect. At the end the counters under locks, the map and the heap must \
+    match the notes of all workers: nothing is lost, done twice or leaked. The seed determines the \
+    kills; it is printed. With --tasks the processes are workers of a pool, and run graphs of \
+    tasks whose results are known: each graph must give the right sum, each of its tasks must take \
+    effect exactly once, and no more tasks may be re-executed than workers were killed. An \
+    interrupt ends the run early, with all checks. Exits with 1 if anything is wrong.\n\n\
+    JSON: an array of one {name, points, failures, seconds, seed, messages, ...}; see \
+    docs/json.md.")]
 pub struct Chaos {
-    /// For how many minutes members are killed, such as 5 or 0.5 [default: 1]
+    /// The minutes for which members are killed, such as 5 or 0.5 [default: 1]
     #[arg(long, value_name = "M", conflicts_with = "seconds", value_parser = minutes)]
     minutes: Option<Duration>,
-    /// For how many seconds, instead
+    /// The same in seconds
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// Workers of a pool run graphs of tasks, each process on a host of its own
+    /// Run graphs of tasks on the workers of a pool, each process on a host of its own
     #[arg(long, conflicts_with_all = ["hosts", "mebibytes", "broken"])]
     tasks: bool,
-    /// How many hosts there are
+    /// The number of hosts
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=8))]
     hosts: u32,
-    /// How many worker processes there are on them
+    /// The number of worker processes on them
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=32))]
     processes: u32,
-    /// What the kills follow from [default: the time]
+    /// The seed of the kills [default: the time]
     #[arg(long, value_parser = amount::whole, allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// Print what was found as JSON: one array with one object
+    /// Print the findings as JSON: one array with one object
     #[arg(long)]
     json: bool,
-    /// How many MiB the pod has: to see what becomes of refusals
+    /// The size of the pod in MiB: to test refused allocations
     #[arg(long, hide = true)]
     mebibytes: Option<u64>,
-    /// Workers are broken in this way: to see that it is noticed
+    /// Break the workers in this way: to test that it is noticed
     #[arg(long, hide = true)]
     broken: Option<Broken>,
-    /// This is a worker
+    /// Run a worker
     #[arg(long, hide = true)]
     worker: bool,
-    /// Whose it is, with --tasks
+    /// The process that the worker belongs to, with --tasks
     #[arg(long, hide = true, value_name = "PID", default_value_t = 0)]
     parent: u32,
 }
@@ -73,7 +77,7 @@ struct Details {
     operations: u64,
     effects: BTreeMap<&'static str, u64>,
     kills: BTreeMap<&'static str, u64>,
-    /// Told dead.
+    /// Reported dead.
     threads: u64,
     processes: u64,
     hosts: u64,
@@ -100,7 +104,8 @@ impl Chaos {
         }
         if self.processes < self.hosts {
             return Err(Failure::Usage(format!(
-                "{} processes cannot be on {} hosts: ask for as many, at least",
+                "{} processes cannot run on {} hosts; give --processes at least the number of \
+                 hosts",
                 self.processes, self.hosts
             )));
         }
@@ -137,7 +142,7 @@ impl Chaos {
             output::line(&report)?;
             if !report.is_clean() {
                 output::line(format_args!(
-                    "the same kills come with --seed {seed} --hosts {} --processes {}",
+                    "repeat these kills with --seed {seed} --hosts {} --processes {}",
                     self.hosts, self.processes
                 ))?;
             }
@@ -150,7 +155,7 @@ impl Chaos {
     }
 }
 
-outlive_tasks::chaos_tasks!();
+outlive_proofs::chaos_tasks!();
 
 #[derive(Serialize)]
 struct TasksDetails {
@@ -158,13 +163,13 @@ struct TasksDetails {
     graphs: u64,
     tasks: u64,
     redone: u64,
-    /// Workers, of the processes that were killed.
+    /// The number of workers in the processes that were killed.
     workers: u64,
     messages: Vec<String>,
 }
 
 impl Chaos {
-    /// Chaos over graphs of tasks.
+    /// Runs chaos over graphs of tasks.
     fn run_tasks(&self, time: Duration, seed: u64) -> Result<(), Failure> {
         let mut options = tasks::Options::new(tasks::Until::Time(time), seed);
         options.processes = vec![1; self.processes as usize];
@@ -210,7 +215,7 @@ impl Chaos {
             output::line(&report)?;
             if !report.is_clean() {
                 output::line(format_args!(
-                    "the same graphs and kills come with --tasks --seed {seed} --processes {}",
+                    "repeat these graphs and kills with --tasks --seed {seed} --processes {}",
                     self.processes
                 ))?;
             }
@@ -223,12 +228,12 @@ impl Chaos {
     }
 }
 
-/// Interrupted, a run ends in good order, and removes its pod.
+/// Makes a run that is interrupted end properly, and remove its pod.
 fn end_when_interrupted(enough: &Arc<AtomicBool>) -> Result<(), Failure> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(enough)).map_err(|error| {
             Failure::new(format_args!(
-                "signal {signal} cannot be waited for: {error}"
+                "the handler of signal {signal} cannot be installed: {error}"
             ))
         })?;
     }
@@ -236,8 +241,11 @@ fn end_when_interrupted(enough: &Arc<AtomicBool>) -> Result<(), Failure> {
 }
 
 fn own_program() -> Result<PathBuf, Failure> {
-    std::env::current_exe()
-        .map_err(|error| Failure::new(format_args!("this program cannot be found: {error}")))
+    std::env::current_exe().map_err(|error| {
+        Failure::new(format_args!(
+            "the path of this program cannot be determined: {error}"
+        ))
+    })
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -251,17 +259,17 @@ fn seconds(text: &str) -> Result<Duration, String> {
     duration(text, 1.0, "seconds")
 }
 
-/// Reads a time from a second to a week: a number of units of so many seconds, whole or not.
+/// Reads a time from a second to a week: a number of units of `unit` seconds, whole or not.
 fn duration(text: &str, unit: f64, name: &str) -> Result<Duration, String> {
     let number: f64 = text
         .parse()
-        .map_err(|_| format!("a number of {name}, such as 5 or 0.5"))?;
+        .map_err(|_| format!("give a number of {name}, such as 5 or 0.5"))?;
     let seconds = number * unit;
     if (1.0..=WEEK).contains(&seconds) {
-        // To the millisecond.
+        // Rounded to milliseconds.
         Ok(Duration::from_millis((seconds * 1e3).round() as u64))
     } else {
-        Err("it is from a second to a week".into())
+        Err("give from 1 second to 1 week".into())
     }
 }
 
@@ -270,7 +278,7 @@ fn proof(report: &Report, seed: u64) -> Proof<Details> {
     let kills = progress.kills.iter();
     Proof {
         name: "chaos".into(),
-        points: progress.blows(),
+        points: progress.faults(),
         failures: report.failures.len() as u64,
         seconds: report.seconds,
         more: Details {

@@ -8,10 +8,10 @@ pub const SCHEDULE: &str = include_str!("explained/schedule.txt");
 const CONFIGURATIONS: &str = "\
 wb: write-back, which protects nothing
 wt: write-through to persistent memory
-recxl-baseline: ReCXL, which replicates a store when its line has come
-recxl-parallel: ReCXL, which replicates the oldest store while its line is on the way
-recxl-proactive: ReCXL, which replicates a store when the next one cannot join it
-recxl-proactive-uncoalesced: ReCXL, which replicates each store by itself
+recxl-baseline: ReCXL, which replicates a store when its line has arrived
+recxl-parallel: ReCXL, which replicates the oldest store while its line is being fetched
+recxl-proactive: ReCXL, which replicates a store when the next one cannot be coalesced with it
+recxl-proactive-uncoalesced: ReCXL, which coalesces no stores
 recxl-adaptive: ReCXL, which replicates a store at once while few are pending";
 
 /// The suffixes of names of sweeps and drawn scenarios, whose explanations are listed without them,
@@ -35,8 +35,8 @@ pub fn of(list: &str, name: &str) -> String {
     continued.unwrap_or_else(alone)
 }
 
-/// Returns the explanation of a proof of `outlive-lab prove machine-crash`: that of its program, and
-/// that of its configuration.
+/// Returns the explanation of a proof of `outlive-lab prove machine-crash`: that of its program,
+/// and that of its configuration.
 pub fn of_machine(name: &str) -> String {
     let (configuration, rest) = name.split_once(' ').unwrap_or((name, ""));
     let (program, deaths) = rest.split_once(", ").unwrap_or((rest, "one death"));

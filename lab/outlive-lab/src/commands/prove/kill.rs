@@ -9,7 +9,6 @@ use clap::Args;
 use core::ops::ControlFlow;
 use outlive_prove::Event;
 use outlive_prove::kill::{Plan, SuiteReport, SweepReport};
-use outlive_prove::sweeps;
 use serde::Serialize;
 
 /// Kill sweeps of every recoverable operation.
@@ -20,19 +19,21 @@ use serde::Serialize;
     outlive-lab prove kill --list\n  \
     outlive-lab prove kill group              # every operation with \"group\" in its name\n  \
     outlive-lab prove kill --all --full --json\n\n\
-    A child runs one operation under single-stepping; what a death after each of its instructions leaves behind \
-    is recovered by a survivor and checked, twice, and recovery itself is swept in turn. Several are swept at once, one \
-    on each processor. Exits with 1 if anything failed or a declared crash point was not covered. Needs ptrace.\n\n\
-    JSON: an array of {name, points, failures, seconds, messages, ...}; docs/json.md names the rest."
+    A child runs one operation under single-stepping. A survivor recovers the memory that a death \
+    after each of its instructions leaves behind, checks it, and does so twice; the recovery \
+    itself is swept in turn. Operations are swept in parallel, one on each processor. Exits with 1 \
+    if anything failed or a declared crash point was not covered. Needs ptrace.\n\n\
+    JSON: an array of {name, points, failures, seconds, messages, ...}; see docs/json.md."
 )]
 pub struct Kill {
     #[command(flatten)]
     selection: Selection,
-    /// Really kill after every instruction, and sweep the recovery of every image: about an hour. Of
-    /// joining, where every kill takes a pod of its own, an evenly spread share; the report says which
+    /// Really kill after every instruction, and sweep the recovery of every image: about an hour.
+    /// Sweeps of joining, where every kill needs a pod of its own, take an evenly spread share,
+    /// which the report gives
     #[arg(long)]
     full: bool,
-    /// Print what was found as JSON: one array, one object for each operation
+    /// Print the findings as JSON: one array, one object for each operation
     #[arg(long)]
     json: bool,
 }
@@ -49,21 +50,18 @@ struct Details {
     instructions: u64,
     images: u64,
     kills: u64,
-    /// Where every kill takes a world of its own: after how many of the instructions one was made.
+    /// Where every kill needs its own world: the number of instructions after which one was made.
     killed_after: Option<u64>,
     recoveries: u64,
     /// The crash states of recoverers that were killed in turn.
     second_kills: u64,
-    /// What is wrong, for people.
+    /// The faults, for people.
     messages: Vec<String>,
 }
 
 impl Kill {
     pub fn run(self) -> Result<(), Failure> {
-        let mut suite = sweeps::all();
-        outlive_tasks::sweeps::add_to(&mut suite);
-        outlive_tasks::proofs::sweeps::add_to(&mut suite);
-        outlive_workloads::sweeps::add_to(&mut suite);
+        let suite = outlive_proofs::sweeps();
         let names = suite.names();
         let chosen = self.selection.among(&names, &OPERATIONS)?;
         let mut names = names;
@@ -96,7 +94,7 @@ impl Kill {
                 true => Ok(()),
                 false => output::line(alone(report)),
             });
-            // Once nobody reads, there is nobody to prove anything to.
+            // If the output is closed, the proofs have no reader, so they end.
             shown.map_or_else(
                 |failure| {
                     unheard = Some(failure);
@@ -142,7 +140,9 @@ impl Kill {
             output::json(&proofs)?;
         } else {
             for point in &found.missing {
-                output::line(format_args!("no kill of any of them fell on {point}"))?;
+                output::line(format_args!(
+                    "not covered: no kill was at the declared crash point {point}"
+                ))?;
             }
             let sum =
                 |of: fn(&Details) -> u64| proofs.iter().map(|proof| of(&proof.more)).sum::<u64>();
@@ -182,7 +182,7 @@ fn proof(report: &SweepReport) -> Proof<Details> {
     }
 }
 
-/// The proof that could not be made.
+/// Returns the entry of a proof that was not possible.
 fn not_made(name: String, failure: &Failure) -> Proof<Details> {
     let message = match failure {
         Failure::Failed(paragraph) => paragraph.clone(),
@@ -200,7 +200,7 @@ fn not_made(name: String, failure: &Failure) -> Proof<Details> {
     }
 }
 
-/// The report without the crash points that other sweeps are there to cover.
+/// Returns the report without the crash points that other sweeps must cover.
 fn alone(report: &SweepReport) -> SweepReport {
     let mut report = report.clone();
     report.missing.clear();

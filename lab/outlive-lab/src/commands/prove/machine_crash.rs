@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use outlive_kernels::crash as kernels;
 use outlive_machine::crash::{self, Failed, Report};
 use serde::Serialize;
 use std::time::Instant;
@@ -19,31 +20,38 @@ use std::time::Instant;
     after_help = "Examples:\n  \
     outlive-lab prove machine-crash --list\n  \
     outlive-lab prove machine-crash recxl-adaptive      # every program, on this configuration\n  \
-    outlive-lab prove machine-crash \"recxl-adaptive ycsb\"   # one of them; without quotes, all that has either\n  \
+    outlive-lab prove machine-crash \"recxl-adaptive ycsb\"   # one of them; without quotes, all \
+    with either name\n  \
     outlive-lab prove machine-crash ycsb --points 5000\n  \
     outlive-lab prove machine-crash --all --full --json\n\n\
-    A configuration or program that is named whole is that alone, and none whose name is longer.\n\n\
-    Each program is run on a small machine of four or five nodes, and the run is forked at many of its moments: a node dies there (of drawn \
-    programs, ycsb and raytrace also two or three, one soon after the other), some of its last messages are lost, the others detect that and recover, and \
-    what is left is judged: what had been committed to a dead node's lines must be there, no directory may name the dead, every \
-    value that the living read must be the last, and they must go on; if they need nothing of the dead (drawn programs, ycsb and \
-    raytrace), they must end, and memory and logs must hold all that was committed. Of wb, which does nothing against a death, it is shown that the judge sees what it loses. The same points come \
-    with the same seed. Exits with 1 if anything else is found.\n\n\
-    JSON: an array of {name, points, failures, seconds, messages, ...}; docs/json.md names the rest."
+    The whole name of a configuration or program selects only that one, and none with a longer \
+    name.\n\n\
+    Each program runs on a small machine of four or five nodes, and the run is forked at many \
+    points. There a node dies (with drawn programs, ycsb and raytrace also two or three nodes, \
+    shortly after each other), some of its last messages are lost, and the other nodes detect the \
+    death and recover. Then the result is judged: the lines of a dead node must hold the values \
+    committed to them, no directory may name a dead node, every value that a surviving thread \
+    reads must be the last one, and surviving threads must continue. Programs whose threads do not \
+    need each other (drawn programs, ycsb and raytrace) must end, and memory and logs must hold \
+    all committed values. wb does nothing against a death: its runs must show that the judge \
+    detects losses. The seed determines the points. Exits with 1 if anything else is found.\n\n\
+    JSON: an array of {name, points, failures, seconds, messages, ...}; see docs/json.md."
 )]
 pub struct MachineCrash {
     #[command(flatten)]
     selection: Selection,
-    /// So many points of each that, with --all, at least 100,000 may lose nothing: a quarter of an hour
+    /// Try enough points of each program that --all covers at least 100,000 at which nothing may be
+    /// lost: a quarter of an hour
     #[arg(long)]
     full: bool,
-    /// How many points of each program are tried on each configuration: at least 20, as many as programs are drawn [default: 100]
+    /// The number of points of each program on each configuration: at least 20, the number of drawn
+    /// programs [default: 100]
     #[arg(long, value_name = "N", conflicts_with_all = ["full", "list"], value_parser = points, allow_negative_numbers = true)]
     points: Option<u64>,
-    /// What the points and all that a machine leaves to chance follow from
+    /// The seed of the points and of all that a machine leaves to chance
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "list", value_parser = amount::whole, allow_negative_numbers = true)]
     seed: u64,
-    /// Print what was found as JSON: one array, one object for each proof
+    /// Print the findings as JSON: one array, one object for each proof
     #[arg(long)]
     json: bool,
 }
@@ -55,11 +63,11 @@ const PROOFS: Choice = Choice {
     has_words: true,
 };
 
-/// How many points are tried in full, over all proofs in which nothing may be lost.
+/// The number of points tried in full, over all proofs in which nothing may be lost.
 const FULL: u64 = 100_000;
-/// How few of each can be wanted.
+/// The minimum number of points of each program.
 const LEAST: u64 = 20;
-/// How many of each by default.
+/// The default number of points of each program.
 const SOME: u64 = 100;
 
 #[derive(Serialize)]
@@ -67,27 +75,28 @@ struct Details {
     seed: u64,
     /// Of the runs that are crashed.
     events: u64,
-    /// That came to their end, where nothing was lost.
+    /// The recoveries that ended, where nothing was lost.
     recoveries: u64,
     /// Commits before the deaths, over all points.
     stores: u64,
     /// Lines of dead owners to which these gave contents.
     restored: u64,
-    /// Points after whose recovery a thread gave up on what the dead have left half done.
+    /// Points after whose recovery a thread gave up on work that a dead node left half done.
     given_up: u64,
-    /// Points after which committed stores were missing: failures, unless the configuration does nothing against that.
+    /// Points after which committed stores were missing: failures, unless the configuration does
+    /// not protect them.
     lost: u64,
     protects: bool,
-    /// What is wrong, for people.
+    /// The faults, for people.
     messages: Vec<String>,
 }
 
 impl MachineCrash {
     pub fn run(self) -> Result<(), Failure> {
-        let all = crash::Proof::all();
-        let names: Vec<String> = all.iter().map(crash::Proof::name).collect();
+        let all = kernels::Proof::all();
+        let names: Vec<String> = all.iter().map(kernels::Proof::name).collect();
         let is_chosen = self.selection.among(&names, &PROOFS)?;
-        let is_chosen = |(_, name): &(&crash::Proof, &String)| is_chosen(name);
+        let is_chosen = |(_, name): &(&kernels::Proof, &String)| is_chosen(name);
         let chosen: Vec<_> = all.iter().zip(&names).filter(is_chosen).collect();
         if self.selection.lists() {
             let names = chosen.into_iter().map(|(_, name)| name);
@@ -131,12 +140,14 @@ impl MachineCrash {
     }
 }
 
-/// Reads how many points are tried: of drawn programs each has one at least.
+/// Reads the number of points. Each drawn program has at least one.
 fn points(text: &str) -> Result<u64, String> {
     let points = amount::whole(text)?;
     match points >= LEAST {
         true => Ok(points),
-        false => Err(format!("give {LEAST} at least: as many programs are drawn")),
+        false => Err(format!(
+            "give at least {LEAST}, the number of drawn programs"
+        )),
     }
 }
 
@@ -149,7 +160,7 @@ fn bar(points: u64) -> ProgressBar {
 }
 
 fn found(
-    proof: &crash::Proof,
+    proof: &kernels::Proof,
     name: &str,
     report: &Report,
     seconds: f64,
@@ -160,14 +171,13 @@ fn found(
         (true, _) => (0, Vec::new()),
         (false, true) => (report.failed, report.failures.iter().map(tell).collect()),
         (false, false) if report.failed == report.lost => {
-            let blind =
-                "nothing was lost, though nothing was done against that: the judge sees nothing";
+            let blind = "no store was lost, though this configuration does not protect stores: the \
+                         judge does not detect losses";
             (1, vec![blind.to_owned()])
         }
         (false, false) => {
             let others = report.failed - report.lost;
-            let message =
-                format!("{others} points were followed by something worse than lost stores");
+            let message = format!("{others} points led to failures other than lost stores");
             let first = report.failures.iter().map(tell);
             (others, std::iter::once(message).chain(first).collect())
         }
@@ -195,14 +205,13 @@ fn say(proof: &Proof<Details>) -> Result<(), Failure> {
     let more = &proof.more;
     let given_up = match more.given_up {
         0 => String::new(),
-        points => format!("; after {points} a thread gave up on what the dead had left half done"),
+        points => format!(
+            "; after {points} a thread gave up on an operation that a dead one had left half done"
+        ),
     };
     let verdict = match (proof.failures, more.protects) {
         (0, true) => "nothing lost".to_owned(),
-        (0, false) => format!(
-            "stores lost after {} of the points, as it must be",
-            more.lost
-        ),
+        (0, false) => format!("stores lost after {} of the points, as expected", more.lost),
         (failures, _) => format!("{failures} failures"),
     };
     output::line(format_args!(
@@ -218,7 +227,8 @@ fn say_all(proofs: &[Proof<Details>]) -> Result<(), Failure> {
     let sum = |of: fn(&Proof<Details>) -> u64| proofs.iter().map(of).sum::<u64>();
     let safe = sum(|proof| if proof.more.protects { proof.points } else { 0 });
     output::line(format_args!(
-        "{} proofs, {} points ({safe} of which may lose nothing), {} recoveries that lost nothing, {} stores judged, {} lines restored: {} failures",
+        "{} proofs, {} points ({safe} of which must lose nothing), {} recoveries that lost \
+         nothing, {} stores judged, {} lines restored: {} failures",
         proofs.len(),
         sum(|proof| proof.points),
         sum(|proof| proof.more.recoveries),

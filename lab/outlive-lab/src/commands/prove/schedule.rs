@@ -9,7 +9,7 @@ use crate::output;
 use crate::table::Table;
 use clap::Args;
 use core::ops::ControlFlow;
-use outlive_prove::scenarios::{self, Proof};
+use outlive_prove::proof::Proof;
 use outlive_prove::schedule::ScheduleReport;
 use outlive_prove::{Event, in_lanes};
 use serde::Serialize;
@@ -22,24 +22,26 @@ use serde::Serialize;
     outlive-lab prove schedule --list\n  \
     outlive-lab prove schedule queue          # every scenario with \"queue\" in its name\n  \
     outlive-lab prove schedule --all --full --json\n\n\
-    --list names the scenarios and says how far each is explored by default and with --full: every execution within \
-    bounds, or so many that are drawn. (Where there are two of a name, the second draws.) A failure among drawn ones is \
-    printed with its seed: `outlive-lab prove schedule NAME --seed SEED` meets it first, with or without --full as before.\n\n\
-    Two to four threads run the real algorithms over a memory whose model is weaker than x86's; any access \
-    may be a thread's last. All executions within bounds are tried, or a sample where there are too many. \
-    Exits with 1 if one failed, and prints its trace.\n\n\
-    JSON: an array of {name, points, failures, seconds, complete, seed, deaths, messages}; see docs/json.md."
+    --list prints the scenarios and how far each is explored by default and with --full: every \
+    execution within bounds, or N random executions. (Of two scenarios with the same name, the \
+    second one draws.) A failure of a random execution is printed with its seed: `outlive-lab \
+    prove schedule NAME --seed SEED` runs it first, with or without --full as before.\n\n\
+    Two to four threads run the real algorithms over a memory whose model is weaker than x86's; \
+    each thread may die at any access. All executions within the bounds are tried, or a sample \
+    where there are too many. Exits with 1 if one failed, and prints its trace.\n\n\
+    JSON: an array of {name, points, failures, seconds, complete, seed, deaths, messages}; see \
+    docs/json.md."
 )]
 pub struct Schedule {
     #[command(flatten)]
     selection: Selection,
-    /// Wider bounds and larger samples: takes long
+    /// Use wider bounds and larger samples: takes long
     #[arg(long)]
     full: bool,
-    /// What the draws begin with, instead of each scenario's own seed
+    /// The first seed of random executions, instead of each scenario's own
     #[arg(long, conflicts_with = "list", value_parser = amount::whole, allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// Print what was found as JSON: one array, one object for each scenario
+    /// Print the findings as JSON: one array, one object for each scenario
     #[arg(long)]
     json: bool,
 }
@@ -51,7 +53,7 @@ const SCENARIOS: Choice = Choice {
     has_words: false,
 };
 
-/// A scenario, listed.
+/// A scenario in the list.
 #[derive(Serialize)]
 struct Listed {
     name: String,
@@ -66,19 +68,16 @@ struct Listed {
 struct Details {
     /// Whether every execution within the bounds was tried.
     complete: bool,
-    /// What the draws began with, where not every execution was to be tried.
+    /// The first seed, if executions are drawn at random.
     seed: Option<u64>,
     deaths: u64,
-    /// What is wrong, for people, with the schedule that shows it.
+    /// The faults, for people, each with its schedule.
     messages: Vec<String>,
 }
 
 impl Schedule {
     pub fn run(self) -> Result<(), Failure> {
-        let mut scenarios = scenarios::all();
-        scenarios.extend(outlive_tasks::scenarios::all());
-        scenarios.extend(outlive_tasks::proofs::scenarios::all());
-        scenarios.extend(outlive_workloads::scenarios::all());
+        let mut scenarios = outlive_proofs::scenarios();
         let names: Vec<_> = scenarios.iter().map(Proof::name).collect();
         let chosen = self.selection.among(&names, &SCENARIOS)?;
         scenarios.retain(|proof| chosen(&proof.name()));

@@ -1,4 +1,4 @@
-//! Which proofs are asked for: those with a part of their names, or all.
+//! The proofs to run: those with a part of their names, or all.
 
 use crate::failure::Failure;
 use crate::output;
@@ -6,22 +6,22 @@ use crate::table::Table;
 use clap::Args;
 use serde::Serialize;
 
-/// Which proofs of a command are asked for.
+/// The proofs that a command is to run.
 #[derive(Args, Debug)]
 pub struct Selection {
     /// Only proofs whose names contain NAME, in upper or lower case; a whole name selects only that
     /// proof
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// All of them
+    /// Run all proofs
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Print their names instead: of all, or of those with a NAME
+    /// Print the names instead: of all proofs, or of those selected by NAME
     #[arg(long, conflicts_with_all = ["all", "full"])]
     list: bool,
 }
 
-/// What is chosen from, for people.
+/// The proofs to choose from, for people.
 pub struct Choice {
     /// As in `outlive-lab prove kill`.
     pub command: &'static str,
@@ -29,20 +29,20 @@ pub struct Choice {
     pub things: &'static str,
     /// A part of a name.
     pub example: &'static str,
-    /// Whether a word of a name that is asked for is that alone, and no part of a longer one.
+    /// Whether a given word matches a whole word of a name only, and not a part of a longer one.
     pub has_words: bool,
 }
 
 impl Selection {
-    /// Whether nothing is to be proven, but names are to be printed.
+    /// Returns whether names are to be printed instead of proofs run.
     pub fn lists(&self) -> bool {
         self.list
     }
 
-    /// Which of `names` are asked for.
+    /// Returns the filter that selects from `names`.
     ///
     /// # Errors
-    /// If nothing was said about it, or there is nothing of which somebody asks for a part of the name.
+    /// If no choice was made, or a given part of a name occurs in none.
     pub fn among<'a>(
         &'a self,
         names: &[String],
@@ -56,8 +56,9 @@ impl Selection {
         } = choice;
         if self.names.is_empty() && !self.all && !self.list {
             return Err(Failure::Usage(format!(
-                "say which {things}: --all, or a part of their names (`outlive-lab prove {command} --list` prints them), as in \
-                 `outlive-lab prove {command} --all` or `outlive-lab prove {command} {example}`"
+                "choose {things}: --all, or a part of their names (`outlive-lab prove {command} \
+                 --list` prints them), as in `outlive-lab prove {command} --all` or `outlive-lab \
+                 prove {command} {example}`"
             )));
         }
         let mut wanted = Vec::new();
@@ -66,7 +67,8 @@ impl Selection {
             let is_whole = names.iter().any(|name| self::plain(name) == plain);
             if plain.is_empty() || !names.iter().any(|name| self::plain(name).contains(&plain)) {
                 return Err(Failure::Usage(format!(
-                    "none of the {things} has {part:?} in its name; `outlive-lab prove {command} --list` names them"
+                    "none of the {things} has {part:?} in its name; `outlive-lab prove {command} \
+                     --list` prints the names"
                 )));
             }
             let is_word = *has_words && names.iter().any(|name| has_word(name, part));
@@ -193,7 +195,7 @@ mod tests {
 
     #[test]
     fn who_says_nothing_or_what_is_not_there_is_told_what_can_be_said() {
-        assert!(chosen(&[]).unwrap_err().contains("say which operations"));
+        assert!(chosen(&[]).unwrap_err().contains("choose operations"));
         let said = chosen(&["one", "three"]).unwrap_err();
         assert!(said.contains("three") && said.contains("--list"), "{said}");
         for both in [

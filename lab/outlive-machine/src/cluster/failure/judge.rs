@@ -1,8 +1,8 @@
-//! The judge of recoveries, for tests: what was committed before a death is there afterwards.
+//! The judge of recoveries, for tests: values committed before a death must exist afterwards.
 //!
-//! A commit counts for sure if all its VALs have left its node, or if there are none to send. Of those of which some are lost, each
-//! may count or not, as a whole; but if one counts, all earlier ones of its node do too, whichever lines they are to: that is
-//! what the node has done up to some moment.
+//! A commit is certain if all its VALs have left its node, or if it has none to send. A commit with
+//! lost VALs counts as a whole or not at all. If it counts, all earlier commits of its node count
+//! too, whatever their lines: together they are the node's actions up to some moment.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use crate::protocol::{MAX_NODES, NodeId};
 /// A commit that may be lost with its node.
 #[derive(Clone, Debug)]
 struct Fresh {
-    /// How many messages its node had sent when its VALs had left.
+    /// The number of messages that its node had sent when its VALs had left.
     left: u64,
     line: LineAddress,
     words: u8,
@@ -24,22 +24,22 @@ struct Fresh {
     values: Line,
 }
 
-/// What a dead node may have done last.
+/// The last commits of a dead node, which may be lost.
 #[derive(Clone, Debug)]
 struct Doubt {
     node: NodeId,
-    /// In order.
+    /// The commits in order.
     commits: Vec<Fresh>,
-    /// Whether so many of them may be what counts.
+    /// Element N: whether the first N of the commits may be the ones that count.
     possible: Vec<bool>,
 }
 
-/// What nodes have committed last, and what of that is in doubt.
+/// The last commits of each node, and those of dead nodes that are in doubt.
 #[derive(Clone, Debug)]
 pub(in crate::cluster) struct Journal {
     fresh: Vec<VecDeque<Fresh>>,
     doubts: Vec<Doubt>,
-    /// Written through by the dead, and not committed: persistent memory may have it.
+    /// Words written through by dead nodes and not committed: persistent memory may have them.
     through: Vec<(NodeId, LineAddress, u8, Line)>,
 }
 
@@ -58,7 +58,8 @@ impl Journal {
         }
     }
 
-    /// A node commits this to a line that held `before`; what has come to the switch cannot be lost.
+    /// Records a node's commit to a line that held `before`. Commits that have come to the switch
+    /// cannot be lost.
     pub fn commit(
         &mut self,
         n: usize,
@@ -79,14 +80,15 @@ impl Journal {
         });
     }
 
-    /// All that a node's last commit has to say has left, with so many messages in all.
+    /// Records that all messages of a node's last commit have left, `messages` in all.
     pub fn has_left(&mut self, n: usize, messages: u64) {
         if let Some(last) = self.fresh[n].back_mut() {
             last.left = messages;
         }
     }
 
-    /// What a line whose dead owner is buried may hold, if it holds `contents` and `last` was committed to it last.
+    /// Returns whether a line may hold `contents` after its dead owner was removed, if `last` was
+    /// committed to it last.
     fn judge(&mut self, line: LineAddress, owner: NodeId, contents: &Line, last: &Line) -> bool {
         let through = self
             .through
@@ -120,7 +122,7 @@ impl Journal {
 }
 
 impl super::super::oracle::Oracle {
-    /// A recovery has made this of a line that a dead node owned.
+    /// Records that a recovery gave `contents` to a line that a dead node owned.
     pub fn recovered(&mut self, line: LineAddress, owner: NodeId, contents: &Line) {
         let first = (line.0 * Word::PER_LINE) as usize;
         let mut last = [0; 8];
@@ -128,26 +130,27 @@ impl super::super::oracle::Oracle {
         self.restored += 1;
         if !self.journal.judge(line, owner, contents, &last) {
             self.lost.push(format!(
-                "{line} was {owner}'s, who had left {last:?} there, and a recovery makes it {contents:?}"
+                "{line} belonged to {owner}, which had left {last:?} there, but a recovery gave it \
+                 {contents:?}"
             ));
         }
         self.words[first..][..8].copy_from_slice(contents);
     }
 }
 
-/// What the judge of a machine has seen.
+/// The results of a machine's judge.
 #[derive(Clone, Default, Debug)]
 pub struct Judged {
-    /// How many entries of store buffers were committed.
+    /// The number of committed entries of store buffers.
     pub commits: u64,
     /// Lines of dead owners that recoveries have repaired.
     pub restored: u64,
-    /// Lines that do not hold after a recovery what was committed to them.
+    /// Lines that do not hold after a recovery the values that were committed to them.
     pub lost: Vec<String>,
 }
 
 impl<T: Thread> Cluster<T> {
-    /// What the judge has seen, if the machine [is judged](Self::judge_values).
+    /// Returns the judge's results, if the machine [is judged](Self::judge_values).
     pub fn judged(&self) -> Option<Judged> {
         self.oracle.as_ref().map(|oracle| Judged {
             commits: oracle.commits,
@@ -156,7 +159,7 @@ impl<T: Thread> Cluster<T> {
         })
     }
 
-    /// A node dies, of which so many messages come to the switch.
+    /// Records the death of a node, of which `passes` messages come to the switch.
     pub(super) fn judge_death(&mut self, node: NodeId, passes: u64) {
         let through = self.protocol == Protocol::WriteThrough;
         let cores = self.cores_of(node.index());
@@ -168,7 +171,7 @@ impl<T: Thread> Cluster<T> {
             .into_iter()
             .filter(|commit| commit.left > passes)
             .collect();
-        // What is written through and committed is in persistent memory.
+        // Values that were written through and committed are in persistent memory.
         if !commits.is_empty() && !through {
             let possible = vec![true; commits.len() + 1];
             oracle.journal.doubts.push(Doubt {
@@ -186,7 +189,7 @@ impl<T: Thread> Cluster<T> {
         oracle.deaths.push((node, oracle.committed.len()));
     }
 
-    /// What has come to the switch from a node.
+    /// Returns the number of messages of a node that have come to the switch.
     pub(in crate::cluster) fn at_switch(&self, n: usize) -> u64 {
         self.tally.at_switch(Port(n as u16))
     }

@@ -1,4 +1,4 @@
-//! The configuration manager: who leads a recovery.
+//! The configuration manager: the node that leads a recovery.
 
 use std::sync::Arc;
 
@@ -11,33 +11,34 @@ use crate::parts::Port;
 use crate::program::Thread;
 use crate::protocol::{NodeId, NodeSet};
 
-/// What a manager waits for.
+/// The stage of a recovery, named by the answers that its manager waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::cluster) enum Stage {
-    /// That all is got that was sent.
+    /// All messages sent are received.
     Draining,
-    /// That all has been forgotten that is to start over.
+    /// All entries of stores that start over are forgotten.
     Restarting,
-    /// The directories.
+    /// The directories are repaired.
     Repairing,
-    /// The last dump in the old groups.
+    /// The last dump in the old groups is saved.
     Saving,
-    /// That all units have the new groups.
+    /// All units have the new groups.
     Regrouping,
-    /// That all cores go on.
+    /// All cores continue.
     GoingOn,
-    /// Nothing any more.
+    /// The recovery is over.
     Done,
 }
 
-/// What a port says that it has sent to each other and got from each.
+/// A port's counts of messages sent to, and received from, each port.
 #[derive(Clone, Default, Debug)]
 struct Told {
     sent: Box<[u32]>,
     got: Box<[u32]>,
 }
 
-/// How far a recovery is. There is one manager at a time: another node is chosen only when the one before has died.
+/// The progress of a recovery. One manager exists at a time: another node is chosen only when the
+/// previous one has died.
 #[derive(Clone, Debug)]
 pub(in crate::cluster) struct Manager {
     port: Port,
@@ -45,7 +46,7 @@ pub(in crate::cluster) struct Manager {
     dead: NodeSet,
     passed: Arc<[Box<[u32]>]>,
     stage: Stage,
-    /// Who has not answered, one bit for each port.
+    /// The ports that have not answered, one bit for each.
     awaited: u128,
     reports: Box<[Told]>,
 }
@@ -73,7 +74,7 @@ impl Manager {
         self.stage == Stage::Done
     }
 
-    /// Takes an answer in; whether it was the last.
+    /// Records an answer. Returns whether it was the last.
     fn answered(&mut self, from: Port, stage: Stage) -> bool {
         let bit = 1u128 << from.0;
         if self.stage != stage || self.awaited & bit == 0 {
@@ -83,16 +84,16 @@ impl Manager {
         self.awaited == 0
     }
 
-    /// Whether by the reports nothing is under way.
+    /// Returns whether, by the reports, no message is under way.
     ///
-    /// They are of different moments. But a node that is halted does nothing unless something arrives; so the first that did
-    /// anything after its report would have got a message that its report lacks, and the sender's, which is about an earlier
-    /// moment than that, would have it.
+    /// The reports are of different moments. But a halted node acts only on the arrival of a
+    /// message. So the first node that acted after its report did so on a message that its report
+    /// lacks. The sender had sent this message before its own report, which therefore counts it.
     fn is_drained(&self, compute_nodes: usize) -> bool {
         let is_dead = |port: usize| port < compute_nodes && self.dead.contains(NodeId::new(port));
         let mut graves = self.passed.iter();
         (0..self.reports.len()).all(|from| {
-            // What the dead have sent is what the switch let pass.
+            // The dead nodes have sent the messages that the switch let pass.
             let sent = match is_dead(from) {
                 true => graves.next().unwrap_or(&self.reports[from].sent),
                 false => &self.reports[from].sent,
@@ -103,7 +104,7 @@ impl Manager {
 }
 
 impl<T: Thread> Cluster<T> {
-    /// The switch's interrupt has come to a core: its node leads the recovery.
+    /// Called when the switch's interrupt has come to a core: its node leads the recovery.
     pub(super) fn lead(
         &mut self,
         port: Port,
@@ -118,7 +119,7 @@ impl<T: Thread> Cluster<T> {
         self.begin_stage(Stage::Draining, now, queue);
     }
 
-    /// The manager says to all whom it concerns what is to be done next.
+    /// Sends the next request to all ports that a stage concerns.
     fn begin_stage(&mut self, stage: Stage, now: Time, queue: &mut EventQueue<Event>) {
         let (compute, ports) = (self.nodes.len(), self.tally.ports());
         let replicates = self.logs.is_some();
@@ -144,7 +145,7 @@ impl<T: Thread> Cluster<T> {
             Stage::Saving | Stage::Regrouping if !replicates => {
                 return self.next_stage(stage, now, queue);
             }
-            // All cores are halted, so there is one moment for all of them.
+            // All cores are halted, so this is one moment for all of them.
             Stage::GoingOn => self.let_go_of(dead, now, queue),
             _ => {}
         }
@@ -189,7 +190,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// An answer has come to the manager.
+    /// Handles an answer that has come to the manager.
     pub(super) fn told_manager(
         &mut self,
         from: Port,
@@ -215,7 +216,7 @@ impl<T: Thread> Cluster<T> {
             RecoverySays::RecovEndResp(Ending::Save) => Stage::Saving,
             RecoverySays::RecovEndResp(Ending::Regroup) => Stage::Regrouping,
             RecoverySays::RecovEndResp(Ending::GoOn) => Stage::GoingOn,
-            _ => unreachable!("{says:?} is said to a manager"),
+            _ => unreachable!("{says:?} was sent to a manager"),
         };
         if !manager.answered(from, stage) {
             return;

@@ -1,7 +1,8 @@
-//! What a compute node does in a recovery: it halts, starts over, and goes on.
+//! A compute node's actions in a recovery: it halts, starts over, and continues.
 //!
-//! A node that is halted only answers. Its agents and its logging unit do so as ever; its cores begin nothing, commit nothing
-//! and ask for nothing. What they waited for is forgotten, and when they go on, they ask for what they still need.
+//! A halted node only answers. Its agents and its logging unit do so as usual; its cores begin
+//! nothing, commit nothing and request nothing. The requests that they waited for are forgotten,
+//! and when they continue, they request again the lines that they still need.
 
 use crate::cluster::caches::NOBODY;
 use crate::cluster::core::Activity;
@@ -12,20 +13,21 @@ use crate::program::Thread;
 use crate::protocol::{NodeId, StoreInput};
 
 impl<T: Thread> Cluster<T> {
-    /// The cores of a node that have threads.
+    /// Returns the cores of a node that have threads.
     pub(super) fn cores_of(&self, n: usize) -> std::ops::Range<usize> {
         let first = n * self.cores_per_node;
         first.min(self.cores.len())..(first + self.cores_per_node).min(self.cores.len())
     }
 
-    /// Interrupt: the cores halt. What they hold back for a store that waits for its replicas goes, since one of them may be dead
-    /// and somebody who is awaited may want it.
+    /// Handles Interrupt: the cores halt. A line that is pinned for a store that waits for its
+    /// replicas is released, since a replica may be dead, and a node whose answer is awaited may
+    /// need the line.
     pub(super) fn halt(&mut self, n: usize, now: Time, queue: &mut EventQueue<Event>) {
         for c in self.cores_of(n) {
             self.cores[c].halted = true;
         }
         if !self.protocol.replicates() || self.broken == Some(Breakage::KeepsPins) {
-            // What is written through waits for a memory node, and those do not fail.
+            // A write-through waits for a memory node, and memory nodes do not fail.
             return;
         }
         for c in self.cores_of(n) {
@@ -38,7 +40,7 @@ impl<T: Thread> Cluster<T> {
                 continue;
             }
             if core.serial.is_committing() && self.broken != Some(Breakage::KeepsAtomics) {
-                // What it stores depends on what it has read, and that will not be true any more.
+                // The value that it stores depends on the value that it read, which gets outdated.
                 core.stores.withdraw();
                 core.serial.start_over(core.held);
                 if let Some(oracle) = &mut self.oracle {
@@ -57,7 +59,8 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Stores that have not committed start over: all units forget them, and nothing that they have sent is under way.
+    /// Restarts the stores that have not committed. All units forget them, and no message of theirs
+    /// is under way.
     pub(super) fn start_over(&mut self, n: usize, now: Time) {
         if !self.protocol.replicates() || self.broken == Some(Breakage::DoesNotStartOver) {
             return;
@@ -69,7 +72,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Tells a store of a halted core something that makes it want nothing.
+    /// Notifies a store of a halted core of an input that must cause no action.
     fn tell_halted(&mut self, c: usize, place: usize, input: StoreInput, now: Time) {
         let Some(entry) = self.cores[c]
             .stores
@@ -87,7 +90,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// The cores go on.
+    /// Lets the cores continue.
     pub(super) fn go_on_with(&mut self, n: usize, now: Time, queue: &mut EventQueue<Event>) {
         let tick = self.timing.tick(now);
         for c in self.cores_of(n) {
@@ -107,21 +110,21 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Replicates what would have been replicated by now.
+    /// Replicates the stores whose replication is due by now.
     fn replicate_again(&mut self, c: usize, tick: u64, now: Time, queue: &mut EventQueue<Event>) {
         for place in 0..self.due(c) {
             self.replicate(c, place, tick, now, queue);
         }
     }
 
-    /// A node has died: what it has is gone.
+    /// Drops the state of a node that has died.
     pub(super) fn lose_node(&mut self, node: NodeId) {
         let n = node.index();
         self.nodes[n].clear();
         for c in self.cores_of(n) {
             let core = &mut self.cores[c];
             match core.activity {
-                // All that it has stored is committed: a barrier that it has come to last is open.
+                // All its stores are committed: a barrier at which it arrived last is open.
                 Activity::Finished => self.objects.had_ended(c as u16),
                 _ => {
                     core.activity = Activity::Finished;

@@ -1,4 +1,4 @@
-//! What is said in a recovery: the messages of the paper's Table I, and those that it leaves out.
+//! The messages of a recovery: those of the paper's Table I, and those that it omits.
 
 use std::sync::Arc;
 
@@ -8,51 +8,54 @@ use crate::logging::LogEntry;
 use crate::parts::Content;
 use crate::protocol::NodeSet;
 
-/// A message of a recovery. The switch numbers recoveries by the interrupts that it raises, and whoever takes part in a later one
-/// ignores what belongs to an earlier one: when another node dies, it is begun again, and answers may still be under way.
+/// A message of a recovery. The switch numbers recoveries by the interrupts that it raises, and a
+/// participant of a later recovery ignores messages of an earlier one: when another node dies,
+/// recovery begins again, and answers may still be under way.
 #[derive(Clone, Debug)]
 pub(in crate::cluster) struct Recovery {
     pub number: u32,
     pub says: RecoverySays,
 }
 
-/// The parts of RecovEnd. All have answered to one before the next is said.
+/// The parts of RecovEnd. Each is sent only after all have answered the one before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::cluster) enum Ending {
-    /// To the memory node that leads rounds of dumps: one more, in the old groups.
+    /// To the memory node that leads rounds of dumps: one more round, in the old groups.
     Save,
-    /// Lines belong to groups of the living from now on.
+    /// From now on, lines belong to groups of the living nodes.
     Regroup,
-    /// Cores go on.
+    /// Cores continue.
     GoOn,
 }
 
 #[derive(Clone, Debug)]
 pub(in crate::cluster) enum RecoverySays {
-    /// MSI, from the switch to a core: these nodes are dead, and of each the switch has let so many messages pass to each port.
+    /// MSI, from the switch to a core: these nodes are dead. For each of them, `passed` has the
+    /// number of messages that the switch has let pass to each port.
     Msi {
         dead: NodeSet,
         passed: Arc<[Box<[u32]>]>,
     },
-    /// Cores are to halt, and how much has been sent and got is to be told; said again until all is got.
+    /// Cores must halt, and report the numbers of messages sent and received. Repeated until all
+    /// messages are received.
     Interrupt,
-    /// How many messages the port has sent to each other, and got from each.
+    /// The numbers of messages that the port has sent to, and received from, each port.
     InterruptResp {
         sent: Box<[u32]>,
         got: Box<[u32]>,
     },
-    /// Stores that have not committed are to start over, and what is not validated is to be forgotten; memory nodes shall
-    /// wait for no dump of the dead any more.
+    /// Stores that have not committed must start over, and entries that are not validated must be
+    /// forgotten; memory nodes must no longer wait for dumps of dead nodes.
     Restart {
         dead: NodeSet,
     },
     RestartResp,
-    /// To memory nodes: directories shall be repaired.
+    /// To memory nodes: directories must be repaired.
     InitRecov {
         dead: NodeSet,
     },
     InitRecovResp,
-    /// What do you have of these lines?
+    /// Requests the log entries of these lines.
     FetchLatestVers {
         lines: Arc<[LineAddress]>,
     },
@@ -83,7 +86,8 @@ impl RecoverySays {
         }
     }
 
-    /// What it carries, in numbers of 4 bytes: sets of nodes are one, addresses two, entries of logs six.
+    /// Returns its payload, in numbers of 4 bytes: a set of nodes is one number, an address two, a
+    /// log entry six.
     pub fn content(&self) -> Content {
         let numbers = match self {
             RecoverySays::Msi { passed, .. } => {

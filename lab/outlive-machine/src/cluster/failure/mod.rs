@@ -1,47 +1,54 @@
-//! Nodes that die, and the recovery from that, in time.
+//! Deaths of nodes, and the recovery from them, in simulated time.
 //!
-//! A [crash](crash) takes a compute node at any event: its threads, caches, store buffers and its logging unit. What it has sent
-//! arrives, but for some of what was last sent and has not come to the switch; nothing is lost out of the middle. What is
-//! sent to it vanishes. All others go on, and soon some of them wait for the dead.
+//! A [crash](crash) takes a compute node at any event, with its threads, caches, store buffers and
+//! logging unit. Its messages arrive, except some of the last ones that have not come to the
+//! switch; no message is lost from the middle. Messages to it vanish. All other nodes continue, and
+//! soon some of them wait for the dead node.
 //!
-//! When a port has been silent for the [latency](crate::description::Failure) of detection, the switch sets its Viral_Status and
-//! interrupts a core of the living node with the lowest number; that node leads. What it does and why nothing is lost stands
-//! in [`replication`](crate::protocol::replication); here are the messages (the paper's Table I), all of them over the same
+//! When a port has been silent for the [latency](crate::description::Failure) of detection, the
+//! switch sets its Viral_Status and interrupts a core of the living node with the lowest number;
+//! that node leads. [`replication`](crate::protocol::replication) describes its actions and why
+//! nothing is lost. This module has the messages (the paper's Table I), all of them over the same
 //! links as everything else:
 //!
 //! | message | who answers, and when |
 //! | --- | --- |
-//! | MSI | nobody; it says who is dead, and what the switch has let pass from them |
-//! | Interrupt | all nodes at once, with what they have sent and got; asked again until all is got that was sent |
-//! | Restart (ours) | all nodes: stores start over, units forget what is not validated, and no dump of the dead is awaited |
-//! | InitRecov | memory nodes, when FetchLatestVers is answered by all living units and all memory nodes, and the dead are buried |
+//! | MSI | none; it lists the dead nodes, and their messages that the switch has let pass |
+//! | Interrupt | all nodes at once, with counts of messages; repeated until all are received |
+//! | Restart (ours) | all: stores restart; unvalidated entries and dead nodes' dumps are dropped |
+//! | InitRecov | memory nodes, after all answers to FetchLatestVers and the repair of directories |
 //! | RecovEnd: save | the memory node that leads rounds of dumps, after one that began now |
 //! | RecovEnd: regroup | compute nodes: their units have the new groups |
 //! | RecovEnd: go on | all |
 //!
-//! The end has three parts, since a core that goes on may commit a store, and a unit that still has the old groups would save (or
-//! leave to others) what belongs to the new ones. If the leader died between the two, the round of dumps in the next recovery would
-//! have members that do not agree on who saves what.
+//! The end has three parts, since a core that continues may commit a store, and a unit that still
+//! has the old groups would save (or leave to others) entries that belong to the new ones. If the
+//! leader died between the two, the members of the round of dumps in the next recovery would not
+//! agree on who saves which entries.
 //!
-//! Whoever dies meanwhile is detected as before, and with the switch's next interrupt all begins anew, under a higher number; what
-//! is said under a lower one is ignored.
+//! A node that dies during a recovery is detected as before, and with the switch's next interrupt
+//! everything begins anew, under a higher number; messages of a lower number are ignored.
 //!
-//! # What is taken for granted
+//! # Assumptions
 //!
-//! Detection is exact: the time runs from the death, no node is suspected that lives, however little it has to say, and the interrupt waits
-//! until the last of what the dead one has sent is at the switch. A real switch does not see into a dead node's link; it would cut the
-//! port off when it raises the interrupt, and count what has passed by then. A recovery takes time for messages, for logs that are gone through and
-//! for the directory entries that name the dead; finding those among the others takes none.
+//! Detection is exact: the time runs from the death, no living node is suspected, however few
+//! messages it sends, and the interrupt waits until the last of the dead node's messages is at the
+//! switch. A real switch cannot see into a dead node's link; it would cut the port off when it
+//! raises the interrupt, and count the messages that have passed by then. A recovery takes time for
+//! messages, for reading logs and for the directory entries that name dead nodes; finding those
+//! entries among the others takes none.
 //!
-//! # What the dead owed to other threads
+//! # Obligations of dead threads to other threads
 //!
-//! It is the machine that knows this, as robust locks of an operating system would; ReCXL has nothing for it.
+//! The machine settles them, as robust locks of an operating system would; ReCXL has no mechanism
+//! for them.
 //!
-//! A dead thread gives its locks back: who is next gets the lock, and finds the word as the dead has left it. A barrier goes
-//! on without it: if all others have arrived, one of them arrives once more, as the last. (It counts as one who takes
-//! part if all threads do, or if it has arrived there before.) Who waits for a condition is woken, and looks whether it holds;
-//! but whoever would have signalled is dead, and a program that needs that does not end. Event counts hold nobody back any
-//! more.
+//! A dead thread's locks are released: the next waiter gets the lock, and finds the word as the
+//! dead thread left it. A barrier continues without the thread: if all others have arrived, one of
+//! them arrives once more, as the last. (A thread takes part in a barrier if all threads do, or if
+//! it has arrived there before.) Waiters for a condition are woken, and check whether it holds; but
+//! the thread that would have signalled it may be dead, and a program that needs the signal does
+//! not end. Event counts block no thread any more.
 
 mod judge;
 mod manager;
@@ -70,49 +77,53 @@ use manager::Manager;
 use message::{Ending, RecoverySays};
 use repair::Handler;
 
-/// A port's part in recoveries.
+/// A port's role in recoveries.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
-    /// The number of the last recovery that it was told of.
+    /// The number of the last recovery that it knows.
     number: u32,
-    /// Who leads that.
+    /// The leader of that recovery.
     manager: Port,
-    /// It is not over: a compute node is halted, and a memory node begins no rounds of dumps.
+    /// Whether it is not over: a compute node is halted, and a memory node begins no rounds of
+    /// dumps.
     takes_part: bool,
 }
 
-/// All that there is because somebody has died.
+/// The state that exists once a node has died.
 #[derive(Clone, Debug)]
 pub(super) struct Failures {
     dead: NodeSet,
-    /// Those of whom the switch knows.
+    /// The dead nodes that the switch has detected.
     detected: NodeSet,
-    /// How many messages come to the switch from each dead node in all.
+    /// For each dead node, the number of its messages in all that come to the switch.
     passes: Vec<(NodeId, u64)>,
     /// The number of the last interrupt that the switch has raised.
     interrupts: u32,
     manager: Option<Box<Manager>>,
     seats: Box<[Seat]>,
     handlers: Box<[Handler]>,
-    /// The last dump has been asked for, by whom, and a round has begun since.
+    /// The final dump is requested, by this port; whether a round has begun since.
     saving: Option<(Port, bool)>,
-    /// The dead whom a recovery has dealt with, whole.
+    /// The dead nodes that a completed recovery has handled.
     recovered: NodeSet,
     recoveries: u32,
-    /// When the last of them had.
+    /// The time at which the last recovery ended.
     over: Time,
 }
 
-/// A compute node dies, now: between the last event and the next. Of what it sent last and is not at the switch yet, the `lost` last
-/// messages never come there; all others arrive. A node that is dead already stays so.
+/// Kills a compute node now, between the last event and the next. Of the messages that it sent last
+/// and that are not at the switch yet, the last `lost` never arrive there; all others arrive. A
+/// node that is already dead stays dead.
 ///
-/// The machine detects and recovers by itself as it is run on. With as many dead at once as stores have replicas, stores may be
-/// lost; in a machine that does not replicate, they are. If nobody is left alive, nothing more happens.
+/// The machine detects the death and recovers by itself as it is run on. If as many nodes are dead
+/// at once as stores have replicas, stores may be lost; in a machine that does not replicate, they
+/// are. If no node is left alive, nothing more happens.
 ///
 /// # Panics
 ///
-/// If locks and barriers would be lost: where they are [events](crate::description::Synchronising::Events), or
-/// [left out](crate::description::Synchronising::LeftOut) of what is replicated.
+/// If locks and barriers would be lost: where they are
+/// [events](crate::description::Synchronising::Events), or [left
+/// out](crate::description::Synchronising::LeftOut) of what is replicated.
 ///
 /// ```
 /// use outlive_machine::cluster::{self, Cluster, Workload};
@@ -142,7 +153,7 @@ pub fn crash<T: Thread>(simulation: &mut Simulation<Cluster<T>>, node: NodeId, l
     let (cluster, queue) = simulation.parts_mut();
     assert!(
         cluster.can_be_crashed(),
-        "locks and barriers would die with their nodes, so no node may fail"
+        "locks and barriers would be lost with their nodes, so no node may fail"
     );
     cluster.crash(node, lost, now, queue);
 }
@@ -189,7 +200,7 @@ impl<T: Thread> Cluster<T> {
         );
         let passes = sent - lost.min(sent - there);
         failures.passes.push((node, passes));
-        // A line may have one reader from now on.
+        // A line may have a single reader from now on.
         self.tables = &ReplicatedTables::recxl().coherence;
         self.judge_death(node, passes);
         self.lose_node(node);
@@ -200,38 +211,39 @@ impl<T: Thread> Cluster<T> {
         queue.schedule_at(now + latency, Event::Silent(node.index() as u8));
     }
 
-    /// Who has died.
+    /// Returns the dead nodes.
     pub fn dead(&self) -> NodeSet {
         self.failures
             .as_ref()
             .map_or(NodeSet::EMPTY, |failures| failures.dead)
     }
 
-    /// How many recoveries have come to their end.
+    /// Returns the number of completed recoveries.
     pub fn recoveries(&self) -> u32 {
         self.failures
             .as_ref()
             .map_or(0, |failures| failures.recoveries)
     }
 
-    /// When the recovery from all deaths until now was over; `None` if it is not, or nobody has died.
+    /// Returns the time at which the recovery from all deaths so far ended; `None` if it has not
+    /// ended, or no node has died.
     pub fn recovered_at(&self) -> Option<Time> {
         let failures = self.failures.as_ref()?;
         self.is_recovered().then_some(failures.over)
     }
 
-    /// Whether no node lives that has a thread.
+    /// Returns whether no living node has a thread.
     pub fn is_extinct(&self) -> bool {
         let mut cores = self.cores.iter();
         cores.all(|core| self.dead().contains(NodeId::new(core.node.into())))
     }
 
-    /// When something has happened last.
+    /// Returns the time of the last activity.
     pub fn last_active(&self) -> Time {
         self.active
     }
 
-    /// Whether all dead have been dealt with, and all nodes know.
+    /// Returns whether a recovery has handled all dead nodes, and all nodes know of it.
     pub fn is_recovered(&self) -> bool {
         self.failures.as_ref().is_none_or(|failures| {
             failures.recovered == failures.dead
@@ -243,7 +255,7 @@ impl<T: Thread> Cluster<T> {
     }
 
     pub(super) fn failures_mut(&mut self) -> &mut Failures {
-        self.failures.as_mut().expect("somebody has died")
+        self.failures.as_mut().expect("a node has died")
     }
 
     #[inline]
@@ -257,7 +269,8 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Whether an event concerns nobody any more: it is of a dead node, or goes to one. Only when somebody is dead.
+    /// Returns whether an event no longer has an effect, because it is of a dead node or goes to
+    /// one. Called only after a death.
     pub(super) fn vanishes(&mut self, event: Event) -> bool {
         let of_core = |c: u16| Port(self.cores[usize::from(c)].node);
         match event {
@@ -300,7 +313,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Something comes to the switch; whether it is among what its dead sender has lost.
+    /// Counts a message that comes to the switch. Returns whether its dead sender has lost it.
     #[inline]
     pub(super) fn is_lost_at_switch(&mut self, from: Port) -> bool {
         self.tally.reach_switch(from);
@@ -313,7 +326,7 @@ impl<T: Thread> Cluster<T> {
         })
     }
 
-    /// A node's port has been silent since it died, unless something was still on the way.
+    /// Handles the time-out of a dead node's port; waits again if messages were on the way.
     pub(super) fn silent(&mut self, node: NodeId, now: Time, queue: &mut EventQueue<Event>) {
         let port = self.compute_port(node);
         if self.tally.at_switch(port) < self.fabric.uplink(port).messages {
@@ -326,7 +339,7 @@ impl<T: Thread> Cluster<T> {
         failures.detected = failures.detected.with(node);
         failures.interrupts += 1;
         let (dead, number) = (failures.detected, failures.interrupts);
-        // If it has died too, that will be detected, and another is interrupted.
+        // If this node has died too, its death will be detected, and another is interrupted.
         let Some(first) = (0..nodes)
             .map(NodeId::new)
             .find(|node| !dead.contains(*node))
@@ -342,7 +355,7 @@ impl<T: Thread> Cluster<T> {
         self.interrupt_core(self.compute_port(first), recovery, now, queue);
     }
 
-    /// Says something of a recovery.
+    /// Sends a message of a recovery.
     fn recover_by(
         &mut self,
         at: Time,
@@ -354,7 +367,7 @@ impl<T: Thread> Cluster<T> {
         self.say(at, ways, Says::Recovery(Recovery { number, says }), queue);
     }
 
-    /// Something that is said in a recovery has come to a port.
+    /// Handles a message of a recovery that has come to a port.
     pub(super) fn recovery(
         &mut self,
         (from, port): (Port, Port),
@@ -428,7 +441,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Restart: nothing is under way but what waits for the dead.
+    /// Handles Restart: only messages and operations that wait for dead nodes are left.
     fn forget(&mut self, port: Port, dead: NodeSet, now: Time, queue: &mut EventQueue<Event>) {
         let (p, nodes) = (usize::from(port.0), self.nodes.len());
         match p.checked_sub(nodes) {
@@ -440,14 +453,14 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// Whether the memory node that leads rounds of dumps takes part in a recovery.
+    /// Returns whether the memory node that leads rounds of dumps takes part in a recovery.
     pub(super) fn dumps_are_held(&self) -> bool {
         let leader = self.nodes.len();
         let failures = self.failures.as_ref();
         failures.is_some_and(|failures| failures.seats[leader].takes_part)
     }
 
-    /// A round of dumps begins.
+    /// Records that a round of dumps begins.
     pub(super) fn dump_begins(&mut self) {
         if let Some(failures) = &mut self.failures
             && let Some((_, begun)) = &mut failures.saving
@@ -456,7 +469,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// The round of dumps that a recovery waits for may be over.
+    /// Answers the manager if the round of dumps that a recovery waits for is over.
     pub(super) fn saved_all(&mut self, now: Time, queue: &mut EventQueue<Event>) {
         let idle = self
             .logs
@@ -476,7 +489,8 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// The end of a recovery: groups are those of the living, and what the dead owed to other threads is settled.
+    /// Ends a recovery: forms the groups of the living nodes, and settles the obligations of dead
+    /// threads.
     fn let_go_of(&mut self, dead: NodeSet, now: Time, queue: &mut EventQueue<Event>) {
         self.form_groups(dead);
         let per_node = self.cores_per_node;
@@ -486,7 +500,7 @@ impl<T: Thread> Cluster<T> {
             settled.released.extend(self.objects.free_all_locks());
         }
         for c in settled.arrive_again {
-            self.cores[usize::from(c)].serial = super::serial::Serial::default();
+            self.cores[usize::from(c)].serial = super::serialised::Serial::default();
             queue.schedule_at(now, Event::Released(c));
         }
         for c in settled.released {
@@ -495,12 +509,12 @@ impl<T: Thread> Cluster<T> {
     }
 }
 
-/// The kinds of messages that are not counted when it is looked whether anything is under way.
+/// Returns whether messages of this kind count in the check that nothing is under way.
 pub(super) fn is_counted(kind: MessageKind) -> bool {
     kind < MessageKind::Msi
 }
 
-/// A packet at the switch or before it is counted, and one that vanishes gives back what it says.
+/// A packet at or before the switch counts as under way; one that vanishes frees its contents.
 impl<T: Thread> Cluster<T> {
     fn lose_packet(&mut self, packet: Packet) {
         self.said.take(packet.says());

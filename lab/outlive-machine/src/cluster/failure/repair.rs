@@ -1,4 +1,5 @@
-//! What a memory node does in a recovery: its directories are repaired (the paper's Algorithm 1), and its logs are searched.
+//! A memory node's actions in a recovery: it repairs its directories (the paper's Algorithm 1), and
+//! searches its logs.
 
 use super::message::RecoverySays;
 use crate::cluster::event::{Event, Message, Stage, What};
@@ -13,18 +14,18 @@ use crate::protocol::{
     Directory, DirectoryAction, DirectoryState, NodeId, NodeSet, Record, ReplicatedTables, ToNode,
 };
 
-/// What a memory node is about in a recovery.
+/// The state of a memory node in a recovery.
 #[derive(Clone, Default, Debug)]
 pub(in crate::cluster) struct Handler {
     dead: NodeSet,
-    /// Who has not told what he has, one bit for each port.
+    /// The ports that have not sent their entries, one bit for each.
     awaited: u128,
-    /// What is known of the lines that the dead own, by rising address.
+    /// The latest known words of the lines that dead nodes own, by rising address.
     latest: Vec<(LineAddress, LatestWords)>,
 }
 
 impl Handler {
-    /// Takes what a log has into account.
+    /// Takes the entries of a log into account.
     fn offer(&mut self, updates: &[LogEntry], broken: Option<Breakage>) {
         for entry in updates {
             let line = entry.word.line();
@@ -44,7 +45,7 @@ impl Handler {
 }
 
 impl<T: Thread> Cluster<T> {
-    /// InitRecov: looks for the lines that the dead own, and asks all logs for them.
+    /// Handles InitRecov: finds the lines that dead nodes own, and asks all logs for them.
     pub(super) fn begin_repair(
         &mut self,
         port: Port,
@@ -92,7 +93,7 @@ impl<T: Thread> Cluster<T> {
         self.repair_if_known(port, number, now, queue);
     }
 
-    /// FetchLatestVers, in a compute node (the paper's Algorithm 2) or in a memory node.
+    /// Handles FetchLatestVers, in a compute node (the paper's Algorithm 2) or in a memory node.
     pub(super) fn search_log(
         &mut self,
         (port, from): (Port, Port),
@@ -123,7 +124,7 @@ impl<T: Thread> Cluster<T> {
         self.recover_by(done, (port, from), number, says, queue);
     }
 
-    /// FetchLatestVersResp.
+    /// Handles FetchLatestVersResp.
     pub(super) fn found(
         &mut self,
         (port, from): (Port, Port),
@@ -139,7 +140,7 @@ impl<T: Thread> Cluster<T> {
         self.repair_if_known(port, number, now, queue);
     }
 
-    /// When all logs have answered, the dead are buried in each directory that names them.
+    /// When all logs have answered, removes the dead nodes from each directory that names them.
     fn repair_if_known(
         &mut self,
         port: Port,
@@ -182,7 +183,8 @@ impl<T: Thread> Cluster<T> {
         );
     }
 
-    /// Buries the dead in the directory of a line, which is brought up to date if one of them owned it.
+    /// Removes the dead nodes from the directory of a line, and updates the line if one of them
+    /// owned it.
     fn bury(
         &mut self,
         line: LineAddress,
@@ -229,7 +231,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// What a burial has a directory say leaves when memory has been read.
+    /// Sends a message of a repaired directory; one with contents leaves when memory has been read.
     fn send_buried(
         &mut self,
         line: LineAddress,
@@ -268,7 +270,7 @@ impl<T: Thread> Cluster<T> {
         }
     }
 
-    /// The lines that stand in a memory node.
+    /// Returns the lines of a memory node.
     fn lines_of(&self, m: usize) -> impl Iterator<Item = LineAddress> + use<T> {
         let (piece, all) = (self.interleave.get(), self.memory.len());
         let count = self.memories.len() as u64;

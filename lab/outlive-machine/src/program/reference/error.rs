@@ -1,10 +1,10 @@
-//! Why a program did not end on the machine without time.
+//! Errors of a program on the machine without time.
 
 use thiserror::Error;
 
 use super::super::{Op, Waits};
 
-/// Why a program did not end.
+/// The reason why a program did not end.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReferenceError {
@@ -16,39 +16,39 @@ pub enum ReferenceError {
         "thread {thread} does {op:?}, but the workload has words 0 to {words} (exclusive) only"
     )]
     Outside {
-        /// Who.
+        /// The thread.
         thread: usize,
-        /// What it did.
+        /// The operation.
         op: Op,
-        /// How many words there are.
+        /// The number of words.
         words: u64,
     },
     /// A lock, barrier, condition or event count that the workload does not have.
     #[error("thread {thread} does {op:?}, but the workload has no such object")]
     NoSuchObject {
-        /// Who.
+        /// The thread.
         thread: usize,
-        /// What it did.
+        /// The operation.
         op: Op,
     },
-    /// A lock was given back or waited with by a thread that does not have it.
-    #[error("thread {thread} does {op:?} without having the lock")]
+    /// A thread releases a lock, or waits with a lock, that it does not hold.
+    #[error("thread {thread} does {op:?} without holding the lock")]
     NotOwner {
-        /// Who.
+        /// The thread.
         thread: usize,
-        /// What it did.
+        /// The operation.
         op: Op,
     },
     /// A thread waits for a value, but all its loads have been answered.
     #[error("thread {thread} waits for a value, but all its loads have been answered")]
     Mute {
-        /// Who.
+        /// The thread.
         thread: usize,
     },
-    /// As many operations as were allowed.
+    /// The limit of operations has been reached.
     #[error("not ended after {limit} operations; does a thread spin?")]
     Limit {
-        /// How many.
+        /// The limit.
         limit: u64,
     },
 }

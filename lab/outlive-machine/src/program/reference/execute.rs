@@ -1,11 +1,11 @@
-//! What each operation does on the machine without time.
+//! The effect of each operation on the machine without time.
 
 use super::super::counts::Access;
 use super::super::{LockId, Next, Op, Thread, Word};
 use super::{Entry, Order, Reference, ReferenceError, State};
 
 impl<T: Thread> Reference<T> {
-    /// What the thread does next.
+    /// Returns the next operation of the thread.
     pub(in crate::program) fn peek(&mut self, thread: usize) -> Result<Option<Op>, ReferenceError> {
         let running = &mut self.threads[thread];
         if running.op.is_none() {
@@ -21,7 +21,8 @@ impl<T: Thread> Reference<T> {
         Ok(running.op)
     }
 
-    /// Lets the thread do one operation. Says whether it did: it may have found that it has to wait, or that it has ended.
+    /// Lets the thread do one operation. Returns whether it did: it may have to wait, or have
+    /// ended.
     pub(in crate::program) fn step(&mut self, thread: usize) -> Result<bool, ReferenceError> {
         let Some(op) = self.peek(thread)? else {
             self.threads[thread].state = State::Ended;
@@ -33,7 +34,7 @@ impl<T: Thread> Reference<T> {
         if !self.execute(thread, op)? {
             return Ok(false);
         }
-        // Who waited with a lock has to take it again.
+        // A thread that waited with a lock has to acquire it again.
         self.threads[thread].op = match op {
             Op::Wait(_, lock) => Some(Op::Lock(lock)),
             _ => None,
@@ -110,7 +111,7 @@ impl<T: Thread> Reference<T> {
         Ok(true)
     }
 
-    /// Others are to see it: at once, or when it leaves the thread's buffer.
+    /// Makes an entry visible to other threads: at once, or when it leaves the thread's buffer.
     fn buffer(&mut self, thread: usize, entry: Entry) -> Result<(), ReferenceError> {
         match self.order {
             Order::Sequential => self.commit(thread, entry),
@@ -121,7 +122,7 @@ impl<T: Thread> Reference<T> {
         }
     }
 
-    /// Others see it.
+    /// Makes an entry visible to other threads.
     pub(super) fn commit(&mut self, thread: usize, entry: Entry) -> Result<(), ReferenceError> {
         match entry {
             Entry::Store(word, value) => self.memory[word.0 as usize] = value,
@@ -136,7 +137,7 @@ impl<T: Thread> Reference<T> {
         Ok(())
     }
 
-    /// What the thread finds in the word.
+    /// Returns the value of the word as the thread sees it.
     fn access(
         &mut self,
         thread: usize,
@@ -171,7 +172,7 @@ impl<T: Thread> Reference<T> {
             return Err(ReferenceError::NotOwner { thread, op });
         }
         *owner = None;
-        // All who wait try again; who comes first takes it.
+        // All waiting threads try again; the first one acquires it.
         self.wake(State::Lock(lock));
         Ok(())
     }
@@ -185,7 +186,7 @@ impl<T: Thread> Reference<T> {
     }
 }
 
-/// Whether the operation comes after all earlier stores of its thread are visible.
+/// Returns whether the operation waits until all earlier stores of its thread are visible.
 pub(in crate::program) const fn waits_for_stores(op: Op) -> bool {
     match op {
         Op::Atomic(..)

@@ -1,4 +1,4 @@
-//! A machine without time: it says what programs may do, and whether what they computed is right.
+//! A machine without time, which defines the behaviour of programs and checks their results.
 
 mod error;
 mod execute;
@@ -15,22 +15,24 @@ use crate::line::LineAddress;
 pub use error::ReferenceError;
 pub(super) use execute::waits_for_stores;
 
-/// In which order stores become visible.
+/// The order in which stores become visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// At once: sequential consistency.
     Sequential,
-    /// Through a store buffer of each thread, in order, at any later time; its own loads look there first: x86-TSO.
+    /// Through a store buffer of each thread, in order, at any later time. A thread's own loads
+    /// check its buffer first: x86-TSO.
     TotalStore,
 }
 
-/// How much a store buffer holds.
+/// The capacity of a store buffer.
 const BUFFER: usize = 56;
 
-/// A thread does less than two to the power of this operations on end: mostly few, at times many.
+/// A thread executes at most 2^(BURST - 1) operations in a row: mostly few, at times many.
 const BURST: u64 = 6;
 
-/// A machine without time. It interleaves threads at random and repeats for a seed; loads are answered at once.
+/// A machine without time. It interleaves threads at random, equally for equal seeds; loads are
+/// answered at once.
 ///
 /// ```
 /// use outlive_machine::program::{Coroutine, Image, Order, Recording, Reference, Synchronisation, Word};
@@ -51,7 +53,7 @@ pub struct Reference<T = Coroutine> {
     pub(super) memory: Vec<u64>,
     pub(super) threads: Vec<Running<T>>,
     pub(super) owners: Vec<Option<usize>>,
-    /// How many have arrived, of how many.
+    /// The number of threads that have arrived, and the number of threads.
     pub(super) barriers: Vec<(u32, u32)>,
     pub(super) conditions: Vec<VecDeque<usize>>,
     pub(super) event_counts: Vec<u64>,
@@ -63,20 +65,20 @@ pub struct Reference<T = Coroutine> {
     anybody_unlocks: bool,
 }
 
-/// A thread and where it is.
+/// A thread and its state.
 #[derive(Clone, Debug)]
 pub(super) struct Running<T> {
     source: T,
-    /// What it does next, if it was asked already.
+    /// Its next operation, if it has been asked for it.
     op: Option<Op>,
     pub state: State,
     pub buffer: VecDeque<Entry>,
-    /// How many operations it did, and what its loads got if that is kept.
+    /// The number of operations done, and the values of its loads if they are kept.
     pub done: u64,
     pub seen: Option<Vec<u64>>,
 }
 
-/// What stands in a store buffer: others see it when it leaves, and what leaves before it earlier.
+/// An entry of a store buffer: other threads see it when it leaves, after the entries before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Entry {
     Store(Word, u64),
@@ -87,17 +89,17 @@ pub(super) enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum State {
     Runs,
-    /// Until a lock is given back.
+    /// Until the lock is released.
     Lock(LockId),
     Barrier(u32),
     Condition(u32),
-    /// Until the event count is this.
+    /// Until the event count has this value.
     EventCount(u32, u64),
     Ended,
 }
 
 impl Reference<Coroutine> {
-    /// A machine for a workload, sequentially consistent.
+    /// Creates a sequentially consistent machine for a workload.
     pub fn of(workload: &Workload, recording: Recording, seed: u64) -> Self {
         Self::new(
             workload.image(),
@@ -110,7 +112,7 @@ impl Reference<Coroutine> {
 }
 
 impl<T: Thread> Reference<T> {
-    /// A machine with these threads, which interleaves them as `seed` says.
+    /// Creates a machine with these threads, interleaved according to `seed`.
     pub fn new(
         image: &Image,
         synchronisation: &Synchronisation,
@@ -151,33 +153,34 @@ impl<T: Thread> Reference<T> {
         }
     }
 
-    /// Gives up with an error after so many operations.
+    /// Sets the number of operations after which a run fails.
     #[must_use]
     pub fn with_limit(mut self, limit: u64) -> Self {
         self.limit = limit;
         self
     }
 
-    /// A thread may give a lock back that another has, or nobody: a recorded program may have done so. Else that is an
-    /// [error](ReferenceError::NotOwner), for a program that was written to be right must not.
+    /// Lets a thread release a lock that is free or that another thread holds, as a recorded
+    /// program may do. Otherwise this is an [error](ReferenceError::NotOwner), since a correct
+    /// program must not do so.
     #[must_use]
     pub fn with_locks_of_others(mut self) -> Self {
         self.anybody_unlocks = true;
         self
     }
 
-    /// Runs until all threads have ended and all stores are visible, and says what they did.
+    /// Runs until all threads have ended and all stores are visible. Returns the operation counts.
     ///
     /// # Errors
     ///
-    /// If they cannot all end, or one does what it must not.
+    /// If the threads cannot all end, or one makes an error.
     pub fn run(&mut self) -> Result<Counts, ReferenceError> {
         let mut ready = Vec::new();
         let mut left = self.limit;
         loop {
             self.ready(&mut ready);
             if ready.is_empty() {
-                // Who waits may wait for what has not left a buffer.
+                // A waiting thread may wait for an entry that has not left a buffer.
                 for thread in 0..self.threads.len() {
                     self.drain_all(thread)?;
                 }
@@ -199,7 +202,7 @@ impl<T: Thread> Reference<T> {
                     break;
                 }
             }
-            // Stores become visible also while their threads do nothing.
+            // Stores also become visible while their threads do nothing.
             self.drain_some(thread)?;
             let any = self.random.below(self.threads.len() as u64);
             self.drain_some(any as usize)?;
@@ -210,12 +213,12 @@ impl<T: Thread> Reference<T> {
         Ok(self.counts())
     }
 
-    /// What a word is, as the machine's memory says: stores in buffers are not there yet.
+    /// Returns a word of the machine's memory; stores in buffers are not included.
     pub fn word(&self, word: Word) -> u64 {
         self.memory[word.0 as usize]
     }
 
-    /// What the threads have done so far.
+    /// Returns the counts of the operations so far.
     pub fn counts(&self) -> Counts {
         Counts {
             stores_to_touched_by_several: self.touches.stores_to_touched_by_several(),
@@ -223,12 +226,12 @@ impl<T: Thread> Reference<T> {
         }
     }
 
-    /// Lines that one thread has touched so far, and never by an atomic, and which thread that is.
+    /// Returns the lines that one thread alone has touched, never by an atomic, and that thread.
     pub(super) fn touched_by_one(&self) -> impl Iterator<Item = (LineAddress, u16)> + '_ {
         self.touches.by_one()
     }
 
-    /// Who waits for what.
+    /// Returns the waiting threads, and the objects that they wait for.
     pub fn waits(&self) -> Waits {
         let wait = |(thread, running): (usize, &Running<T>)| {
             let wait = match running.state {
@@ -265,7 +268,7 @@ impl<T: Thread> Reference<T> {
         );
     }
 
-    /// Lets others see some of what stands in the thread's buffer, or nothing.
+    /// Makes some of the entries in the thread's buffer visible, or none.
     #[inline]
     fn drain_some(&mut self, thread: usize) -> Result<(), ReferenceError> {
         if self.threads[thread].buffer.is_empty() {
@@ -284,7 +287,7 @@ impl<T: Thread> Reference<T> {
         Ok(())
     }
 
-    /// Lets others see what is oldest in the thread's buffer, if there is anything.
+    /// Makes the oldest entry of the thread's buffer visible. Returns whether there was one.
     pub(super) fn drain(&mut self, thread: usize) -> Result<bool, ReferenceError> {
         let Some(entry) = self.threads[thread].buffer.pop_front() else {
             return Ok(false);

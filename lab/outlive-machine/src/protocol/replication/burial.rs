@@ -1,4 +1,4 @@
-//! What a recovery makes of a directory that names the dead.
+//! Burial: the removal of dead nodes from a directory in a recovery.
 
 use super::burial_table::{BurialEvent, BurialOperation as Do};
 use crate::protocol::table::Table;
@@ -7,12 +7,12 @@ use crate::protocol::{
     NodeId, NodeSet, ProtocolError, ToNode,
 };
 
-/// How a directory buries the dead.
+/// A directory's transitions at the death of nodes.
 pub type BurialTable = Table<DirectoryState, BurialEvent, Do>;
 
 impl Directory {
-    /// Who may have the only copy, and at which epoch. Contents that no node has handed in yet are his, even if they have
-    /// been recalled from him.
+    /// Returns the node that may have the only copy, and its epoch. Contents that no node has
+    /// handed in yet belong to this node, even if they have been recalled from it.
     pub fn owner(&self) -> Option<(NodeId, Epoch)> {
         let holder = self.holders.iter().next();
         holder
@@ -20,7 +20,7 @@ impl Directory {
             .map(|node| (node, self.epoch()))
     }
 
-    /// Whether any of these nodes is named: as a holder, one who is awaited, or one who has asked.
+    /// Returns whether any of these nodes is named: as a holder, as awaited, or by a request.
     pub fn names_any(&self, nodes: NodeSet) -> bool {
         nodes.iter().any(|node| {
             self.holders.contains(node)
@@ -30,8 +30,8 @@ impl Directory {
         })
     }
 
-    /// What the death of these nodes amounts to: which column of the table it is looked up in; `None` if nothing that is
-    /// under way or recorded depends on them.
+    /// Returns the event that the death of these nodes is, which is the column of the table; `None`
+    /// if nothing that is under way or recorded depends on them.
     pub fn burial(&self, dead: NodeSet) -> Option<BurialEvent> {
         use DirectoryState::{I, ID, O, OD, OS, OX, S, SD, SU, SX};
         let requester = self.requester.is_some_and(|node| dead.contains(node));
@@ -73,18 +73,20 @@ impl Directory {
 }
 
 impl BurialTable {
-    /// Buries these nodes in a line's `directory` (the paper's Algorithm 1): afterwards nothing names them, and what
-    /// waited for them is finished in their name, or undone if it was for them.
+    /// Buries these nodes in a line's `directory` (the paper's Algorithm 1). Afterwards nothing
+    /// names them. Transactions that waited for them are finished in their name; transactions for
+    /// them are undone.
     ///
-    /// `logged` is memory's contents brought up to date by the logs ([`LatestWords`](crate::logging::LatestWords)) for the
-    /// [`owner`](Directory::owner) and epoch that the directory names; it is looked at only if he is among the dead.
-    /// Done a second time with the same dead, nothing happens: whoever recovers may begin again.
+    /// `logged` is memory's contents brought up to date by the logs
+    /// ([`LatestWords`](crate::logging::LatestWords)) for the [`owner`](Directory::owner) and epoch
+    /// that the directory names; it is used only if this owner is among the dead nodes. A second
+    /// call with the same dead nodes changes nothing, so a recovery may begin again.
     ///
-    /// Nothing of the dead may be under way to the directory any more.
+    /// Nothing of the dead nodes may be under way to the directory any more.
     ///
     /// # Errors
-    /// [`ProtocolError::BurialUndefined`] if the directory waits for one who is not among the dead, or else what
-    /// `directories` says.
+    /// [`ProtocolError::BurialUndefined`] if the directory waits for a node that is not among the
+    /// dead nodes, or else the error of `directories`.
     pub fn bury<D: Copy>(
         &self,
         directories: &DirectoryTable,

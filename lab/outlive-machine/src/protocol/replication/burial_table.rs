@@ -1,46 +1,46 @@
-//! The tables by which directories bury the dead, and by which they go on afterwards.
+//! The tables with which directories bury dead nodes, and go on afterwards.
 
 use crate::protocol::table::{Row, names, row};
 use crate::protocol::{DirectoryEvent, DirectoryOperation, DirectoryState};
 
 names! {
-    /// What some nodes' death amounts to for a line: the columns of the table.
+    /// The effect of the death of nodes on a line: the columns of the table.
     pub enum BurialEvent {
         /// Readers have died, and others are left.
         Reader,
         /// All readers have died.
         LastReader,
-        /// All who have not answered have died, and who is served lives.
+        /// All nodes that have not answered have died, and the requester lives.
         AwaitedLast,
-        /// The owner has died; if somebody is served, he lives.
+        /// The owner has died; the requester, if there is one, lives.
         Owner,
-        /// Who was served has died; others have copies.
+        /// The requester has died; other nodes have copies.
         Requester,
-        /// Who was served has died, and so have all who had copies or have not answered.
+        /// The requester has died, and so have all nodes that had copies or have not answered.
         RequesterLast,
-        /// Who was served has died, and the owner too, who may be the same.
+        /// The requester and the owner have died; they may be the same node.
         OwnerAndRequester,
     }
 }
 
-/// What the table says is to be done.
+/// An operation of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BurialOperation {
-    /// What the logs know of the line goes to memory.
+    /// Writes the logged updates of the line to memory.
     Restore,
-    /// The dead are no holders any more.
+    /// Removes the dead nodes from the holders.
     Forget,
-    /// Nobody is a holder.
+    /// Removes all holders.
     ForgetAll,
-    /// The requester is the only holder now, at a new epoch.
+    /// Makes the requester the only holder, at a new epoch.
     Own,
-    /// `GrantE` with memory's contents to the requester.
+    /// Sends `GrantE` with memory's contents to the requester.
     GrantE,
-    /// `GrantM` with memory's contents to the requester.
+    /// Sends `GrantM` with memory's contents to the requester.
     GrantM,
-    /// `GrantUpgrade` to the requester.
+    /// Sends `GrantUpgrade` to the requester.
     GrantUpgrade,
-    /// The transaction is over; the next request is served.
+    /// Ends the transaction; the next request is served.
     Finish,
 }
 
@@ -48,11 +48,12 @@ use BurialEvent as On;
 use BurialOperation::{Finish, Forget, ForgetAll, GrantE, GrantM, GrantUpgrade, Own, Restore};
 use DirectoryState::{I, O, OD, OS, OX, S, SD, SU, SX};
 
-/// How a directory buries the dead when nothing of the living is under way to it. *Finished in the name of the dead* is
-/// what they would have answered; *undone* is what they have asked for.
+/// The burial of dead nodes in a directory when no message of a living node is under way to it.
+/// Missing answers of dead nodes are assumed given; requests of dead nodes are undone.
 ///
-/// All whom a directory waits for are then known to be dead: whoever dies after his part of *Restart* has answered before it.
-/// So nothing is here for a line that waits for one who lives; that would be an error of the recovery.
+/// All nodes that a directory waits for are then known to be dead: a node that dies after its part
+/// of *Restart* has answered before it. So there is no row for a line that waits for a living node;
+/// that would be an error of the recovery.
 #[rustfmt::skip]
 pub const BURIAL: &[Row<DirectoryState, BurialEvent, BurialOperation>] = &[
     row(S,  On::Reader,            &[Forget],                    S),
@@ -75,8 +76,9 @@ pub const BURIAL: &[Row<DirectoryState, BurialEvent, BurialOperation>] = &[
     row(SD, On::Requester,         &[Forget, Finish],            S),
     row(SD, On::RequesterLast,     &[Forget, Finish],            I),
 
-    // It may have had the grant, and have written and committed in the same step, of which the Done did not get out. What a
-    // later step has sent got out after that: so nobody has put the line back (ID) without Done.
+    // The node may have had the grant, and have written and committed in the same step, whose Done
+    // did not get out. Messages of a later step got out after that Done: so without Done, the line
+    // has not been put back (ID).
     row(OD, On::OwnerAndRequester, &[Restore, Forget, Finish],   I),
 ];
 
@@ -85,8 +87,9 @@ use DirectoryOperation::{
     Begin, GrantE as Alone, GrantM as ToWrite, GrantUpgrade as Upgraded, Own as Owns,
 };
 
-/// What a directory needs besides [`MESI_DIRECTORY`](crate::protocol::MESI_DIRECTORY): after a burial a line may have one
-/// reader, and no owner.
+/// The rows that a directory needs in addition to
+/// [`MESI_DIRECTORY`](crate::protocol::MESI_DIRECTORY): after a burial a line may have one reader
+/// and no owner.
 #[rustfmt::skip]
 pub const LONE_READER: &[Row<DirectoryState, DirectoryEvent, DirectoryOperation>] = &[
     row(S,  Asks::RdSAlone,        &[Begin, Owns, Alone],        OD),

@@ -1,11 +1,11 @@
-//! A store that is replicated, and how it takes a step.
+//! A replicated store, and its steps.
 
 use super::store_table::{StoreEvent, StoreOperation as Do, StoreState};
 use crate::protocol::table::Table;
 use crate::protocol::{Actions, NodeId, NodeSet, ProtocolError};
 
-/// One store, or several that were coalesced, from its retirement to its commit. Which core, line and values it has is
-/// known to its caller.
+/// One store, or several that were coalesced, from its retirement to its commit. The caller knows
+/// its core, line and values.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Store {
     state: StoreState,
@@ -14,61 +14,63 @@ pub struct Store {
     awaited: NodeSet,
 }
 
-/// What is told to a store.
+/// An input of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreInput {
-    /// It is to be replicated now.
+    /// The store is to be replicated now.
     Replicate {
         /// The number of its REPL among those of its core; see [`Repl`](crate::logging::Repl).
         sequence: u32,
-        /// Where to: the line's group, or nobody.
+        /// The receivers: the line's group, or none.
         replicas: NodeSet,
     },
     /// A REPL_ACK has arrived.
     Ack {
-        /// Whose logging unit has the store.
+        /// The node whose logging unit has the store.
         from: NodeId,
         /// The number of the REPL.
         sequence: u32,
     },
-    /// It is the oldest store of its core now.
+    /// The store is now the oldest of its core.
     Head {
         /// Whether the line may be written here.
         writable: bool,
     },
-    /// The line may be written from now on. Only to the head.
+    /// The line may be written from now on. Only for the head.
     Gained,
-    /// The line may not be written any more. Only to the head.
+    /// The line may not be written any more. Only for the head.
     Lost,
-    /// The line may not be written, and nothing is under way that would change that. Only where [`StoreState::asks`].
+    /// The line may not be written, and nothing is under way that would change that. Only if
+    /// [`StoreState::asks`].
     Idle,
-    /// A recovery: nothing that it has sent or is owed is under way, and each log forgets it before anything is sent again.
+    /// A recovery: no message from or to the store is under way, and each log forgets it before
+    /// anything is sent again.
     Restart,
 }
 
-/// What a store wants done.
+/// An action that a store demands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreAction {
-    /// REPL to these nodes.
+    /// Send REPL to these nodes.
     Repl(NodeSet),
-    /// The node's agent is to ask for leave to write.
+    /// The node's agent is to request permission to write.
     Ask,
-    /// The store takes place now, in the node's caches; its node counts its commit.
+    /// The store is performed now, in the node's caches; its node counts the commit.
     Commit,
-    /// VAL to these nodes, with the number of the commit.
+    /// Send VAL to these nodes, with the number of the commit.
     Val(NodeSet),
 }
 
-/// What a step leads to.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreStep {
-    /// How far the store is next.
+    /// The next state of the store.
     pub store: Store,
     actions: Actions<StoreAction>,
 }
 
 impl StoreStep {
-    /// What is to be done, in order.
+    /// Returns the actions, in order.
     pub fn actions(&self) -> impl Iterator<Item = StoreAction> + '_ {
         self.actions.iter().copied()
     }
@@ -89,37 +91,37 @@ impl Default for Store {
 }
 
 impl Store {
-    /// The row of the table that it is in.
+    /// Returns its state, which is the row of the table.
     pub fn state(&self) -> StoreState {
         self.state
     }
 
-    /// The number of its REPL, if it has been replicated.
+    /// Returns the number of its REPL, if it has been replicated.
     pub fn sequence(&self) -> Option<u32> {
         (!self.state.is_unsent()).then_some(self.sequence)
     }
 
-    /// Where it has been replicated to.
+    /// Returns the nodes to which it has been replicated.
     pub fn replicas(&self) -> NodeSet {
         self.replicas
     }
 
-    /// Whose acknowledgements are to come.
+    /// Returns the nodes whose acknowledgements have not arrived.
     pub fn awaited(&self) -> NodeSet {
         self.awaited
     }
 
-    /// Whether nothing may be coalesced with it any more.
+    /// Returns whether nothing may be coalesced with it any more.
     pub fn is_sealed(&self) -> bool {
         !self.state.is_unsent()
     }
 
-    /// Whether it has taken place.
+    /// Returns whether it has been performed.
     pub fn is_committed(&self) -> bool {
         self.state == StoreState::C
     }
 
-    /// What an input amounts to: which column of the table it is looked up in.
+    /// Returns the event that an input is, which is the column of the table.
     pub fn event(&self, input: StoreInput) -> StoreEvent {
         match input {
             StoreInput::Replicate { replicas, .. } if replicas.is_empty() => {
@@ -146,10 +148,10 @@ impl Store {
 }
 
 impl StoreTable {
-    /// One step of a store.
+    /// Takes one step of a store.
     ///
     /// # Errors
-    /// [`ProtocolError::StoreUndefined`] if this cannot happen to it now.
+    /// [`ProtocolError::StoreUndefined`] if this input is impossible in its state.
     ///
     /// ```
     /// use outlive_machine::protocol::{NodeId, NodeSet, STORE, Store, StoreAction, StoreInput, StoreTable};
@@ -198,7 +200,7 @@ impl StoreTable {
                 Do::Repl => actions.push(StoreAction::Repl(next.replicas))?,
                 Do::Ask => actions.push(StoreAction::Ask)?,
                 Do::Commit => actions.push(StoreAction::Commit)?,
-                // Nobody to tell: a machine that does not replicate.
+                // The machine does not replicate.
                 Do::Val if next.replicas.is_empty() => {}
                 Do::Val => actions.push(StoreAction::Val(next.replicas))?,
             }

@@ -1,10 +1,11 @@
-//! The table of a store that is replicated.
+//! The table of a replicated store.
 
 use crate::protocol::table::{Row, names, row};
 
 names! {
-    /// How far a store is: the rows of its table. First letter: unsent, REPL sent, all acknowledged. Second letter: at the
-    /// head of its core's store buffer, and the line may be written.
+    /// The states of a store: the rows of its table. First letter: unsent, REPL sent, all
+    /// acknowledged. Second letter: at the head of its core's store buffer, and the line may be
+    /// written.
     pub enum StoreState {
         /// In the store buffer, behind others; not replicated.
         U,
@@ -12,14 +13,14 @@ names! {
         UH,
         /// At the head, and the line may be written; not replicated.
         UW,
-        /// Behind others; acknowledgements are to come.
+        /// Behind others; acknowledgements are missing.
         R,
-        /// At the head; acknowledgements are to come. The line may not be written.
+        /// At the head; acknowledgements are missing. The line may not be written.
         RH,
-        /// At the head, and the line may be written; acknowledgements are to come.
+        /// At the head, and the line may be written; acknowledgements are missing.
         RW,
-        /// At the head; acknowledgements are to come. The line was to be had, and is lost: it is not asked for again
-        /// before they are in.
+        /// At the head; acknowledgements are missing. The line was writable, and is lost: it is not
+        /// requested again before they have arrived.
         RL,
         /// Behind others; all replicas have it.
         A,
@@ -31,13 +32,13 @@ names! {
 }
 
 names! {
-    /// What can happen to a store: the columns of its table.
+    /// The events of a store: the columns of its table.
     pub enum StoreEvent {
         /// It is to be replicated now.
         Replicate,
-        /// It is to be replicated, and there is nobody to do it.
+        /// It is to be replicated, and has no replicas.
         ReplicateNowhere,
-        /// A replica has it; others are to answer.
+        /// A replica has it; others have not answered.
         Ack,
         /// The last of its replicas has it.
         AckLast,
@@ -45,29 +46,30 @@ names! {
         Head,
         /// It is the oldest store of its core now, and its line may be written.
         HeadWritable,
-        /// Its line may be written from now on. Told to the head alone.
+        /// Its line may be written from now on. Only for the head.
         Gained,
-        /// Its line may not be written any more. Told to the head alone.
+        /// Its line may not be written any more. Only for the head.
         Lost,
-        /// Its line may not be written, and nothing is under way that would change that. Told to the head alone.
+        /// Its line may not be written, and nothing is under way that would change that. Only for
+        /// the head.
         Idle,
-        /// A recovery: nothing that it has sent is under way, and what is of it in logs is forgotten.
+        /// A recovery: none of its messages is under way, and its entries in logs are forgotten.
         Restart,
         /// An acknowledgement that is not awaited: without a row in any state.
         Stray,
     }
 }
 
-/// What the table says is to be done.
+/// An operation of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreOperation {
-    /// REPL to each replica.
+    /// Sends REPL to each replica.
     Repl,
-    /// Leave to write is asked for.
+    /// Requests permission to write.
     Ask,
-    /// The store takes place.
+    /// Performs the store.
     Commit,
-    /// VAL to each replica.
+    /// Sends VAL to each replica.
     Val,
 }
 
@@ -75,7 +77,7 @@ use StoreEvent as On;
 use StoreOperation::{Ask, Commit, Repl, Val};
 use StoreState::{A, AH, C, R, RH, RL, RW, U, UH, UW};
 
-/// A store, from its retirement to its commit. What is not here cannot happen.
+/// The transitions of a store, from retirement to commit. A pair without a row is impossible.
 #[rustfmt::skip]
 pub const STORE: &[Row<StoreState, StoreEvent, StoreOperation>] = &[
     row(U,  On::Replicate,        &[Repl],        R),
@@ -109,7 +111,7 @@ pub const STORE: &[Row<StoreState, StoreEvent, StoreOperation>] = &[
 
     row(RW, On::Ack,              &[],            RW),
     row(RW, On::AckLast,          &[Commit, Val], C),
-    // What has been sent stays good: it is about the store, not about the line's owner.
+    // The acknowledgements stay valid: they are about the store, not about the line's owner.
     row(RW, On::Lost,             &[],            RL),
     row(RW, On::Restart,          &[],            UW),
 
@@ -129,27 +131,27 @@ pub const STORE: &[Row<StoreState, StoreEvent, StoreOperation>] = &[
 ];
 
 impl StoreState {
-    /// Whether the store is the oldest of its core.
+    /// Returns whether the store is the oldest of its core.
     pub fn is_head(self) -> bool {
         matches!(self, UH | UW | RH | RW | RL | AH)
     }
 
-    /// Whether it is at the head and its line may be written, as far as it has been told.
+    /// Returns whether it is at the head and, by its inputs, its line may be written.
     pub fn is_writable(self) -> bool {
         matches!(self, UW | RW)
     }
 
-    /// Whether it is at the head and its line may not be written, as far as it has been told.
+    /// Returns whether it is at the head and, by its inputs, its line may not be written.
     pub fn wants_line(self) -> bool {
         matches!(self, UH | RH | RL | AH)
     }
 
-    /// Whether the line is to be asked for when nothing is under way that would bring it.
+    /// Returns whether the line is to be requested when nothing is under way that would bring it.
     pub fn asks(self) -> bool {
         matches!(self, UH | RH | AH)
     }
 
-    /// Whether it has not been replicated.
+    /// Returns whether it has not been replicated.
     pub fn is_unsent(self) -> bool {
         matches!(self, U | UH | UW)
     }

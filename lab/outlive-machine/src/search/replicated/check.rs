@@ -1,4 +1,4 @@
-//! What must hold in every state of a machine that replicates, and how it is told.
+//! The claims that must hold in every state of a machine that replicates, and its descriptions.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::search::violation::Violation;
 use crate::search::world::Choice;
 
 impl<D: Payload> Replicated<D> {
-    /// Everything that must hold.
+    /// Checks that all claims hold.
     fn check(&self, rules: &ReplicatedRules) -> Result<(), Violation> {
         for line in 0..self.setup.shape.lines {
             self.check_line(line)?;
@@ -28,14 +28,14 @@ impl<D: Payload> Replicated<D> {
         let home = &self.base.homes[line];
         let directory = &home.directory;
         let written = self.base.check_holders(line)?;
-        // What a dead owner has written is found by the recovery, and judged there.
+        // The recovery finds the stores of a dead owner, and they are checked there.
         let owner_lives = directory
             .owner()
             .is_none_or(|(owner, _)| !self.dead.contains(owner));
         if owner_lives && !written && home.memory != home.last && !self.base.is_under_way(line) {
             return Err(Violation::Lost { line });
         }
-        // A burial may leave one reader.
+        // After the removal of dead nodes, a line may have one reader.
         self.base.check_record(line, 1)?;
         self.base.check_crowds(line)?;
         for node in self.living() {
@@ -51,8 +51,8 @@ impl<D: Payload> Replicated<D> {
         Ok(())
     }
 
-    /// When nothing is under way: whoever dies next with the line's owner, of as many as may die, what was committed is in
-    /// the logs that are left.
+    /// Checks, when nothing is under way, that the surviving logs have the committed contents if
+    /// the line's owner dies next, together with as many others as may die.
     fn check_replicated(&self, line: usize) -> Result<(), Violation> {
         let home = &self.base.homes[line];
         let owner = home.directory.owner();
@@ -64,7 +64,7 @@ impl<D: Payload> Replicated<D> {
         if fresh >= self.setup.at_once || home.memory == home.last {
             return Ok(());
         }
-        // Beside the owner.
+        // In addition to the owner.
         let more = (self.setup.at_once - fresh - 1) as u32;
         let others: Vec<_> = self.living().filter(|node| *node != owner).collect();
         for left in 1..1u32 << others.len() {
@@ -87,7 +87,7 @@ impl<D: Payload> Replicated<D> {
         Ok(())
     }
 
-    /// When nothing is under way and all dead are known, nobody waits.
+    /// Checks that nothing waits when nothing is under way and all dead nodes are known.
     fn check_rest(&self, rules: &ReplicatedRules) -> Result<(), Violation> {
         if self.dead != self.known {
             return Ok(());
@@ -110,7 +110,7 @@ impl<D: Payload> Replicated<D> {
         waits.map_or(Ok(()), |line| Err(Violation::Deadlock { line }))
     }
 
-    /// Whether nothing happens unless a core asks for something or a node dies.
+    /// Returns whether nothing happens unless a core asks for something or a node dies.
     pub(super) fn rests(&self) -> bool {
         !self.is_recovering()
             && self.is_drained()
@@ -119,7 +119,7 @@ impl<D: Payload> Replicated<D> {
                 .all(|node| self.cores_of(node).all(|who| !self.has_turn(who)))
     }
 
-    /// Whether neither a message can arrive, nor a recovery go on, nor a store come to the head.
+    /// Returns whether no message can arrive, no recovery can proceed and no store has its turn.
     fn is_stuck(&self, rules: &ReplicatedRules) -> bool {
         let mut network = self.base.network.iter();
         let mut steps = Vec::new();
@@ -200,10 +200,10 @@ impl<D: Payload> Machine for Replicated<D> {
                 (0, format!("{node} dies, and its last VALs to {vals}{also}"))
             }
             Happening::Repair(line) => (line, format!("the directory repairs line {line}")),
-            Happening::Restart(node) => (0, format!("{node} is to start over with its stores")),
+            Happening::Restart(node) => (0, format!("{node} is to restart its stores")),
             Happening::Save(node) => (0, format!("the unit of {node} saves its share")),
             Happening::Clear(node) => (0, format!("the unit of {node} clears and regroups")),
-            Happening::GoOn(node) => (0, format!("the cores of {node} go on")),
+            Happening::GoOn(node) => (0, format!("the cores of {node} continue")),
             Happening::Dump | Happening::Interrupt => (0, format!("{choice:?}")),
         }
     }

@@ -1,61 +1,63 @@
-//! Protocols that replicate or recover wrongly.
+//! Protocols with faults in replication or recovery.
 
 use super::{Budget, ReplicatedRules, ReplicatedSearch, ReplicatedWalk, Setup, When};
 use crate::protocol::{BurialEvent, LONE_READER, ReplicatedTables, StoreEvent, Tables};
 use crate::search::mutant::{Kill, Mutant, confusions, of};
 use crate::search::world::{Kind, Shape};
 
-/// What is done wrong, beside the tables.
+/// The faults outside the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// REPLs go to one node less than N_r.
+    /// REPLs go to N_r - 1 nodes.
     OneReplicaLess,
-    /// Entries of any epoch count for a dead owner.
+    /// Entries of any epoch count for a dead owner, not only those of its epoch.
     EpochsIgnored,
     /// Recovery begins while messages are under way.
     NotDrained,
-    /// The logs in the memory nodes are not asked.
+    /// The logs in the memory nodes are not read.
     MemoryLogsSkipped,
-    /// The logging units are not asked.
+    /// The logs of the logging units are not read.
     UnitsSkipped,
-    /// Units keep what is not validated, and it counts for later than what is.
+    /// Units keep entries that are not validated, and these count as later than validated ones.
     UnvalidatedTaken,
-    /// Stores that wait for the dead go on waiting.
+    /// Stores that wait for dead nodes continue to wait.
     NoRestart,
-    /// The logs are cleared at the end of a recovery without having been saved.
+    /// The logs are cleared at the end of a recovery without being saved.
     NotSaved,
-    /// The dead stay in the replica groups.
+    /// Dead nodes stay in the replica groups.
     SameGroups,
-    /// In a dump, units clear what the saver did not have.
+    /// In a dump, units clear entries that the saver did not have.
     ClearsAll,
-    /// A directory repairs its lines, and units save, while stores of the living wait that have not been told to start over.
+    /// A directory repairs its lines, and units save, while living nodes have waiting stores that
+    /// have not been restarted.
     RestartsNotAwaited,
-    /// A unit clears what another one has still to save.
+    /// A unit clears entries that another unit has yet to save.
     SavesNotAwaited,
-    /// Cores go on while units still know the groups of before.
+    /// Cores continue while units still have the previous groups.
     RegroupsNotAwaited,
-    /// Units learn the new groups as their cores go on, and not before.
+    /// Units get the new groups only as their cores continue.
     RegroupsLate,
-    /// Cores go on before all lines are repaired.
+    /// Cores continue before all lines are repaired.
     RepairsNotAwaited,
-    /// Memory nodes drop what a line's owner has written when the line is recalled from him.
+    /// Memory nodes drop the entries of a line's owner when the line is recalled from it.
     TruncatesEarly,
-    /// What a node does not let go it does not let go in a recovery either.
+    /// Lines that a node keeps are kept in a recovery too.
     HeldInRecovery,
-    /// An atomic that starts over does not read its line again.
+    /// A restarted atomic does not read its line again.
     AtomicNotReadAgain,
 }
 
-/// A protocol of stores or of burials that lacks something.
+/// A protocol of stores or of burials with one mutation.
 pub type ReplicatedMutant = Mutant<ReplicatedRules>;
 
-/// The mutants of replication and recovery that no judge can notice, and why.
+/// The mutants of replication and recovery that no check can detect, and the reasons.
 pub const REPLICATED_SURVIVORS: &[(&str, &str)] = &[(
     "store: takes HeadWritable for Head",
-    "in the next moment the store is told that its line may be written",
+    "the next event informs the store that its line may be written",
 )];
 
-/// Every mutant of the tables of stores and of burials, and of what a directory needs after a burial.
+/// Returns every mutant of the tables of stores and burials, and of the rows that a directory needs
+/// after a burial.
 pub fn replicated_mutants(tables: &ReplicatedTables) -> Vec<ReplicatedMutant> {
     let store = |table, swallowed: &'static [()]| ReplicatedRules {
         swallows_acks: !swallowed.is_empty(),
@@ -105,7 +107,7 @@ pub fn replicated_mutants(tables: &ReplicatedTables) -> Vec<ReplicatedMutant> {
     mutants
 }
 
-/// What is let loose on mutants of replication.
+/// The searches and walks that try to detect a mutant of replication.
 #[derive(Clone, Debug)]
 pub struct ReplicatedSuite {
     /// Searches, the small ones first.
@@ -115,7 +117,7 @@ pub struct ReplicatedSuite {
 }
 
 impl ReplicatedSuite {
-    /// Small machines in which every row is met: all variants, one death and two, readers, dumps.
+    /// Returns small machines that reach every row: all variants, 1 and 2 deaths, readers, dumps.
     pub fn small(walks: u64) -> ReplicatedSuite {
         let setup = |nodes, replicas, stores, others, deaths| Setup {
             deaths,
@@ -137,14 +139,14 @@ impl ReplicatedSuite {
             setup(3, 2, &[1, 1], &[], 1),
             setup(3, 2, &[1], &[1, 1], 1),
             setup(3, 2, &[], &[1, 1, 1], 1),
-            // One of two that read drops the line, the other one dies, and the first reads it again.
+            // One of two readers drops the line, the other one dies, and the first reads it again.
             setup(3, 2, &[], &[3, 1], 1),
             setup(3, 2, &[1], &[], 2),
             setup(3, 3, &[], &[1, 1], 2),
             setup(2, 0, &[2], &[], 0),
             head(setup(2, 0, &[2], &[], 0)),
             writable(setup(2, 0, &[2], &[], 0)),
-            // Two of three that all read die.
+            // Two of three readers die.
             narrow(setup(3, 3, &[1], &[0, 1, 1], 2)),
             narrow(setup(3, 3, &[1], &[1, 1, 1], 2)),
         ];
@@ -178,7 +180,7 @@ impl ReplicatedSuite {
         }
     }
 
-    /// Lets everything loose on the mutant, the searches and the walks each until one of them has noticed.
+    /// Runs the searches on the mutant until one detects it, and the walks likewise.
     pub fn kill(&self, mutant: &ReplicatedMutant) -> Kill {
         let rules = &mutant.rules;
         let searched = self.searches.iter();
@@ -196,7 +198,7 @@ impl ReplicatedSuite {
     }
 }
 
-/// What a store might fail to tell apart.
+/// The distinctions of a store that its mutants do not make.
 const STORES: [(StoreEvent, StoreEvent); 4] = {
     use StoreEvent::{Ack, AckLast, Head, HeadWritable};
     [
@@ -207,7 +209,7 @@ const STORES: [(StoreEvent, StoreEvent); 4] = {
     ]
 };
 
-/// What a burial might fail to tell apart.
+/// The distinctions of a burial that its mutants do not make.
 const BURIALS: [(BurialEvent, BurialEvent); 6] = {
     use BurialEvent::{LastReader, Owner, OwnerAndRequester, Reader, Requester, RequesterLast};
     [

@@ -1,4 +1,4 @@
-//! What tells the states of a machine that replicates apart.
+//! Fingerprints of the states of a machine that replicates.
 
 use super::unit::{Entry, Validation};
 use super::world::{LogMessage, Read, Replicated, Stage};
@@ -7,14 +7,14 @@ use crate::logging::{Commit, Requester};
 use crate::protocol::{Epoch, Name, NodeId, NodeSet};
 use crate::search::fingerprint::Fingerprinter;
 
-/// Makes fingerprints; keeps its buffers.
+/// Computes fingerprints, and reuses its buffers.
 pub(super) struct ReplicatedFingerprinter {
     base: Fingerprinter,
     words: Vec<u32>,
     parts: Vec<[u32; 4]>,
 }
 
-/// Numbers of which the order alone matters, as their places among those of the same source that are in use.
+/// Numbers of which only the order matters, as ranks among the numbers in use of the same source.
 struct Ranks<K>(Vec<(K, u32)>);
 
 impl<K: Ord + Copy> Ranks<K> {
@@ -30,7 +30,7 @@ impl<K: Ord + Copy> Ranks<K> {
         place.map_or(0xff, |place| (place - first) as u32)
     }
 
-    /// How many of a source are not above this.
+    /// Returns how many numbers of a source are at most `number`.
     fn up_to(&self, source: K, number: u32) -> u32 {
         let covered = self
             .0
@@ -49,7 +49,7 @@ impl ReplicatedFingerprinter {
         }
     }
 
-    /// The fingerprint of a world.
+    /// Returns the fingerprint of a world.
     pub fn of(&mut self, world: &Replicated<u64>, rules: &ReplicatedRules) -> u128 {
         self.words.clear();
         self.put(world, rules);
@@ -81,11 +81,11 @@ impl ReplicatedFingerprinter {
             let at = who << 16 | (entry.node.index() as u32) << 8 | entry.line as u32;
             let commit = commits.of(entry.node, entry.commit.0);
             let class = class(world, entry.line, entry.number);
-            // What is of another epoch is never asked for, unless that is what is wrong.
+            // Entries of another epoch are never fetched, unless the fault is to ignore epochs.
             let counts = current || rules.fault == Some(Fault::EpochsIgnored);
             counts.then_some([at, commit, u32::from(current), class])
         };
-        // What a VAL to this unit says of a REPL of this line and number.
+        // The information of a VAL to this unit, for a REPL of this line and number.
         let said = |to: NodeId, val: &Validation, line: usize, number: u64| {
             let node = val.requester.node;
             let late = val.timestamp - world.node(to).unit.moved[node.index()].0;
@@ -120,7 +120,7 @@ impl ReplicatedFingerprinter {
                     val.map_or([0, 0], |val| said(node, val, waiting.line, waiting.number));
                 [at, sequence, a, b]
             }));
-            // Up to which commit it would let others clear, and does.
+            // The commits up to which others could clear if this unit saved now, and may clear.
             if dumps {
                 for of in world.all() {
                     let moved = commits.up_to(of, unit.moved[of.index()].1.0);
@@ -196,7 +196,7 @@ impl ReplicatedFingerprinter {
     }
 }
 
-/// A core's name in five bits or so.
+/// Packs a core's name: three bits for the core, above them the node.
 fn core(who: Requester) -> u32 {
     (who.node.index() as u32) << 3 | u32::from(who.core)
 }
@@ -211,7 +211,7 @@ fn flush(parts: &mut Vec<[u32; 4]>, words: &mut Vec<u32>) {
     words.extend(parts.drain(..).flatten());
 }
 
-/// What matters of contents: whether they are the last, or right if that is in doubt, or old.
+/// Classifies contents: 1 for the last, 2 for those before a commit that may be lost, 0 for others.
 fn class(world: &Replicated<u64>, line: usize, value: u64) -> u32 {
     let doubtful = |(other, before): &(usize, u64)| *other == line && *before == value;
     let before = world

@@ -1,19 +1,23 @@
-//! Judges of replication and recovery: the machine of the search, whose stores are replicated and whose nodes die.
+//! Model checkers of replication and recovery: the machine of the search, with stores that are
+//! replicated and nodes that die.
 //!
-//! A node has cores with store buffers, a reduced logging unit, and the agents of [`World`](super::World). Stores
-//! retire and come to the head of a buffer at any moment; messages of both protocols arrive in any order; a node may die
-//! at any step, and of what it sends in that step any part may get out: VALs of a commit, and the Done of the grant on which
-//! it commits. Everything else that a death could take would have been sent later than what got out, and that is the same as
-//! an earlier death. What a recovery asks of the nodes and directories, each does in a step of its own.
+//! A node has cores with store buffers, a reduced logging unit, and the agents of
+//! [`World`](super::World). Stores retire and come to the head of a buffer at any moment; messages
+//! of both protocols arrive in any order. A node may die at any step, and any part of that step's
+//! messages may be lost: VALs of a commit, and the Done of the grant on which it commits. All other
+//! messages that a death could lose are sent later than those that got out, so losing them equals
+//! an earlier death. Each node and directory executes its part of a recovery in a step of its own.
 //!
-//! What they look for, beside what [`World`](super::World) claims of the living: all replicas have logged what commits;
-//! no VAL meets a unit without its REPL; who may write knows his epoch, and it is his alone; whoever of as many as may dies
-//! next, logs that outlive him have what was committed; what a recovery makes of a line is what was committed to it; no
-//! directory names who is buried; nobody waits when nothing is under way and all dead are known.
+//! They check the claims of [`World`](super::World) about living nodes, and also: all replicas have
+//! logged a store that commits; no VAL reaches a unit without its REPL; a node that may write knows
+//! its epoch, which no other owner has; whichever nodes die next, up to the limit, the surviving
+//! logs have all commits; a recovery restores to a line what was committed to it; no directory
+//! names a dead node after its repair; nothing waits when nothing is under way and all dead nodes
+//! are known.
 //!
-//! Contents are the number of the last store, and a fingerprint keeps of it whether it is that of the last commit; commits,
-//! sequences and timestamps count in it by their order alone, and epochs by whether they are the directory's. So states
-//! that differ in their past only are one.
+//! A line's contents are the number of its last store, of which a fingerprint keeps whether it is
+//! that of the last commit. Of commits, sequences and timestamps it keeps the order alone, and of
+//! epochs whether they are the directory's. So states that differ only in their past are the same.
 
 mod check;
 mod fault;
@@ -40,7 +44,7 @@ use super::world::{Kind, Rules, Shape};
 use crate::protocol::ReplicatedTables;
 use fingerprint::ReplicatedFingerprinter;
 
-/// When a store is replicated.
+/// The moment at which a store is replicated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
     /// When it is at the head and its line may be written: ReCXL-baseline.
@@ -51,16 +55,16 @@ pub enum When {
     Retired,
 }
 
-/// How much the cores will ask for.
+/// The operations that the cores will ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
-    /// Stores of each core, those of the first node first; nothing for those that are not named.
+    /// Stores of each core, in the order of the nodes; zero for cores beyond the slice.
     pub stores: &'static [u32],
     /// Loads, exclusive prefetches and evictions of each node.
     pub others: &'static [u32],
 }
 
-/// A machine that replicates, and what may happen to it.
+/// A machine that replicates, and the bounds of its operations and failures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setup {
     /// Nodes and lines.
@@ -71,25 +75,27 @@ pub struct Setup {
     pub replicas: usize,
     /// When stores are replicated.
     pub when: When,
-    /// Places of a store buffer.
+    /// Capacity of a store buffer, in stores.
     pub buffer: usize,
     /// What the cores will ask for.
     pub budget: Budget,
-    /// Atomics of each core beside that.
+    /// Additional atomics of each core.
     pub atomics: &'static [u32],
-    /// Whether a node does not let a line go from the moment at which its oldest store may write it, while
+    /// Whether a node keeps a line from the moment at which its oldest store may write it, while
     /// acknowledgements are under way.
     pub holds: bool,
     /// How many nodes may die in all.
     pub deaths: u32,
-    /// How many may die before a recovery from their deaths is at its end: N_r - 1, if nothing is to be lost.
+    /// How many nodes may die before the recovery from their deaths ends: at most N_r - 1, if
+    /// nothing is to be lost.
     pub at_once: usize,
-    /// How often the units dump, beside the dump at the end of each recovery.
+    /// How often the units dump, in addition to the dump at the end of each recovery.
     pub dumps: u32,
 }
 
 impl Setup {
-    /// One line, a store buffer of two places, stores that are replicated as they retire, and nobody dies yet; but N_r - 1 may at once.
+    /// Returns a machine with one line, store buffers for two stores, and stores that are
+    /// replicated as they retire. No node dies; but N_r - 1 may die at once.
     pub fn proactive(nodes: usize, replicas: usize, budget: Budget) -> Setup {
         Setup {
             shape: Shape {
@@ -111,21 +117,21 @@ impl Setup {
     }
 }
 
-/// What drives a machine that replicates.
+/// The rules that drive a machine that replicates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplicatedRules {
-    /// Agents and directories.
+    /// The tables of agents and directories.
     pub coherence: Rules,
-    /// The tables of stores and burials; those of agents and directories are above.
+    /// The tables of stores and burials; those of agents and directories are in `coherence`.
     pub tables: ReplicatedTables,
-    /// What is done wrong beside the tables.
+    /// A fault outside the tables.
     pub fault: Option<Fault>,
-    /// Acknowledgements that nobody waits for are taken in, and nothing happens.
+    /// Whether acknowledgements that no store waits for are accepted without effect.
     pub swallows_acks: bool,
 }
 
 impl ReplicatedRules {
-    /// These tables, and nothing is swallowed.
+    /// Returns rules with these tables, which swallow nothing.
     pub fn strict(tables: &ReplicatedTables) -> ReplicatedRules {
         ReplicatedRules {
             coherence: Rules::strict(&tables.coherence),
@@ -135,7 +141,7 @@ impl ReplicatedRules {
         }
     }
 
-    /// The same with a fault.
+    /// Returns the rules of ReCXL with a fault.
     pub fn with(fault: Fault) -> ReplicatedRules {
         ReplicatedRules {
             fault: Some(fault),
@@ -158,7 +164,7 @@ impl ReplicatedRules {
 pub struct ReplicatedSearch {
     /// The machine.
     pub setup: Setup,
-    /// The search ends without a verdict when it has met so many states.
+    /// The search ends without a verdict when it has found this many states.
     pub most_states: usize,
 }
 
@@ -166,7 +172,7 @@ impl ReplicatedSearch {
     /// Explores every state that can be reached under `rules`, as [`Search`](super::Search) does.
     ///
     /// # Errors
-    /// The shortest way to a violation.
+    /// Returns the shortest path to a violation.
     ///
     /// ```
     /// use outlive_machine::protocol::ReplicatedTables;

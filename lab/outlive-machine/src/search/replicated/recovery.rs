@@ -1,9 +1,10 @@
 //! Deaths, and the recovery from them: the paper's Table I and Algorithms 1 and 2.
 //!
-//! What a manager orders is done by each node in a step of its own, and whatever waits for the answers of all waits until
-//! all are as far. So a manager needs no state here: who died before it did its part is waited for until another Interrupt,
-//! and so is everybody if it was the manager. That node by node answers, and that an order comes late, is a step that comes
-//! late. Orders of a recovery that was given up count no more: they name fewer dead than the Interrupt after them.
+//! Each node executes an order of the manager in a step of its own. A step that needs the answers
+//! of all nodes waits until all have reached that stage, so the manager has no state here. If a
+//! node dies before it has done its part, the others wait for another Interrupt, and likewise if it
+//! was the manager. Late orders, and answers that arrive one by one, are steps taken late. Orders
+//! of an abandoned recovery have no effect: they name fewer dead nodes than the next Interrupt.
 
 use super::unit::{Entry, Unit};
 use super::world::{Happening, LogMessage, Lost, Read, Replicated, Stage};
@@ -14,7 +15,8 @@ use crate::search::violation::Violation;
 use crate::search::world::Message;
 
 impl<D: Payload> Replicated<D> {
-    /// A node dies: its caches, its store buffers and its logging unit are gone, and `lost` of its last step.
+    /// Kills a node: its caches, store buffers and logging unit are lost, and `lost` of its last
+    /// step.
     pub(super) fn die(&mut self, node: NodeId, lost: Lost) {
         self.deaths_left -= 1;
         self.dead = self.dead.with(node);
@@ -47,7 +49,7 @@ impl<D: Payload> Replicated<D> {
         left.others_left = 0;
     }
 
-    /// Which steps of a recovery can be taken now.
+    /// Lists the steps of a recovery that are possible now.
     pub(super) fn recovery_steps(&self, rules: &ReplicatedRules, into: &mut Vec<Happening>) {
         if self.dead != self.known {
             into.push(Happening::Interrupt);
@@ -82,14 +84,14 @@ impl<D: Payload> Replicated<D> {
         }
     }
 
-    /// Whether all who are not known to be dead are so far.
+    /// Returns whether all nodes that are not known to be dead have reached this stage.
     pub(super) fn all_are(&self, stage: Stage) -> bool {
         let mut awaited = self.all().filter(|node| !self.known.contains(*node));
         awaited.all(|node| self.node(node).stage >= stage)
     }
 
-    /// Interrupt to all living nodes. That they get it at the same moment is not a restriction: a core that is halted earlier
-    /// is one that happens to ask for nothing meanwhile.
+    /// Interrupts all living nodes. Doing so at the same moment is no restriction: a core that is
+    /// halted earlier is one that happens to ask for nothing until then.
     pub(super) fn interrupt(&mut self) {
         self.known = self.dead;
         self.unrepaired = (1 << self.setup.shape.lines) - 1;
@@ -99,8 +101,8 @@ impl<D: Payload> Replicated<D> {
         }
     }
 
-    /// Nothing is under way: the stores of a node that have not committed are to start over, and its unit forgets what is
-    /// not validated.
+    /// Restarts, with nothing under way, the uncommitted stores of a node, and discards from its
+    /// unit what is not validated.
     pub(super) fn restart(
         &mut self,
         rules: &ReplicatedRules,
@@ -131,7 +133,8 @@ impl<D: Payload> Replicated<D> {
         Ok(())
     }
 
-    /// The directory of a line repairs it: FetchLatestVers for what a dead node owned, and the dead are buried.
+    /// Repairs a line at its directory: FetchLatestVers if a dead node owned it, then the directory
+    /// removes the dead nodes.
     pub(super) fn repair(&mut self, rules: &ReplicatedRules, line: usize) -> Result<(), Violation> {
         let home = self.base.homes[line];
         let lost = home
@@ -153,7 +156,7 @@ impl<D: Payload> Replicated<D> {
             contents,
             home.memory,
         )?;
-        // Contents are judged where they are, before the next owner writes them.
+        // The contents are checked in memory, before the next owner writes the line.
         self.base.carry_out(line, &step);
         if let Some((owner, _)) = lost {
             self.judge_recovered(line, owner)?;
@@ -178,8 +181,8 @@ impl<D: Payload> Replicated<D> {
         Ok(())
     }
 
-    /// What the logs of these nodes and those in the memory nodes have of the line, for its owner and epoch, by rising
-    /// commit.
+    /// Returns the entries for a line, its owner and epoch in the logs of these nodes and of the
+    /// memory nodes, by rising commit.
     pub(super) fn fetch(
         &self,
         fault: Option<Fault>,
@@ -219,7 +222,7 @@ impl<D: Payload> Replicated<D> {
         found
     }
 
-    /// A node has heard that all have answered, and its cores go on.
+    /// Lets the cores of a node continue, after all nodes have answered.
     pub(super) fn go_on(&mut self, rules: &ReplicatedRules, node: NodeId) {
         if rules.fault == Some(Fault::RegroupsLate) {
             self.form_groups(rules, node);

@@ -1,4 +1,5 @@
-//! Rounds in which the logging units dump and clear, replica groups, and what the memory nodes keep.
+//! Rounds in which the logging units dump and clear, replica groups, and the logs in the memory
+//! nodes.
 
 use super::unit::{Entry, put};
 use super::world::{Replicated, Stage};
@@ -8,7 +9,8 @@ use crate::protocol::{DirectoryState, NodeId};
 use crate::search::payload::Payload;
 
 impl<D: Payload> Replicated<D> {
-    /// For each line, N_r of those who are not known to be dead, in a ring; as this node knows it from now on.
+    /// Forms the replica group of each line, as this node knows it from now on: N_r of the nodes
+    /// that are not known to be dead, in a ring.
     pub(super) fn form_groups(&mut self, rules: &ReplicatedRules, node: NodeId) {
         let known = self.known;
         let living: Vec<_> = self.all().filter(|node| !known.contains(*node)).collect();
@@ -17,7 +19,7 @@ impl<D: Payload> Replicated<D> {
             _ => self.setup.replicas,
         };
         let count = factor.min(living.len());
-        // The first line's group begins behind the first node, which stores most.
+        // The first line's group begins after the first node, which stores most.
         let member = |line: usize, place: usize| living[(line + 1 + place) % living.len()];
         let lines = 0..self.setup.shape.lines;
         self.node_mut(node).groups = lines
@@ -25,8 +27,8 @@ impl<D: Payload> Replicated<D> {
             .collect();
     }
 
-    /// Who is to save a line, as `node` knows it: the first of its group who is not known to be dead. What a unit has of a
-    /// line whose group it is not in, it saves itself.
+    /// Returns the node that saves a line, as `node` knows it: the first of its group that is not
+    /// known to be dead. A unit outside the group saves its own entries of the line itself.
     fn saver(&self, node: NodeId, line: usize) -> NodeId {
         let group = &self.node(node).groups[line];
         let mut able = group.iter().filter(|member| !self.known.contains(**member));
@@ -36,7 +38,7 @@ impl<D: Payload> Replicated<D> {
         }
     }
 
-    /// Whether a dump may begin: the one of a recovery is not under way, and somebody has anything.
+    /// Returns whether a dump may begin: no recovery is dumping, and some log has entries.
     pub(super) fn may_dump(&self) -> bool {
         self.dumps_left > 0
             && self
@@ -47,7 +49,7 @@ impl<D: Payload> Replicated<D> {
                 .any(|node| !self.node(node).unit.log.is_empty())
     }
 
-    /// A round without a death in it: all save, then all clear.
+    /// Executes a round in which no node dies: all units save, then all clear.
     pub(super) fn dump(&mut self, rules: &ReplicatedRules) {
         self.dumps_left -= 1;
         self.saved.fill(None);
@@ -60,7 +62,8 @@ impl<D: Payload> Replicated<D> {
         self.saved.fill(None);
     }
 
-    /// In the round of a recovery, a node saves. When all have, no death before loses anything any more.
+    /// Saves the share of a node in the round of a recovery. Once all nodes have saved, earlier
+    /// deaths can no longer lose anything.
     pub(super) fn save(&mut self, rules: &ReplicatedRules, node: NodeId) {
         self.save_share(rules, node);
         self.node_mut(node).stage = Stage::Saved;
@@ -69,7 +72,7 @@ impl<D: Payload> Replicated<D> {
         }
     }
 
-    /// In the round of a recovery, a node clears, and learns the new groups.
+    /// Clears a node's log in the round of a recovery, and gives the node its new groups.
     pub(super) fn clear(&mut self, rules: &ReplicatedRules, node: NodeId) {
         self.clear_saved(rules, node);
         if !matches!(rules.fault, Some(Fault::SameGroups | Fault::RegroupsLate)) {
@@ -91,8 +94,8 @@ impl<D: Payload> Replicated<D> {
         self.saved[node.index()] = Some(moved);
     }
 
-    /// Clears what its saver has saved: all that he had moved when he did. Nothing moves between a node's saving and clearing
-    /// in the round of a recovery.
+    /// Clears the entries that their saver has saved: all that it had moved to its log by then. In
+    /// the round of a recovery, no entry moves between a node's saving and clearing.
     fn clear_saved(&mut self, rules: &ReplicatedRules, node: NodeId) {
         let log = std::mem::take(&mut self.node_mut(node).unit.log);
         let covers = |through: &Vec<Commit>, entry: &Entry| {
@@ -109,8 +112,8 @@ impl<D: Payload> Replicated<D> {
         self.node_mut(node).unit.log = kept;
     }
 
-    /// The memory nodes drop what nobody needs as soon as they may: what is not of the owner and epoch that its line's
-    /// directory has.
+    /// Drops entries from the logs of the memory nodes as soon as they are not needed: those of
+    /// another owner or epoch than the line's directory has.
     pub(super) fn truncate(&mut self, rules: &ReplicatedRules) {
         let homes = &self.base.homes;
         let early = rules.fault == Some(Fault::TruncatesEarly);

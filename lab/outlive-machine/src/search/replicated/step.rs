@@ -1,4 +1,4 @@
-//! How a machine that replicates takes a step.
+//! The steps of a machine that replicates.
 
 use super::unit::Waiting;
 use super::world::{Buffered, Happening, LastCommit, LogMessage, Read, Replicated};
@@ -10,7 +10,7 @@ use crate::search::violation::Violation;
 use crate::search::world::{Choice, Message, Packet};
 
 impl<D: Payload> Replicated<D> {
-    /// Lets it happen.
+    /// Takes a step.
     pub(super) fn happen(
         &mut self,
         rules: &ReplicatedRules,
@@ -46,7 +46,7 @@ impl<D: Payload> Replicated<D> {
             self.follow(rules, node)?;
         }
         self.note_done(granted);
-        // What is sent to the dead vanishes; what they have sent before does not.
+        // Messages to dead nodes vanish; messages that these have sent before do not.
         let dead = self.dead;
         self.base.network.retain(|packet| {
             matches!(packet.message, Message::Up(_)) || !dead.contains(packet.node)
@@ -71,7 +71,7 @@ impl<D: Payload> Replicated<D> {
             _ => core.atomics_left -= 1,
         }
         core.issued += 1;
-        // Different from the number of any other store, and above zero, which stands for none.
+        // Different from the number of any other store, and above zero, which stands for no store.
         let number = core.issued * cores + which;
         core.buffer.push(Buffered {
             line,
@@ -81,7 +81,8 @@ impl<D: Payload> Replicated<D> {
         });
     }
 
-    /// Takes a step of the coherence protocol; returns to whom and for which line a grant of the only copy has come.
+    /// Takes a step of the coherence protocol. Returns the node and line of a grant of the
+    /// only copy, if one has arrived.
     fn coherence(
         &mut self,
         rules: &ReplicatedRules,
@@ -105,7 +106,8 @@ impl<D: Payload> Replicated<D> {
         Ok(granted)
     }
 
-    /// Notes whether what has just committed did so on a grant whose Done was sent in the same step.
+    /// Records whether the last commit was made on a grant for which a Done was sent in the same
+    /// step.
     fn note_done(&mut self, granted: Option<(NodeId, usize)>) {
         let of_grant = |last: &&mut LastCommit<D>| granted == Some((last.node, last.line));
         if let Some(last) = self.last_commit.as_mut().filter(of_grant) {
@@ -116,8 +118,9 @@ impl<D: Payload> Replicated<D> {
         }
     }
 
-    /// Whether a node does not let the line go: an atomic of it has read the line and not committed, or, if the machine
-    /// does that, its oldest store may write it and waits for acknowledgements. In a recovery nothing is held.
+    /// Returns whether a node keeps the line: an atomic of it has read the line and not committed,
+    /// or, with [`Setup::holds`](super::Setup), its oldest store may write it and waits for
+    /// acknowledgements. In a recovery no line is kept.
     pub(super) fn holds(&self, rules: &ReplicatedRules, node: NodeId, line: usize) -> bool {
         (!self.is_halted(node) || rules.fault == Some(Fault::HeldInRecovery))
             && self
@@ -125,8 +128,9 @@ impl<D: Payload> Replicated<D> {
                 .any(|who| self.has_read(who, line) || self.setup.holds && self.keeps(who, line))
     }
 
-    /// Whether a core may write the line: its node may, and no other core of it has read the line for an atomic or holds it.
-    /// Also in a recovery, a line that an atomic has read and that its node still has is not written by others.
+    /// Returns whether a core may write the line: its node may, and no other core of the node has
+    /// read the line for an atomic or keeps it. Even in a recovery, other cores do not write a line
+    /// that an atomic has read and that the node still has.
     pub(super) fn may_write(&self, who: Requester, line: usize) -> bool {
         let held = self.setup.holds && !self.is_halted(who.node);
         let mut others = self.cores_of(who.node).filter(|other| *other != who);
@@ -144,7 +148,7 @@ impl<D: Payload> Replicated<D> {
         first.is_some_and(|first| first.line == line && first.store.state().is_writable())
     }
 
-    /// Whether a message has to wait in its node, for a line that the node does not let go.
+    /// Returns whether a message has to wait in its node, for a line that the node keeps.
     pub(super) fn must_wait(&self, rules: &ReplicatedRules, packet: &Packet<D>) -> bool {
         let demand = matches!(
             packet.message,
@@ -200,8 +204,8 @@ impl<D: Payload> Replicated<D> {
     }
 }
 
-/// Whether a line has got an owner for whom its epoch is not his own. The logs of the owner before, and what memory nodes
-/// are told of lines that nobody owns any more, would be taken for his.
+/// Returns whether a line has a new owner but no new epoch. The logs of the previous owner, and
+/// notices to memory nodes of lines without an owner, would then count as the new owner's.
 fn is_epoch_reused(before: &Directory, after: &Directory) -> bool {
     let owner = |directory: &Directory| directory.owner().map(|(node, _)| node);
     let next = owner(after);

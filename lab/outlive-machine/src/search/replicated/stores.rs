@@ -1,4 +1,4 @@
-//! How the stores of a machine that replicates are told what is so, and what they want is done.
+//! The steps of the stores of a machine that replicates: their inputs, and the actions that follow.
 
 use super::unit::Validation;
 use super::world::{Buffered, LastCommit, LogMessage, Read, Replicated};
@@ -24,8 +24,8 @@ impl<D: Payload> Replicated<D> {
         self.tell_store(rules, who, 0, StoreInput::Head { writable })
     }
 
-    /// Tells a node's stores what is so, until nothing follows from it. What one core reads or commits, the others are told
-    /// in the same step.
+    /// Gives the stores of a node the inputs that are due, until none is. If one core reads or
+    /// commits, the inputs of the other cores that follow from it belong to the same step.
     pub(super) fn follow(
         &mut self,
         rules: &ReplicatedRules,
@@ -53,7 +53,7 @@ impl<D: Payload> Replicated<D> {
         Err(Violation::EndlessStep { node, line })
     }
 
-    /// An atomic reads its line as soon as its core may write it; whether it did.
+    /// Lets an atomic read its line as soon as its core may write it. Returns whether it did.
     fn read(&mut self, who: Requester) -> bool {
         let Some(first) = self.core(who).buffer.first() else {
             return false;
@@ -69,7 +69,8 @@ impl<D: Payload> Replicated<D> {
         true
     }
 
-    /// Stores that are to be replicated as soon as they have retired, in order. What an atomic will store is not known then.
+    /// Returns the next store that is to be replicated as soon as it has retired, in order. The
+    /// value of an atomic is not known then.
     fn early_replication(&self, who: Requester) -> Option<(usize, StoreInput)> {
         if self.is_halted(who.node) || self.setup.when != When::Retired {
             return None;
@@ -88,7 +89,7 @@ impl<D: Payload> Replicated<D> {
         }
     }
 
-    /// What is to be told to the store at the head.
+    /// Returns the input that is due for the store at the head.
     fn due(&self, who: Requester) -> Option<(usize, StoreInput)> {
         let Buffered {
             line, store, read, ..
@@ -116,7 +117,7 @@ impl<D: Payload> Replicated<D> {
         Some((0, input))
     }
 
-    /// Tells a store something and does what it wants done.
+    /// Gives a store an input and executes its actions.
     pub(super) fn tell_store(
         &mut self,
         rules: &ReplicatedRules,
@@ -217,7 +218,7 @@ impl<D: Payload> Replicated<D> {
         }
     }
 
-    /// That as many units as there must be have logged what is to commit.
+    /// Checks that enough units have logged the store that commits.
     fn check_replicas(&self, who: Requester, line: usize, store: &Store) -> Result<(), Violation> {
         let living = self.setup.shape.nodes - self.recovered.len();
         let due = self.setup.replicas.min(living);
@@ -241,7 +242,7 @@ impl<D: Payload> Replicated<D> {
         Ok(())
     }
 
-    /// A REPL_ACK has arrived.
+    /// Delivers a REPL_ACK.
     pub(super) fn acknowledge(
         &mut self,
         rules: &ReplicatedRules,

@@ -1,5 +1,5 @@
-//! A logging unit reduced to what matters: what waits for its VAL, what waits for the VALs before its own, and the latest
-//! entries. The whole one is [`LoggingUnit`](crate::logging::LoggingUnit).
+//! A reduced logging unit: the REPLs that wait for their VALs or for earlier VALs, and the latest
+//! entries. The complete one is [`LoggingUnit`](crate::logging::LoggingUnit).
 
 use crate::logging::{Commit, Requester};
 use crate::protocol::{Epoch, NodeId};
@@ -15,22 +15,22 @@ pub(super) struct Entry {
     pub number: u64,
 }
 
-/// What a VAL says.
+/// The content of a VAL.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Validation {
-    /// Who has committed.
+    /// The core that has committed.
     pub requester: Requester,
     /// The number of the REPL.
     pub sequence: u32,
-    /// The place of the VAL among those from its node to this unit.
+    /// The index of the VAL among those from its node to this unit.
     pub timestamp: u32,
-    /// The place of the store among its node's commits.
+    /// The index of the store among its node's commits.
     pub commit: Commit,
-    /// At which epoch the node owns the line.
+    /// The epoch at which the node owns the line.
     pub epoch: Epoch,
 }
 
-/// A REPL that is not in the log yet, and its VAL if it has come.
+/// A REPL that is not in the log yet, and its VAL if that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Waiting {
     pub requester: Requester,
@@ -53,12 +53,11 @@ impl Waiting {
     }
 }
 
-/// A logging unit.
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
     pub waiting: Vec<Waiting>,
     pub log: Vec<Entry>,
-    /// For each node, the timestamp up to which its entries have been moved, and the commit.
+    /// For each node, the timestamp and commit up to which its entries have been moved to `log`.
     pub moved: Vec<(u32, Commit)>,
 }
 
@@ -76,7 +75,7 @@ impl Unit {
         self.waiting.iter().position(is)
     }
 
-    /// Moves what is validated and misses no earlier timestamp.
+    /// Moves the validated entries of a node that miss no earlier timestamp to the log.
     pub fn advance<D: Payload>(&mut self, node: NodeId) {
         loop {
             let due = self.moved[node.index()].0 + 1;
@@ -94,14 +93,14 @@ impl Unit {
         }
     }
 
-    /// All that is validated.
+    /// Returns all validated entries.
     pub fn validated(&self) -> impl Iterator<Item = Entry> + '_ {
         let waiting = self.waiting.iter().filter_map(Waiting::entry);
         self.log.iter().copied().chain(waiting)
     }
 }
 
-/// Adds an entry to a log, of which nobody needs what the same node has written to the same word before.
+/// Adds an entry to a log, which keeps the latest entry of a node for each word.
 pub(super) fn put<D: Payload>(log: &mut Vec<Entry>, entry: Entry) {
     let same = |other: &Entry| {
         (other.node, other.line, D::word(other.number))

@@ -1,4 +1,4 @@
-//! Random walks of machines that replicate and whose nodes die.
+//! Random walks of machines that replicate and have nodes that die.
 
 use super::world::{Happening, Replicated};
 use super::{ReplicatedRules, Setup};
@@ -7,18 +7,18 @@ use crate::search::random::SplitMix;
 use crate::search::trace::{Counterexample, Step};
 use crate::search::world::Choice;
 
-/// A walk of a machine with real values: the same one for the same values.
+/// The parameters of a walk of a machine with real values. Equal parameters give the same walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicatedWalk {
     /// The machine.
     pub setup: Setup,
-    /// Which walk.
+    /// The seed of the random choices.
     pub seed: u64,
-    /// The walk ends after so many steps, or when nothing can happen any more.
+    /// The walk ends after this many steps, or when no step is possible.
     pub most_steps: u64,
 }
 
-/// What a walk without a finding has done.
+/// The statistics of a walk that found no violation.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReplicatedWalked {
     /// Stores that retired.
@@ -29,14 +29,14 @@ pub struct ReplicatedWalked {
     pub log_deliveries: u64,
     /// Nodes that died.
     pub deaths: u64,
-    /// Interrupts, of which some are for another death during a recovery.
+    /// Interrupts; some are for another death during a recovery.
     pub interrupts: u64,
-    /// Recoveries that came to their end.
+    /// Recoveries that ended.
     pub recoveries: u64,
 }
 
 impl ReplicatedWalked {
-    /// Adds what another walk has done.
+    /// Adds the statistics of another walk.
     pub fn add(&mut self, other: &ReplicatedWalked) {
         self.stores += other.stores;
         self.deliveries += other.deliveries;
@@ -47,14 +47,14 @@ impl ReplicatedWalked {
     }
 }
 
-/// A counterexample tells so many steps.
+/// The number of last steps that a counterexample shows.
 const SHOWN: usize = 60;
 
 impl ReplicatedWalk {
     /// Walks, and checks every step.
     ///
     /// # Errors
-    /// The last steps before a violation.
+    /// Returns the last steps before a violation.
     pub fn run(&self, rules: &ReplicatedRules) -> Result<ReplicatedWalked, Box<Counterexample>> {
         let (steps, result) = self.walk(rules, u64::MAX);
         result.map_err(|violation| {
@@ -69,7 +69,7 @@ impl ReplicatedWalk {
         })
     }
 
-    /// Walks, and writes down what happens from a step on.
+    /// Walks, and records the steps from number `recorded` on.
     fn walk(
         &self,
         rules: &ReplicatedRules,
@@ -105,7 +105,8 @@ impl ReplicatedWalk {
     }
 }
 
-/// Deaths are rare, and so are dumps, and what a manager does; what is under way arrives more often than cores ask.
+/// Picks a random step. Deaths are rare, and dumps and interrupts less so; messages arrive more
+/// often than cores ask.
 fn pick(random: &mut SplitMix, happenings: &[Happening]) -> Happening {
     let weight = |happening: &Happening| match happening {
         Happening::Die(..) => 1,

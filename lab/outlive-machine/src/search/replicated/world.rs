@@ -1,4 +1,4 @@
-//! A machine without time that replicates, and whose nodes may die.
+//! A machine without time that replicates, and in which nodes may die.
 
 use super::unit::{Unit, Validation};
 use super::{Budget, ReplicatedRules, Setup};
@@ -7,48 +7,50 @@ use crate::protocol::{NodeId, NodeSet, Store};
 use crate::search::payload::Payload;
 use crate::search::world::{Access, Choice, World};
 
-/// What can happen next.
+/// A possible next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Happening {
-    /// A store of this core to this line retires into the store buffer.
+    /// A store of this core to this line retires into the core's store buffer.
     Retire(Requester, usize),
-    /// An atomic of this core to this line; its store buffer is empty.
+    /// An atomic of this core to this line begins; the core's store buffer is empty.
     Atomic(Requester, usize),
     /// The oldest store of this core's buffer comes to the head.
     Turn(Requester),
-    /// A load, an exclusive prefetch, an eviction, or a message of the coherence protocol that arrives.
+    /// A load, an exclusive prefetch, an eviction, or a message of the coherence protocol that
+    /// arrives.
     Coherence(Choice),
-    /// The message of replication at this place among those under way arrives.
+    /// The message of replication at this index among those under way arrives.
     Log(usize),
     /// The logging units dump and clear.
     Dump,
-    /// A node dies, and this of what it was sending in its last step does not get out.
+    /// A node dies, and these messages of its last step are lost.
     Die(NodeId, Lost),
-    /// A configuration manager learns of the dead and halts the cores of the living.
+    /// A configuration manager learns of the dead nodes and halts the cores of the living ones.
     Interrupt,
-    /// The fabric is drained: a node starts over with its stores, and its unit forgets what is not validated.
+    /// The fabric is drained. A node restarts its stores, and its unit discards what is not
+    /// validated.
     Restart(NodeId),
-    /// InitRecov: the directory of a line repairs it.
+    /// InitRecov: a directory repairs its line.
     Repair(usize),
-    /// A node's unit saves its share of what is validated.
+    /// A node's unit saves its share of the validated entries.
     Save(NodeId),
-    /// All have saved: a node's unit clears, and from now on lines belong to groups of the living.
+    /// All units have saved. A node's unit clears, and its groups have only living nodes now.
     Clear(NodeId),
-    /// RecovEnd: the cores of a node go on.
+    /// RecovEnd: the cores of a node continue.
     GoOn(NodeId),
 }
 
-/// What a death takes of the step before it.
+/// The messages of a node's last step that its death loses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lost {
-    /// The VALs to these units.
+    /// The units to which VALs are lost.
     pub vals: NodeSet,
-    /// Whether also the Done of the grant on which the store has committed.
+    /// Whether the Done of the grant on which the store has committed is lost too.
     pub done: bool,
 }
 
 impl Lost {
-    /// Everything has got out.
+    /// No message is lost.
     pub const NOTHING: Lost = Lost {
         vals: NodeSet::EMPTY,
         done: false,
@@ -60,37 +62,37 @@ impl Lost {
 pub enum LogMessage {
     /// REPL.
     Repl {
-        /// To which logging unit.
+        /// The logging unit.
         to: NodeId,
-        /// Who stores.
+        /// The core that stores.
         requester: Requester,
         /// The number of the REPL.
         sequence: u32,
-        /// Where to.
+        /// The line stored to.
         line: usize,
         /// The number of the store, which is its value.
         number: u64,
     },
     /// REPL_ACK.
     Ack {
-        /// To the requester.
+        /// The requester.
         to: Requester,
-        /// From which logging unit.
+        /// The logging unit.
         from: NodeId,
         /// The number of the REPL.
         sequence: u32,
     },
     /// VAL.
     Val {
-        /// To which logging unit.
+        /// The logging unit.
         to: NodeId,
-        /// Which REPL is committed, and how.
+        /// The REPL that is committed, with its epoch and order.
         val: Validation,
     },
 }
 
 impl LogMessage {
-    /// Who is to get it.
+    /// Returns the node that receives it.
     pub fn to(&self) -> NodeId {
         match *self {
             LogMessage::Repl { to, .. } | LogMessage::Val { to, .. } => to,
@@ -99,16 +101,16 @@ impl LogMessage {
     }
 }
 
-/// How far a node is in a recovery.
+/// The progress of a node in a recovery.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Stage {
     /// Its cores ask for nothing.
     Halted,
-    /// Its stores are to start over, and its unit has forgotten what is not validated.
+    /// Its stores are to be restarted, and its unit has discarded what is not validated.
     Restarted,
     /// Its unit has saved its share.
     Saved,
-    /// Its unit has cleared, and knows the groups of the living.
+    /// Its unit has cleared, and it has groups of living nodes.
     Cleared,
     /// No recovery is under way, as far as it knows.
     Running,
@@ -120,18 +122,18 @@ pub(super) struct Buffered<D> {
     pub line: usize,
     pub number: u64,
     pub store: Store,
-    /// Of an atomic.
+    /// The read of an atomic.
     pub read: Read<D>,
 }
 
-/// What an atomic has read.
+/// The progress of an atomic's read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Read<D> {
     /// It is an ordinary store.
     Store,
-    /// Nothing yet.
+    /// The atomic has not read yet.
     Due,
-    /// This; until the commit its node does not let the line go, unless a recovery makes it.
+    /// The value read; until the commit the node keeps the line, unless a recovery takes it.
     Held(D),
 }
 
@@ -145,13 +147,14 @@ pub(super) struct Core<D> {
     pub sequence: u32,
 }
 
-/// A node but for its cores and agents.
+/// A node without its cores and agents.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub others_left: u32,
     pub numbering: Numbering,
     pub unit: Unit,
-    /// For each line the units that log it, as this node knows it, in the order in which they are to save it.
+    /// For each line the units that log it, as this node knows it, in the order in which they would
+    /// save it.
     pub groups: Vec<Vec<NodeId>>,
     pub stage: Stage,
 }
@@ -164,11 +167,11 @@ pub(super) struct LastCommit<D> {
     pub line: usize,
     pub before: D,
     pub vals: NodeSet,
-    /// Whether Done was sent in the same step.
+    /// Whether the Done was sent in the same step.
     pub done: bool,
 }
 
-/// A machine's whole state.
+/// The whole state of a machine.
 #[derive(Clone, Debug)]
 pub struct Replicated<D> {
     pub(super) setup: Setup,
@@ -178,24 +181,25 @@ pub struct Replicated<D> {
     pub(super) log_messages: Vec<LogMessage>,
     /// The logs in the memory nodes.
     pub(super) archive: Vec<super::unit::Entry>,
-    /// Through which commits of each node the units have saved in the round that is under way.
+    /// Up to which commit of each node the units have saved in the current round.
     pub(super) saved: Vec<Option<Vec<Commit>>>,
     pub(super) dumps_left: u32,
     pub(super) deaths_left: u32,
     pub(super) dead: NodeSet,
-    /// The dead of whom the manager knows.
+    /// The dead nodes that the manager knows.
     pub(super) known: NodeSet,
-    /// Those of whose deaths nothing can be lost any more.
+    /// Dead nodes of which nothing can be lost any more.
     pub(super) recovered: NodeSet,
-    /// Lines that are to be repaired, one bit for each.
+    /// Lines that are to be repaired, as a bit set.
     pub(super) unrepaired: u32,
     pub(super) last_commit: Option<LastCommit<D>>,
-    /// Lines, and their contents before a commit of which only some VALs have got out: both are right.
+    /// Lines with a commit of which some VALs are lost, and their contents before it: the contents
+    /// before and after the commit are both right.
     pub(super) in_doubt: Vec<(usize, D)>,
 }
 
 impl<D: Payload> Replicated<D> {
-    /// A machine in which nothing has happened yet.
+    /// Creates a machine in its initial state.
     pub fn new(setup: Setup, rules: &ReplicatedRules) -> Replicated<D> {
         let Budget { stores, others } = setup.budget;
         let shape = setup.shape;
@@ -237,7 +241,7 @@ impl<D: Payload> Replicated<D> {
         world
     }
 
-    /// All nodes, whether they live or not.
+    /// Returns all nodes, living and dead.
     pub(super) fn all(&self) -> impl Iterator<Item = NodeId> + use<D> {
         (0..self.setup.shape.nodes).map(NodeId::new)
     }
@@ -247,7 +251,7 @@ impl<D: Payload> Replicated<D> {
         self.all().filter(move |node| !dead.contains(*node))
     }
 
-    /// The cores of a node.
+    /// Returns the cores of a node.
     pub(super) fn cores_of(&self, node: NodeId) -> impl Iterator<Item = Requester> + use<D> {
         (0..self.setup.cores as u8).map(move |core| Requester { node, core })
     }
@@ -277,23 +281,23 @@ impl<D: Payload> Replicated<D> {
         self.node(node).stage != Stage::Running
     }
 
-    /// Whether a recovery is under way at any living node.
+    /// Returns whether a recovery is under way at any living node.
     pub(super) fn is_recovering(&self) -> bool {
         self.living().any(|node| self.is_halted(node))
     }
 
-    /// Whether no message is under way.
+    /// Returns whether no message is under way.
     pub(super) fn is_drained(&self) -> bool {
         self.base.network.is_empty() && self.log_messages.is_empty()
     }
 
-    /// Whether the oldest store of a core is to come to the head.
+    /// Returns whether the oldest store of a core is to come to the head.
     pub(super) fn has_turn(&self, who: Requester) -> bool {
         let first = self.core(who).buffer.first();
         !self.is_halted(who.node) && first.is_some_and(|first| !first.store.state().is_head())
     }
 
-    /// Whether a core may retire a store: nothing goes past an atomic.
+    /// Returns whether a core may retire a store: no store passes an atomic.
     fn may_store(&self, who: Requester) -> bool {
         let core = self.core(who);
         core.stores_left > 0
@@ -312,7 +316,7 @@ impl<D: Payload> Replicated<D> {
             && self.dead.len() + 1 < self.setup.shape.nodes
     }
 
-    /// All that can happen next.
+    /// Lists all possible next steps.
     pub(super) fn happenings(&self, rules: &ReplicatedRules, into: &mut Vec<Happening>) {
         into.clear();
         let network = &self.base.network;
@@ -349,8 +353,8 @@ impl<D: Payload> Replicated<D> {
         }
     }
 
-    /// Each living node may die; and whoever has just committed may be torn in the middle of sending. If nothing of what
-    /// it sends gets out, that is an earlier death.
+    /// Lists the possible deaths: each living node may die, and a node that has just committed may
+    /// die in the middle of sending. Losing all messages of its step equals an earlier death.
     fn deaths(&self, into: &mut Vec<Happening>) {
         into.extend(
             self.living()
@@ -383,8 +387,8 @@ impl<D: Payload> Replicated<D> {
         if self.node(node).others_left == 0 {
             return;
         }
-        // A load gets what its own core is about to store from the store buffer.
-        let forwarded = self.cores_of(node).any(|who| {
+        // A core's load of a line with a store in its buffer is served from the buffer.
+        let forwarded = self.cores_of(node).all(|who| {
             let buffer = &self.core(who).buffer;
             buffer.iter().any(|store| store.line == line)
         });
@@ -402,7 +406,7 @@ impl<D: Payload> Replicated<D> {
     }
 }
 
-/// The parts of a set, none and all among them.
+/// Returns all subsets of a set.
 fn parts(all: NodeSet) -> impl Iterator<Item = NodeSet> {
     let nodes: Vec<_> = all.iter().collect();
     (0..1u32 << nodes.len()).map(move |bits| {

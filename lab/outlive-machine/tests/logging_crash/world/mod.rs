@@ -1,4 +1,5 @@
-//! A model of nodes that store, replicate and dump, around the real parts; how they die stands in [`recovery`].
+//! A model of nodes that store, replicate and dump, around the real parts. Their deaths are in
+//! [`recovery`].
 
 mod recovery;
 
@@ -19,19 +20,20 @@ pub const NODES: usize = 4;
 const LINES: u64 = 6;
 const CORES: u8 = 2;
 
-/// What is left out of the barrier, to see that it is needed.
+/// The part of the barrier that is left out, to test that it is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     None,
-    /// Units clear their whole logs as the round found them, whether the saver had each entry or not.
+    /// Units clear their whole logs as the round found them, whether or not the saver had each
+    /// entry.
     WholeLogs,
-    /// A unit clears its log when it has taken its share out, and waits for nobody.
+    /// A unit clears its log when it has taken its share out, without waiting for the others.
     NoWaiting,
-    /// The dead count as having saved.
+    /// Dead members count as having saved.
     DeadHaveSaved,
-    /// The memory node drops what an owner has written as soon as another node wants the line.
+    /// The memory node drops an owner's stores as soon as another node requests the line.
     TruncatesRecalled,
-    /// The memory node takes the owner of one moment for that of a later epoch.
+    /// The memory node takes the owner at one time for that of a later epoch.
     TruncatesByOldOwners,
 }
 
@@ -54,7 +56,7 @@ enum Place {
     Memory,
 }
 
-/// A store of a node that is not committed, replicated ahead as in ReCXL-proactive.
+/// A store of a node that is not committed, replicated early as in ReCXL-proactive.
 #[derive(Clone, Debug)]
 struct Store {
     repl: Repl,
@@ -71,32 +73,32 @@ pub struct World {
     groups: ReplicaGroups,
     pub units: Vec<LoggingUnit>,
     numbering: Vec<Numbering>,
-    /// Of each core, in program order.
+    /// The stores of each core, in program order.
     stores: Vec<VecDeque<Store>>,
     sequence: u32,
     barrier: DumpBarrier,
     pub archive: Archive,
-    /// What has not left its port.
+    /// The messages that have not left their ports.
     ports: BTreeMap<Place, VecDeque<(Place, Message)>>,
     fabric: Vec<(Place, Message)>,
     living: NodeSet,
-    /// Died, and not recovered from.
+    /// The nodes that have died and have not been recovered from.
     dead: Vec<NodeId>,
-    /// Who owns each line, from which epoch on.
+    /// The owner of each line, and its first epoch.
     owners: Vec<(NodeId, Epoch)>,
     memory: Vec<[u64; 8]>,
-    /// All that was ever committed, with how many of its VALs have not left.
+    /// All committed stores, with the number of their VALs that have not left.
     pub committed: Vec<(LogEntry, usize)>,
-    /// When who dies, by steps.
+    /// The steps at which nodes die.
     pub plan: VecDeque<(u32, NodeId)>,
     recovering: bool,
     /// Lines that are to be handed over, and are not yet.
     recalled: Vec<bool>,
-    /// Whether the archive is truncated now and then.
+    /// Whether the archive is truncated from time to time.
     pub truncates: bool,
-    /// What the directories said when they were asked last.
+    /// The directories' last answers.
     told: Vec<Standing>,
-    /// Entries that were dropped.
+    /// The number of dropped entries.
     pub dropped: u64,
 }
 
@@ -182,7 +184,7 @@ impl World {
         }
     }
 
-    /// Makes the barrier say what a worse one would.
+    /// Makes the barrier's message that of a worse barrier.
     fn spoil(&self, mut clear: Clear) -> Clear {
         let all = {
             let mut all = Through::default();
@@ -209,7 +211,8 @@ impl World {
         clear
     }
 
-    /// One thing that can happen, drawn. Whoever is to die at this step dies first. Returns whether anything could happen.
+    /// Executes one possible event, drawn at random, after the deaths that are due at this step.
+    /// Returns whether any event was possible.
     pub fn step(&mut self) -> bool {
         self.steps += 1;
         self.now += Time::from_nanos(1);
@@ -263,7 +266,7 @@ impl World {
         self.fabric.push((to, message));
     }
 
-    /// What a core, or the clock of the dumps, does.
+    /// One action of a core or of the clock of the dumps.
     fn act(&mut self) {
         if self.draw(60) == 0 {
             let begin = self.barrier.begin();
@@ -311,7 +314,7 @@ impl World {
         }
     }
 
-    /// What the directories say now.
+    /// Returns the directories' current answers.
     fn standings(&self) -> Vec<Standing> {
         let lines = self.owners.iter().zip(&self.recalled);
         lines
@@ -323,7 +326,7 @@ impl World {
             .collect()
     }
 
-    /// Truncates the archive by what the directories said some time ago.
+    /// Truncates the archive by earlier answers of the directories.
     fn truncate(&mut self) {
         let mut told = self.told.clone();
         if self.fault == Fault::TruncatesByOldOwners {
@@ -340,7 +343,8 @@ impl World {
         let line = self.stores[core][0].repl.line.0 as usize;
         let (owner, epoch) = self.owners[line];
         if owner != node {
-            // The line comes from its owner behind all that the owner has sent before; from a dead one only by recovery.
+            // The line comes from its owner after all earlier messages of the owner; from a dead
+            // owner only by recovery.
             let port = &self.ports[&Place::Node(owner)];
             if !self.living.contains(owner)
                 || port

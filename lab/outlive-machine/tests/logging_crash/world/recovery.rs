@@ -1,4 +1,4 @@
-//! Deaths, what a recovery makes of the logs, and whether that is what was committed.
+//! Deaths, the recovery from logs, and the check that it restores the committed values.
 
 use super::{CORES, LINES, Place, World};
 use outlive_machine::line::LineAddress;
@@ -16,7 +16,8 @@ impl World {
         }
     }
 
-    /// Brings the machine to a sound state without the dead; another death on the way begins it anew.
+    /// Brings the machine to a sound state without the dead nodes; another death on the way
+    /// restarts this.
     fn recover(&mut self) -> Result<(), String> {
         self.recovering = true;
         'again: loop {
@@ -37,18 +38,18 @@ impl World {
                     store.replicas = store.replicas.without(victim);
                 }
             }
-            // The memory node is asked as early as can be, the units as late: what goes on beside that must move nothing from these
-            // to that.
+            // The memory node is asked as early as possible, the units as late as possible:
+            // concurrent events must move no entry from the units to the memory node.
             let lines: Vec<_> = (0..LINES).map(LineAddress).collect();
             let archived = self.archive.fetch(&lines).unwrap();
             while self.step() {}
             if self.dead != dead {
                 continue;
             }
-            assert!(self.barrier.is_idle(), "nobody is waited for");
+            assert!(self.barrier.is_idle(), "no unit is awaited");
             self.nothing_is_lost()?;
             self.lines_of_the_dead(&archived)?;
-            // All that is validated goes to the archives, so that nothing rests on fewer copies.
+            // All validated entries go to the archives, so that no entry depends on fewer copies.
             for _ in 0..2 {
                 let begin = self.barrier.begin();
                 self.announce(begin.map(Advance::Begin));
@@ -71,7 +72,7 @@ impl World {
         Ok(())
     }
 
-    /// Every committed store is in a living log or in an archive.
+    /// Checks that every committed store is in a living log or in an archive.
     fn nothing_is_lost(&self) -> Result<(), String> {
         let mut found: BTreeSet<LogEntry> = self.archive.entries().unwrap().into_iter().collect();
         let lines: Vec<_> = (0..LINES).map(LineAddress).collect();
@@ -87,7 +88,8 @@ impl World {
         }
     }
 
-    /// Whether a recovery would look for it: its node owns the line at this epoch, and has not written the word since.
+    /// Returns whether a recovery would look for the entry: its node owns the line at this epoch,
+    /// and has not written the word since.
     pub(super) fn is_needed(&self, entry: &LogEntry) -> bool {
         let owner = self.owners[entry.word.line().0 as usize];
         let later = |(other, _): &(LogEntry, usize)| {
@@ -97,8 +99,8 @@ impl World {
         owner == (entry.requester.node, entry.epoch) && !self.committed.iter().any(later)
     }
 
-    /// What a recovery makes of the lines that the dead own: each word as the last commit left it, of which a dead node may have
-    /// validated the last one in part.
+    /// Recovers the lines of dead owners: each word as its last commit left it. A dead node may
+    /// have validated the last commit only in part.
     fn lines_of_the_dead(&mut self, archived: &[LineVersions]) -> Result<(), String> {
         for (line, archived) in archived.iter().enumerate() {
             let (owner, epoch) = self.owners[line];
@@ -148,7 +150,7 @@ impl World {
                     ));
                 }
             }
-            // As memory has it now, and owned by somebody who lives.
+            // The line is as memory has it now, and owned by a living node.
             self.memory[line] = recovered;
             let heir = self.living.iter().next().unwrap();
             self.owners[line] = (heir, Epoch(epoch.0 + 1));
@@ -157,11 +159,12 @@ impl World {
         Ok(())
     }
 
-    /// Runs so many steps, recovers from deaths, then empties all logs and looks whether all is in the archives.
+    /// Runs `steps` steps, recovers from deaths, then empties all logs and checks that all entries
+    /// are in the archives.
     pub fn run(&mut self, steps: u32) -> Result<(), String> {
         while self.steps < steps {
             self.step();
-            // A death is noticed after a while.
+            // A death is detected after a while.
             if !self.dead.is_empty() && (self.draw(20) == 0 || self.steps >= steps) {
                 self.recover()?;
             }
@@ -190,7 +193,7 @@ impl World {
         Ok(())
     }
 
-    /// When the directories are asked now, at most twice what is needed stays in the archive.
+    /// If the directories are asked now, at most twice the needed entries stay in the archive.
     fn nothing_more_is_kept(&mut self) -> Result<(), String> {
         self.told = self.standings();
         self.truncate();

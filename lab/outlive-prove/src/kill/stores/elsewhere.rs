@@ -1,10 +1,10 @@
-//! Where instructions are not decoded.
+//! For processors whose instructions are not decoded.
 
 use super::Reach;
 use crate::kill::child::Registers;
 use core::ops::Range;
 
-/// Knows of no instruction where it stores.
+/// Assumes for every instruction that it may store anywhere.
 pub(in crate::kill) struct Stores;
 
 impl Stores {

@@ -11,17 +11,18 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// No instruction is longer.
+/// The maximum length of an instruction in bytes.
 const LONGEST: usize = 15;
 
-/// No area to which a processor's state is saved is larger; the decoder does not say how large one is.
+/// The maximum size in bytes of an area to which a processor's state is saved; the decoder does not
+/// give the actual size.
 const SAVE_AREA: u64 = 16 << 10;
 
-/// Of the flags: string instructions go down.
+/// The flag with which string instructions go down.
 const DIRECTION: u64 = 1 << 10;
 
-/// Decodes instructions of children that were forked from the same process: they have the same code at
-/// the same addresses.
+/// Decodes instructions of children that were forked from the same process: they have the same code
+/// at the same addresses.
 pub(in crate::kill) struct Stores {
     decoded: HashMap<u64, Instruction>,
     factory: InstructionInfoFactory,
@@ -35,8 +36,8 @@ impl Stores {
         }
     }
 
-    /// Where in `memory`, a range of addresses that starts with a word, the child `pid` may store by its
-    /// next instruction.
+    /// Returns where in `memory`, a range of addresses that starts with a word, the child `pid` may
+    /// store by its next instruction.
     pub(in crate::kill) fn next(
         &mut self,
         pid: u32,
@@ -46,7 +47,7 @@ impl Stores {
         let at = registers.instruction();
         let instruction = self.decoded.entry(at).or_insert_with(|| decode(pid, at));
         let instruction = *instruction;
-        // The kernel stores where it was asked to.
+        // The kernel may store anywhere that it was asked to.
         let enters_kernel = matches!(
             instruction.mnemonic(),
             Mnemonic::Syscall | Mnemonic::Sysenter
@@ -76,7 +77,7 @@ impl Stores {
     }
 }
 
-/// The instruction at an address of the child, or an invalid one where it cannot be read.
+/// Returns the instruction at an address of the child, or an invalid one if it cannot be read.
 fn decode(pid: u32, at: u64) -> Instruction {
     let mut bytes = [0; LONGEST];
     let memory = File::open(format!("/proc/{pid}/mem"));
@@ -93,7 +94,7 @@ fn is_store(used: &UsedMemory) -> bool {
     !reads
 }
 
-/// The addresses that `store` may change; `None` if they cannot be told.
+/// Returns the addresses that `store` may change; `None` if they are unknown.
 fn bytes_of(
     store: &UsedMemory,
     instruction: &Instruction,
@@ -154,7 +155,8 @@ fn value_of(register: Register, registers: &Registers) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Where `code` may store in the memory from 0x10000 to 0x20000, if rdi is `rdi` and rcx 4.
+    /// Returns where `code` may store in the memory from 0x10000 to 0x20000, if rdi is `rdi` and
+    /// rcx 4.
     fn reach(code: &[u8], rdi: u64) -> Reach {
         let mut code = code.to_vec();
         code.resize(LONGEST, 0x90);

@@ -1,14 +1,14 @@
-//! An access to memory, without its types: what the engine and the models speak of.
+//! An untyped access to memory, the common terms of the engine and the models.
 
 use outlive_memory::Ordering;
 
-/// What an access does with its word. Numbers are in the low bits.
+/// The operation of an access on its word. Numbers are in the low bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     Load,
     Store(u128),
     Exchange(u128),
-    /// Writes `new` if `expected` stands there.
+    /// Writes `new` if the word is `expected`.
     CompareExchange {
         expected: u128,
         new: u128,
@@ -30,7 +30,8 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// What a read-modify-write makes of `was`; `None` if it leaves it (a compare that failed, a load).
+    /// Returns the value that a read-modify-write replaces `was` by; `None` if it writes nothing (a
+    /// failed comparison, a load).
     pub(crate) fn replaces(&self, was: u128) -> Option<u128> {
         let mask = u128::MAX >> (128 - 8 * u32::from(self.size));
         match self.act {
@@ -43,12 +44,12 @@ impl Access {
         }
     }
 
-    /// Whether it may write.
+    /// Returns whether it may write.
     pub(crate) fn writes(&self) -> bool {
         self.act != Act::Load
     }
 
-    /// Panics as the methods of `core::sync::atomic` do.
+    /// Checks the orderings for which the methods of `core::sync::atomic` panic.
     pub(crate) fn check_order(&self) -> Result<(), String> {
         let wrong = match self.act {
             Act::Load => matches!(self.order, Ordering::Release | Ordering::AcqRel),
@@ -60,7 +61,7 @@ impl Access {
         };
         if wrong {
             return Err(format!(
-                "there is no such access as {:?} with {:?}",
+                "the access {:?} cannot have the ordering {:?}",
                 self.act, self.order
             ));
         }
@@ -68,7 +69,7 @@ impl Access {
     }
 }
 
-/// What an access found, and whether a compare-and-swap was made.
+/// The value that an access found, and whether a compare-and-swap succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) value: u128,

@@ -1,25 +1,26 @@
-//! Where an execution may go one way or another, and who decides.
+//! The decisions of an execution, and the strategies that make them.
 //!
 //! Every place at which the scheduler could decide something is a *point*, numbered in the order in
-//! which an execution meets them; at each point a few *codes* are on offer (a thread, a message, life or
-//! death), the first of which is the default: go on, read the newest, live. An execution is determined by
-//! the codes that were not the default, so these, with their points, are its schedule.
+//! which an execution reaches them. Each point offers a few *codes* (a thread, a message, life or
+//! death), of which the first is the default: continue, read the newest, live. An execution is
+//! determined by the codes that were not the default, so these, with their points, are its
+//! schedule.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What is decided at a point. Only the random strategy cares.
+/// The kind of decision at a point. Only the random strategy needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Who goes on, while the running thread could.
+    /// Which thread continues, while the running thread could.
     Switch,
-    /// Who goes on, since the running thread cannot.
+    /// Which thread continues, since the running thread cannot.
     Next,
     /// Whether the running thread dies.
     Death,
-    /// Which message a load reads, or before which a store is placed.
+    /// Which message a load reads, or before which one a store is placed.
     Message,
-    /// Which news wakes a waiting thread, or which value of a lost word survives.
+    /// Which new value wakes a waiting thread, or which value of a lost word survives.
     Any,
 }
 
@@ -33,13 +34,13 @@ struct Branch {
 enum Strategy {
     /// Depth first: the branches of the current execution, outermost first.
     Tree { path: Vec<Branch>, depth: usize },
-    /// Drawn.
+    /// Drawn at random.
     Random(Drawing),
-    /// As told.
+    /// The given decisions, by point.
     Replay(BTreeMap<u32, u16>),
 }
 
-/// Decides at every point, and keeps what it decided.
+/// Decides at every point, and records the decisions.
 #[derive(Debug)]
 pub(crate) struct Choices {
     strategy: Strategy,
@@ -47,15 +48,15 @@ pub(crate) struct Choices {
     taken: Vec<(u32, u16)>,
 }
 
-/// The scenario did not do the same when it was given the same.
+/// The scenario is not deterministic.
 #[derive(Debug)]
 pub(crate) struct Diverged;
 
 impl fmt::Display for Diverged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "the schedule does not fit: the scenario did something else when it was given the same; it must \
-             not depend on time, addresses, random numbers or what earlier executions left",
+            "the schedule does not fit: the scenario behaved differently with the same decisions; \
+             it must not depend on time, addresses, random numbers or state of earlier executions",
         )
     }
 }
@@ -121,7 +122,7 @@ impl Choices {
         Ok(index)
     }
 
-    /// Begins the same execution anew.
+    /// Starts the same execution again.
     fn rewind(&mut self) {
         self.point = 0;
         self.taken.clear();
@@ -130,7 +131,7 @@ impl Choices {
         }
     }
 
-    /// Moves on to the next execution of the tree; false when there is none.
+    /// Moves to the next execution of the tree; returns false if there is none.
     pub(crate) fn advance(&mut self) -> Result<bool, Diverged> {
         let Strategy::Tree { path, depth } = &mut self.strategy else {
             return Ok(false);
@@ -149,18 +150,18 @@ impl Choices {
         Ok(false)
     }
 
-    /// How many points the execution has met so far.
+    /// Returns the number of points that the execution has reached so far.
     pub(crate) fn points(&self) -> u32 {
         self.point
     }
 
-    /// The decisions that were not the default.
+    /// Returns the decisions that were not the default.
     pub(crate) fn taken(&self) -> &[(u32, u16)] {
         &self.taken
     }
 }
 
-/// A schedule as people pass it on: `12:2,30:101`, or `-` for none but defaults.
+/// Returns the text of a schedule: `12:2,30:101`, or `-` if all decisions are the default.
 pub(crate) fn write_schedule(taken: &[(u32, u16)]) -> String {
     if taken.is_empty() {
         return "-".to_owned();
@@ -209,9 +210,10 @@ impl Dice {
     }
 }
 
-/// Draws schedules. Half of the seeds walk at random; half give every thread a priority, run the highest,
-/// and lower it at a few random moments (after Burckhardt et al., ASPLOS '10: it finds bugs that need few
-/// orderings with a probability that does not fall with the length of the execution).
+/// Draws schedules. Half of the seeds walk at random; half give every thread a priority, run the
+/// highest, and lower it at a few random moments (after Burckhardt et al., ASPLOS '10: it finds
+/// bugs that need few orderings with a probability that does not fall with the length of the
+/// execution).
 #[derive(Debug)]
 struct Drawing {
     dice: Dice,

@@ -1,4 +1,4 @@
-//! Deaths, and what is told of them.
+//! Deaths, and the hooks that they cause.
 
 use super::choices::Choice;
 use super::state::{State, Status};
@@ -52,7 +52,7 @@ impl State {
         self.raising[host] = told;
     }
 
-    /// The death of `host` is told now: its hook runs next.
+    /// Reports the death of `host`: its hook runs next.
     pub(super) fn start_raise(&mut self, host: usize) {
         self.raising[host] = false;
         self.running = None;
@@ -63,7 +63,7 @@ impl State {
                 self.model.follow(thread, self.actor);
             }
         }
-        self.note(|_| "the death is told".to_owned());
+        self.note(|_| "the death is reported".to_owned());
     }
 
     pub(super) fn end_raise(&mut self) {
@@ -76,7 +76,7 @@ impl State {
         self.actor = self.main();
     }
 
-    /// A host all of whose threads have ended dies now, between two steps of others.
+    /// Kills a host all of whose threads have ended, between two steps of others.
     pub(super) fn die_late(&mut self, host: usize) {
         let (running, actor) = (self.running.take(), self.actor);
         self.actor = self.main();
@@ -86,7 +86,8 @@ impl State {
         (self.running, self.actor) = (running, actor);
     }
 
-    /// Where the moment of a death matters: hosts that may still die although their threads have ended.
+    /// Returns the hosts that may still die although their threads have ended, where the moment of
+    /// a death matters.
     pub(super) fn hosts_that_may_die(&self) -> impl Iterator<Item = usize> + use<> {
         let of = |host: usize| self.threads.iter().filter(move |t| t.plan.host == host);
         let may = |host: usize| {
@@ -101,7 +102,7 @@ impl State {
         hosts.into_iter()
     }
 
-    /// Decides what of the host's caches is lost.
+    /// Decides which part of the host's caches is lost.
     fn lose_caches(&mut self, host: usize) {
         let images = self.model.images(host);
         let codes: Vec<u16> = (0..images).collect();
@@ -118,7 +119,8 @@ impl State {
         }
     }
 
-    /// Where the moment of a death matters: whether the running thread's host dies now that it could go on.
+    /// Decides whether the running thread's host dies now that it could continue, where the moment
+    /// of a death matters.
     pub(super) fn die_here(&mut self) -> bool {
         self.running.is_some() && self.model.deaths_are_timed() && self.die()
     }

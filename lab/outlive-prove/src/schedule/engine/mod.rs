@@ -1,18 +1,20 @@
-//! What runs a scenario's threads one at a time, and decides at every access who goes on, what is read
-//! and who dies.
+//! The engine: runs a scenario's threads one at a time, and decides at every access which thread
+//! continues, which value is read and whether a host dies.
 //!
-//! Threads are coroutines on one operating-system thread: a switch costs some ten nanoseconds, where
-//! handing a baton between operating-system threads costs some microseconds. A thread stops before an
-//! access, never inside one, and code between two accesses runs with the access before it.
+//! Threads are coroutines on one operating-system thread: a switch costs some ten nanoseconds,
+//! while passing a baton between operating-system threads costs some microseconds. A thread stops
+//! before an access, never inside one, and code between two accesses runs with the access before
+//! it.
 //!
-//! **Death** abandons a coroutine: it is never resumed and its stack is used again. So a dead thread's
-//! destructors never run, as a dead process's don't.
+//! **Death** abandons a coroutine: it is never resumed and its stack is used again. So a dead
+//! thread's destructors never run, as a dead process's don't.
 //!
-//! **Fewer executions, none lost.** A thread need not be interrupted before an access to a word that no
-//! other thread touches, or that nobody writes. Which words those are is learnt: the first executions
-//! take all for unshared; when one turns out to be shared, the exploration starts again with that known.
-//! For deaths the same: dying before a load is dying after the last store, so a thread may die before
-//! the first access that follows a store, a write-back or a crash point, and at its end.
+//! **Fewer executions, none lost.** A thread need not be interrupted before an access to a word
+//! that no other thread touches, or that no thread writes. Which words those are is learnt: the
+//! first executions assume that no word is shared; when one turns out to be, the exploration starts
+//! again with that known. Deaths are reduced in the same way: dying before a load is dying after
+//! the last store, so a thread may die before the first access that follows a store, a write-back
+//! or a crash point, and at its end.
 
 pub(crate) mod access;
 pub(crate) mod choices;
@@ -32,7 +34,7 @@ pub(crate) use state::{Limits, Ran, ThreadPlan};
 use access::{Access, Answer};
 use outlive_memory::{CrashPoint, Ordering};
 
-/// One access by the running thread, and whether it wrote.
+/// Makes one access by the running thread.
 #[track_caller]
 pub(crate) fn answer(access: Access) -> Answer {
     run::at_point(|s| s.arrive_at_word(&access), |s| s.access(&access))
@@ -40,10 +42,7 @@ pub(crate) fn answer(access: Access) -> Answer {
 }
 
 pub(crate) fn fence(order: Ordering) {
-    assert!(
-        order != Ordering::Relaxed,
-        "there is no such thing as a relaxed fence"
-    );
+    assert!(order != Ordering::Relaxed, "a fence cannot be relaxed");
     run::at_point(|s| s.arrive_at_fence(order), |s| s.fence(order));
 }
 
@@ -56,7 +55,8 @@ pub(crate) fn drain() {
     run::at_point(|s| s.arrive_at_drain(), |s| s.drain()).unwrap_or_else(|why| panic!("{why}"));
 }
 
-/// Something that other threads of the scenario may see although it is not in the memory.
+/// Passes a point at which other threads of the scenario may see something that is not in the
+/// memory.
 pub(crate) fn outside() {
     run::at_point(|s| s.arrive_outside(), |s| s.outside());
 }

@@ -5,7 +5,7 @@ use super::views::Views;
 use crate::explore::caches::Caches;
 use outlive_memory::Ordering;
 
-/// What an access finds, by one of the models.
+/// The memory model that decides the result of an access.
 #[derive(Debug)]
 pub(crate) enum Model {
     /// Release and acquire; nothing is lost.
@@ -92,7 +92,7 @@ impl Model {
         }
     }
 
-    /// What was done so far has reached memory.
+    /// Marks all stores so far as having reached memory.
     pub(crate) fn settle(&mut self) {
         if let Self::Caches(caches) = self {
             caches.settle();
@@ -111,12 +111,12 @@ impl Model {
         }
     }
 
-    /// Whether a drain by the actor would change what is lost with somebody's caches.
+    /// Returns whether a drain by the actor would change what a host's death loses.
     pub(crate) fn drains(&self, actor: usize) -> bool {
         matches!(self, Self::Caches(caches) if caches.drains(actor))
     }
 
-    /// How many images of the memory the death of a host may leave; at least one.
+    /// Returns the number of images of the memory that the death of a host may leave; at least one.
     pub(crate) fn images(&mut self, host: usize) -> u16 {
         match self {
             Self::Views(_) => 1,
@@ -124,7 +124,7 @@ impl Model {
         }
     }
 
-    /// Loses a host's caches in one of the ways; returns what was lost, as lines of a trace.
+    /// Loses a host's caches in one of the ways; returns the lost values, as lines of a trace.
     pub(crate) fn lose(&mut self, host: usize, image: u16) -> Vec<String> {
         match self {
             Self::Views(_) => Vec::new(),
@@ -132,7 +132,8 @@ impl Model {
         }
     }
 
-    /// How many different images were left by deaths so far, and whether all that could be were tried.
+    /// Returns the number of different images left by deaths, and whether all possible ones were
+    /// tried.
     pub(crate) fn images_seen(&self) -> (u64, bool) {
         match self {
             Self::Views(_) => (0, true),
@@ -140,12 +141,12 @@ impl Model {
         }
     }
 
-    /// Whether it matters when exactly a host dies, and not only after which of its stores.
+    /// Returns whether the exact moment of a host's death matters, not only its last store.
     pub(crate) fn deaths_are_timed(&self) -> bool {
         matches!(self, Self::Caches(_))
     }
 
-    /// The bytes that one access can affect start at a multiple of this.
+    /// Returns the granularity in bytes of an access's effects: they start at a multiple of it.
     pub(crate) fn grain(&self) -> u64 {
         match self {
             Self::Views(_) => 1,

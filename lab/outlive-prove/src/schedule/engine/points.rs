@@ -1,4 +1,4 @@
-//! Points and accesses: where a thread may be interrupted or die, and what it does when it goes on.
+//! Points and accesses: where a thread may be interrupted or die, and its action when it continues.
 
 use super::access::{Access, Act, Answer};
 use super::choices::Choice;
@@ -23,14 +23,14 @@ impl State {
         }
     }
 
-    /// After the last that a thread does: what it returned is known, and it may die all the same.
+    /// Arrives after the last action of a thread: its result is known, but it may still die.
     pub(super) fn arrive_at_end(&mut self) -> Go {
         self.acted();
         self.arrive(false)
     }
 
-    /// Whether this is a point for others although they cannot see what is done at it: where the moment of
-    /// a death matters, others may act between what they saw and the death.
+    /// Returns whether this is a point for others although they cannot see its action: where the
+    /// moment of a death matters, others may act between the last action they saw and the death.
     fn may_die_later(&self) -> bool {
         let mortal = |current: usize| self.threads[current].plan.mortal;
         self.model.deaths_are_timed()
@@ -69,7 +69,7 @@ impl State {
         self.acted();
     }
 
-    /// The running thread did something that its death could leave behind.
+    /// Marks that the running thread did something that its death could leave behind.
     fn acted(&mut self) {
         if let Some(current) = self.running {
             self.threads[current].fresh = true;
@@ -78,9 +78,12 @@ impl State {
 
     pub(super) fn step(&mut self) -> Result<(), String> {
         self.steps += 1;
-        // Never a second panic while one is on its way.
+        // Never a second panic while one is in progress.
         if self.steps > self.limits.steps && !std::thread::panicking() {
-            return Err(format!("it went on for {} accesses", self.limits.steps));
+            return Err(format!(
+                "no end after {} accesses: does a thread loop forever?",
+                self.limits.steps
+            ));
         }
         Ok(())
     }

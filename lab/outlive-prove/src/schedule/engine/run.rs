@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Enough for formatting a panic's message in a build without optimisation.
+/// In bytes; enough to format a panic's message in a build without optimisation.
 const STACK: usize = 256 * 1024;
 
 thread_local! {
@@ -20,18 +20,18 @@ thread_local! {
     static STATE: RefCell<Option<Box<State>>> = const { RefCell::new(None) };
     /// The yielder of the coroutine that runs, null outside coroutines.
     static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(std::ptr::null()) };
-    /// Which execution this is, counted over the life of the process.
+    /// The number of this execution, counted over the life of the process.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
-    /// What the panic that is on its way said, and where.
+    /// The message and place of the panic in progress.
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// What a thread, a hook, the preparation or the check does.
+/// The code of a thread, a hook, the preparation or the check.
 pub(crate) type Body = Box<dyn Fn()>;
 
-/// All that an execution runs.
+/// The parts of an execution.
 pub(crate) struct Job {
     pub(crate) plans: Vec<ThreadPlan>,
     pub(crate) size: u64,
@@ -67,7 +67,7 @@ impl Runner {
         with(|s| s.choices = choices);
     }
 
-    /// Takes every access as one that others may see.
+    /// Treats every access as visible to other threads.
     pub(crate) fn share_everything(&mut self) {
         with(|s| s.everything_shared = true);
     }
@@ -88,7 +88,7 @@ impl Runner {
         with(|s| s.deaths)
     }
 
-    /// Whether another word has turned out to be shared since the last call.
+    /// Returns whether another word has turned out to be shared since the last call.
     pub(crate) fn learnt(&mut self) -> bool {
         with(|s| std::mem::take(&mut s.grew))
     }
@@ -97,12 +97,12 @@ impl Runner {
         with(|s| s.coverage.clone())
     }
 
-    /// How many images of the memory deaths left, and whether all that could be were tried.
+    /// Returns the number of images left by deaths, and whether all possible ones were tried.
     pub(crate) fn images(&self) -> (u64, bool) {
         with(|s| s.model.images_seen())
     }
 
-    /// Runs one execution, with its trace if asked for.
+    /// Runs one execution, with its trace if `traced`.
     pub(crate) fn run(&mut self, traced: bool) -> (Ran, Option<Trace>) {
         NUMBER.set(NEXT.fetch_add(1, Ordering::Relaxed));
         with(|s| {
@@ -165,7 +165,8 @@ impl Runner {
             });
             spawn(stack, &self.job.threads[thread])
         });
-        // The yielder of a coroutine is where it was when it first ran; each sets it when it goes on.
+        // The yielder of a coroutine is where it was when it first ran; each sets it when it
+        // continues.
         coroutine.resume(());
         YIELDER.set(std::ptr::null());
     }
@@ -179,9 +180,9 @@ impl Drop for Runner {
 
 fn spawn(stack: DefaultStack, body: &Body) -> Thread {
     let body: *const Body = body;
-    // SAFETY: the closure holds a raw pointer to a body of the runner's job. The coroutine is resumed by
-    // `Runner::resume` only and is given up before `run_threads` returns, during which the runner, and
-    // the job in it, is borrowed.
+    // SAFETY: the closure holds a raw pointer to a body of the runner's job. The coroutine is
+    // resumed by `Runner::resume` only and is given up before `run_threads` returns, during which
+    // the runner, and the job in it, is borrowed.
     unsafe {
         Coroutine::with_stack_unchecked(stack, move |yielder: &Yielder<(), ()>, ()| {
             YIELDER.set(yielder);
@@ -191,7 +192,7 @@ fn spawn(stack: DefaultStack, body: &Body) -> Thread {
     }
 }
 
-/// The end of a thread, as far as it came by itself.
+/// Ends a thread that returned or panicked.
 fn finish(ended: Result<(), Box<dyn Any + Send>>) {
     match ended {
         Ok(()) => at_point(State::arrive_at_end, State::finish),
@@ -202,13 +203,13 @@ fn finish(ended: Result<(), Box<dyn Any + Send>>) {
     }
 }
 
-/// Gives up a coroutine, wherever it stands, and takes its stack back.
+/// Gives up a coroutine, wherever it is, and returns its stack.
 fn abandon(mut coroutine: Thread) -> DefaultStack {
     if coroutine.started() && !coroutine.done() {
-        // The frames of this module hold no values that have to be dropped, and a scenario's frames are
-        // forgotten, as those of a killed process are.
-        // SAFETY: forgetting is safe for all values but those that lend the stack itself to other threads
-        // until they are dropped (scoped threads); `Scenario::thread` forbids them across an access.
+        // The frames of this module hold no values that have to be dropped, and a scenario's frames
+        // are forgotten, as those of a killed process are. SAFETY: forgetting is safe for all
+        // values but those that lend the stack itself to other threads until they are dropped
+        // (scoped threads); `Scenario::thread` forbids them across an access.
         unsafe { coroutine.force_reset() };
     } else if !coroutine.started() {
         coroutine.force_unwind();
@@ -216,7 +217,7 @@ fn abandon(mut coroutine: Thread) -> DefaultStack {
     coroutine.into_stack()
 }
 
-/// Runs what is not a thread of the scenario.
+/// Runs code that is not a thread of the scenario.
 fn alone(body: impl Fn()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
         let said = said(panic);
@@ -234,13 +235,13 @@ fn suspend() {
         !yielder.is_null(),
         "only a thread of a scenario can be suspended"
     );
-    // SAFETY: a yielder lives as long as its coroutine, and the pointer is that of the coroutine that
-    // runs: set when it started and, below, whenever it goes on.
+    // SAFETY: a yielder lives as long as its coroutine, and the pointer is that of the coroutine
+    // that runs: set when it started and, below, whenever it goes on.
     unsafe { (*yielder).suspend(()) };
     YIELDER.set(yielder);
 }
 
-/// Hands over to the loop for good.
+/// Returns to the loop for good.
 fn never() -> ! {
     loop {
         suspend();
@@ -255,7 +256,7 @@ pub(super) fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
     })
 }
 
-/// Stops before something that others may see, and then does it.
+/// Stops before an action that other threads may see, and then performs it.
 pub(super) fn at_point<R>(
     arrive: impl FnOnce(&mut State) -> Go,
     act: impl FnOnce(&mut State) -> R,
@@ -286,19 +287,20 @@ pub(super) fn spin() {
     }
 }
 
-/// The number of the execution that runs on this thread, if any.
+/// Returns the number of the execution that runs on this thread, if there is one.
 pub(crate) fn number() -> u64 {
     NUMBER.get()
 }
 
-/// Whether this operating-system thread runs an execution.
+/// Returns whether this operating-system thread runs an execution.
 pub(crate) fn in_execution() -> bool {
     STATE
         .try_with(|state| state.try_borrow().is_ok_and(|state| state.is_some()))
         .unwrap_or(false)
 }
 
-/// Panics inside executions are outcomes: keeps the message of one; `false` if this thread runs none.
+/// Keeps the message of a panic inside an execution, since it is an outcome; returns `false` if
+/// this thread runs no execution.
 pub(crate) fn hears(info: &PanicHookInfo<'_>) -> bool {
     let is_outcome = in_execution();
     if is_outcome {

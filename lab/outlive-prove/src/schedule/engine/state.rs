@@ -1,6 +1,6 @@
-//! The state of one execution: its memory, its threads, and what was decided so far.
+//! The state of one execution: its memory, its threads, and the decisions so far.
 //!
-//! What is done with it is in `switch` (who runs next), `death` and `points` (accesses).
+//! Its operations are in `switch` (which thread runs next), `death` and `points` (accesses).
 
 use super::choices::Choices;
 use super::model::Model;
@@ -9,7 +9,7 @@ use crate::schedule::coverage::Coverage;
 use crate::schedule::trace::Trace;
 use std::collections::BTreeMap;
 
-/// Bounds on what is explored.
+/// Bounds on the executions to explore.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) preemptions: u32,
@@ -20,7 +20,7 @@ pub(crate) struct Limits {
     pub(crate) everywhere: bool,
 }
 
-/// What the engine needs to know of a thread before it runs.
+/// A thread's properties before it runs.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadPlan {
     pub(crate) name: String,
@@ -31,7 +31,7 @@ pub(crate) struct ThreadPlan {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
-    /// Not before a death has been told of.
+    /// Until a death has been reported.
     Blocked,
     Ready,
     Waiting,
@@ -39,7 +39,7 @@ pub(super) enum Status {
     Dead,
 }
 
-/// What a thread read since it last waited.
+/// A value that a thread read since it last waited.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) word: usize,
@@ -51,30 +51,30 @@ pub(super) struct Seen {
 pub(super) struct Thread {
     pub(super) plan: ThreadPlan,
     pub(super) status: Status,
-    /// Whether it did something since death was last on offer.
+    /// Whether it acted since death was last on offer.
     pub(super) fresh: bool,
-    /// Whether it was interrupted before an access that it will make when it goes on.
+    /// Whether it was interrupted before an access that it will make when it continues.
     pub(super) at_point: bool,
     pub(super) seen: Vec<Seen>,
-    /// When it began to wait, for threads that wait without having read.
+    /// The step at which it began to wait, for threads that wait without having read.
     pub(super) since: u32,
     /// Its next load of this word must find something newer.
     pub(super) force: Option<(usize, u64)>,
     pub(super) last_point: Option<(&'static str, usize)>,
 }
 
-/// Who runs next.
+/// What runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Thread(usize),
     Raise(usize),
     Die(usize),
     End,
-    /// Nobody, though somebody waits.
+    /// No thread can run, though this one waits.
     Stuck(usize),
 }
 
-/// Whether the running thread goes on at a point.
+/// Whether the running thread continues at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Go {
     On,
@@ -83,11 +83,11 @@ pub(super) enum Go {
     Never,
 }
 
-/// Why an execution failed.
+/// The reason for which an execution failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failed(pub(crate) String);
 
-/// What is left of an execution.
+/// The outcome of an execution.
 #[derive(Clone, Debug)]
 pub(crate) struct Ran {
     pub(crate) failed: Option<Failed>,
@@ -102,12 +102,12 @@ pub(super) struct State {
     pub(super) words: Words,
     pub(super) limits: Limits,
     pub(super) threads: Vec<Thread>,
-    /// By host: whether a hook waits to be told of its death.
+    /// By host: whether its death is still to be reported to its hook.
     pub(super) raising: Vec<bool>,
     /// By host.
     pub(super) dead: Vec<bool>,
     pub(super) hooked: bool,
-    /// Which thread runs; `None` in preparation, hooks and check, whose actor is `actor`.
+    /// The running thread; `None` in preparation, hooks and check, whose actor is `actor`.
     pub(super) running: Option<usize>,
     pub(super) actor: usize,
     pub(super) interrupted: Option<usize>,
@@ -191,7 +191,7 @@ impl State {
         self.words.size()
     }
 
-    /// Makes ready for another execution.
+    /// Resets the state for another execution.
     pub(super) fn clear(&mut self) {
         self.words.clear();
         self.model.clear();
@@ -232,7 +232,7 @@ impl State {
         self.failed.get_or_insert(Failed(why));
     }
 
-    /// Preparation is over: every thread knows what it did.
+    /// Ends the preparation, which happens before every thread.
     pub(super) fn start_threads(&mut self) {
         self.model.settle();
         for thread in 0..self.threads.len() {
@@ -240,7 +240,7 @@ impl State {
         }
     }
 
-    /// All is over: the check knows everything.
+    /// Starts the check, which happens after everything.
     pub(super) fn start_check(&mut self) {
         self.running = None;
         self.actor = self.main();
@@ -256,7 +256,7 @@ impl State {
         self.threads[thread].fresh |= self.model.deaths_are_timed();
     }
 
-    /// The running thread has done all it does.
+    /// Ends the running thread.
     pub(super) fn finish(&mut self) {
         let Some(current) = self.running.take() else {
             return;
@@ -267,7 +267,7 @@ impl State {
     }
 
     pub(super) fn note(&mut self, line: impl FnOnce(u32) -> String) {
-        // Rounds in which everybody looks in vain are all alike.
+        // Rounds in which every thread polls in vain are all alike.
         if self.newest_only && self.patience > self.threads.len() as u32 {
             return;
         }

@@ -1,4 +1,4 @@
-//! Who runs next.
+//! The choice of the thread that runs next.
 
 use super::choices::{Choice, Diverged};
 use super::state::{Go, Seen, State, Status, Target};
@@ -7,7 +7,7 @@ use super::state::{Go, Seen, State, Status, Target};
 const END: u16 = 0;
 const RAISE: u16 = 100;
 const DIE: u16 = 200;
-/// How often every waiting thread is woken without news before it is said that nobody can go on.
+/// How often each waiting thread is woken without a new value before the execution is stuck.
 const PATIENCE: u32 = 300;
 
 impl State {
@@ -24,7 +24,7 @@ impl State {
         }
     }
 
-    /// Decides who runs next. `current` could go on.
+    /// Decides what runs next. `current`, if any, could continue.
     fn pick(&mut self, current: Option<usize>) -> Target {
         let mut codes = std::mem::take(&mut self.codes);
         codes.clear();
@@ -97,7 +97,7 @@ impl State {
             .find(|&t| self.threads[t].status == Status::Waiting)
     }
 
-    /// Wakes a thread that has no news, in case it waits by counting.
+    /// Wakes a thread for which there is no new value, in case it waits by counting.
     pub(super) fn lose_patience(&mut self, thread: usize) {
         let waiting = self
             .threads
@@ -111,7 +111,7 @@ impl State {
                 .collect();
             let names = names.join(", ");
             self.fail(format!(
-                "nobody can go on: {names} wait for stores that nobody will make"
+                "no thread can continue: {names} wait for stores that no thread will make"
             ));
         }
         self.threads[thread].status = Status::Ready;
@@ -119,7 +119,7 @@ impl State {
         self.newest_only = true;
     }
 
-    /// Decides at a point that others may see whether the running thread goes on.
+    /// Decides at a point that others may see whether the running thread continues.
     pub(super) fn switch(&mut self) -> Go {
         let Some(current) = self.running else {
             return Go::On;
@@ -139,7 +139,7 @@ impl State {
         }
     }
 
-    /// Who runs after an event: whoever it interrupted could go on.
+    /// Decides what runs after an event. The thread that it interrupted could continue.
     pub(super) fn pick_after_event(&mut self) -> Target {
         let interrupted = self
             .interrupted
@@ -152,7 +152,7 @@ impl State {
         self.pick(None)
     }
 
-    /// The running thread waits for another's store. Outside threads nobody can make one.
+    /// Makes the running thread wait for another's store. Outside threads no store can come.
     pub(super) fn wait(&mut self) -> Go {
         let Some(current) = self.running else {
             let spins = self.step();
@@ -173,7 +173,7 @@ impl State {
         Go::Suspend
     }
 
-    /// The running thread waited and goes on: one of its words has news, and it will see that.
+    /// Ends the running thread's wait: one of its words has a new value, which it will see.
     pub(super) fn wake(&mut self) {
         let Some(thread) = self.running else { return };
         if self.threads[thread].status != Status::Waiting {

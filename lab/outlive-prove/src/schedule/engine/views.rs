@@ -1,31 +1,33 @@
-//! Release and acquire as an operational model: histories of messages, and what each thread has seen.
+//! Release and acquire as an operational model: histories of messages, and the views of threads.
 //!
-//! Each word has its modification order, a list of *messages*. A *view* says for each word which message
-//! is the oldest that may still be read. A thread has three views: `current`, which bounds its loads;
-//! `acquired`, what its loads have seen but only an acquire fence makes it know; and `released`, what its
-//! last release fence covers. A message carries a view too: the writer's current one for a release, the
-//! `released` one otherwise, joined, for a read-modify-write, with that of the message it replaced (so a
-//! release sequence goes on through read-modify-writes, as in C++20, and through nothing else).
+//! Each word has its modification order, a list of *messages*. A *view* gives for each word the
+//! oldest message that may still be read. A thread has three views: `current`, which bounds its
+//! loads; `acquired`, which its loads have seen but only an acquire fence makes current; and
+//! `released`, which its last release fence covers. A message carries a view too: the writer's
+//! current one for a release, the `released` one otherwise, joined, for a read-modify-write, with
+//! that of the message it replaced (so read-modify-writes continue a release sequence, as in C++20,
+//! and nothing else does).
 //!
 //! * A load reads any message that its view allows; a compare-and-swap that fails, too.
-//! * A store goes anywhere in the modification order that is newer than the thread's view, though never
-//!   between a read-modify-write and what it replaced. A sequentially consistent one goes to the end.
+//! * A store goes anywhere in the modification order that is newer than the thread's view, though
+//!   never between a read-modify-write and the message it replaced. A sequentially consistent one
+//!   goes to the end.
 //! * A read-modify-write replaces the newest message.
-//! * Fences: acquire makes `acquired` current; release sets `released`; a sequentially consistent one does
-//!   both and joins with a view that all of them share.
+//! * Fences: acquire makes `acquired` current; release sets `released`; a sequentially consistent
+//!   one does both and joins with a view that all of them share.
 //! * A sequentially consistent store adds itself to that shared view; such a load respects it.
 //!
-//! Not modelled, so bugs that need it are not found: a load that takes effect after a later store (load
-//! buffering; a promise in the terms of Kang et al., POPL '17, whose views these are); a read-modify-write
-//! that replaces an older message; a sequentially consistent access that others see after a later relaxed
-//! one. Stronger than C++20: nothing else is known. Weaker: sequentially consistent loads do not order
-//! one another beyond the stores they read.
+//! Not modelled, so bugs that need it are not found: a load that takes effect after a later store
+//! (load buffering; a promise in the terms of Kang et al., POPL '17, whose views these are); a
+//! read-modify-write that replaces an older message; a sequentially consistent access that others
+//! see after a later relaxed one. The model is not known to be stronger than C++20 in any other
+//! way. Weaker: sequentially consistent loads do not order one another beyond the stores they read.
 
 use super::access::{Access, Act, Answer, acquires, releases};
 use outlive_memory::Ordering;
 use std::rc::Rc;
 
-/// Room between two messages of a word for stores that are placed there later.
+/// The gap between the stamps of two messages of a word, for stores that are placed there later.
 const GAP: u64 = 1 << 32;
 
 /// By word the oldest message that may be read; words beyond the end have all messages.
@@ -58,7 +60,7 @@ impl View {
 struct Message {
     stamp: u64,
     value: u128,
-    /// What reading it by acquire makes known; `None` for nothing.
+    /// The view that an acquire load of the message joins; `None` for an empty one.
     view: Option<Rc<View>>,
     /// Whether it must follow the message before it without a gap.
     replaces: bool,
@@ -112,8 +114,8 @@ impl Views {
         &mut self.words[word]
     }
 
-    /// How many messages a load may choose among, the newest first. `after` is a stamp that the load has
-    /// to go beyond.
+    /// Returns the number of messages that a load may choose among, the newest first. `after` is a
+    /// stamp that the load must exceed.
     fn readable(
         &mut self,
         actor: usize,
@@ -145,7 +147,7 @@ impl Views {
         }
     }
 
-    /// The ways in which an access can go, as codes; the first is the strongest: read the newest, append.
+    /// Returns the ways of an access, as codes, the strongest first: read the newest, append.
     pub(crate) fn ways(
         &mut self,
         actor: usize,
@@ -273,7 +275,7 @@ impl Views {
             None => last + GAP,
             Some(next) => last + (next.stamp - last) / 2,
         };
-        assert!(stamp > last, "no room between two messages");
+        assert!(stamp > last, "no space between two messages");
         let view = self.written(actor, word, stamp, order);
         self.words[word].insert(
             place,
@@ -287,7 +289,7 @@ impl Views {
         );
     }
 
-    /// Notes that the actor wrote the message `stamp`; returns the view that the message carries.
+    /// Records that the actor wrote the message `stamp`; returns the view that the message carries.
     fn written(
         &mut self,
         actor: usize,
@@ -324,14 +326,14 @@ impl Views {
         }
     }
 
-    /// `to` happens after all that `from` did so far.
+    /// Makes `to` happen after everything that `from` did so far.
     pub(crate) fn follow(&mut self, from: usize, to: usize) {
         let known = self.actors[from].acquired.clone();
         self.actors[to].current.join(&known);
         self.actors[to].acquired.join(&known);
     }
 
-    /// The actor happens after everything.
+    /// Makes the actor happen after everything.
     pub(crate) fn know_all(&mut self, actor: usize) {
         for (word, messages) in self.words.iter().enumerate() {
             let stamp = messages.last().expect("a first message").stamp;
@@ -340,12 +342,12 @@ impl Views {
         }
     }
 
-    /// What the actor last read or wrote at `word`.
+    /// Returns the stamp of the message that the actor last read or wrote at `word`.
     pub(crate) fn stamp(&self, actor: usize, word: usize) -> u64 {
         self.actors[actor].current.get(word)
     }
 
-    /// Whether `word` has had another value since `stamp`.
+    /// Returns whether `word` has had another value since `stamp`.
     pub(crate) fn news(&self, word: usize, stamp: u64, value: u128) -> bool {
         self.words[word]
             .iter()
@@ -354,10 +356,10 @@ impl Views {
             .any(|m| m.value != value)
     }
 
-    /// For traces: the access that wrote the message `way` from the newest.
+    /// Returns the access that wrote the message `way` from the newest, for traces.
     pub(crate) fn writer(&self, word: usize, way: u16) -> u32 {
         let messages = self.words.get(word).map_or(&[][..], |messages| messages);
-        // A word that nobody has touched yet is as it was at the start.
+        // A word that was not accessed yet has its initial value.
         let read = messages.len().checked_sub(1 + way as usize);
         read.map_or(0, |read| messages[read].step)
     }

@@ -1,4 +1,4 @@
-//! Which words a scenario has, and that each is accessed at one size all its life.
+//! The words of a scenario. Each is accessed at one size throughout an execution.
 
 /// The words met so far in one execution, numbered as they were met.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Words {
         self.covering.len() as u64
     }
 
-    /// The number of the word of `size` bytes at `at`.
+    /// Returns the number of the word of `size` bytes at `at`.
     pub(crate) fn locate(&mut self, at: u64, size: u8) -> Result<usize, String> {
         let end = at.checked_add(u64::from(size));
         if !at.is_multiple_of(u64::from(size)) || end.is_none_or(|end| end > self.size()) {
@@ -47,7 +47,7 @@ impl Words {
             }
             return Err(format!(
                 "an access of {size} bytes at offset {at:#x} overlaps the word of {was} bytes at \
-                 {start:#x}: a word is accessed at one size all its life"
+                 {start:#x}: every access to a word must have the same size"
             ));
         }
         self.spans.push((at as u32, size));

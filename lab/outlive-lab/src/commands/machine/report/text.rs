@@ -8,11 +8,11 @@ use crate::output;
 use crate::table::Table;
 use outlive_machine::protocol::{DirectoryState, Name, NodeState};
 
-/// The paper's compression of dumps.
+/// The paper's compression factor of dumps.
 const PAPERS_DUMP_FACTOR: f64 = 5.8;
 
 impl Report<'_> {
-    /// For people.
+    /// Prints the report for people.
     pub fn tell(&self) -> Result<(), Failure> {
         let size = self
             .size
@@ -22,7 +22,7 @@ impl Report<'_> {
             format!(" on the machine of {}", file.escape_debug())
         });
         let local = match self.strays {
-            Some(_) => ", what one thread alone touches in local memory",
+            Some(_) => ", lines that only one thread touches in local memory",
             None => "",
         };
         let what = format!(
@@ -35,9 +35,9 @@ impl Report<'_> {
             self.seed
         );
         let result = match self.checked {
-            _ if self.has_dead() => "its result is not checked, since nodes died",
-            true => "its result was checked, and is right",
-            false => "a trace does not say what its result must be",
+            _ if self.has_dead() => "its result was not checked, since nodes died",
+            true => "its result was checked and is right",
+            false => "its result was not checked, since a trace does not contain the right one",
         };
         output::line(format_args!("{what}: {result}"))?;
         let mut table = Table::new(["", "here", "published"]);
@@ -61,11 +61,11 @@ impl Report<'_> {
         if let Some(why) = self.differs {
             output::line("")?;
             output::line(format_args!(
-                "A share of stores is off by more than a quarter: {why}."
+                "A share of stores differs from the published one by more than a quarter: {why}."
             ))?;
         }
         output::line("")?;
-        let mut table = Table::new(["messages", "how many", "bytes", "each says"]);
+        let mut table = Table::new(["messages", "count", "bytes", "meaning"]);
         for (kind, traffic) in &self.messages {
             table.row([
                 kind.clone(),
@@ -81,7 +81,7 @@ impl Report<'_> {
         output::line("")?;
         if self.life.is_empty() {
             return output::line(format_args!(
-                "Nothing was said about line {}: nobody has touched it",
+                "Line {} has no history: no thread accessed it",
                 line.0
             ));
         }
@@ -125,7 +125,7 @@ impl Report<'_> {
                 published(self.published_store_fraction),
             ),
             (
-                "of them, to lines that several threads touch",
+                "of these stores, to lines that several threads touch",
                 percent(Some(self.shared_store_fraction)),
                 published(self.published_shared_store_fraction),
             ),
@@ -158,12 +158,12 @@ impl Report<'_> {
             ]);
         }
         rows.push((
-            "cores' misses of their node, of shared lines and of its own",
+            "misses in the node, of shared and of local lines",
             format!("{}, {}", self.lines_asked_for, self.private_misses),
             none(),
         ));
         if let Some(mean) = self.mean_miss {
-            let what = "until a shared line was there, on the mean";
+            let what = "mean time until a missed shared line was usable";
             rows.push((what, format!("{:.1} ns", mean.as_seconds() * 1e9), none()));
         }
         rows.extend([
@@ -196,7 +196,7 @@ impl Report<'_> {
         if let Some(Link { link, busy }) = &self.busiest_link {
             let busy = percent(Some(*busy));
             rows.push((
-                "the most used link",
+                "the busiest link",
                 format!("{link}, {busy} of the time"),
                 none(),
             ));
@@ -217,12 +217,12 @@ impl Report<'_> {
                     none(),
                 ),
                 (
-                    "replicated when they were the oldest",
+                    "replicated only when they were the oldest",
                     percent(self.replicated_oldest),
                     none(),
                 ),
                 (
-                    "time that the oldest waited for replicas alone",
+                    "time in which the oldest waited for replicas alone",
                     percent(self.replica_wait),
                     none(),
                 ),
@@ -250,7 +250,7 @@ impl Report<'_> {
         }
         rows.extend([
             (
-                "this machine's time",
+                "time on this computer",
                 format!("{:.1} s", self.host_seconds),
                 none(),
             ),

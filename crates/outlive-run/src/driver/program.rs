@@ -1,0 +1,227 @@
+//! The interface between a driver and a program: how the program is put into a pod, its progress,
+//! and its result.
+
+use super::{RunError, Turns};
+use crate::blocks::Blocks;
+use crate::crew::Crew;
+use crate::header::{CalledOff, Header, ROOT, RunHeader};
+use crate::host::HostError;
+use outlive::heap::LocalHeap;
+use outlive::membership::Process;
+use outlive::memory::{Native, Offset};
+use outlive::pod::Pod;
+use outlive::supervise::Stop;
+use outlive_tasks::{Band, Trigger};
+use std::time::Duration;
+
+/// A program with its input.
+pub trait Program: Sync {
+    /// The program once it is in a pod.
+    type Running: Running;
+
+    /// Returns the number of bytes of heap that it needs for the workers of `order`.
+    ///
+    /// # Errors
+    /// If an input cannot be read, on which the number depends.
+    fn heap_bytes(&self, order: &Order) -> Result<u64, RunError>;
+
+    /// Returns the number of bytes of heap that it needs, after a segment was too small. Quantities
+    /// that were estimated before may now be counted; that may take long, and ends early at `stop`.
+    /// `None`, the default, means that [the estimate](Self::heap_bytes) is the best number
+    /// available; then that is asked for, or twice the former size.
+    ///
+    /// # Errors
+    /// If an input cannot be read, on which the number depends.
+    fn heap_bytes_counted(&self, order: &Order, stop: &Stop) -> Result<Option<u64>, RunError> {
+        let _ = (order, stop);
+        Ok(None)
+    }
+
+    /// Puts the program into a pod: a block that begins with a [header](Header), published. Hosts
+    /// are started after this.
+    ///
+    /// # Errors
+    /// If it does not fit, or a root of its name already exists.
+    fn begin(&self, order: &Order, stage: &Stage<'_>) -> Result<Self::Running, RunError>;
+
+    /// Does the driver's part of the work on a thread of its own while hosts work: gives them work,
+    /// and waits for its end. Returns soon when `over` says that no host works any more, or when
+    /// the run is called off.
+    ///
+    /// # Errors
+    /// If it ends without being done. Hosts have been told to end then.
+    fn attend(
+        &self,
+        running: &Self::Running,
+        attendant: &Attendant<'_>,
+        over: &Stop,
+    ) -> Result<(), RunError> {
+        let _ = (running, attendant, over);
+        Ok(())
+    }
+
+    /// Returns the error that explains why the run was called off. Reasons common to all programs
+    /// do not come here: an interruption, a full heap, a worker that failed and has reported why.
+    fn explain(&self, running: &Self::Running, why: CalledOff) -> RunError;
+
+    /// Reads the result of a finished run from the pod, in which no host works any more.
+    ///
+    /// # Errors
+    /// If the result cannot be read.
+    fn result(
+        &self,
+        running: &Self::Running,
+        pod: &Pod,
+        heap: &LocalHeap<'_>,
+    ) -> Result<<Self::Running as Running>::Result, HostError>;
+}
+
+/// The driver's thread that attends a run, and its place in the pod.
+#[derive(Clone, Copy, Debug)]
+pub struct Attendant<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// The driver's process.
+    pub process: &'a Process,
+    /// The thread's heap handle.
+    pub heap: &'a LocalHeap<'a>,
+    /// The limit for one task, if there is one.
+    pub deadline: Option<Deadline>,
+}
+
+/// The requirements for which a program begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    /// The hosts and workers of the run.
+    pub crew: Crew,
+    /// The number of hosts to be killed.
+    pub kills: u32,
+    /// The limits for the number of workers, if it may change.
+    pub elastic: Option<Elastic>,
+    /// The time for which a worker's heartbeat may stand still, if that was given.
+    pub freeze: Option<Duration>,
+}
+
+/// The time that a worker may take for one task, as measured by the driver
+/// ([`Deadlines`](outlive_tasks::Deadlines)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// The limit. A worker that exceeds it is reported.
+    pub limit: Duration,
+    /// Whether its host is fenced too, so that another worker re-executes the task.
+    pub fences: bool,
+}
+
+/// The limits within which the number of workers follows the number of ready tasks
+/// ([`Options::elastic`](outlive_tasks::Options::elastic)).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Elastic {
+    /// The smallest number.
+    pub least: u32,
+    /// The largest number.
+    pub most: u32,
+    /// The range of ready tasks for each worker outside which the pool is resized.
+    pub band: Band,
+}
+
+/// The context in which a program begins: a pod, and the driver's thread in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Stage<'s> {
+    /// The pod.
+    pub pod: &'s Pod,
+    /// The driver's access to the large blocks of the pod's heap.
+    pub blocks: Blocks<'s, Native>,
+    /// The driver's heap handle.
+    pub heap: &'s LocalHeap<'s>,
+    /// A word owned by the driver, for the block that begins with the header.
+    pub cell: Offset,
+}
+
+impl Stage<'_> {
+    /// Publishes the header at `at` as a root.
+    ///
+    /// # Errors
+    /// If the table of roots is full.
+    pub fn publish(&self, at: Offset) -> Result<(), RunError> {
+        let published = self.pod.roots().publish::<RunHeader>(ROOT, at);
+        published
+            .map(drop)
+            .map_err(HostError::from)
+            .map_err(RunError::from)
+    }
+}
+
+/// A program in a pod, as the driver sees it while hosts work.
+pub trait Running: Copy + Send + Sync {
+    /// The result of the program.
+    type Result;
+
+    /// Returns the header of the run.
+    fn header(&self) -> Header;
+
+    /// Returns whether everything is done.
+    fn is_done(&self) -> bool;
+
+    /// Returns the number of units of work; once the run is done, the actual number.
+    fn units(&self) -> u64 {
+        self.header().units()
+    }
+
+    /// Returns the current phase and its progress.
+    fn stretch(&self) -> Stretch;
+
+    /// Returns roughly how many units have been given out, by which kills at random are spread.
+    fn drawn(&self) -> u64;
+
+    /// Returns the number of units that are done.
+    fn done(&self) -> u64;
+
+    /// Returns the unit that worker `number` has begun and not committed. Called while it is dead.
+    fn attempting(&self, number: u32) -> Option<u64>;
+
+    /// Returns the number of units that worker `number` has begun in all its incarnations. By it, a
+    /// spare that works is distinguished from one that stands by.
+    fn begun(&self, number: u32) -> u64 {
+        let _ = number;
+        0
+    }
+
+    /// Returns how worker `number` came last, as far as that is known, if it stood by before. Once
+    /// it has [begun](Self::begun) a unit, this is how it came to that unit.
+    fn came(&self, number: u32) -> Option<Came> {
+        let _ = number;
+        None
+    }
+
+    /// Returns the total number of units that were begun and not committed, after the run.
+    fn redone(&self) -> u64;
+
+    /// Returns the workers that came and went, as far as that is known.
+    fn turns(&self) -> Turns {
+        Turns::default()
+    }
+}
+
+/// How a worker last came to work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Came {
+    /// The reason.
+    pub why: Trigger,
+    /// The number of the worker that had died in the place that it took.
+    pub after: Option<u32>,
+    /// Whether it was sent away since, and so stands by again.
+    pub is_away: bool,
+    /// The number of times it has come, in all its incarnations.
+    pub times: u32,
+}
+
+/// A phase of a program, and its progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The name of the phase: one word.
+    pub phase: &'static str,
+    /// Roughly how many of its units are done.
+    pub done: u64,
+    /// The number of all its units.
+    pub units: u64,
+}

@@ -1,0 +1,36 @@
+//! The layout of the heap's words in the scratch area of an instance's log.
+//!
+//! ```text
+//!  0x000  step          the small allocation or free that the owner is at
+//!  0x020  tenant        the last instance that had slabs
+//!  0x040  reservation   which eras the owner may still be reading in
+//!  0x080  retired       what it retired and has not freed
+//!  0x0c0  hands         cells for what is allocated and not yet linked to anything
+//! ```
+
+use crate::recovery::Log;
+use outlive_memory::{Memory, Offset};
+
+/// The number of pending-allocation cells of an instance.
+pub(super) const HANDS: u64 = 8;
+
+pub(super) fn step<M: Memory>(log: Log<M>) -> Offset {
+    log.room()
+}
+
+pub(super) fn tenant<M: Memory>(log: Log<M>) -> Offset {
+    log.room() + 0x20
+}
+
+pub(super) fn reservation<M: Memory>(log: Log<M>) -> Offset {
+    log.room() + 0x40
+}
+
+pub(super) fn retired<M: Memory>(log: Log<M>) -> Offset {
+    log.room() + 0x80
+}
+
+pub(super) fn hand<M: Memory>(log: Log<M>, number: u64) -> Offset {
+    assert!(number < HANDS, "an instance has {HANDS} hands");
+    log.room() + 0xC0 + number * 8
+}

@@ -1,0 +1,62 @@
+//! A counter.
+
+use super::{Class, Object, ObjectError};
+use crate::heap::LocalHeap;
+use core::fmt;
+use outlive_memory::{Memory, Native, Offset, Ordering};
+
+/// A number that any number of members add to. Wait-free: each addition takes effect in one step,
+/// or not at all if its caller dies before.
+///
+/// It does not tell whether the last addition of a dead member took effect; a [map] does.
+///
+/// [map]: crate::structures::Map
+pub struct Counter<M: Memory = Native> {
+    memory: M,
+    at: Offset,
+}
+
+impl<M: Memory> Counter<M> {
+    /// Adds `by`, and returns the number before. It wraps around at 2⁶⁴.
+    ///
+    /// # Crash
+    /// It is added or not; nothing tells which.
+    pub fn add(&self, by: u64) -> u64 {
+        // AcqRel: a thread that reads the sum sees what the adders did before.
+        let before = self.memory.fetch_add(self.at, by, Ordering::AcqRel);
+        self.memory.persist(self.at, 8);
+        before
+    }
+
+    /// Returns the number.
+    pub fn get(&self) -> u64 {
+        self.memory.load(self.at, Ordering::Acquire)
+    }
+}
+
+impl<M: Memory> Object<M> for Counter<M> {
+    type Init = u64;
+    const CLASS: Class = Class::Plain;
+    const BYTES: u64 = 8;
+
+    fn describe() -> String {
+        "counter".into()
+    }
+
+    fn create(heap: &LocalHeap<'_, M>, at: Offset, init: u64) -> Result<(), ObjectError> {
+        // Relaxed: published with the state of the object.
+        heap.memory().store(at, init, Ordering::Relaxed);
+        heap.memory().persist(at, 8);
+        Ok(())
+    }
+
+    fn open(memory: M, at: Offset) -> Result<Self, ObjectError> {
+        Ok(Self { memory, at })
+    }
+}
+
+impl<M: Memory> fmt::Debug for Counter<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Counter({})", self.get())
+    }
+}

@@ -1,0 +1,221 @@
+//! Handles to named objects, with their operations.
+
+use super::Counter;
+use super::lease::Lease;
+use crate::heap::LocalHeap;
+use crate::heap::buddy::AllocateError;
+use crate::structures::{Datum, Exchange, InsertError, Iter, List, Map, OrderedDatum};
+use crate::sync::{LockError, MutexGuard, RecoverableMutex, Repair};
+use core::fmt;
+use core::time::Duration;
+use outlive_memory::{Memory, Native};
+use std::ops::Deref;
+
+/// A handle to a named object. While it exists, the object is not destroyed, although it may lose
+/// its name.
+///
+/// The operations are those of the type, without the heap handle: the handle has it.
+///
+/// # Crash
+/// If the caller dies, the member that recovers it gives up the handle.
+pub struct Named<'h, T, M: Memory = Native> {
+    lease: Lease<'h, M>,
+    object: T,
+}
+
+impl<'h, T, M: Memory> Named<'h, T, M> {
+    pub(super) fn new(lease: Lease<'h, M>, object: T) -> Self {
+        Self { lease, object }
+    }
+
+    /// Returns the object in the form whose operations take a heap handle. It must not be used
+    /// after this handle is dropped.
+    #[inline(always)]
+    pub fn low_level(&self) -> &T {
+        &self.object
+    }
+
+    #[inline(always)]
+    fn heap(&self) -> &'h LocalHeap<'h, M> {
+        self.lease.heap()
+    }
+}
+
+/// The operations of [`Map`].
+impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, Map<K, V, M>, M> {
+    /// See [`Map::get`].
+    #[inline]
+    pub fn get(&self, key: &K) -> Option<V::Owned> {
+        self.object.get(self.heap(), key)
+    }
+
+    /// See [`Map::contains`].
+    pub fn contains(&self, key: &K) -> bool {
+        self.object.contains(self.heap(), key)
+    }
+
+    /// See [`Map::insert`].
+    ///
+    /// # Errors
+    /// If the key exists, or there is no memory.
+    #[inline]
+    pub fn insert(&self, key: &K, value: &V) -> Result<(), InsertError<V::Owned>> {
+        self.object.insert(self.heap(), key, value)
+    }
+
+    /// See [`Map::get_or_insert`].
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn get_or_insert(&self, key: &K, value: &V) -> Result<V::Owned, AllocateError> {
+        self.object.get_or_insert(self.heap(), key, value)
+    }
+
+    /// See [`Map::remove`].
+    pub fn remove(&self, key: &K) -> Option<V::Owned> {
+        self.object.remove(self.heap(), key)
+    }
+
+    /// See [`Map::remove_if`].
+    pub fn remove_if(&self, key: &K, wanted: impl FnMut(V::Owned) -> bool) -> Option<V::Owned> {
+        self.object.remove_if(self.heap(), key, wanted)
+    }
+
+    /// See [`Map::replace`].
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn replace(&self, key: &K, value: &V) -> Result<Option<V::Owned>, AllocateError> {
+        self.object.replace(self.heap(), key, value)
+    }
+
+    /// See [`Map::update`].
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn update(
+        &self,
+        key: &K,
+        make: impl FnMut(V::Owned) -> V::Owned,
+    ) -> Result<Option<V::Owned>, AllocateError> {
+        self.object.update(self.heap(), key, make)
+    }
+
+    /// See [`Map::upsert`].
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn upsert(
+        &self,
+        key: &K,
+        first: &V,
+        make: impl FnMut(V::Owned) -> V::Owned,
+    ) -> Result<(), AllocateError> {
+        self.object.upsert(self.heap(), key, first, make)
+    }
+
+    /// See [`Map::compare_exchange`].
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn compare_exchange(
+        &self,
+        key: &K,
+        expected: &V,
+        new: &V,
+    ) -> Result<Exchange<V::Owned>, AllocateError> {
+        self.object
+            .compare_exchange(self.heap(), key, expected, new)
+    }
+
+    /// See [`Map::len`].
+    pub fn len(&self) -> u64 {
+        self.object.len()
+    }
+
+    /// See [`Map::is_empty`].
+    pub fn is_empty(&self) -> bool {
+        self.object.is_empty()
+    }
+
+    /// See [`Map::iter`].
+    pub fn iter(&self) -> Iter<'_, K, V, M> {
+        self.object.iter(self.heap())
+    }
+}
+
+/// The operations of [`List`].
+impl<'h, K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, List<K, V, M>, M> {
+    /// See [`List::get`].
+    pub fn get(&self, key: &K) -> Option<V::Owned> {
+        self.object.get(self.heap(), key)
+    }
+
+    /// See [`List::insert`].
+    ///
+    /// # Errors
+    /// If the key exists, or there is no memory.
+    pub fn insert(&self, key: &K, value: &V) -> Result<(), InsertError<V::Owned>> {
+        self.object.insert(self.heap(), key, value)
+    }
+
+    /// See [`List::remove`].
+    pub fn remove(&self, key: &K) -> Option<V::Owned> {
+        self.object.remove(self.heap(), key)
+    }
+
+    /// See [`List::replace`].
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn replace(&self, key: &K, value: &V) -> Result<Option<V::Owned>, AllocateError> {
+        self.object.replace(self.heap(), key, value)
+    }
+
+    /// See [`List::iter`].
+    pub fn iter(&self) -> Iter<'_, K, V, M> {
+        self.object.iter(self.heap())
+    }
+}
+
+/// The operations of [`RecoverableMutex`].
+impl<T: Repair, M: Memory> Named<'_, RecoverableMutex<T, M>, M> {
+    /// See [`RecoverableMutex::lock`].
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    #[inline]
+    pub fn lock(&self) -> Result<MutexGuard<'_, T, M>, LockError> {
+        self.object.lock(self.heap().member())
+    }
+
+    /// See [`RecoverableMutex::try_lock`].
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    pub fn try_lock(&self) -> Result<Option<MutexGuard<'_, T, M>>, LockError> {
+        self.object.try_lock(self.heap().member())
+    }
+
+    /// See [`RecoverableMutex::lock_for`].
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    pub fn lock_for(&self, timeout: Duration) -> Result<Option<MutexGuard<'_, T, M>>, LockError> {
+        self.object.lock_for(self.heap().member(), timeout)
+    }
+}
+
+impl<M: Memory> Deref for Named<'_, Counter<M>, M> {
+    type Target = Counter<M>;
+
+    fn deref(&self) -> &Counter<M> {
+        &self.object
+    }
+}
+
+impl<T: fmt::Debug, M: Memory> fmt::Debug for Named<'_, T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Named").field(&self.object).finish()
+    }
+}

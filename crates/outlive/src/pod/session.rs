@@ -1,0 +1,204 @@
+//! A session: all that a thread needs to use the named objects of a pod. Tests:
+//! `tests/pod_session.rs`.
+
+use super::{Pod, PodError};
+use crate::heap::LocalHeap;
+use crate::membership::{Member, Process, ProcessOptions};
+use crate::objects::{Counter, Directory, Named, Object, ObjectError, Objects};
+use crate::segment::Shared;
+use crate::structures::{Datum, List, Map, OrderedDatum};
+use crate::sync::{RecoverableMutex, Repair};
+use core::fmt;
+use self_cell::self_cell;
+
+self_cell!(
+    /// A member and its heap handle.
+    struct Entered {
+        owner: Member,
+        #[covariant]
+        dependent: LocalHeap,
+    }
+);
+
+/// A thread's use of a pod: its process, its member and its heap handle in one value, and the pod's
+/// [named objects](crate::objects).
+///
+/// ```
+/// use outlive::pod::{Pod, PodOptions};
+/// # let path = format!("/dev/shm/outlive-doc-session-{}", std::process::id());
+/// let pod = Pod::create(&path, PodOptions::new().size(8 << 20))?; // the others: Pod::open(&path)
+/// {
+///     let session = pod.session()?;
+///     let words = session.map::<str, u64>("words")?;
+///     words.upsert("ash", &1, |n| n + 1)?;
+///     let total = session.mutex("total", 0u64)?;
+///     *total.lock()? += 1; // were this process to die in here, the total would be whole
+/// }
+/// # Pod::destroy(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Hosts
+///
+/// The process of a session is a host of its own, unless it was [joined](Pod::session_of)
+/// otherwise. If such a process is stopped (by Ctrl-Z, or a debugger), it is fenced after the
+/// suspicion time, that is, killed, and its locks and handles are released. Processes that share a
+/// host share its heart: a stopped one is not noticed while another one of them runs, so other
+/// members wait for the locks that it holds. Share a host among processes that fail together
+/// anyway, such as the workers of a server.
+///
+/// # Crash
+/// If the process dies, its handles, locks and half-done operations are recovered by the other
+/// members, or by the next process that joins.
+pub struct Session {
+    // First: it is dropped before the process leaves.
+    entered: Entered,
+    directory: Directory,
+    process: Process,
+    pod: Pod,
+}
+
+impl Pod {
+    /// Joins with the calling thread, as a process on a host of its own.
+    ///
+    /// # Errors
+    /// If the pod has no heap or no free ids (three are needed), this process could not be fenced,
+    /// or the directory of objects is damaged or there is no memory for it.
+    ///
+    /// # Crash
+    /// As for [`Pod::join`].
+    pub fn session(&self) -> Result<Session, PodError> {
+        let process = self.join(ProcessOptions::on_own_host())?;
+        self.session_of(&process)
+    }
+
+    /// Joins with the calling thread, as a thread of `process`, which has joined this pod: for
+    /// further threads, and for processes that [join](Self::join) in their own way.
+    ///
+    /// # Errors
+    /// If the pod has no heap or no free id, `process` is of another pod, or the directory of
+    /// objects is damaged or there is no memory for it.
+    ///
+    /// # Crash
+    /// As for [`Pod::join`].
+    pub fn session_of(&self, process: &Process) -> Result<Session, PodError> {
+        let member = process.enter(None, "session")?;
+        let entered = Entered::try_new(member, |member| member.heap(self))?;
+        let directory = Directory::open_or_create(entered.borrow_dependent())?;
+        Ok(Session {
+            entered,
+            directory,
+            process: process.clone(),
+            pod: self.clone(),
+        })
+    }
+}
+
+impl Session {
+    /// The pod.
+    pub fn pod(&self) -> &Pod {
+        &self.pod
+    }
+
+    /// The process, by which other threads enter.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// The member that this thread is.
+    pub fn member(&self) -> &Member {
+        self.entered.borrow_owner()
+    }
+
+    /// The heap handle of this thread.
+    pub fn heap(&self) -> &LocalHeap<'_> {
+        self.entered.borrow_dependent()
+    }
+
+    /// The named objects, with the operations on names: open, create, unlink, remove, list.
+    pub fn objects(&self) -> Objects<'_> {
+        Objects::of(self.heap(), self.directory)
+    }
+
+    /// Opens the object `name` of any type, or creates it with `init`.
+    ///
+    /// # Errors
+    /// As for [`Objects::open_or_create`].
+    ///
+    /// # Crash
+    /// As for [`Objects::open_or_create`].
+    pub fn object<T: Object>(
+        &self,
+        name: &str,
+        init: T::Init,
+    ) -> Result<Named<'_, T>, ObjectError> {
+        self.objects().open_or_create(name, init)
+    }
+
+    /// Opens or creates a map.
+    ///
+    /// # Errors
+    /// As for [`Objects::open_or_create`].
+    ///
+    /// # Crash
+    /// As for [`Objects::open_or_create`].
+    pub fn map<K: Datum + ?Sized, V: Datum + ?Sized>(
+        &self,
+        name: &str,
+    ) -> Result<Named<'_, Map<K, V>>, ObjectError> {
+        self.object(name, ())
+    }
+
+    /// Opens or creates a list.
+    ///
+    /// # Errors
+    /// As for [`Objects::open_or_create`].
+    ///
+    /// # Crash
+    /// As for [`Objects::open_or_create`].
+    pub fn list<K: OrderedDatum + ?Sized, V: Datum + ?Sized>(
+        &self,
+        name: &str,
+    ) -> Result<Named<'_, List<K, V>>, ObjectError> {
+        self.object(name, ())
+    }
+
+    /// Opens a mutex over a value, or creates it with the value `first`.
+    ///
+    /// # Errors
+    /// As for [`Objects::open_or_create`].
+    ///
+    /// # Crash
+    /// As for [`Objects::open_or_create`].
+    pub fn mutex<T: Repair + Shared>(
+        &self,
+        name: &str,
+        first: T,
+    ) -> Result<Named<'_, RecoverableMutex<T>>, ObjectError> {
+        self.object(name, first)
+    }
+
+    /// Opens a counter, or creates it with 0.
+    ///
+    /// # Errors
+    /// As for [`Objects::open_or_create`].
+    ///
+    /// # Crash
+    /// As for [`Objects::open_or_create`].
+    pub fn counter(&self, name: &str) -> Result<Named<'_, Counter>, ObjectError> {
+        self.object(name, 0)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Handles that were forgotten; all others are gone.
+        self.objects().give_up_all();
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({:?}, {:?})", self.member(), self.process)
+    }
+}

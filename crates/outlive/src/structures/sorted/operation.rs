@@ -1,0 +1,118 @@
+//! The operations on structures that recovery may find running: kinds, arguments and crash points.
+
+use crate::recovery::OperationKind;
+use crate::recovery::kinds::{CoreOperation, PendingAllocation};
+use outlive_memory::crash_points;
+
+/// Creates a structure. Arguments: the header, the cell.
+pub(super) const CREATE: OperationKind = CoreOperation::CreateStructure.kind();
+/// Inserts a node. Arguments: the structure, the node.
+pub(super) const INSERT: OperationKind = CoreOperation::InsertNode.kind();
+/// Removes a node. Arguments: the structure, the node. Note: its value's word.
+pub(super) const REMOVE: OperationKind = CoreOperation::RemoveNode.kind();
+/// Replaces a value. Arguments: the structure, the node, the new block. Note: the old value's word.
+pub(super) const REPLACE: OperationKind = CoreOperation::ReplaceValue.kind();
+/// Opens a group of buckets. Arguments: the structure, the first of them. Note: the present bucket,
+/// once the group is claimed.
+pub(super) const OPEN_BUCKETS: OperationKind = CoreOperation::OpenBuckets.kind();
+/// Adds a page to the directory. Arguments: the structure, the link to it, the page.
+pub(super) const ADD_PAGE: OperationKind = CoreOperation::AddPage.kind();
+
+/// The pending-allocation cell of nodes, value blocks and headers.
+pub(super) const BLOCK_HAND: u64 = PendingAllocation::StructureBlock as u64;
+/// The pending-allocation cell of pages of the directory.
+pub(super) const PAGE_HAND: u64 = PendingAllocation::DirectoryPage as u64;
+
+crash_points! {
+    /// The places where the creation of a structure may be cut short.
+    pub enum CreatePoint for "structure.create" {
+        /// The header is written.
+        Filled,
+        /// The cell leads to it.
+        Published,
+        /// The pending-allocation cell is cleared.
+        Released,
+    }
+}
+
+crash_points! {
+    /// The places where an insertion may be cut short.
+    pub enum InsertPoint for "structure.insert" {
+        /// The node is written, but not reachable.
+        Filled,
+        /// It is linked: the insertion took effect.
+        Linked,
+        /// The pending-allocation cell is cleared.
+        Released,
+    }
+}
+
+crash_points! {
+    /// The places where a removal may be cut short.
+    pub enum RemovePoint for "structure.remove" {
+        /// The value is noted; nothing has happened.
+        Noted,
+        /// The node is sealed: the removal took effect.
+        Sealed,
+        /// It is marked: nothing is linked behind it any more.
+        Marked,
+        /// The node is no longer reachable.
+        Unlinked,
+        /// Its last value's block is retired.
+        ValueRetired,
+        /// It is retired.
+        Retired,
+    }
+}
+
+crash_points! {
+    /// The places where a replacement of a value may be cut short.
+    pub enum ReplacePoint for "structure.replace" {
+        /// The new block is written, but not reachable.
+        Filled,
+        /// The old value is noted, and its block is marked as seen.
+        Noted,
+        /// The new value is in place: the replacement took effect.
+        Replaced,
+        /// The pending-allocation cell is cleared.
+        Released,
+        /// The old block is retired.
+        Retired,
+    }
+}
+
+crash_points! {
+    /// The places where the opening of a group of buckets may be cut short.
+    pub enum OpenBucketsPoint for "map.open_buckets" {
+        /// The group is claimed.
+        Claimed,
+        /// The next bucket is noted; those before it are open.
+        Noted,
+        /// The bucket leads to its future successor.
+        Aimed,
+        /// It is linked into the list.
+        Linked,
+        /// It is open.
+        Opened,
+    }
+}
+
+crash_points! {
+    /// The places where the growth of the directory may be cut short.
+    pub enum AddPagePoint for "map.add_page" {
+        /// The page is written, but not reachable.
+        Filled,
+        /// It is linked.
+        Linked,
+        /// The pending-allocation cell is cleared.
+        Released,
+    }
+}
+
+crash_points! {
+    /// The places where the doubling of the number of buckets may be cut short.
+    pub enum DoublePoint for "map.double" {
+        /// The number of buckets is doubled.
+        Doubled,
+    }
+}

@@ -1,0 +1,188 @@
+//! Sessions of several processes: they create one pod, share named objects by name, and are killed.
+
+use outlive::membership::ProcessOptions;
+use outlive::pod::{Pod, PodError, PodOptions};
+use outlive::segment::{CreateError, OpenError};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// The variable by which the test starts its own program as a worker.
+const PATH: &str = "OUTLIVE_SESSION_TEST";
+
+struct Place(String);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        Self(format!(
+            "/dev/shm/outlive-session-{name}-{}",
+            std::process::id()
+        ))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Pod::destroy(&self.0);
+    }
+}
+
+struct Worker(Child);
+
+impl Worker {
+    fn start(path: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let command = command.args(["worker", "--exact", "--nocapture"]);
+        Self(
+            command
+                .env(PATH, path)
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap(),
+        )
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn options() -> PodOptions<'static> {
+    PodOptions::new().size(16 << 20).ids(64)
+}
+
+/// Counts for ever, if the test has started it for that.
+#[test]
+fn worker() {
+    let Ok(path) = std::env::var(PATH) else {
+        return;
+    };
+    let pod = Pod::open_or_create(&path, options()).unwrap();
+    let session = pod.session().unwrap();
+    let me = session.member().instance().to_string();
+    let total = session.mutex("total", [0u64; 2]).unwrap();
+    let acknowledged = session.map::<str, u64>("acknowledged").unwrap();
+    for n in 1.. {
+        // Both numbers change, or none does.
+        let mut both = total.lock().unwrap();
+        both[0] += 1;
+        both[1] += 1;
+        drop(both);
+        acknowledged.upsert(&me, &n, |_| n).unwrap();
+        if n % 64 == 0 {
+            // A name that comes and goes.
+            drop(session.map::<u64, u64>(&me).unwrap());
+            session.objects().unlink(&me).unwrap();
+        }
+    }
+}
+
+#[test]
+fn workers_that_are_killed_lose_nothing_that_they_acknowledged() {
+    let place = Place::new("workers");
+    let mut workers: Vec<Worker> = (0..4).map(|_| Worker::start(&place.0)).collect();
+    let until = Instant::now() + LIMIT;
+    let pod = loop {
+        match Pod::open(&place.0) {
+            Ok(pod) => break pod,
+            Err(PodError::Open(OpenError::NotFound { .. } | OpenError::Busy { .. })) => {}
+            Err(error) => panic!("{error}"),
+        }
+        assert!(Instant::now() < until, "no worker creates the pod");
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let session = pod.session().unwrap();
+    let total = session.mutex("total", [0u64; 2]).unwrap();
+    let count = || total.lock().unwrap()[0];
+    for round in 0..12 {
+        let (before, until) = (count(), Instant::now() + LIMIT);
+        while count() < before + 200 {
+            assert!(Instant::now() < until, "no worker counts");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        workers[round % 4] = Worker::start(&place.0);
+    }
+    drop(workers);
+    // The deaths are recovered: no lease of a worker is left.
+    let until = Instant::now() + LIMIT;
+    while { session.objects().list().unwrap() }.iter().any(|object| {
+        object
+            .users
+            .iter()
+            .any(|id| *id != session.member().instance().id)
+    }) {
+        assert!(Instant::now() < until, "{:?}", session.objects().list());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let acknowledged = session.map::<str, u64>("acknowledged").unwrap();
+    let sum: u64 = acknowledged.iter().map(|(_, n)| n).sum();
+    let both = *total.lock().unwrap();
+    assert_eq!(both[0], both[1]);
+    assert!(
+        both[0] >= sum && both[0] <= sum + 16,
+        "{both:?}, {sum} acknowledged"
+    );
+    let blocks = session.objects().blocks().unwrap();
+    session.heap().reclaim();
+    let retired = (0..64).flat_map(|id| pod.heap().unwrap().retired(pod.logs().of(id)));
+    let whole = pod
+        .heap()
+        .unwrap()
+        .check_reachable(blocks.into_iter().chain(retired));
+    assert!(whole.is_clean(), "{whole}");
+}
+
+#[test]
+fn one_of_many_creates_the_pod() {
+    let place = Place::new("one");
+    let open = || Pod::open_or_create(&place.0, options()).unwrap().number();
+    let numbers: Vec<u128> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(numbers.iter().all(|number| *number == numbers[0]));
+}
+
+#[test]
+fn the_real_error_is_reported() {
+    let place = Place::new("error");
+    match Pod::open_or_create(&place.0, PodOptions::new().size(1 << 46)) {
+        Err(PodError::Create(CreateError::NoRoom(_))) => {}
+        other => panic!("{other:?}"),
+    }
+    std::fs::write(&place.0, "a file of another program").unwrap();
+    match Pod::open_or_create(&place.0, options()) {
+        Err(PodError::Open(OpenError::Refused { .. })) => {}
+        other => panic!("{other:?}"),
+    }
+    std::fs::remove_file(&place.0).unwrap();
+}
+
+#[test]
+fn each_session_has_a_host_of_its_own_and_leaves_it() {
+    let place = Place::new("hosts");
+    let pod = Pod::open_or_create(&place.0, options()).unwrap();
+    let first = pod.session().unwrap();
+    let second = pod.session().unwrap();
+    assert_ne!(first.process().host(), second.process().host());
+    // Further threads are of the same process.
+    let process = first.process().clone();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let session = pod.session_of(&process).unwrap();
+            session.counter("hits").unwrap().add(1);
+        });
+    });
+    assert_eq!(second.counter("hits").unwrap().get(), 1);
+    let shared = pod.join(ProcessOptions::on_host(7)).unwrap();
+    drop((first, process));
+    drop(second);
+    shared.leave().unwrap();
+    pod.close().unwrap();
+}

@@ -1,0 +1,5 @@
+//! The group barrier.
+
+mod fixture;
+pub mod scenarios;
+pub mod sweeps;

@@ -1,0 +1,4 @@
+//! Recoverable locks.
+
+pub mod scenarios;
+pub mod sweeps;

@@ -1,0 +1,8 @@
+//! Instances, generations, obituaries, control groups; joining and leaving.
+
+pub mod group_log;
+pub mod joining;
+mod obituaries;
+pub mod scenarios;
+pub mod sweeps;
+pub(crate) mod tables;

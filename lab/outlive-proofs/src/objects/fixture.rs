@@ -1,0 +1,48 @@
+//! A pod with a heap, and in it a directory with named objects.
+
+#![allow(dead_code)] // each proof and test uses its part of this
+
+use super::pod::{HeapPod, SIZE, region_behind};
+use outlive::heap::{Heap, LocalHeap};
+use outlive::memory::{Memory, Offset};
+use outlive::objects::{self, Directory, Objects};
+use outlive::structures::{self, Map};
+
+const STATE: Offset = Offset::new(SIZE);
+/// The size of the heap's region in bytes: 28 slabs of 32 KiB.
+pub const REGION: u64 = 28 * (32 << 10);
+
+pub type Words<M> = Map<u64, u64, M>;
+
+/// Returns the size of the memory.
+pub fn bytes<M: Memory>() -> u64 {
+    region_behind::<M>(REGION).1.next_multiple_of(4096)
+}
+
+pub type World<M> = HeapPod<M>;
+
+/// Opens the pod, with recoverers that know its heap, structures and objects.
+pub fn pod<M: Memory>(memory: M) -> World<M> {
+    structured(memory).with(objects::recoverers)
+}
+
+/// Opens the pod, with recoverers that know no objects.
+pub fn structured<M: Memory>(memory: M) -> World<M> {
+    HeapPod::open(memory, STATE).with(structures::recoverers)
+}
+
+/// Creates the heap, and returns its pod.
+pub fn create<M: Memory>(memory: M) -> World<M> {
+    let (at, _) = region_behind::<M>(REGION);
+    Heap::create(memory, STATE, at, REGION).expect("a heap");
+    pod(memory)
+}
+
+/// Returns the objects as the owner of `heap` sees them.
+pub fn objects<'h, M: Memory>(heap: &'h LocalHeap<'h, M>) -> Objects<'h, M> {
+    Objects::of(heap, Directory::open_or_create(heap).expect("a directory"))
+}
+
+/// The object that exists, and the one that is created.
+pub const KEPT: &str = "kept";
+pub const MADE: &str = "made";

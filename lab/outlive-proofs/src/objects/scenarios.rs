@@ -1,0 +1,281 @@
+//! Named objects, with threads that create, use and unlink one object, and with deaths; and broken
+//! variants, each of which an exploration must find.
+
+use super::fixture::{KEPT, MADE, Words, World, bytes, create, objects, pod as pod_of};
+use crate::pod::IDS;
+use outlive::membership::Status;
+use outlive::objects::{Counter, ObjectError, Objects};
+use outlive_memory::{Memory, Native, Offset, Ordering};
+use outlive_prove::proof::{Proof, Reach};
+use outlive_prove::schedule::{self, Bounds, End, Proving, Scenario, Scheduled};
+use outlive_prove::weakened::{Weakened, Weakness};
+use std::sync::OnceLock;
+
+/// The scenarios of this file.
+pub fn all() -> Vec<Proof> {
+    let both = |scenario: fn() -> Scenario| {
+        let every = |deaths| bounds().deaths(deaths);
+        let drawn = bounds().preemptions(4).stale_reads(3).deaths(2);
+        [
+            Proof {
+                scenario: scenario(),
+                quick: Reach::Every(every(0).executions(6_000)),
+                full: Reach::Every(every(1).stale_reads(1).executions(1_000_000)),
+            },
+            Proof {
+                scenario: scenario(),
+                quick: Reach::Drawn(drawn.clone(), 1, 3_000),
+                full: Reach::Drawn(drawn, 1, 200_000),
+            },
+        ]
+    };
+    [
+        both(two_creators),
+        both(|| open_and_unlink(Fences::Full)),
+        both(open_unlink_and_give_up),
+        both(two_last_users),
+        both(two_unlinkers),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Returns scenarios that must fail within these bounds, each with a part of the message.
+pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
+    vec![
+        (
+            every_claim_succeeds(),
+            bounds().preemptions(1).executions(20_000),
+            "is reached, but no allocated block",
+        ),
+        (
+            open_and_unlink(Fences::Missing),
+            bounds().stale_reads(2),
+            "has leaked",
+        ),
+    ]
+}
+
+fn bounds() -> Bounds {
+    Bounds::default()
+        .preemptions(2)
+        .stale_reads(0)
+        .deaths(0)
+        .executions(200_000)
+}
+
+type Memories = Weakened<Scheduled>;
+
+fn sound(m: Scheduled) -> Memories {
+    Weakened::sound(m)
+}
+
+/// Returns the handles. Each execution has its own memory behind them.
+fn world() -> &'static World<Memories> {
+    static WORLD: OnceLock<World<Memories>> = OnceLock::new();
+    WORLD.get_or_init(|| pod_of(sound(Scheduled::handle())))
+}
+
+/// Runs `work` with the objects of member `id`.
+fn with<R>(world: &World<Memories>, id: u32, work: impl FnOnce(Objects<'_, Memories>) -> R) -> R {
+    let member = world.act_as(id);
+    let heap = world.local(&member);
+    work(objects(&heap))
+}
+
+/// Prepares the memory: the object exists.
+fn prepared(m: Scheduled) -> World<Memories> {
+    let world = create(sound(m));
+    world.join_all();
+    with(&world, 3, |all| {
+        drop(all.create::<Words<_>>(KEPT, ()).unwrap());
+    });
+    world
+}
+
+/// A scenario with threads that act as members, by number; number 3 recovers the rest. The object
+/// exists; those in `users` have it open. If there are any, it has been unlinked.
+fn members(name: &str, users: &'static [u32]) -> Scenario {
+    schedule::scenario(name)
+        .memory(bytes::<Native>())
+        .prepare(move |m| {
+            let world = prepared(m);
+            for &id in users {
+                with(&world, id, |all| {
+                    std::mem::forget(all.open::<Words<_>>(KEPT).unwrap())
+                });
+            }
+            if !users.is_empty() {
+                with(&world, 2, |all| all.unlink(KEPT).unwrap());
+            }
+        })
+        .on_death(|_, host| world().declare_dead(host as u32))
+}
+
+/// Recovers all dead members, as member 3, asserts that nothing has leaked and that no lease is
+/// left, and returns the names.
+fn settled(_: Scheduled) -> Vec<String> {
+    let world = world();
+    world.recoverers.recover_all(&world.act_as(3)).unwrap();
+    for id in 0..3 {
+        if world.status(id) == Status::Live {
+            with(world, id, |all| all.give_up_all());
+        }
+    }
+    let (list, blocks) = with(world, 3, |all| (all.list().unwrap(), all.blocks().unwrap()));
+    let leases: Vec<_> = list
+        .iter()
+        .filter(|object| !object.users.is_empty())
+        .collect();
+    assert!(leases.is_empty(), "leases are left: {leases:?}");
+    let retired = (0..IDS).flat_map(|id| world.heap.retired(world.logs.of(id)));
+    let whole = world
+        .heap
+        .check_reachable(blocks.into_iter().chain(retired));
+    assert!(whole.is_clean(), "{whole}");
+    list.into_iter().map(|object| object.name).collect()
+}
+
+/// One of two creates it, and both use it.
+fn two_creators() -> Scenario {
+    let make = |id: u32| {
+        move |_: Scheduled| {
+            with(world(), id, |all| {
+                all.open_or_create::<Counter<_>>(MADE, 0).unwrap().add(1);
+            });
+        }
+    };
+    members("two creators of an object", &[])
+        .mortal("t0", make(0))
+        .mortal("t1", make(1))
+        .check(|m, end: &End<()>| {
+            let names = settled(m);
+            let is_made = names.contains(&MADE.to_owned());
+            assert!(is_made || end.deaths() == 2, "{names:?}");
+            if is_made {
+                let sum = with(world(), 3, |all| {
+                    all.open::<Counter<_>>(MADE).unwrap().get()
+                });
+                let least = 2 - end.deaths() as u64;
+                assert!((least..=2).contains(&sum), "{sum}");
+            }
+        })
+}
+
+/// Whether a lease and the state are ordered by full fences.
+#[derive(Clone, Copy, PartialEq)]
+enum Fences {
+    Full,
+    /// Broken: they are not.
+    Missing,
+}
+
+/// The opener uses the object whole, or does not find it.
+fn open_and_unlink(fences: Fences) -> Scenario {
+    let of = move |m: Scheduled| match fences {
+        Fences::Full => sound(m),
+        Fences::Missing => Weakened::new(m, Weakness::Fences(Ordering::SeqCst)),
+    };
+    members("an object is opened and unlinked", &[])
+        .mortal("opens", move |m| {
+            with(&pod_of(of(m)), 0, |all| match all.open::<Words<_>>(KEPT) {
+                Ok(words) => words.insert(&1, &2).unwrap(),
+                Err(ObjectError::NotFound { .. }) => {}
+                Err(error) => panic!("{error}"),
+            });
+        })
+        .mortal("unlinks", move |m| {
+            with(&pod_of(of(m)), 1, |all| all.unlink(KEPT).unwrap())
+        })
+        .check(|m, end: &End<()>| {
+            let names = settled(m);
+            assert!(names.is_empty() || end.died(1), "{names:?}");
+        })
+}
+
+/// Member 2 has the object open. It gives it up while member 0 opens it and member 1 unlinks it.
+fn open_unlink_and_give_up() -> Scenario {
+    members("an object is opened, unlinked and given up", &[])
+        .prepare(|m| {
+            let world = prepared(m);
+            with(&world, 2, |all| {
+                std::mem::forget(all.open::<Words<_>>(KEPT).unwrap());
+            });
+        })
+        .mortal("opens", |_| {
+            with(world(), 0, |all| match all.open::<Words<_>>(KEPT) {
+                Ok(words) => words.insert(&1, &2).unwrap(),
+                Err(ObjectError::NotFound { .. }) => {}
+                Err(error) => panic!("{error}"),
+            });
+        })
+        .mortal("unlinks", |_| {
+            with(world(), 1, |all| all.unlink(KEPT).unwrap())
+        })
+        .mortal("gives up", |_| with(world(), 2, |all| all.give_up_all()))
+        .check(|m, end: &End<()>| {
+            let names = settled(m);
+            assert!(names.is_empty() || end.died(1), "{names:?}");
+        })
+}
+
+/// The object is unlinked; the last of its two users destroys it.
+fn two_last_users() -> Scenario {
+    let give_up = |id: u32| move |_: Scheduled| with(world(), id, |all| all.give_up_all());
+    members("two last users of an object", &[0, 1])
+        .mortal("t0", give_up(0))
+        .mortal("t1", give_up(1))
+        .check(|m, _: &End<()>| assert!(settled(m).is_empty()))
+}
+
+/// One of two takes its name away.
+fn two_unlinkers() -> Scenario {
+    let unlink = |id: u32| {
+        move |_: Scheduled| {
+            with(world(), id, |all| match all.unlink(KEPT) {
+                Ok(()) | Err(ObjectError::NotFound { .. }) => {}
+                Err(error) => panic!("{error}"),
+            });
+        }
+    };
+    members("two members unlink an object", &[])
+        .mortal("t0", unlink(0))
+        .mortal("t1", unlink(1))
+        .check(|m, end: &End<()>| {
+            let names = settled(m);
+            assert!(names.is_empty() || end.deaths() == 2, "{names:?}");
+        })
+}
+
+/// Broken: every slot takes itself for the one that has claimed the object.
+fn every_claim_succeeds() -> Scenario {
+    let state = || {
+        static STATE: OnceLock<Offset> = OnceLock::new();
+        *STATE.get_or_init(|| {
+            let memory = Native::leaked(
+                bytes::<Native>(),
+                outlive_memory::PersistenceDomain::Flushed,
+            );
+            let pod = create(memory);
+            pod.join_all();
+            let member = pod.act_as(3);
+            let heap = pod.local(&member);
+            drop(objects(&heap).create::<Words<_>>(KEPT, ()).unwrap());
+            let load = |at: Offset| Offset::from_raw(memory.load(at, Ordering::Acquire));
+            let names =
+                outlive::structures::Map::<str, u64>::open(memory, load(load(heap.heap().root())));
+            Offset::from_raw(names.unwrap().get(&heap, KEPT).unwrap()) + 24
+        })
+    };
+    let give_up = move |id: u32| {
+        move |m: Scheduled| {
+            let weak = pod_of(Weakened::new(m, Weakness::Swaps(state(), 8)));
+            with(&weak, id, |all| all.give_up_all());
+        }
+    };
+    members("every claim succeeds", &[0, 1])
+        .thread("t0", give_up(0))
+        .thread("t1", give_up(1))
+        .check(|m, _: &End<()>| assert!(settled(m).is_empty()))
+}

@@ -1,0 +1,280 @@
+//! Named objects and their recovery; and broken variants, each of which a sweep must find.
+
+use super::fixture::{KEPT, MADE, Words, World, bytes, create, objects, pod, structured};
+use crate::cases::{self, Killed};
+use crate::pod::{IDS, Pod};
+use outlive::membership::{Member, Status};
+use outlive::objects::{
+    Counter, DirectoryPoint, LeasePoint, ObjectError, ObjectPoint, ReleasePoint, UnlinkPoint,
+};
+use outlive::structures::Map;
+use outlive_memory::{Memory, Offset, Ordering, PersistenceDomain};
+use outlive_prove::kill::{Marked, Suite, Sweep};
+
+/// Adds the sweeps of this file.
+pub fn add_to(suite: &mut Suite) {
+    for case in Case::SOUND {
+        suite.add(Killed(case, PersistenceDomain::Flushed));
+    }
+    suite
+        .declare::<DirectoryPoint>()
+        .declare::<LeasePoint>()
+        .declare::<ObjectPoint>()
+        .declare::<ReleasePoint>()
+        .declare::<UnlinkPoint>();
+}
+
+/// Returns the sweeps that must fail, each with a part of the expected message.
+pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
+    cases::broken([
+        (Case::LinksFirst, "there is no list or map at"),
+        (Case::RetiresFirst, "but no allocated block starts there"),
+        (Case::ForgetsLeases, "but no allocated block starts there"),
+        (Case::ForgetsTheRoot, "a directory: "),
+    ])
+}
+
+/// The number of handles that need a second block of leases.
+const MANY: usize = 32;
+
+/// The operation during which the victim, number 0, dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    /// Creates the directory.
+    Directory,
+    /// Creates a map.
+    Create,
+    /// Creates a counter.
+    CreatePlain,
+    /// Fails to create an object whose name is taken.
+    CreateInVain,
+    /// Opens an object, and closes it.
+    Open,
+    /// Opens an object so often that its leases need another block.
+    OpenOften,
+    /// Unlinks a map that has no other user.
+    Unlink,
+    /// Unlinks a map that member 1 uses.
+    UnlinkInUse,
+    /// Gives up the last lease of a map that was unlinked.
+    GiveUpLast,
+    /// The same; member 1, which has the other lease, is recovered after the victim.
+    GiveUpBoth,
+    /// Gives up the last leases of two maps, the later one first.
+    GiveUpTwo,
+    /// Broken: the name leads to the object before its contents are made.
+    LinksFirst,
+    /// Broken: the block is retired before the name is taken away.
+    RetiresFirst,
+    /// Broken: as `GiveUpLast`, with a recovery that knows no leases.
+    ForgetsLeases,
+    /// Broken: as `Directory`, with the same recovery.
+    ForgetsTheRoot,
+}
+
+use Case::*;
+
+impl Case {
+    const SOUND: [Self; 11] = [
+        Directory,
+        Create,
+        CreatePlain,
+        CreateInVain,
+        Open,
+        OpenOften,
+        Unlink,
+        UnlinkInUse,
+        GiveUpLast,
+        GiveUpBoth,
+        GiveUpTwo,
+    ];
+
+    /// Returns whether the directory does not exist before the operation.
+    fn has_no_directory(self) -> bool {
+        matches!(self, Directory | ForgetsTheRoot)
+    }
+
+    /// Returns whether the object that existed may be gone.
+    fn unlinks(self) -> bool {
+        matches!(
+            self,
+            Unlink
+                | UnlinkInUse
+                | GiveUpLast
+                | GiveUpBoth
+                | GiveUpTwo
+                | RetiresFirst
+                | ForgetsLeases
+        )
+    }
+}
+
+impl cases::Case for Case {
+    const ROOM: &'static str = "objects";
+    type World = World<Marked>;
+
+    fn pod(world: &Self::World) -> &Pod<Marked> {
+        world
+    }
+
+    fn bytes(self) -> u64 {
+        bytes::<Marked>()
+    }
+
+    fn world(self, memory: Marked) -> Self::World {
+        match self {
+            ForgetsLeases | ForgetsTheRoot => structured(memory),
+            _ => pod(memory),
+        }
+    }
+
+    fn prepare(self, memory: Marked) {
+        let pod = create(memory);
+        pod.join_all();
+        if self.has_no_directory() {
+            return;
+        }
+        let victim = pod.act_as(0);
+        let heap = pod.local(&victim);
+        let all = objects(&heap);
+        let kept = all.create::<Words<Marked>>(KEPT, ()).unwrap();
+        for key in 0..3u64 {
+            kept.insert(&key, &1).unwrap();
+            kept.replace(&key, &(key * 10)).unwrap();
+        }
+        drop(kept);
+        let other = pod.act_as(1);
+        let others = pod.local(&other);
+        if matches!(self, UnlinkInUse | GiveUpBoth) {
+            std::mem::forget(objects(&others).open::<Words<Marked>>(KEPT).unwrap());
+        }
+        if matches!(self, GiveUpLast | GiveUpBoth | ForgetsLeases) {
+            std::mem::forget(all.open::<Words<Marked>>(KEPT).unwrap());
+            all.unlink(KEPT).unwrap();
+        }
+        heap.reclaim();
+    }
+
+    fn operate(self, pod: &Self::World, victim: &Member<Marked>) {
+        let heap = pod.local(victim);
+        let all = objects(&heap);
+        match self {
+            Directory | ForgetsTheRoot => {}
+            Create => drop(all.create::<Words<Marked>>(MADE, ()).unwrap()),
+            CreatePlain => drop(all.create::<Counter<Marked>>(MADE, 7).unwrap()),
+            CreateInVain => {
+                let refused = all.create::<Counter<Marked>>(KEPT, 7).unwrap_err();
+                assert!(matches!(refused, ObjectError::Exists { .. }), "{refused}");
+            }
+            Open => drop(all.open::<Words<Marked>>(KEPT).unwrap()),
+            OpenOften => {
+                let open = |_| all.open::<Words<Marked>>(KEPT).unwrap();
+                drop((0..MANY).map(open).collect::<Vec<_>>());
+            }
+            Unlink | UnlinkInUse => all.unlink(KEPT).unwrap(),
+            GiveUpTwo => {
+                let made = all.create::<Words<Marked>>(MADE, ()).unwrap();
+                made.insert(&1, &1).unwrap();
+                let kept = all.open::<Words<Marked>>(KEPT).unwrap();
+                all.unlink(MADE).unwrap();
+                all.unlink(KEPT).unwrap();
+                drop(kept);
+                drop(made);
+            }
+            GiveUpLast | GiveUpBoth | ForgetsLeases => all.give_up_all(),
+            LinksFirst => {
+                // The moment before the contents are made: clears the cell, then stores it.
+                let made = all.create::<Words<Marked>>(MADE, ()).unwrap();
+                let cell = made.low_level().offset();
+                drop(made);
+                let at = names(pod).get(&heap, MADE).unwrap();
+                let contents = Offset::from_raw(at + 80);
+                pod.memory.store(contents, 0u64, Ordering::Release);
+                pod.memory.store(contents, cell.raw(), Ordering::Release);
+            }
+            RetiresFirst => {
+                let at = names(pod).get(&heap, KEPT).unwrap();
+                heap.retire(Offset::from_raw(at));
+                names(pod).remove(&heap, KEPT).unwrap();
+            }
+        }
+    }
+
+    fn check(self, pod: &Self::World, returned: bool) -> Result<(), String> {
+        let demand = |what: bool, why: String| what.then_some(()).ok_or(why);
+        let error = |error: ObjectError| error.to_string();
+        if self.has_no_directory()
+            && pod.memory.load::<u64>(pod.heap.root(), Ordering::Acquire) == 0
+        {
+            demand(!returned, "there is no directory".into())?;
+            return pod.demand_sound([]);
+        }
+        // The member that uses the object finally gives it up.
+        if pod.status(1) == Status::Live {
+            let other = pod.act_as(1);
+            let heap = pod.local(&other);
+            objects(&heap).give_up_all();
+        }
+        let blocks = {
+            let member = pod.act_as(3);
+            let heap = pod.local(&member);
+            let all = objects(&heap);
+            let names: Vec<String> = { all.list().map_err(error)? }
+                .into_iter()
+                .map(|object| object.name)
+                .collect();
+            let has = |name: &str| names.iter().any(|one| one == name);
+            let kept = self.has_no_directory() || has(KEPT);
+            demand(
+                kept || self.unlinks(),
+                format!("{KEPT:?} is gone: {names:?}"),
+            )?;
+            let must_go = matches!(self, GiveUpLast | GiveUpBoth | ForgetsLeases);
+            let unlinks = matches!(self, Unlink | UnlinkInUse | GiveUpTwo);
+            demand(
+                !(has(KEPT) && (must_go || unlinks && returned)),
+                format!("{KEPT:?} is there: {names:?}"),
+            )?;
+            if has(KEPT) {
+                let map = all.open::<Words<Marked>>(KEPT).map_err(error)?;
+                let mut entries: Vec<_> = map.iter().collect();
+                entries.sort_unstable();
+                demand(
+                    entries == [(0, 0), (1, 10), (2, 20)],
+                    format!("{KEPT:?} has {entries:?}"),
+                )?;
+            }
+            let creates = matches!(self, Create | CreatePlain | LinksFirst);
+            demand(
+                match has(MADE) {
+                    true => creates || self == GiveUpTwo && !returned,
+                    false => !(returned && creates),
+                },
+                format!("the objects are {names:?}; the operation returned: {returned}"),
+            )?;
+            if has(MADE) && self == CreatePlain {
+                let value = all.open::<Counter<Marked>>(MADE).map_err(error)?.get();
+                demand(value == 7, format!("{MADE:?} has {value}"))?;
+            } else if has(MADE) {
+                let map = all.open::<Words<Marked>>(MADE).map_err(error)?;
+                map.upsert(&1, &1, |_| 1)
+                    .map_err(|error| error.to_string())?;
+                demand(map.remove(&1) == Some(1), "it has no entry".into())?;
+            }
+            let users = all.list().map_err(error)?;
+            demand(
+                users.iter().all(|object| object.users.is_empty()),
+                format!("leases are left: {users:?}"),
+            )?;
+            all.blocks().map_err(error)?
+        };
+        let retired = (0..IDS).flat_map(|id| pod.heap.retired(pod.logs.of(id)));
+        pod.demand_sound(blocks.into_iter().chain(retired))
+    }
+}
+
+/// Returns the map of names.
+fn names(pod: &World<Marked>) -> Map<str, u64, Marked> {
+    let load = |at: Offset| Offset::from_raw(pod.memory.load(at, Ordering::Acquire));
+    Map::open(pod.memory, load(load(pod.heap.root()))).expect("a map")
+}

@@ -1,0 +1,7 @@
+//! The detectable list and map.
+
+mod fixture;
+pub mod scenarios;
+pub mod sweeps;
+
+use crate::pod;

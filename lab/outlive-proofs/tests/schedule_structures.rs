@@ -1,0 +1,16 @@
+//! The list and the map under every interleaving within bounds and many beyond, with deaths; and
+//! broken variants, each of which must be found.
+
+use outlive_proofs::structures::scenarios;
+use outlive_prove::proof::{assert_caught, assert_hold};
+
+#[test]
+fn list_and_map_hold_under_interleavings_and_deaths() {
+    let coverage = assert_hold(scenarios::all(), |report| report.executions > 100);
+    println!("{coverage}");
+}
+
+#[test]
+fn broken_lists_and_maps_are_caught() {
+    assert_caught(scenarios::broken());
+}
