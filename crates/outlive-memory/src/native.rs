@@ -56,7 +56,7 @@ impl Native {
     /// The bytes are mapped readable and writable, and stay so for the rest of the process (or
     /// until no copy of the handle is used any more). While any copy is in use, all processes
     /// access them by atomics only, each word at one size. No Rust reference to them exists other
-    /// than to atomics.
+    /// than to atomics, and to bytes that no process stores to while the reference exists.
     ///
     /// # Panics
     /// If `base` is not aligned to a cache line pair (128 bytes), or `size` is 0, is not a multiple

@@ -3,19 +3,24 @@
 //!
 //! * [`Map`], a hash map, and [`List`], a sorted list: one algorithm, in `sorted`.
 //!
-//! Keys and values are [`Datum`]s: plain data, strings or bytes.
+//! Keys and values are [`Datum`]s: plain data, strings or bytes, and with the feature `serde`
+//! whatever serde encodes.
 //!
 //! Tests: `tests/structures_*.rs`; proofs: `lab/outlive-proofs/src/structures`.
 
 mod datum;
+#[cfg(feature = "serde")]
+mod encoded;
 mod error;
 mod sorted;
 
 pub use datum::{Datum, OrderedDatum};
+#[cfg(feature = "serde")]
+pub use encoded::{Encode, Encoded};
 pub use error::{CreateError, InsertError, OpenError};
 pub use sorted::{
     Action, AddPagePoint, Blocks, CreatePoint, DestroyError, DestroyPoint, DoublePoint, Exchange,
-    Finding, InsertPoint, Iter, List, Map, OpenBucketsPoint, Outcome, RemovePoint, ReplacePoint,
-    Report, recoverers,
+    Finding, InPlace, InsertPoint, Iter, List, Map, OpenBucketsPoint, Outcome, RemovePoint,
+    ReplacePoint, Report, ValueRef, recoverers,
 };
 pub(crate) use sorted::{blocks_of, check_all, dismantle, take_into_hand};

@@ -100,7 +100,7 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
         }
     }
 
-    fn find(&self, pin: &Pinned<'_, M>, key: &K) -> Option<(Offset, u64)> {
+    pub(super) fn find(&self, pin: &Pinned<'_, M>, key: &K) -> Option<(Offset, u64)> {
         let path = self.path(key);
         match seek(self.header.memory, pin, path.start, path.sort, path.judge) {
             Place::Node { node, value, .. } => Some((node, value)),
@@ -177,6 +177,20 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
             Replaced::Done(node, old) => Some(self.value(node, old)),
             _ => None,
         })
+    }
+
+    /// As [`replace`](Self::replace), but does not read the old value; returns whether the key
+    /// exists.
+    pub(crate) fn set(
+        &self,
+        heap: &LocalHeap<'_, M>,
+        key: &K,
+        value: &V,
+    ) -> Result<bool, AllocateError> {
+        let (pin, path) = (heap.pin(), self.path(key));
+        let want = |_, _| Some(value);
+        let replaced = chain::replace::<K, V, M, &V>(&self.header, heap, &pin, path, want)?;
+        Ok(matches!(replaced, Replaced::Done(..)))
     }
 
     /// Replaces the value of `key`, if the key exists, by the one that `make` computes from it, and

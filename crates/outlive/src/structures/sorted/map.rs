@@ -199,7 +199,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     }
 
     #[inline(always)]
-    fn find(&self, pin: &Pinned<'_, M>, key: &K) -> Option<(Offset, u64)> {
+    pub(super) fn find(&self, pin: &Pinned<'_, M>, key: &K) -> Option<(Offset, u64)> {
         let hash = self.hash(key);
         let path = self.path_from(self.header.start_to_look(hash), hash, key);
         match seek(self.header.memory, pin, path.start, path.sort, path.judge) {

@@ -82,6 +82,7 @@ mod node;
 mod operation;
 mod outcome;
 mod recover;
+mod value_ref;
 
 pub(crate) use chain::take_into_hand;
 pub use check::{Blocks, Finding, Report};
@@ -97,5 +98,6 @@ pub use operation::{
 };
 pub use outcome::{Action, Outcome};
 pub use recover::recoverers;
+pub use value_ref::{InPlace, ValueRef};
 
 use super::{datum, error};
