@@ -41,6 +41,7 @@ fn studies_are_listed() {
         "buddy",
         "heap",
         "map",
+        "objects",
         "spawn",
         "wordcount-kills",
         "guests",

@@ -46,6 +46,7 @@ pub mod machine;
 mod map;
 mod modc;
 mod notify;
+mod objects;
 pub mod paired;
 mod recxl;
 mod row;
@@ -69,6 +70,7 @@ pub fn studies() -> &'static [Study] {
     &[
         locks::STUDY,
         notify::STUDY,
+        objects::STUDY,
         crowd::STUDY,
         buddy::STUDY,
         heap::STUDY,
