@@ -7,9 +7,9 @@ mod fixture;
 
 use fixture::{World, bytes, create, objects};
 use outlive::memory::{Native, PersistenceDomain};
-use outlive::objects::{Counter, ObjectError};
-use outlive::structures::{List, Map};
-use outlive::sync::RecoverableMutex;
+use outlive::objects::{Array, Blob, Cell, Counter, ObjectError};
+use outlive::structures::{Exchange, List, Map};
+use outlive::sync::{GroupBarrier, RecoverableMutex, Waiting};
 
 fn world() -> World<Native> {
     let world = create(Native::leaked(
@@ -70,12 +70,12 @@ fn every_type_is_found_by_its_name_and_refused_as_another() {
     let error = theirs.open::<Map<str, u32>>("words").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the object `words` is a map of str to u64, not a map of str to u32; open it as that, or use another name"
+        "the object `words` is of the type \"map of str to u64\", not \"map of str to u32\"; open it as that, or use another name"
     );
     let error = theirs.open::<Counter>("pair").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the object `pair` is a mutex over [u64; 2], not a counter; open it as that, or use another name"
+        "the object `pair` is of the type \"mutex over [u64; 2]\", not \"counter\"; open it as that, or use another name"
     );
     let missing = theirs.open::<Counter>("misses").unwrap_err();
     assert_eq!(missing.to_string(), "there is no object `misses`");
@@ -160,5 +160,196 @@ fn forgotten_handles_are_given_up_with_the_rest() {
     mine.give_up_all();
     assert_eq!(mine.list().unwrap()[0].users, []);
     mine.remove("hits").unwrap();
+    assert_no_leak(&world);
+}
+
+#[test]
+fn a_renamed_object_is_found_under_its_new_name_alone() {
+    let world = world();
+    let (member, other) = (world.act_as(0), world.act_as(1));
+    let (heap, others) = (world.local(&member), world.local(&other));
+    let (mine, theirs) = (objects(&heap), objects(&others));
+    let hits = mine.create::<Counter>("hits", 5).unwrap();
+    mine.rename("hits", "hits").unwrap();
+    theirs.rename("hits", "misses").unwrap();
+    hits.add(1);
+    assert!(matches!(
+        mine.open::<Counter>("hits"),
+        Err(ObjectError::NotFound { .. })
+    ));
+    assert_eq!(theirs.open::<Counter>("misses").unwrap().get(), 6);
+    let another = mine.create::<Counter>("hits", 1).unwrap();
+    let taken = mine.rename("misses", "hits").unwrap_err();
+    assert!(matches!(taken, ObjectError::Exists { .. }), "{taken}");
+    let missing = mine.rename("nothing", "something").unwrap_err();
+    assert!(matches!(missing, ObjectError::NotFound { .. }), "{missing}");
+    let bad = mine.rename("misses", "").unwrap_err();
+    assert!(matches!(bad, ObjectError::Name { .. }), "{bad}");
+    let names = |all: outlive::objects::Objects<'_>| -> Vec<_> {
+        all.list().unwrap().into_iter().map(|it| it.name).collect()
+    };
+    assert_eq!(names(mine), ["hits", "misses"]);
+    // Names of all lengths, to and fro.
+    for len in (1..=255).step_by(2) {
+        theirs.rename("misses", &"m".repeat(len)).unwrap();
+        mine.rename(&"m".repeat(len), "misses").unwrap();
+    }
+    assert_eq!((another.get(), hits.get()), (1, 6));
+    drop((another, hits));
+    theirs.remove("misses").unwrap();
+    theirs.remove("hits").unwrap();
+    assert!(names(mine).is_empty());
+    assert_no_leak(&world);
+}
+
+/// A renamer that dies leaves the entry of the old name. It counts as none, and does no harm.
+#[test]
+fn an_entry_that_a_renamer_left_counts_as_none() {
+    let world = world();
+    let member = world.act_as(0);
+    let heap = world.local(&member);
+    let all = objects(&heap);
+    drop(all.create::<Counter>(fixture::KEPT, 5).unwrap());
+    fixture::leave_stale(&heap);
+    assert!(matches!(
+        all.open::<Counter>(fixture::KEPT),
+        Err(ObjectError::NotFound { .. })
+    ));
+    let names: Vec<_> = all.list().unwrap().into_iter().map(|it| it.name).collect();
+    assert_eq!(names, [fixture::MOVED]);
+    assert_no_leak(&world);
+    all.remove(fixture::MOVED).unwrap();
+    assert!(all.list().unwrap().is_empty());
+    assert_no_leak(&world);
+    // The object has its name back, or another one has it.
+    drop(all.create::<Counter>(fixture::KEPT, 6).unwrap());
+    fixture::leave_stale(&heap);
+    all.rename(fixture::MOVED, fixture::KEPT).unwrap();
+    fixture::leave_stale(&heap);
+    let seven = all.create::<Counter>(fixture::KEPT, 7).unwrap();
+    assert_eq!(seven.get(), 7);
+    assert_eq!(all.open::<Counter>(fixture::MOVED).unwrap().get(), 6);
+    assert_no_leak(&world);
+}
+
+#[test]
+fn a_weak_reference_keeps_nothing_and_finds_no_other_object() {
+    let world = world();
+    let (member, other) = (world.act_as(0), world.act_as(1));
+    let (heap, others) = (world.local(&member), world.local(&other));
+    let (mine, theirs) = (objects(&heap), objects(&others));
+    let weak = mine.create::<Counter>("hits", 5).unwrap().downgrade();
+    let hits = theirs.upgrade(weak).unwrap().unwrap();
+    assert_eq!(hits.get(), 5);
+    mine.unlink("hits").unwrap();
+    // It has no name, though a user.
+    assert!(mine.upgrade(weak).unwrap().is_none());
+    drop(hits);
+    heap.reclaim();
+    others.reclaim();
+    // Others in the same block.
+    for number in 0..64 {
+        drop(
+            mine.create::<Counter>(&format!("{number}"), number)
+                .unwrap(),
+        );
+        assert!(mine.upgrade(weak).unwrap().is_none());
+    }
+    (0..64).for_each(|number| mine.remove(&format!("{number}")).unwrap());
+    assert_no_leak(&world);
+}
+
+#[test]
+fn cells_arrays_and_barriers_are_objects_too() {
+    let world = world();
+    let (member, other) = (world.act_as(0), world.act_as(1));
+    let (heap, others) = (world.local(&member), world.local(&other));
+    let (mine, theirs) = (objects(&heap), objects(&others));
+
+    let leader = mine.create::<Cell<u64>>("leader", 7).unwrap();
+    leader.set(&8).unwrap();
+    assert_eq!(leader.update(|id| id + 1).unwrap(), 8);
+    let same = theirs.open::<Cell<u64>>("leader").unwrap();
+    assert_eq!(
+        same.compare_exchange(&7, &1).unwrap(),
+        Exchange::Different(9)
+    );
+    assert_eq!(same.compare_exchange(&9, &1).unwrap(), Exchange::Done);
+    assert_eq!(leader.get(), 1);
+
+    let page = mine.create::<Blob>("page", vec![1; 5000]).unwrap();
+    let text = mine.create::<Cell<str>>("text", "old".into()).unwrap();
+    {
+        let (old, old_text) = (page.read(), text.read());
+        let same = theirs.open::<Blob>("page").unwrap();
+        for round in 0..200 {
+            same.set(&[2; 300]).unwrap();
+            theirs
+                .open::<Cell<str>>("text")
+                .unwrap()
+                .set("new")
+                .unwrap();
+            assert_eq!((old.len(), &*old_text), (5000, "old"), "{round}");
+            assert!(old.iter().all(|byte| *byte == 1));
+        }
+        assert_eq!(*page.read(), [2; 300]);
+        assert_eq!(&*text.read(), "new");
+    }
+    let empty = mine.create::<Blob>("empty", Vec::new()).unwrap();
+    assert!(empty.read().is_empty());
+
+    let map = mine.create::<Map<str, [u8]>>("pages", ()).unwrap();
+    map.insert("a", b"first").unwrap();
+    let first = map.read("a").unwrap();
+    map.replace("a", b"second").unwrap();
+    assert_eq!(*first, *b"first");
+    assert_eq!(*map.read("a").unwrap(), *b"second");
+    assert!(map.read("b").is_none());
+    drop(first);
+
+    fn fill<T: outlive::segment::Shared + PartialEq + std::fmt::Debug>(
+        all: outlive::objects::Objects<'_>,
+        len: u64,
+        of: impl Fn(u64) -> T,
+    ) {
+        let array = all.create::<Array<T>>("array", len).unwrap();
+        assert_eq!(array.len(), len);
+        (0..len).for_each(|index| array.set(index, of(index)));
+        let same = all.open::<Array<T>>("array").unwrap();
+        assert!(same.iter().eq((0..len).map(of)));
+        drop((same, array));
+        all.remove("array").unwrap();
+    }
+    fill(mine, 10, |index| index as u8);
+    fill(mine, 11, |index| index as u16);
+    fill(mine, 12, |index| index as f32);
+    fill(mine, 1000, |index| index as f64);
+    fill(mine, 9, |index| [index as u8, 1, 2]);
+    fill(mine, 9, |index| [index, index + 1, index + 2]);
+    fill(mine, 0, |index| index);
+    let sums = mine.create::<Array<u64>>("sums", 3).unwrap();
+    assert_eq!((sums.add(1, 5), sums.add(1, 1), sums.get(1)), (0, 5, 6));
+    let beyond = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sums.get(3)));
+    assert!(beyond.is_err());
+    let error = theirs.open::<Array<u32>>("sums").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the object `sums` is of the type \"array of u64\", not \"array of u32\"; open it as that, or use another name"
+    );
+    let error = mine.create::<Array<u64>>("large", u64::MAX).unwrap_err();
+    assert!(matches!(error, ObjectError::Heap(_)), "{error}");
+
+    let barrier = mine.create::<GroupBarrier>("barrier", 4).unwrap();
+    let same = theirs.open::<GroupBarrier>("barrier").unwrap();
+    let mut seat = barrier.join().unwrap();
+    assert_eq!(same.low_level().seats(), 4);
+    assert!(seat.enter(Waiting::DEFAULT).unwrap());
+    seat.leave().unwrap();
+    let none = mine.create::<GroupBarrier>("none", 0).unwrap_err();
+    assert!(matches!(none, ObjectError::Barrier(_)), "{none}");
+    drop((leader, same, page, text, empty, map, sums, barrier));
+    for it in mine.list().unwrap() {
+        mine.unlink(&it.name).unwrap();
+    }
     assert_no_leak(&world);
 }

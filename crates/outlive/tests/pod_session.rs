@@ -73,9 +73,14 @@ fn worker() {
         drop(both);
         acknowledged.upsert(&me, &n, |_| n).unwrap();
         if n % 64 == 0 {
-            // A name that comes and goes.
-            drop(session.map::<u64, u64>(&me).unwrap());
-            session.objects().unlink(&me).unwrap();
+            // Names that come, change and go.
+            let objects = session.objects();
+            let cell = session.cell::<u64>(&me, &n).unwrap();
+            cell.set(&(n + 1)).unwrap();
+            let other = format!("{me} renamed");
+            objects.rename(&me, &other).unwrap();
+            assert_eq!(session.cell::<u64>(&other, &0).unwrap().get(), n + 1);
+            objects.unlink(&other).unwrap();
         }
     }
 }

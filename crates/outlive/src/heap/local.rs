@@ -131,6 +131,14 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         self.step.at()
     }
 
+    /// Recovers all dead members, for a member that waits for what one of them may have claimed.
+    pub(crate) fn recover_the_dead(&self) {
+        let recovered = { self.recoverers }.map(|all| all.recover_all(self.member));
+        if let Some(Err(error)) = recovered {
+            tracing::warn!(%error, "a dead member could not be recovered");
+        }
+    }
+
     /// The memory that the heap is in.
     #[inline(always)]
     pub fn memory(&self) -> M {

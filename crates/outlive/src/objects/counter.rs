@@ -1,6 +1,6 @@
 //! A counter.
 
-use super::{Class, Object, ObjectError};
+use super::{Class, Contents, Object, ObjectError};
 use crate::heap::LocalHeap;
 use core::fmt;
 use outlive_memory::{Memory, Native, Offset, Ordering};
@@ -37,10 +37,13 @@ impl<M: Memory> Counter<M> {
 impl<M: Memory> Object<M> for Counter<M> {
     type Init = u64;
     const CLASS: Class = Class::Plain;
-    const BYTES: u64 = 8;
 
     fn describe() -> String {
         "counter".into()
+    }
+
+    fn bytes(_: &u64) -> u64 {
+        8
     }
 
     fn create(heap: &LocalHeap<'_, M>, at: Offset, init: u64) -> Result<(), ObjectError> {
@@ -50,7 +53,8 @@ impl<M: Memory> Object<M> for Counter<M> {
         Ok(())
     }
 
-    fn open(memory: M, at: Offset) -> Result<Self, ObjectError> {
+    fn open(contents: Contents<M>) -> Result<Self, ObjectError> {
+        let (memory, at) = (contents.memory, contents.of_size(8)?);
         Ok(Self { memory, at })
     }
 }

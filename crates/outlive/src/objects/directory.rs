@@ -1,7 +1,7 @@
 //! The directory: where the names and the leases of a pod begin.
 //!
 //! ```text
-//!   0  cell of the map from names to objects | magic | number of ids
+//!   0  cell of the map from names to objects | magic | number of ids | number of the next object
 //!  64  for each id, a word that leads to its first block of leases
 //! ```
 //!
@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 
 const MAGIC_AT: u64 = 8;
 const IDS: u64 = 16;
+const NUMBERS: u64 = 24;
 const LEASES: u64 = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"outdirec");
 
@@ -152,6 +153,15 @@ impl<M: Memory> Directory<M> {
     /// The map from names to objects.
     pub(super) fn names(&self) -> Map<str, u64, M> {
         self.names
+    }
+
+    /// Returns the number of a new object.
+    pub(super) fn next_number(&self) -> u64 {
+        let at = self.at + NUMBERS;
+        // Relaxed: only that it is another one each time counts.
+        let number = self.memory.fetch_add(at, 1u64, Ordering::Relaxed);
+        self.memory.persist(at, 8);
+        number
     }
 
     /// Returns whether `name` leads to the object at `at`.

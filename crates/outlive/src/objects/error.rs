@@ -3,10 +3,11 @@
 use crate::heap::buddy::{AllocateError, FreeError};
 use crate::membership::InstanceId;
 use crate::structures::{CreateError, OpenError};
+use crate::sync::BarrierError;
 use outlive_memory::Offset;
 
 /// The largest size of a name in bytes.
-const MOST_NAME: usize = 255;
+pub(super) const MOST_NAME: usize = 255;
 
 /// The reason why a named object could not be opened, created or removed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +33,8 @@ pub enum ObjectError {
     },
     /// The object is of another type.
     #[error(
-        "the object `{name}` is a {found}, not a {wanted}; open it as that, or use another name"
+        "the object `{name}` is of the type \"{found}\", not \"{wanted}\"; open it as that, or use \
+         another name"
     )]
     Mismatch {
         /// The name.
@@ -67,6 +69,9 @@ pub enum ObjectError {
     /// The contents could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The barrier could not be created or opened.
+    #[error(transparent)]
+    Barrier(#[from] BarrierError),
     /// There is no memory.
     #[error(transparent)]
     Heap(#[from] AllocateError),

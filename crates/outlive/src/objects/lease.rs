@@ -2,7 +2,7 @@
 
 use super::directory::{Directory, GIVEN_UP, RETIRING, TAGS};
 use super::object::Class;
-use super::record::{LIVE, Record, UNLINKED, claimed};
+use super::record::{Record, State};
 use crate::heap::LocalHeap;
 use crate::structures::dismantle;
 use outlive_memory::{Memory, Offset, Ordering, crash_points};
@@ -44,7 +44,7 @@ pub(super) struct Lease<'h, M: Memory> {
     directory: Directory<M>,
     slot: Offset,
     at: Offset,
-    /// Whether to look up in the map that the object is still linked.
+    /// Whether to look up in the map that the object is linked.
     pub is_unsure: bool,
 }
 
@@ -71,6 +71,10 @@ impl<'h, M: Memory> Lease<'h, M> {
 
     pub fn heap(&self) -> &'h LocalHeap<'h, M> {
         self.heap
+    }
+
+    pub fn directory(&self) -> &Directory<M> {
+        &self.directory
     }
 
     pub fn slot(&self) -> Offset {
@@ -100,7 +104,7 @@ impl<M: Memory> Drop for Lease<'_, M> {
 }
 
 /// Gives up the lease in `slot`, which is not clear, and destroys the object if that was its last
-/// use. With `is_unsure` it looks up in the map that the object is still linked. Can be cut short
+/// use. With `is_unsure` it looks up in the map that the object is linked. Can be cut short
 /// anywhere, and begun again in the dead member's name.
 pub(super) fn give_up<M: Memory>(
     heap: &LocalHeap<'_, M>,
@@ -132,27 +136,19 @@ pub(super) fn give_up<M: Memory>(
     // Of the members that end leases at the same time, the last sees no lease and the unlinked
     // state.
     memory.fence(Ordering::SeqCst);
-    let mut state = record.state();
-    if state == LIVE && is_unsure {
-        // An object whose name is damaged may be linked.
-        let is_linked = record
-            .name()
-            .map_or(true, |name| directory.leads_to(heap, &name, at));
-        if !is_linked {
-            state = record.unlink();
-        }
-    }
+    settle_name(heap, directory, record, slot, is_unsure);
     // The state is read, or changed, before the leases are.
     memory.fence(Ordering::SeqCst);
-    let own = claimed(slot);
-    let was_claimed = state == own;
-    if state == UNLINKED && directory.users(at, slot).next().is_none() {
-        state = record.change_state(UNLINKED, own);
-        if state == own {
-            memory.crash_point(ReleasePoint::Claimed);
-        }
+    let own = State::Claimed(slot);
+    let state = record.state();
+    let was_claimed = state == Some(own);
+    let claims = state == Some(State::Unlinked)
+        && directory.users(at, slot).next().is_none()
+        && record.change_state(State::Unlinked, own);
+    if claims {
+        memory.crash_point(ReleasePoint::Claimed);
     }
-    if state == own {
+    if claims || was_claimed {
         if record.class() == Some(Class::Structure)
             && let Err(error) = dismantle(heap, record.contents(), !was_claimed)
         {
@@ -166,6 +162,37 @@ pub(super) fn give_up<M: Memory>(
         return retire(heap, slot, at);
     }
     clear(memory, slot);
+}
+
+/// Settles the name of an object that the owner of `slot` was renaming or unlinking. With
+/// `is_unsure`, also that of a live one, which may never have been linked.
+pub(super) fn settle_name<M: Memory>(
+    heap: &LocalHeap<'_, M>,
+    directory: &Directory<M>,
+    record: Record<M>,
+    slot: Offset,
+    is_unsure: bool,
+) {
+    loop {
+        let before = match record.state() {
+            Some(state @ State::Renamed(by)) if by == slot => state,
+            Some(state @ State::Live(_)) if is_unsure => state,
+            _ => return,
+        };
+        // An object whose name is damaged may be linked.
+        let (is_linked, version) = match record.name() {
+            Ok((name, version)) => (directory.leads_to(heap, &name, record.at()), version),
+            Err(_) => (true, record.version()),
+        };
+        let after = match is_linked {
+            true => State::Live(version),
+            false => State::Unlinked,
+        };
+        if before == after || record.change_state(before, after) {
+            return;
+        }
+        // Another member has renamed or unlinked it meanwhile.
+    }
 }
 
 /// Retires the object at `at`, unless that is done, and clears the slot, which is tagged as

@@ -17,15 +17,23 @@
 //!   and leased; then the cell is cleared. The contents are made, the state becomes *live*, and the
 //!   insertion into the map, which is detectable, links it.
 //! * **Find**: under a pin, the map gives the object; it is leased; a full fence; if the state is
-//!   live, the lease holds. Otherwise it is given up, and the map is asked again.
-//! * **Unlink**, with a lease: the entry is removed from the map, which is detectable; then the
-//!   state goes from live to *unlinked*, for good.
-//! * **Give up** a lease, under a pin: the slot gets a tag, by which it no longer counts as a use;
-//!   a full fence. If the state is live and the lease is unsure (in a recovery, and after a panic
-//!   of the creator), the map is asked, and an object that its name does not lead to becomes
-//!   unlinked. If the state is unlinked and no slot without a tag leads to the object, then the
-//!   slot *claims* the object, by compare-and-swap of the state. The claimant destroys the
-//!   contents, tags the slot as retiring, and retires the block. Then the slot is cleared.
+//!   live or renamed, the lease holds. Otherwise it is given up, and the map is asked again. The
+//!   object is found if the name is its name: the version selects it.
+//! * **Rename** and **unlink**, with a lease, by which the slot *claims the name*: the state goes
+//!   from live to renamed. An entry of the other name, which a dead renamer left, is removed.
+//!   - Rename: the new name is written in the place of the other one, and an entry leads from it to
+//!     the object; then the version is raised, which renames it; then the entry of the old name is
+//!     removed. An entry that leads to an object of another name counts as none. Who wants its name
+//!     for another object claims the name of the object that it leads to, and removes the entry.
+//!   - Unlink: the entry is removed from the map, which is detectable; then the state becomes
+//!     *unlinked*, for good.
+//! * **Give up** a lease, under a pin: the slot gets a tag, by which it no longer counts as a
+//!   use; a full fence. If the slot has the claim of the name, or the lease is unsure (in a
+//!   recovery, and after a panic of the creator), the map is asked, and an object that its name
+//!   does not lead to becomes unlinked. If the state is unlinked and no slot without a tag leads
+//!   to the object, then the slot *claims* the object, by compare-and-swap of the state. The
+//!   claimant destroys the contents, tags the slot as retiring, and retires the block. Then the
+//!   slot is cleared.
 //!
 //! # Why it is right
 //!
@@ -43,6 +51,13 @@
 //! block is retired, not freed. The reservation of a dead member stands until the end of its
 //! recovery.
 //!
+//! *An entry leads to an object in memory.* At most the entries of its two names lead to an object.
+//! Before it becomes unlinked, a living member removes both, the one that is not its name first. So
+//! a recovery removes no entry: if the name leads to the object it is live, and a left entry of the
+//! other name stays until the name is claimed again.
+//!
+//! *A state that was read as live is the same when it is changed.* It has the version of the name.
+//!
 //! # Recovery
 //!
 //! Before the operation of a dead member is settled, its slot that is tagged as retiring is
@@ -50,39 +65,52 @@
 //! leases are given up in the dead member's name by the steps above. Each step may be repeated: the
 //! tag, the claim and the cleared cells show what was done. The dead member may have removed the
 //! entry without changing the state, or never have linked the object, so the map is asked. If the
-//! name does not lead there, it never will again: only the creator links an object, once.
+//! name does not lead there, it never will again: only the creator links an object, once, and only
+//! the owner of the claim changes its name.
 //!
 //! # Progress
 //!
 //! Finding is lock-free, except when it needs a block of leases. Allocating and freeing wait as
-//! [`LocalHeap`] says. Nothing waits for other users, live or dead; a user that stands still
-//! delays only the destruction of what it has leased.
+//! [`LocalHeap`] says. Renaming and unlinking wait for a member that renames or unlinks the same
+//! object, and creating for one that renames an object from or to this name. Nothing waits for
+//! other users, live or dead; a user that stands still delays only the destruction of what it has
+//! leased.
 //!
 //! Tests: `tests/objects.rs`, `tests/pod_session.rs`; proofs: `lab/outlive-proofs/src/objects`.
 
+mod array;
+mod barrier;
+mod cell;
 mod counter;
 mod directory;
 mod error;
 mod lease;
 mod named;
+mod naming;
 mod object;
 mod record;
 mod recover;
+mod weak;
 
+pub use array::Array;
+pub use cell::{Blob, Cell};
 pub use counter::Counter;
 pub use directory::{Directory, DirectoryPoint};
 pub use error::ObjectError;
 pub use lease::{LeasePoint, ReleasePoint};
 pub use named::Named;
-pub use object::{Class, Object};
+pub use naming::{RenamePoint, UnlinkPoint};
+pub use object::{Class, Contents, Object};
 pub use recover::recoverers;
+pub use weak::Weak;
 
 use crate::heap::LocalHeap;
 use crate::membership::InstanceId;
 use crate::structures::{InsertError, blocks_of};
 use lease::Lease;
+use naming::Naming;
 use outlive_memory::{Memory, Native, Offset, Ordering, crash_points};
-use record::{LIVE, Record, UNLINKED};
+use record::{Record, State};
 use std::collections::BTreeSet;
 
 crash_points! {
@@ -98,16 +126,6 @@ crash_points! {
         Made,
         /// It is linked.
         Linked,
-    }
-}
-
-crash_points! {
-    /// The places where the unlinking of an object may be cut short.
-    pub enum UnlinkPoint for "objects.unlink" {
-        /// Its entry is removed.
-        Removed,
-        /// Its state is unlinked.
-        Unlinked,
     }
 }
 
@@ -194,20 +212,33 @@ impl<'h, M: Memory> Objects<'h, M> {
     /// # Crash
     /// The recovery gives up the lease of a dead caller.
     pub fn open<T: Object<M>>(self, name: &str) -> Result<Named<'h, T, M>, ObjectError> {
-        let lease = self.find(name)?;
+        self.open_leased(self.find(name)?)
+    }
+
+    fn open_leased<T: Object<M>>(
+        self,
+        lease: Lease<'h, M>,
+    ) -> Result<Named<'h, T, M>, ObjectError> {
         let record = lease.record();
-        let wanted = T::describe();
-        let found = record.kind()?;
-        if found != wanted || !record.has_form_of::<T>() {
-            let name = name.into();
+        let (found, wanted) = (record.kind()?, T::describe());
+        if found != wanted || record.fingerprint() != T::fingerprint() {
+            let (name, _) = record.name()?;
             return Err(ObjectError::Mismatch {
                 name,
                 found,
                 wanted,
             });
         }
-        let object = T::open(self.heap.memory(), record.contents())?;
+        let object = T::open(self.contents(record))?;
         Ok(Named::new(lease, object))
+    }
+
+    fn contents(self, record: Record<M>) -> Contents<M> {
+        Contents {
+            memory: self.heap.memory(),
+            at: record.contents(),
+            bytes: record.content_bytes(),
+        }
     }
 
     /// Creates the object `name` with `init`.
@@ -226,7 +257,8 @@ impl<'h, M: Memory> Objects<'h, M> {
         let (heap, memory) = (self.heap, self.heap.memory());
         // First: a block of slots would need the same pending-allocation cell.
         let slot = self.directory.free_slot(heap)?;
-        let record = Record::describe::<T>(heap, name)?;
+        let number = self.directory.next_number();
+        let record = Record::describe::<T>(heap, name, number, T::bytes(&init))?;
         memory.crash_point(ObjectPoint::Described);
         let mut lease = Lease::new(heap, self.directory, slot, record.at());
         memory.crash_point(ObjectPoint::Leased);
@@ -236,23 +268,102 @@ impl<'h, M: Memory> Objects<'h, M> {
         T::create(heap, record.contents(), init)?;
         // If this thread panics before it is linked, the map is asked.
         lease.is_unsure = true;
-        record.set_state(LIVE);
+        record.set_state(State::Live(0));
         memory.crash_point(ObjectPoint::Made);
-        match (self.directory.names()).insert(heap, name, &record.at().raw()) {
-            Ok(()) => {
-                memory.crash_point(ObjectPoint::Linked);
-                lease.is_unsure = false;
-                let object = T::open(memory, record.contents())?;
-                Ok(Named::new(lease, object))
-            }
-            Err(error) => {
-                record.set_state(UNLINKED);
-                Err(match error {
-                    InsertError::Exists(_) => ObjectError::Exists { name: name.into() },
-                    InsertError::Heap(error) => error.into(),
-                })
+        let inserted = self.insert(name, record);
+        lease.is_unsure = false;
+        if inserted.is_err() {
+            record.set_state(State::Unlinked);
+        }
+        inserted?;
+        memory.crash_point(ObjectPoint::Linked);
+        let object = T::open(self.contents(record))?;
+        Ok(Named::new(lease, object))
+    }
+
+    /// Inserts an entry that leads from `name` to the object.
+    fn insert(self, name: &str, record: Record<M>) -> Result<(), ObjectError> {
+        let names = self.directory.names();
+        loop {
+            match names.insert(self.heap, name, &record.at().raw()) {
+                Ok(()) => return Ok(()),
+                Err(InsertError::Heap(error)) => return Err(error.into()),
+                Err(InsertError::Exists(_)) if self.clear_stale(name)? => {}
+                Err(InsertError::Exists(_)) => {
+                    return Err(ObjectError::Exists { name: name.into() });
+                }
             }
         }
+    }
+
+    /// Removes the entry of `name` if it leads to an object with another name: a renamer left it.
+    /// Returns false if the object has this name. Waits for a member that renames the object.
+    fn clear_stale(self, name: &str) -> Result<bool, ObjectError> {
+        let Some(lease) = self.lease(name)? else {
+            return Ok(true);
+        };
+        if lease.record().is_named(name) {
+            return Ok(false);
+        }
+        if let Some(naming) = Naming::claim(&lease)
+            && !naming.record().is_named(name)
+        {
+            naming.remove(name);
+        }
+        Ok(true)
+    }
+
+    /// Gives the object `from` the name `to`, in one step. Its handles stay valid. Waits for
+    /// another member that renames or unlinks it.
+    ///
+    /// # Errors
+    /// If there is no object `from`, there is one of the name `to`, the name is not valid, it is
+    /// damaged, or there is no memory. Nothing is changed then.
+    ///
+    /// # Crash
+    /// The object has the one name or the other.
+    pub fn rename(self, from: &str, to: &str) -> Result<(), ObjectError> {
+        error::demand_name(to)?;
+        let (memory, not_found) = (self.heap.memory(), || ObjectError::NotFound {
+            name: from.into(),
+        });
+        let lease = self.find(from)?;
+        if from == to {
+            return Ok(());
+        }
+        let naming = Naming::claim(&lease).ok_or_else(not_found)?;
+        memory.crash_point(RenamePoint::Claimed);
+        let record = lease.record();
+        if !record.is_named(from) {
+            return Err(not_found());
+        }
+        let version = record.version() + 1;
+        record.write_name(version, to);
+        memory.crash_point(RenamePoint::Written);
+        match self
+            .directory
+            .names()
+            .insert(self.heap, to, &record.at().raw())
+        {
+            Ok(()) => {}
+            Err(InsertError::Heap(error)) => return Err(error.into()),
+            Err(InsertError::Exists(_)) => {
+                // No other name is claimed, or waited for, under the claim of this one.
+                drop(naming);
+                return match self.clear_stale(to)? {
+                    true => self.rename(from, to),
+                    false => Err(ObjectError::Exists { name: to.into() }),
+                };
+            }
+        }
+        memory.crash_point(RenamePoint::Inserted);
+        record.set_version(version);
+        memory.crash_point(RenamePoint::Renamed);
+        naming.remove(from);
+        memory.crash_point(RenamePoint::Removed);
+        drop(naming);
+        memory.crash_point(RenamePoint::Released);
+        Ok(())
     }
 
     /// Takes away the name of an object, at once. The object is destroyed, and its memory freed, by
@@ -287,18 +398,16 @@ impl<'h, M: Memory> Objects<'h, M> {
     }
 
     fn unlink_leased(self, lease: Lease<'h, M>, name: &str) -> Result<(), ObjectError> {
-        let (names, at) = (self.directory.names(), lease.at());
         let memory = self.heap.memory();
-        if names
-            .remove_if(self.heap, name, |leads_to| leads_to == at.raw())
-            .is_none()
-        {
-            return Err(ObjectError::NotFound { name: name.into() });
+        if let Some(naming) = Naming::claim(&lease) {
+            memory.crash_point(UnlinkPoint::Claimed);
+            if naming.record().is_named(name) && naming.remove(name) {
+                memory.crash_point(UnlinkPoint::Removed);
+                naming.unlink();
+                return Ok(());
+            }
         }
-        memory.crash_point(UnlinkPoint::Removed);
-        lease.record().unlink();
-        memory.crash_point(UnlinkPoint::Unlinked);
-        Ok(())
+        Err(ObjectError::NotFound { name: name.into() })
     }
 
     /// Returns the descriptions of all objects, by name.
@@ -362,32 +471,48 @@ impl<'h, M: Memory> Objects<'h, M> {
 
     /// Leases the object `name`.
     fn find(self, name: &str) -> Result<Lease<'h, M>, ObjectError> {
+        match self.lease(name)? {
+            Some(lease) if lease.record().is_named(name) => Ok(lease),
+            _ => Err(ObjectError::NotFound { name: name.into() }),
+        }
+    }
+
+    /// Leases the object that the entry of `name` leads to, whatever its name is; `None` if there
+    /// is no entry.
+    fn lease(self, name: &str) -> Result<Option<Lease<'h, M>>, ObjectError> {
         let memory = self.heap.memory();
         let _pin = self.heap.pin();
         let mut before = None;
         loop {
             let Some(at) = self.directory.names().get(self.heap, name) else {
-                return Err(ObjectError::NotFound { name: name.into() });
+                return Ok(None);
             };
             let record = Record::checked(memory, at)?;
             if before.replace(at) == Some(at) {
-                // Its entry is removed before its state changes, and its block stays under this
+                // Its entries are removed before its state changes, and its block stays under this
                 // pin.
                 return Err(ObjectError::Damaged {
                     at: record.at(),
                     what: "its name leads to it, and it is not live",
                 });
             }
-            let slot = self.directory.free_slot(self.heap)?;
-            let lease = Lease::new(self.heap, self.directory, slot, record.at());
-            memory.crash_point(LeasePoint::Leased);
-            // Either a claimant sees the lease, or this thread sees the state that it acts on.
-            memory.fence(Ordering::SeqCst);
-            if record.state() == LIVE {
-                return Ok(lease);
+            if let Some(lease) = self.lease_at(record)? {
+                return Ok(Some(lease));
             }
             // It was unlinked after the map was asked; its entry is gone.
             memory.spin_hint();
         }
+    }
+
+    /// Leases an object that was linked under the caller's pin; `None` if it was unlinked since.
+    fn lease_at(self, record: Record<M>) -> Result<Option<Lease<'h, M>>, ObjectError> {
+        let memory = self.heap.memory();
+        let slot = self.directory.free_slot(self.heap)?;
+        let lease = Lease::new(self.heap, self.directory, slot, record.at());
+        memory.crash_point(LeasePoint::Leased);
+        // Either a claimant sees the lease, or this thread sees the state that it acts on.
+        memory.fence(Ordering::SeqCst);
+        let holds = record.state().is_some_and(State::can_be_leased);
+        Ok(holds.then_some(lease))
     }
 }

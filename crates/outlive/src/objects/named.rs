@@ -1,11 +1,16 @@
 //! Handles to named objects, with their operations.
 
-use super::Counter;
 use super::lease::Lease;
+use super::{Array, Cell, Counter};
 use crate::heap::LocalHeap;
 use crate::heap::buddy::AllocateError;
-use crate::structures::{Datum, Exchange, InsertError, Iter, List, Map, OrderedDatum};
-use crate::sync::{LockError, MutexGuard, RecoverableMutex, Repair};
+use crate::segment::Shared;
+use crate::structures::{
+    Datum, Exchange, InPlace, InsertError, Iter, List, Map, OrderedDatum, ValueRef,
+};
+use crate::sync::{
+    BarrierError, GroupBarrier, LockError, MutexGuard, RecoverableMutex, Repair, Seat,
+};
 use core::fmt;
 use core::time::Duration;
 use outlive_memory::{Memory, Native};
@@ -24,6 +29,10 @@ pub struct Named<'h, T, M: Memory = Native> {
 }
 
 impl<'h, T, M: Memory> Named<'h, T, M> {
+    pub(super) fn lease(&self) -> &Lease<'h, M> {
+        &self.lease
+    }
+
     pub(super) fn new(lease: Lease<'h, M>, object: T) -> Self {
         Self { lease, object }
     }
@@ -178,6 +187,82 @@ impl<'h, K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, List<
     }
 }
 
+/// Reading in place.
+impl<K: Datum + ?Sized, V: InPlace + ?Sized> Named<'_, Map<K, V>> {
+    /// See [`Map::read`].
+    #[inline]
+    pub fn read(&self, key: &K) -> Option<ValueRef<'_, V>> {
+        self.object.read(self.heap(), key)
+    }
+}
+
+/// Reading in place.
+impl<K: OrderedDatum + ?Sized, V: InPlace + ?Sized> Named<'_, List<K, V>> {
+    /// See [`List::read`].
+    pub fn read(&self, key: &K) -> Option<ValueRef<'_, V>> {
+        self.object.read(self.heap(), key)
+    }
+}
+
+/// The operations of [`Cell`].
+impl<V: Datum + ?Sized, M: Memory> Named<'_, Cell<V, M>, M> {
+    /// See [`Cell::get`].
+    pub fn get(&self) -> V::Owned {
+        self.object.get(self.heap())
+    }
+
+    /// See [`Cell::set`].
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn set(&self, value: &V) -> Result<(), AllocateError> {
+        self.object.set(self.heap(), value)
+    }
+
+    /// See [`Cell::update`].
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn update(
+        &self,
+        make: impl FnMut(V::Owned) -> V::Owned,
+    ) -> Result<V::Owned, AllocateError> {
+        self.object.update(self.heap(), make)
+    }
+
+    /// See [`Cell::compare_exchange`].
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn compare_exchange(
+        &self,
+        expected: &V,
+        new: &V,
+    ) -> Result<Exchange<V::Owned>, AllocateError> {
+        self.object.compare_exchange(self.heap(), expected, new)
+    }
+}
+
+/// Reading in place.
+impl<V: InPlace + ?Sized> Named<'_, Cell<V>> {
+    /// See [`Cell::read`].
+    #[inline]
+    pub fn read(&self) -> ValueRef<'_, V> {
+        self.object.read(self.heap())
+    }
+}
+
+/// The operations of [`GroupBarrier`].
+impl<M: Memory> Named<'_, GroupBarrier<M>, M> {
+    /// See [`GroupBarrier::join`].
+    ///
+    /// # Errors
+    /// See [`BarrierError`].
+    pub fn join(&self) -> Result<Seat<'_, M>, BarrierError> {
+        self.object.join(self.heap().member())
+    }
+}
+
 /// The operations of [`RecoverableMutex`].
 impl<T: Repair, M: Memory> Named<'_, RecoverableMutex<T, M>, M> {
     /// See [`RecoverableMutex::lock`].
@@ -210,6 +295,14 @@ impl<M: Memory> Deref for Named<'_, Counter<M>, M> {
     type Target = Counter<M>;
 
     fn deref(&self) -> &Counter<M> {
+        &self.object
+    }
+}
+
+impl<T: Shared, M: Memory> Deref for Named<'_, Array<T, M>, M> {
+    type Target = Array<T, M>;
+
+    fn deref(&self) -> &Array<T, M> {
         &self.object
     }
 }

@@ -27,13 +27,13 @@ impl Class {
 
 /// A type whose values can be named objects.
 ///
-/// A type of [`Class::Plain`] has all of its state in [`BYTES`](Self::BYTES) bytes of contents; one
-/// of [`Class::Structure`] has a cell there. A type joins by implementing this trait:
+/// A type of [`Class::Plain`] has all of its state in its [contents](Self::bytes); one of
+/// [`Class::Structure`] has a cell there. A type joins by implementing this trait:
 ///
 /// ```
 #[doc = include_str!("../structures/example_setup.txt")]
 /// use outlive::memory::{Memory, Ordering};
-/// use outlive::objects::{Class, Directory, Object, ObjectError, Objects};
+/// use outlive::objects::{Class, Contents, Directory, Object, ObjectError, Objects};
 ///
 /// /// A flag that is raised once.
 /// struct Flag<M: Memory>(M, Offset);
@@ -41,18 +41,21 @@ impl Class {
 /// impl<M: Memory> Object<M> for Flag<M> {
 ///     type Init = ();
 ///     const CLASS: Class = Class::Plain;
-///     const BYTES: u64 = 8;
 ///
 ///     fn describe() -> String {
 ///         "flag".into()
+///     }
+///
+///     fn bytes(_: &()) -> u64 {
+///         8
 ///     }
 ///
 ///     fn create(_: &LocalHeap<'_, M>, _: Offset, (): ()) -> Result<(), ObjectError> {
 ///         Ok(()) // the contents are zero
 ///     }
 ///
-///     fn open(memory: M, at: Offset) -> Result<Self, ObjectError> {
-///         Ok(Self(memory, at))
+///     fn open(contents: Contents<M>) -> Result<Self, ObjectError> {
+///         Ok(Self(contents.memory, contents.of_size(8)?))
 ///     }
 /// }
 ///
@@ -66,12 +69,10 @@ pub trait Object<M: Memory = Native>: Sized {
     type Init: Clone;
     /// The way in which the contents are destroyed.
     const CLASS: Class;
-    /// The number of bytes of the contents, which are zero at first and aligned to 16 bytes.
-    const BYTES: u64;
 
     /// Describes the type in words, with the types in it. The text is stored with each object, so
-    /// it must not change. Types with equal descriptions, sizes and
-    /// [fingerprints](Self::fingerprint) are one type.
+    /// it must not change. Types with equal descriptions and [fingerprints](Self::fingerprint) are
+    /// one type.
     fn describe() -> String;
 
     /// Returns a number that tells types apart whose descriptions are equal: for a type with other
@@ -79,6 +80,10 @@ pub trait Object<M: Memory = Native>: Sized {
     fn fingerprint() -> u64 {
         0
     }
+
+    /// Returns the number of bytes of the contents, which are zero at first and aligned to 16
+    /// bytes.
+    fn bytes(init: &Self::Init) -> u64;
 
     /// Makes the contents at `at`. No other member knows the place.
     ///
@@ -89,11 +94,38 @@ pub trait Object<M: Memory = Native>: Sized {
     /// A death in here leaves contents that are destroyed as the [class](Self::CLASS) says.
     fn create(heap: &LocalHeap<'_, M>, at: Offset, init: Self::Init) -> Result<(), ObjectError>;
 
-    /// Opens the contents at `at`.
+    /// Opens the contents.
     ///
     /// # Errors
     /// If they are damaged.
-    fn open(memory: M, at: Offset) -> Result<Self, ObjectError>;
+    fn open(contents: Contents<M>) -> Result<Self, ObjectError>;
+}
+
+/// The contents of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Contents<M: Memory = Native> {
+    /// The memory that they are in.
+    pub memory: M,
+    /// Where they begin; aligned to 16 bytes.
+    pub at: Offset,
+    /// Their size.
+    pub bytes: u64,
+}
+
+impl<M: Memory> Contents<M> {
+    /// Returns where they begin, for a type of one size.
+    ///
+    /// # Errors
+    /// If they are not `bytes` large.
+    pub fn of_size(self, bytes: u64) -> Result<Offset, ObjectError> {
+        if self.bytes == bytes {
+            return Ok(self.at);
+        }
+        Err(ObjectError::Damaged {
+            at: self.at,
+            what: "the contents of an object have a wrong size",
+        })
+    }
 }
 
 macro_rules! structures {
@@ -101,7 +133,6 @@ macro_rules! structures {
         impl<K: $key + ?Sized, V: Datum + ?Sized, M: Memory> Object<M> for $structure<K, V, M> {
             type Init = ();
             const CLASS: Class = Class::Structure;
-            const BYTES: u64 = 8;
 
             fn describe() -> String {
                 format!($description, K::describe(), V::describe())
@@ -111,14 +142,19 @@ macro_rules! structures {
                 K::FINGERPRINT.rotate_left(1) ^ V::FINGERPRINT
             }
 
+            fn bytes((): &()) -> u64 {
+                8
+            }
+
             fn create(heap: &LocalHeap<'_, M>, at: Offset, (): ()) -> Result<(), ObjectError> {
                 Self::create(heap, at)?;
                 Ok(())
             }
 
-            fn open(memory: M, at: Offset) -> Result<Self, ObjectError> {
+            fn open(contents: Contents<M>) -> Result<Self, ObjectError> {
+                let (memory, cell) = (contents.memory, contents.of_size(8)?);
                 // Acquire: the structure was created before the object was linked.
-                let header = Offset::from_raw(memory.load(at, Ordering::Acquire));
+                let header = Offset::from_raw(memory.load(cell, Ordering::Acquire));
                 Ok(Self::open(memory, header)?)
             }
         }
@@ -130,7 +166,6 @@ structures! { Map: Datum, "map of {} to {}"; List: OrderedDatum, "list of {} to 
 impl<T: Repair + Shared, M: Memory> Object<M> for RecoverableMutex<T, M> {
     type Init = T;
     const CLASS: Class = Class::Plain;
-    const BYTES: u64 = Self::BYTES;
 
     fn describe() -> String {
         format!("mutex over {}", T::LAYOUT.in_words())
@@ -140,12 +175,16 @@ impl<T: Repair + Shared, M: Memory> Object<M> for RecoverableMutex<T, M> {
         <T as Shared>::FINGERPRINT
     }
 
+    fn bytes(_: &T) -> u64 {
+        Self::BYTES
+    }
+
     fn create(heap: &LocalHeap<'_, M>, at: Offset, init: T) -> Result<(), ObjectError> {
         Self::create(heap.memory(), at, init);
         Ok(())
     }
 
-    fn open(memory: M, at: Offset) -> Result<Self, ObjectError> {
-        Ok(Self::at(memory, at))
+    fn open(contents: Contents<M>) -> Result<Self, ObjectError> {
+        Ok(Self::at(contents.memory, contents.of_size(Self::BYTES)?))
     }
 }

@@ -1,18 +1,21 @@
 //! The block of an object.
 //!
 //! ```text
-//!   0  header of reclamation
-//!  24  state: unlinked, live, or the slot that has claimed it
-//!  32  magic | class
-//!  40  sizes: of the contents, of the name and of the type
-//!  64  fingerprint of the type
-//!  80  contents, then name, then type, each aligned to 8 bytes
+//!    0  header of reclamation
+//!   24  state: unlinked, live, being renamed, or claimed
+//!   32  magic | class
+//!   40  bytes of the contents | bytes of the type in words
+//!   56  fingerprint of the type | number of the object
+//!   72  version of the name; its lowest bit selects one of the
+//!   80  two names, each a length and up to 256 bytes
+//!  608  contents, then the type in words, each aligned to 8 bytes
 //! ```
 //!
-//! All but the header of reclamation, the state and the contents is written before the block is
-//! leased, and does not change.
+//! Before the block is leased all is written but the contents and the second name. After that the
+//! state, the version and the name that it does not select change, and the contents.
 
 use super::ObjectError;
+use super::error::MOST_NAME;
 use super::object::{Class, Object};
 use crate::heap::LocalHeap;
 use crate::recovery::kinds::PendingAllocation;
@@ -24,21 +27,57 @@ pub(super) const HAND: u64 = PendingAllocation::Object as u64;
 
 const STATE: u64 = 24;
 const CLASS: u64 = 32;
-const SIZES: u64 = 40;
-const FINGERPRINT: u64 = 64;
-const CONTENTS: u64 = 80;
+const CONTENT_BYTES: u64 = 40;
+const TYPE_BYTES: u64 = 48;
+const FINGERPRINT: u64 = 56;
+const NUMBER: u64 = 64;
+const VERSION: u64 = 72;
+const NAMES: u64 = 80;
+const NAME: u64 = 8 + 256;
+const CONTENTS: u64 = NAMES + 2 * NAME;
 const MAGIC: u64 = u64::from_le_bytes(*b"outobj\0\0");
 /// The class is in the highest byte of its word.
 const CLASS_SHIFT: u32 = 56;
 
-/// The object is not linked, or not yet, and no slot has claimed it.
-pub(super) const UNLINKED: u64 = 1;
-/// The object is linked, about to be linked, or its entry was just removed.
-pub(super) const LIVE: u64 = 2;
+/// The state of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It has no name, or not yet, and no slot has claimed it.
+    Unlinked,
+    /// It has the name that this version selects, or is about to get its first.
+    Live(u64),
+    /// The owner of this slot, which leases it, gives it another name, or takes its name away.
+    Renamed(Offset),
+    /// The owner of this slot, which leased it, destroys it.
+    Claimed(Offset),
+}
 
-/// Returns the state of an object that `slot` has claimed.
-pub(super) fn claimed(slot: Offset) -> u64 {
-    slot.raw() << 2 | 3
+impl State {
+    const UNLINKED: u64 = 1;
+
+    fn to_word(self) -> u64 {
+        match self {
+            Self::Unlinked => Self::UNLINKED,
+            Self::Live(version) => version << 2 | 2,
+            Self::Renamed(slot) => slot.raw() << 2,
+            Self::Claimed(slot) => slot.raw() << 2 | 3,
+        }
+    }
+
+    fn of_word(word: u64) -> Option<Self> {
+        Some(match word & 3 {
+            2 => Self::Live(word >> 2),
+            3 => Self::Claimed(Offset::from_raw(word >> 2)),
+            0 if word != 0 => Self::Renamed(Offset::from_raw(word >> 2)),
+            _ if word == Self::UNLINKED => Self::Unlinked,
+            _ => return None,
+        })
+    }
+
+    /// Returns whether a lease that precedes this state holds.
+    pub fn can_be_leased(self) -> bool {
+        matches!(self, Self::Live(_) | Self::Renamed(_))
+    }
 }
 
 /// An object's block.
@@ -62,29 +101,41 @@ impl<M: Memory> Record<M> {
     pub fn describe<T: Object<M>>(
         heap: &LocalHeap<'_, M>,
         name: &str,
+        number: u64,
+        content_bytes: u64,
     ) -> Result<Self, ObjectError> {
         let (memory, of) = (heap.memory(), T::describe());
-        let contents = T::BYTES.next_multiple_of(8);
-        let [name_bytes, of_bytes] = [name, &of].map(|text| text.len().next_multiple_of(8));
-        let bytes = CONTENTS + contents + (name_bytes + of_bytes) as u64;
+        let padded = content_bytes.checked_next_multiple_of(8);
+        let bytes = padded.and_then(|padded| padded.checked_add(CONTENTS + of.len() as u64 + 8));
+        // More than any heap has: the heap refuses it.
+        let bytes = bytes.unwrap_or(u64::MAX);
         let at = take_into_hand(heap, bytes, HAND)?;
-        let mut block = vec![0u8; bytes as usize];
-        let mut put = |at: u64, word: u64| {
-            block[at as usize..][..8].copy_from_slice(&word.to_ne_bytes());
-        };
-        put(0, heap.era());
-        put(STATE, UNLINKED);
-        put(CLASS, MAGIC | (T::CLASS as u64) << CLASS_SHIFT);
-        put(SIZES, T::BYTES);
-        put(SIZES + 8, name.len() as u64);
-        put(SIZES + 16, of.len() as u64);
-        put(FINGERPRINT, T::fingerprint());
-        let text = (CONTENTS + contents) as usize;
-        block[text..][..name.len()].copy_from_slice(name.as_bytes());
-        block[text + name_bytes..][..of.len()].copy_from_slice(of.as_bytes());
-        memory.copy_in(at, &block);
+        let this = Self { memory, at };
+        let words = [
+            (0, heap.era()),
+            (STATE, State::Unlinked.to_word()),
+            (CLASS, MAGIC | (T::CLASS as u64) << CLASS_SHIFT),
+            (CONTENT_BYTES, content_bytes),
+            (TYPE_BYTES, of.len() as u64),
+            (FINGERPRINT, T::fingerprint()),
+            (NUMBER, number),
+            (VERSION, 0),
+            (NAMES + NAME, 0),
+        ];
+        for (place, word) in words {
+            // Relaxed: the lease, and the insertion into the map, publish it.
+            memory.store(at + place, word, Ordering::Relaxed);
+        }
+        this.write_name(0, name);
+        let mut done = 0;
+        while done < content_bytes {
+            let part = (content_bytes - done).min(ZEROS.len() as u64);
+            memory.copy_in(at + CONTENTS + done, &ZEROS[..part as usize]);
+            done += part;
+        }
+        memory.copy_in(this.type_at(), of.as_bytes());
         memory.persist(at, bytes);
-        Ok(Self { memory, at })
+        Ok(this)
     }
 
     /// Returns the object at `at`, which was described there.
@@ -103,8 +154,7 @@ impl<M: Memory> Record<M> {
             memory,
             place.map_err(|_| damaged("no object can be there"))?,
         );
-        let sound =
-            this.word(CLASS) << 8 >> 8 == MAGIC && this.class().is_some() && this.bytes().is_some();
+        let sound = this.word(CLASS) << 8 >> 8 == MAGIC && this.class().is_some() && this.fits();
         match sound {
             true => Ok(this),
             false => Err(damaged("it is not the block of an object")),
@@ -116,87 +166,159 @@ impl<M: Memory> Record<M> {
     }
 
     fn word(self, at: u64) -> u64 {
-        // Relaxed: written before the block was leased.
+        // Relaxed: written before the object was linked.
         self.memory.load(self.at + at, Ordering::Relaxed)
     }
 
-    /// Returns its state (acquire).
-    pub fn state(self) -> u64 {
-        self.memory.load(self.at + STATE, Ordering::Acquire)
+    /// Returns its state (acquire); `None` if it is damaged.
+    pub fn state(self) -> Option<State> {
+        State::of_word(self.memory.load(self.at + STATE, Ordering::Acquire))
     }
 
-    /// Sets the state of an object that no other member knows, or that is about to be linked.
-    pub fn set_state(self, state: u64) {
-        // Release: the contents are made.
-        self.memory.store(self.at + STATE, state, Ordering::Release);
-        self.memory.persist(self.at + STATE, 8);
+    /// Sets the state, for the only member that may change it.
+    pub fn set_state(self, state: State) {
+        let at = self.at + STATE;
+        // Release: the contents are made, the name is changed.
+        self.memory.store(at, state.to_word(), Ordering::Release);
+        self.memory.persist(at, 8);
     }
 
-    /// Changes the state from `before`; returns the state that it has then.
-    pub fn change_state(self, before: u64, after: u64) -> u64 {
+    /// Changes the state from `before`. Returns whether it was that.
+    pub fn change_state(self, before: State, after: State) -> bool {
+        let at = self.at + STATE;
+        let (before, after) = (before.to_word(), after.to_word());
         // AcqRel: a claimant sees the uses of all before it.
         let order = (Ordering::AcqRel, Ordering::Acquire);
-        let at = self.at + STATE;
         let changed = (self.memory).compare_exchange(at, before, after, order.0, order.1);
         self.memory.persist(at, 8);
-        changed.map_or_else(|other| other, |_| after)
-    }
-
-    /// Changes live to unlinked; returns the state after that.
-    pub fn unlink(self) -> u64 {
-        self.change_state(LIVE, UNLINKED)
+        changed.is_ok()
     }
 
     pub fn class(self) -> Option<Class> {
         Class::from_number((self.word(CLASS) >> CLASS_SHIFT) as u8)
     }
 
-    /// Returns whether it is a `T`, but for its description.
-    pub fn has_form_of<T: Object<M>>(self) -> bool {
-        self.content_bytes() == T::BYTES && self.word(FINGERPRINT) == T::fingerprint()
+    /// Returns the fingerprint of its type.
+    pub fn fingerprint(self) -> u64 {
+        self.word(FINGERPRINT)
     }
 
-    fn content_bytes(self) -> u64 {
-        self.word(SIZES)
+    /// Returns the number that no other object of the directory has had.
+    pub fn number(self) -> u64 {
+        self.word(NUMBER)
+    }
+
+    pub fn content_bytes(self) -> u64 {
+        self.word(CONTENT_BYTES)
     }
 
     pub fn contents(self) -> Offset {
         self.at + CONTENTS
     }
 
-    /// Returns the number of its bytes, if it is inside the memory.
-    fn bytes(self) -> Option<u64> {
-        let mut bytes = CONTENTS;
-        for size in [0, 8, 16] {
-            let part = self.word(SIZES + size).checked_next_multiple_of(8)?;
-            bytes = bytes.checked_add(part)?;
-        }
-        let inside = Offset::checked(self.at.raw(), bytes, 8, self.memory.size());
-        inside.ok().map(|_| bytes)
+    fn type_at(self) -> Offset {
+        self.contents() + self.content_bytes().next_multiple_of(8)
     }
 
-    fn text(self, from: u64, len: u64) -> Result<String, ObjectError> {
-        let damaged = |what| ObjectError::Damaged { at: self.at, what };
-        self.bytes().ok_or_else(|| damaged("its sizes are wrong"))?;
-        // In range, as are the sizes.
-        let at = self.contents() + self.content_bytes().next_multiple_of(8) + from;
-        let mut text = vec![0; len as usize];
-        self.memory.copy_out(at, &mut text);
-        String::from_utf8(text).map_err(|_| damaged("a text is not UTF-8"))
+    /// Returns whether it is inside the memory.
+    fn fits(self) -> bool {
+        let contents = self.content_bytes().checked_next_multiple_of(8);
+        let bytes = contents.and_then(|bytes| bytes.checked_add(self.word(TYPE_BYTES)));
+        let bytes = bytes.and_then(|bytes| bytes.checked_add(CONTENTS));
+        bytes.is_some_and(|bytes| {
+            Offset::checked(self.at.raw(), bytes, 8, self.memory.size()).is_ok()
+        })
     }
 
-    /// Returns its name.
-    pub fn name(self) -> Result<String, ObjectError> {
-        self.text(0, self.word(SIZES + 8))
+    fn damaged(self, what: &'static str) -> ObjectError {
+        ObjectError::Damaged { at: self.at, what }
     }
 
     /// Returns its type, in words.
     pub fn kind(self) -> Result<String, ObjectError> {
-        self.bytes().ok_or(ObjectError::Damaged {
-            at: self.at,
-            what: "its sizes are wrong",
-        })?;
-        let name = self.word(SIZES + 8).next_multiple_of(8);
-        self.text(name, self.word(SIZES + 16))
+        if !self.fits() {
+            return Err(self.damaged("its sizes are wrong"));
+        }
+        let mut text = vec![0; self.word(TYPE_BYTES) as usize];
+        self.memory.copy_out(self.type_at(), &mut text);
+        String::from_utf8(text).map_err(|_| self.damaged("its type is not UTF-8"))
+    }
+
+    /// Returns the version of its name (acquire).
+    pub fn version(self) -> u64 {
+        self.memory.load(self.at + VERSION, Ordering::Acquire)
+    }
+
+    /// Makes the other name the name of the object, for its renamer.
+    pub fn set_version(self, version: u64) {
+        // Release: the name is written, and the map leads from it to the object.
+        self.memory
+            .store(self.at + VERSION, version, Ordering::Release);
+        self.memory.persist(self.at + VERSION, 8);
+    }
+
+    fn name_at(self, version: u64) -> Offset {
+        self.at + NAMES + (version & 1) * NAME
+    }
+
+    /// Writes the name that `version` selects, for the creator or the renamer.
+    pub fn write_name(self, version: u64, name: &str) {
+        let (memory, at) = (self.memory, self.name_at(version));
+        // Release: a reader that finds a part of this name finds the version that no longer selects
+        // it.
+        memory.fence(Ordering::Release);
+        memory.store(at, name.len() as u64, Ordering::Relaxed);
+        memory.copy_in(at + 8, name.as_bytes());
+        memory.persist(at, NAME);
+    }
+
+    /// Reads the name that `version` selects, as it is while it changes. Returns its length.
+    fn read_name(self, version: u64, into: &mut [u8; MOST_NAME]) -> Option<usize> {
+        let at = self.name_at(version);
+        let len: u64 = self.memory.load(at, Ordering::Relaxed);
+        let len = usize::try_from(len).ok().filter(|len| *len <= MOST_NAME)?;
+        self.memory.copy_out(at + 8, &mut into[..len]);
+        Some(len)
+    }
+
+    /// Calls `with` with the bytes of its name and its version; `None` for a name that is damaged.
+    fn with_name<R>(self, with: impl Fn(Option<&[u8]>, u64) -> R) -> R {
+        let mut bytes = [0; MOST_NAME];
+        loop {
+            let version = self.version();
+            let len = self.read_name(version, &mut bytes);
+            // Acquire: after the reads of the name.
+            self.memory.fence(Ordering::Acquire);
+            if self.word(VERSION) == version {
+                return with(len.map(|len| &bytes[..len]), version);
+            }
+            self.memory.spin_hint();
+        }
+    }
+
+    /// Returns its name, and the version of that.
+    pub fn name(self) -> Result<(String, u64), ObjectError> {
+        self.with_name(|bytes, version| {
+            let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
+            match text {
+                Some(text) => Ok((text.to_owned(), version)),
+                None => Err(self.damaged("its name is too long, or not UTF-8")),
+            }
+        })
+    }
+
+    /// Returns whether `name` is its name.
+    pub fn is_named(self, name: &str) -> bool {
+        self.with_name(|bytes, _| bytes == Some(name.as_bytes()))
+    }
+
+    /// Returns the name that it had before, or was to have; `None` if it is not a text. For its
+    /// renamer.
+    pub fn other_name(self) -> Option<String> {
+        let mut bytes = [0; MOST_NAME];
+        let len = self.read_name(self.version() + 1, &mut bytes)?;
+        String::from_utf8(bytes[..len].to_vec()).ok()
     }
 }
+
+const ZEROS: [u8; 1024] = [0; 1024];

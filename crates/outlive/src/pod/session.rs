@@ -4,10 +4,10 @@
 use super::{Pod, PodError};
 use crate::heap::LocalHeap;
 use crate::membership::{Member, Process, ProcessOptions};
-use crate::objects::{Counter, Directory, Named, Object, ObjectError, Objects};
+use crate::objects::{Array, Cell, Counter, Directory, Named, Object, ObjectError, Objects};
 use crate::segment::Shared;
 use crate::structures::{Datum, List, Map, OrderedDatum};
-use crate::sync::{RecoverableMutex, Repair};
+use crate::sync::{GroupBarrier, RecoverableMutex, Repair};
 use core::fmt;
 use self_cell::self_cell;
 
@@ -187,6 +187,52 @@ impl Session {
     /// As for [`Objects::open_or_create`].
     pub fn counter(&self, name: &str) -> Result<Named<'_, Counter>, ObjectError> {
         self.object(name, 0)
+    }
+
+    /// Opens a cell, or creates it with the value `first`.
+    ///
+    /// # Errors
+    /// As for [`Objects::open_or_create`].
+    ///
+    /// # Crash
+    /// As for [`Objects::open_or_create`].
+    pub fn cell<V: Datum + ?Sized>(
+        &self,
+        name: &str,
+        first: &V,
+    ) -> Result<Named<'_, Cell<V>>, ObjectError>
+    where
+        V::Owned: Clone,
+    {
+        self.object(name, first.owned())
+    }
+
+    /// Opens an array, or creates it with `len` elements that are zero. An array that exists keeps
+    /// its length.
+    ///
+    /// # Errors
+    /// As for [`Objects::open_or_create`].
+    ///
+    /// # Crash
+    /// As for [`Objects::open_or_create`].
+    pub fn array<T: Shared>(
+        &self,
+        name: &str,
+        len: u64,
+    ) -> Result<Named<'_, Array<T>>, ObjectError> {
+        self.object(name, len)
+    }
+
+    /// Opens a barrier, or creates it with this number of seats. A barrier that exists keeps its
+    /// seats.
+    ///
+    /// # Errors
+    /// As for [`Objects::open_or_create`].
+    ///
+    /// # Crash
+    /// As for [`Objects::open_or_create`].
+    pub fn barrier(&self, name: &str, seats: u32) -> Result<Named<'_, GroupBarrier>, ObjectError> {
+        self.object(name, seats)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::pod::{HeapPod, SIZE, region_behind};
 use outlive::heap::{Heap, LocalHeap};
-use outlive::memory::{Memory, Offset};
+use outlive::memory::{Memory, Offset, Ordering};
 use outlive::objects::{self, Directory, Objects};
 use outlive::structures::{self, Map};
 
@@ -43,6 +43,25 @@ pub fn objects<'h, M: Memory>(heap: &'h LocalHeap<'h, M>) -> Objects<'h, M> {
     Objects::of(heap, Directory::open_or_create(heap).expect("a directory"))
 }
 
-/// The object that exists, and the one that is created.
+/// The object that exists, the one that is created, and the new name of one that is renamed.
 pub const KEPT: &str = "kept";
 pub const MADE: &str = "made";
+pub const MOVED: &str = "moved";
+
+/// The place of the contents in the block of an object.
+pub const CONTENTS: u64 = 608;
+
+/// Returns the map of names.
+pub fn names<M: Memory>(heap: Heap<M>) -> Map<str, u64, M> {
+    let memory = heap.memory();
+    let load = |at: Offset| Offset::from_raw(memory.load(at, Ordering::Acquire));
+    Map::open(memory, load(load(heap.root()))).expect("a map")
+}
+
+/// Renames the object that exists as a member does that dies before it has removed the entry of the
+/// old name.
+pub fn leave_stale<M: Memory>(heap: &LocalHeap<'_, M>) {
+    let at = names(heap.heap()).get(heap, KEPT).expect("an object");
+    objects(heap).rename(KEPT, MOVED).expect("another name");
+    (names(heap.heap()).insert(heap, KEPT, &at)).expect("an entry");
+}

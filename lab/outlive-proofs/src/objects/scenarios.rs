@@ -1,11 +1,13 @@
 //! Named objects, with threads that create, use and unlink one object, and with deaths; and broken
 //! variants, each of which an exploration must find.
 
-use super::fixture::{KEPT, MADE, Words, World, bytes, create, objects, pod as pod_of};
+use super::fixture::{
+    KEPT, MADE, MOVED, Words, World, bytes, create, leave_stale, names, objects, pod as pod_of,
+};
 use crate::pod::IDS;
 use outlive::membership::Status;
 use outlive::objects::{Counter, ObjectError, Objects};
-use outlive_memory::{Memory, Native, Offset, Ordering};
+use outlive_memory::{Native, Offset, Ordering};
 use outlive_prove::proof::{Proof, Reach};
 use outlive_prove::schedule::{self, Bounds, End, Proving, Scenario, Scheduled};
 use outlive_prove::weakened::{Weakened, Weakness};
@@ -19,12 +21,12 @@ pub fn all() -> Vec<Proof> {
         [
             Proof {
                 scenario: scenario(),
-                quick: Reach::Every(every(0).executions(6_000)),
+                quick: Reach::Every(every(0).executions(3_000)),
                 full: Reach::Every(every(1).stale_reads(1).executions(1_000_000)),
             },
             Proof {
                 scenario: scenario(),
-                quick: Reach::Drawn(drawn.clone(), 1, 3_000),
+                quick: Reach::Drawn(drawn.clone(), 1, 1_500),
                 full: Reach::Drawn(drawn, 1, 200_000),
             },
         ]
@@ -35,6 +37,10 @@ pub fn all() -> Vec<Proof> {
         both(open_unlink_and_give_up),
         both(two_last_users),
         both(two_unlinkers),
+        both(rename_and_open),
+        both(rename_and_unlink),
+        both(two_renamers),
+        both(renamed_over_stale),
     ]
     .into_iter()
     .flatten()
@@ -248,6 +254,99 @@ fn two_unlinkers() -> Scenario {
         })
 }
 
+/// Whoever does not find it under the old name finds it under the new one.
+fn rename_and_open() -> Scenario {
+    members("an object is renamed and opened", &[])
+        .mortal("renames", |_| {
+            with(world(), 0, |all| all.rename(KEPT, MOVED).unwrap())
+        })
+        .mortal("opens", |_| {
+            with(world(), 1, |all| {
+                let found = match all.open::<Words<_>>(KEPT) {
+                    Err(ObjectError::NotFound { .. }) => all.open::<Words<_>>(MOVED),
+                    found => found,
+                };
+                found.unwrap().insert(&1, &2).unwrap();
+            })
+        })
+        .check(|m, end: &End<()>| {
+            let names = settled(m);
+            let is_one = names == [MOVED] || names == [KEPT] && end.died(0);
+            assert!(is_one, "{names:?}");
+        })
+}
+
+/// It has its new name, or none.
+fn rename_and_unlink() -> Scenario {
+    members("an object is renamed and unlinked", &[])
+        .mortal("renames", |_| {
+            with(world(), 0, |all| rename(all, KEPT, MOVED))
+        })
+        .mortal("unlinks", |_| {
+            with(world(), 1, |all| match all.unlink(KEPT) {
+                Ok(()) | Err(ObjectError::NotFound { .. }) => {}
+                Err(error) => panic!("{error}"),
+            })
+        })
+        .check(|m, end: &End<()>| {
+            let names = settled(m);
+            let is_one = names.is_empty() || names == [MOVED] || names == [KEPT] && end.died(1);
+            assert!(is_one, "{names:?}");
+        })
+}
+
+/// Renames the object unless it has another name by now.
+fn rename(all: Objects<'_, Memories>, from: &str, to: &str) {
+    match all.rename(from, to) {
+        Ok(()) | Err(ObjectError::NotFound { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// One of two gives it a new name.
+fn two_renamers() -> Scenario {
+    members("two members rename an object", &[])
+        .mortal("t0", |_| with(world(), 0, |all| rename(all, KEPT, MOVED)))
+        .mortal("t1", |_| with(world(), 1, |all| rename(all, KEPT, MADE)))
+        .check(|m, end: &End<()>| {
+            let names = settled(m);
+            let is_one =
+                names == [MOVED] || names == [MADE] || names == [KEPT] && end.deaths() == 2;
+            assert!(is_one, "{names:?}");
+        })
+}
+
+/// A dead member has renamed it halfway: its old name can be used again.
+fn renamed_over_stale() -> Scenario {
+    members("an old name that was left is used again", &[])
+        .prepare(|m| {
+            let world = prepared(m);
+            let member = world.act_as(3);
+            leave_stale(&world.local(&member));
+        })
+        .mortal("renames it back", |_| {
+            with(world(), 0, |all| match all.rename(MOVED, KEPT) {
+                Ok(()) | Err(ObjectError::Exists { .. }) => {}
+                Err(error) => panic!("{error}"),
+            })
+        })
+        .mortal("creates another", |_| {
+            with(world(), 1, |all| match all.create::<Counter<_>>(KEPT, 0) {
+                Ok(_) | Err(ObjectError::Exists { .. }) => {}
+                Err(error) => panic!("{error}"),
+            })
+        })
+        .check(|m, end: &End<()>| {
+            let names = settled(m);
+            let is_one = match &names[..] {
+                [one] => one == KEPT || one == MOVED && end.deaths() > 0,
+                [one, other] => one == KEPT && other == MOVED,
+                _ => false,
+            };
+            assert!(is_one, "{names:?}");
+        })
+}
+
 /// Broken: every slot takes itself for the one that has claimed the object.
 fn every_claim_succeeds() -> Scenario {
     let state = || {
@@ -262,10 +361,7 @@ fn every_claim_succeeds() -> Scenario {
             let member = pod.act_as(3);
             let heap = pod.local(&member);
             drop(objects(&heap).create::<Words<_>>(KEPT, ()).unwrap());
-            let load = |at: Offset| Offset::from_raw(memory.load(at, Ordering::Acquire));
-            let names =
-                outlive::structures::Map::<str, u64>::open(memory, load(load(heap.heap().root())));
-            Offset::from_raw(names.unwrap().get(&heap, KEPT).unwrap()) + 24
+            Offset::from_raw(names(heap.heap()).get(&heap, KEPT).unwrap()) + 24
         })
     };
     let give_up = move |id: u32| {

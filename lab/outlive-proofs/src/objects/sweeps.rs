@@ -1,13 +1,16 @@
 //! Named objects and their recovery; and broken variants, each of which a sweep must find.
 
-use super::fixture::{KEPT, MADE, Words, World, bytes, create, objects, pod, structured};
+use super::fixture::{
+    CONTENTS, KEPT, MADE, MOVED, Words, World, bytes, create, leave_stale, names, objects, pod,
+    structured,
+};
 use crate::cases::{self, Killed};
 use crate::pod::{IDS, Pod};
 use outlive::membership::{Member, Status};
 use outlive::objects::{
-    Counter, DirectoryPoint, LeasePoint, ObjectError, ObjectPoint, ReleasePoint, UnlinkPoint,
+    Cell, Counter, DirectoryPoint, LeasePoint, ObjectError, ObjectPoint, ReleasePoint, RenamePoint,
+    UnlinkPoint,
 };
-use outlive::structures::Map;
 use outlive_memory::{Memory, Offset, Ordering, PersistenceDomain};
 use outlive_prove::kill::{Marked, Suite, Sweep};
 
@@ -21,6 +24,7 @@ pub fn add_to(suite: &mut Suite) {
         .declare::<LeasePoint>()
         .declare::<ObjectPoint>()
         .declare::<ReleasePoint>()
+        .declare::<RenamePoint>()
         .declare::<UnlinkPoint>();
 }
 
@@ -31,6 +35,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (Case::RetiresFirst, "but no allocated block starts there"),
         (Case::ForgetsLeases, "but no allocated block starts there"),
         (Case::ForgetsTheRoot, "a directory: "),
+        (Case::RenamesInTwoSteps, "\"kept\" is gone"),
     ])
 }
 
@@ -62,6 +67,16 @@ enum Case {
     GiveUpBoth,
     /// Gives up the last leases of two maps, the later one first.
     GiveUpTwo,
+    /// Renames a map.
+    Rename,
+    /// Fails to rename a map to a name that is taken.
+    RenameInVain,
+    /// Creates a counter under a name that a dead member has taken away from a map halfway.
+    CreateOverStale,
+    /// Unlinks a map that a dead member has renamed halfway.
+    UnlinkStale,
+    /// Creates a cell, and replaces its value.
+    Cells,
     /// Broken: the name leads to the object before its contents are made.
     LinksFirst,
     /// Broken: the block is retired before the name is taken away.
@@ -70,12 +85,14 @@ enum Case {
     ForgetsLeases,
     /// Broken: as `Directory`, with the same recovery.
     ForgetsTheRoot,
+    /// Broken: the old name is taken away before the new one is given.
+    RenamesInTwoSteps,
 }
 
 use Case::*;
 
 impl Case {
-    const SOUND: [Self; 11] = [
+    const SOUND: [Self; 16] = [
         Directory,
         Create,
         CreatePlain,
@@ -87,6 +104,11 @@ impl Case {
         GiveUpLast,
         GiveUpBoth,
         GiveUpTwo,
+        Rename,
+        RenameInVain,
+        CreateOverStale,
+        UnlinkStale,
+        Cells,
     ];
 
     /// Returns whether the directory does not exist before the operation.
@@ -103,6 +125,7 @@ impl Case {
                 | GiveUpLast
                 | GiveUpBoth
                 | GiveUpTwo
+                | UnlinkStale
                 | RetiresFirst
                 | ForgetsLeases
         )
@@ -152,6 +175,12 @@ impl cases::Case for Case {
             std::mem::forget(all.open::<Words<Marked>>(KEPT).unwrap());
             all.unlink(KEPT).unwrap();
         }
+        if self == RenameInVain {
+            drop(all.create::<Counter<Marked>>(MADE, 7).unwrap());
+        }
+        if matches!(self, CreateOverStale | UnlinkStale) {
+            leave_stale(&heap);
+        }
         heap.reclaim();
     }
 
@@ -187,15 +216,30 @@ impl cases::Case for Case {
                 let made = all.create::<Words<Marked>>(MADE, ()).unwrap();
                 let cell = made.low_level().offset();
                 drop(made);
-                let at = names(pod).get(&heap, MADE).unwrap();
-                let contents = Offset::from_raw(at + 80);
+                let at = names(pod.heap).get(&heap, MADE).unwrap();
+                let contents = Offset::from_raw(at + CONTENTS);
                 pod.memory.store(contents, 0u64, Ordering::Release);
                 pod.memory.store(contents, cell.raw(), Ordering::Release);
             }
             RetiresFirst => {
-                let at = names(pod).get(&heap, KEPT).unwrap();
+                let at = names(pod.heap).get(&heap, KEPT).unwrap();
                 heap.retire(Offset::from_raw(at));
-                names(pod).remove(&heap, KEPT).unwrap();
+                names(pod.heap).remove(&heap, KEPT).unwrap();
+            }
+            Rename => all.rename(KEPT, MOVED).unwrap(),
+            RenameInVain => {
+                let refused = all.rename(KEPT, MADE).unwrap_err();
+                assert!(matches!(refused, ObjectError::Exists { .. }), "{refused}");
+            }
+            CreateOverStale => drop(all.create::<Counter<Marked>>(KEPT, 7).unwrap()),
+            UnlinkStale => all.unlink(MOVED).unwrap(),
+            Cells => {
+                let made = all.create::<Cell<str, Marked>>(MADE, "old".into()).unwrap();
+                made.set("another").unwrap();
+            }
+            RenamesInTwoSteps => {
+                let at = names(pod.heap).remove(&heap, KEPT).unwrap();
+                names(pod.heap).insert(&heap, MOVED, &at).unwrap();
             }
         }
     }
@@ -219,40 +263,61 @@ impl cases::Case for Case {
             let member = pod.act_as(3);
             let heap = pod.local(&member);
             let all = objects(&heap);
-            let names: Vec<String> = { all.list().map_err(error)? }
-                .into_iter()
-                .map(|object| object.name)
-                .collect();
-            let has = |name: &str| names.iter().any(|one| one == name);
-            let kept = self.has_no_directory() || has(KEPT);
+            let list = all.list().map_err(error)?;
+            let names: Vec<_> = list.iter().map(|object| &object.name[..]).collect();
+            let has = |name: &str| names.contains(&name);
+            // A map has the first of these names at first.
+            let usual = match self {
+                CreateOverStale | UnlinkStale => [MOVED, MOVED],
+                Rename => [KEPT, MOVED],
+                _ => [KEPT, KEPT],
+            };
+            let is_map = |name: &&str| {
+                let mut all = list.iter();
+                all.any(|object| object.name == **name && object.of.starts_with("map"))
+            };
+            let kept: Vec<_> = [KEPT, MOVED].into_iter().filter(is_map).collect();
             demand(
-                kept || self.unlinks(),
-                format!("{KEPT:?} is gone: {names:?}"),
+                kept.len() == 1 || kept.is_empty() && self.unlinks() || self.has_no_directory(),
+                format!("{KEPT:?} is gone, or there twice: {names:?}"),
             )?;
             let must_go = matches!(self, GiveUpLast | GiveUpBoth | ForgetsLeases);
-            let unlinks = matches!(self, Unlink | UnlinkInUse | GiveUpTwo);
+            let unlinks = matches!(self, Unlink | UnlinkInUse | GiveUpTwo | UnlinkStale);
             demand(
-                !(has(KEPT) && (must_go || unlinks && returned)),
+                kept.is_empty() || !(must_go || unlinks && returned),
                 format!("{KEPT:?} is there: {names:?}"),
             )?;
-            if has(KEPT) {
-                let map = all.open::<Words<Marked>>(KEPT).map_err(error)?;
+            if let Some(name) = kept.first() {
+                demand(
+                    usual.contains(name) && (!returned || *name == usual[1]),
+                    format!("it is {name:?}, not one of {usual:?}"),
+                )?;
+                let map = all.open::<Words<Marked>>(name).map_err(error)?;
                 let mut entries: Vec<_> = map.iter().collect();
                 entries.sort_unstable();
                 demand(
                     entries == [(0, 0), (1, 10), (2, 20)],
-                    format!("{KEPT:?} has {entries:?}"),
+                    format!("{name:?} has {entries:?}"),
                 )?;
             }
-            let creates = matches!(self, Create | CreatePlain | LinksFirst);
+            if self == CreateOverStale && (returned || has(KEPT)) {
+                let value = all.open::<Counter<Marked>>(KEPT).map_err(error)?.get();
+                demand(value == 7, format!("{KEPT:?} has {value}"))?;
+            }
+            let creates = matches!(self, Create | CreatePlain | LinksFirst | Cells);
             demand(
                 match has(MADE) {
-                    true => creates || self == GiveUpTwo && !returned,
-                    false => !(returned && creates),
+                    true => creates || self == RenameInVain || self == GiveUpTwo && !returned,
+                    false => !(returned && creates) && self != RenameInVain,
                 },
                 format!("the objects are {names:?}; the operation returned: {returned}"),
             )?;
-            if has(MADE) && self == CreatePlain {
+            if has(MADE) && self == Cells {
+                let cell = all.open::<Cell<str, Marked>>(MADE).map_err(error)?;
+                let value = cell.get();
+                let is_one = value == "another" || value == "old" && !returned;
+                demand(is_one, format!("{MADE:?} has {value:?}"))?;
+            } else if has(MADE) && matches!(self, CreatePlain | RenameInVain) {
                 let value = all.open::<Counter<Marked>>(MADE).map_err(error)?.get();
                 demand(value == 7, format!("{MADE:?} has {value}"))?;
             } else if has(MADE) {
@@ -271,10 +336,4 @@ impl cases::Case for Case {
         let retired = (0..IDS).flat_map(|id| pod.heap.retired(pod.logs.of(id)));
         pod.demand_sound(blocks.into_iter().chain(retired))
     }
-}
-
-/// Returns the map of names.
-fn names(pod: &World<Marked>) -> Map<str, u64, Marked> {
-    let load = |at: Offset| Offset::from_raw(pod.memory.load(at, Ordering::Acquire));
-    Map::open(pod.memory, load(load(pod.heap.root()))).expect("a map")
 }

@@ -1,0 +1,165 @@
+//! Arrays.
+
+use super::{Class, Contents, Object, ObjectError};
+use crate::heap::LocalHeap;
+use crate::segment::Shared;
+use core::fmt;
+use core::marker::PhantomData;
+use outlive_memory::{Memory, Native, Offset, Ordering};
+
+/// A number of elements of plain data, zero at first, that does not change.
+///
+/// Elements of 1, 2, 4 or 8 bytes are stored and read whole. A larger one is stored in words of 8
+/// bytes: a member that reads it while another one stores it, or after that one died in the store,
+/// may see some words of each value. Where that matters use a map from the index, or a mutex.
+pub struct Array<T: Shared, M: Memory = Native> {
+    memory: M,
+    at: Offset,
+    len: u64,
+    types: PhantomData<fn(T) -> T>,
+}
+
+impl<T: Shared, M: Memory> Array<T, M> {
+    const SIZE: u64 = size_of::<T>() as u64;
+    /// The bytes from one element to the next.
+    const STRIDE: u64 = match Self::SIZE {
+        1 | 2 | 4 => Self::SIZE,
+        0 => 8,
+        other => other.next_multiple_of(8),
+    };
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Returns whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    fn place(&self, index: u64) -> Offset {
+        assert!(
+            index < self.len,
+            "the index is {index}, but the array has {} elements",
+            self.len
+        );
+        self.at + index * Self::STRIDE
+    }
+
+    /// Returns the element at `index`. Wait-free.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    pub fn get(&self, index: u64) -> T {
+        let (memory, at) = (self.memory, self.place(index));
+        let mut value = T::zeroed();
+        let bytes = bytemuck::bytes_of_mut(&mut value);
+        // Acquire: a reader sees what the member did before that stored the element.
+        match Self::SIZE {
+            1 => bytes.copy_from_slice(&[memory.load::<u8>(at, Ordering::Acquire)]),
+            2 => bytes.copy_from_slice(&memory.load::<u16>(at, Ordering::Acquire).to_ne_bytes()),
+            4 => bytes.copy_from_slice(&memory.load::<u32>(at, Ordering::Acquire).to_ne_bytes()),
+            8 => bytes.copy_from_slice(&memory.load::<u64>(at, Ordering::Acquire).to_ne_bytes()),
+            _ => {
+                memory.copy_out(at, bytes);
+                memory.fence(Ordering::Acquire);
+            }
+        }
+        value
+    }
+
+    /// Stores the element at `index`. Wait-free.
+    ///
+    /// # Panics
+    /// If there is none.
+    ///
+    /// # Crash
+    /// The element has the old value or the new one; a [large](Self) one may have words of both.
+    #[inline]
+    pub fn set(&self, index: u64, value: T) {
+        let (memory, at) = (self.memory, self.place(index));
+        let bytes = bytemuck::bytes_of(&value);
+        // Release: as in `get`.
+        match Self::SIZE {
+            1 => memory.store(at, bytes[0], Ordering::Release),
+            2 => memory.store(at, u16::from_ne_bytes(word(bytes)), Ordering::Release),
+            4 => memory.store(at, u32::from_ne_bytes(word(bytes)), Ordering::Release),
+            8 => memory.store(at, u64::from_ne_bytes(word(bytes)), Ordering::Release),
+            _ => {
+                memory.fence(Ordering::Release);
+                memory.copy_in(at, bytes);
+            }
+        }
+        memory.persist(at, Self::STRIDE);
+    }
+
+    /// Returns an iterator over the elements, each as it is when the iterator comes to it.
+    pub fn iter(&self) -> impl Iterator<Item = T> + use<'_, T, M> {
+        (0..self.len).map(|index| self.get(index))
+    }
+}
+
+/// Returns the bytes of a word.
+fn word<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().expect("as many bytes")
+}
+
+impl<M: Memory> Array<u64, M> {
+    /// Adds to the element at `index`, and returns what it was before. It wraps around at 2⁶⁴.
+    /// Wait-free.
+    ///
+    /// # Panics
+    /// If there is none.
+    ///
+    /// # Crash
+    /// It is added or not; nothing tells which.
+    #[inline]
+    pub fn add(&self, index: u64, by: u64) -> u64 {
+        let at = self.place(index);
+        // AcqRel: as `get` and `set`.
+        let before = self.memory.fetch_add(at, by, Ordering::AcqRel);
+        self.memory.persist(at, 8);
+        before
+    }
+}
+
+impl<T: Shared, M: Memory> Object<M> for Array<T, M> {
+    /// The number of elements.
+    type Init = u64;
+    const CLASS: Class = Class::Plain;
+
+    fn describe() -> String {
+        format!("array of {}", T::LAYOUT.in_words())
+    }
+
+    fn fingerprint() -> u64 {
+        <T as Shared>::FINGERPRINT
+    }
+
+    fn bytes(len: &u64) -> u64 {
+        // More than any heap has, if it is more.
+        len.saturating_mul(Self::STRIDE)
+    }
+
+    fn create(_: &LocalHeap<'_, M>, _: Offset, _: u64) -> Result<(), ObjectError> {
+        Ok(()) // zeroes are values of every type
+    }
+
+    fn open(contents: Contents<M>) -> Result<Self, ObjectError> {
+        Ok(Self {
+            memory: contents.memory,
+            at: contents.at,
+            len: contents.bytes / Self::STRIDE,
+            types: PhantomData,
+        })
+    }
+}
+
+impl<T: Shared, M: Memory> fmt::Debug for Array<T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Array({} of {})", self.len, T::LAYOUT.name)
+    }
+}
