@@ -1,11 +1,11 @@
-//! Prints files, as `cat` does, through a cache in shared memory: `cache FILE...`, in as many
-//! terminals as you like. Only the first process reads a file.
+//! Prints files, as `cat` does, through a cache that all processes share: `cache FILE...`, in several
+//! terminals. A cached file is not read from disk again.
 
 use outlive::pod::{Pod, PodOptions};
 use std::io::Write;
 
-/// The most files that are kept.
-const MOST: u64 = 1000;
+/// The number of files above which a file is evicted after its use.
+const MAX_FILES: u64 = 1000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pod = Pod::open_or_create("/dev/shm/cache", PodOptions::new())?;
@@ -16,11 +16,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Some(content) => content, // in place: not copied, and not freed while it is in use
             None => {
                 files.get_or_insert(&path, &std::fs::read(&path)?)?;
-                files.read(&path).ok_or("it was removed at once")?
+                files
+                    .read(&path)
+                    .ok_or("another process evicted it before it could be read; try again")?
             }
         };
         std::io::stdout().write_all(&content)?;
-        if files.len() > MOST {
+        if files.len() > MAX_FILES {
             files.remove(&path);
         }
     }

@@ -7,7 +7,7 @@ mod fixture;
 
 use fixture::{World, bytes, create, objects};
 use outlive::memory::{Native, PersistenceDomain};
-use outlive::objects::{Array, Blob, Cell, Counter, ObjectError};
+use outlive::objects::{Array, Blob, Cell, Counter, LastRequest, ObjectError};
 use outlive::structures::{Exchange, List, Map};
 use outlive::sync::{GroupBarrier, RecoverableMutex, Waiting};
 
@@ -189,7 +189,7 @@ fn a_renamed_object_is_found_under_its_new_name_alone() {
         all.list().unwrap().into_iter().map(|it| it.name).collect()
     };
     assert_eq!(names(mine), ["hits", "misses"]);
-    // Names of all lengths, to and fro.
+    // Names of every odd length, renamed there and back.
     for len in (1..=255).step_by(2) {
         theirs.rename("misses", &"m".repeat(len)).unwrap();
         mine.rename(&"m".repeat(len), "misses").unwrap();
@@ -202,9 +202,10 @@ fn a_renamed_object_is_found_under_its_new_name_alone() {
     assert_no_leak(&world);
 }
 
-/// A renamer that dies leaves the entry of the old name. It counts as none, and does no harm.
+/// A renamer that dies may leave the entry of the old name. That entry is ignored, and the name can
+/// be used again.
 #[test]
-fn an_entry_that_a_renamer_left_counts_as_none() {
+fn a_stale_entry_of_a_dead_renamer_is_ignored() {
     let world = world();
     let member = world.act_as(0);
     let heap = world.local(&member);
@@ -233,7 +234,7 @@ fn an_entry_that_a_renamer_left_counts_as_none() {
 }
 
 #[test]
-fn a_weak_reference_keeps_nothing_and_finds_no_other_object() {
+fn a_weak_reference_does_not_keep_its_object_and_never_finds_another() {
     let world = world();
     let (member, other) = (world.act_as(0), world.act_as(1));
     let (heap, others) = (world.local(&member), world.local(&other));
@@ -242,12 +243,12 @@ fn a_weak_reference_keeps_nothing_and_finds_no_other_object() {
     let hits = theirs.upgrade(weak).unwrap().unwrap();
     assert_eq!(hits.get(), 5);
     mine.unlink("hits").unwrap();
-    // It has no name, though a user.
+    // It has a user, but no name.
     assert!(mine.upgrade(weak).unwrap().is_none());
     drop(hits);
     heap.reclaim();
     others.reclaim();
-    // Others in the same block.
+    // New objects may reuse its block.
     for number in 0..64 {
         drop(
             mine.create::<Counter>(&format!("{number}"), number)
@@ -260,7 +261,7 @@ fn a_weak_reference_keeps_nothing_and_finds_no_other_object() {
 }
 
 #[test]
-fn cells_arrays_and_barriers_are_objects_too() {
+fn cells_are_replaced_as_a_whole() {
     let world = world();
     let (member, other) = (world.act_as(0), world.act_as(1));
     let (heap, others) = (world.local(&member), world.local(&other));
@@ -276,7 +277,19 @@ fn cells_arrays_and_barriers_are_objects_too() {
     );
     assert_eq!(same.compare_exchange(&9, &1).unwrap(), Exchange::Done);
     assert_eq!(leader.get(), 1);
+    drop((leader, same));
+    for it in mine.list().unwrap() {
+        mine.unlink(&it.name).unwrap();
+    }
+    assert_no_leak(&world);
+}
 
+#[test]
+fn a_value_read_in_place_does_not_change() {
+    let world = world();
+    let (member, other) = (world.act_as(0), world.act_as(1));
+    let (heap, others) = (world.local(&member), world.local(&other));
+    let (mine, theirs) = (objects(&heap), objects(&others));
     let page = mine.create::<Blob>("page", vec![1; 5000]).unwrap();
     let text = mine.create::<Cell<str>>("text", "old".into()).unwrap();
     {
@@ -306,7 +319,19 @@ fn cells_arrays_and_barriers_are_objects_too() {
     assert_eq!(*map.read("a").unwrap(), *b"second");
     assert!(map.read("b").is_none());
     drop(first);
+    drop((page, text, empty, map));
+    for it in mine.list().unwrap() {
+        mine.unlink(&it.name).unwrap();
+    }
+    assert_no_leak(&world);
+}
 
+#[test]
+fn arrays_have_elements_of_every_size() {
+    let world = world();
+    let (member, other) = (world.act_as(0), world.act_as(1));
+    let (heap, others) = (world.local(&member), world.local(&other));
+    let (mine, theirs) = (objects(&heap), objects(&others));
     fn fill<T: outlive::segment::Shared + PartialEq + std::fmt::Debug>(
         all: outlive::objects::Objects<'_>,
         len: u64,
@@ -338,7 +363,19 @@ fn cells_arrays_and_barriers_are_objects_too() {
     );
     let error = mine.create::<Array<u64>>("large", u64::MAX).unwrap_err();
     assert!(matches!(error, ObjectError::Heap(_)), "{error}");
+    drop(sums);
+    for it in mine.list().unwrap() {
+        mine.unlink(&it.name).unwrap();
+    }
+    assert_no_leak(&world);
+}
 
+#[test]
+fn a_barrier_keeps_its_seats() {
+    let world = world();
+    let (member, other) = (world.act_as(0), world.act_as(1));
+    let (heap, others) = (world.local(&member), world.local(&other));
+    let (mine, theirs) = (objects(&heap), objects(&others));
     let barrier = mine.create::<GroupBarrier>("barrier", 4).unwrap();
     let same = theirs.open::<GroupBarrier>("barrier").unwrap();
     let mut seat = barrier.join().unwrap();
@@ -347,9 +384,71 @@ fn cells_arrays_and_barriers_are_objects_too() {
     seat.leave().unwrap();
     let none = mine.create::<GroupBarrier>("none", 0).unwrap_err();
     assert!(matches!(none, ObjectError::Barrier(_)), "{none}");
-    drop((leader, same, page, text, empty, map, sums, barrier));
+    drop((same, barrier));
     for it in mine.list().unwrap() {
         mine.unlink(&it.name).unwrap();
     }
+    assert_no_leak(&world);
+}
+
+#[test]
+fn a_client_knows_what_became_of_its_last_request() {
+    let world = world();
+    let (member, other) = (world.act_as(0), world.act_as(1));
+    let (heap, others) = (world.local(&member), world.local(&other));
+    let (mine, theirs) = (objects(&heap), objects(&others));
+    let words = mine.create::<Map<str, u64>>("words", ()).unwrap();
+    let me = mine.client("me").unwrap();
+    let last = |token, took_effect| Some(LastRequest { token, took_effect });
+    assert_eq!(me.last(), None);
+    words.request(&me, 7).insert("ash", &1).unwrap();
+    assert_eq!(me.last(), last(7, true));
+    words.request(&me, 8).insert("ash", &1).unwrap_err();
+    assert_eq!(me.last(), last(8, false));
+    words.request(&me, 9).upsert("ash", &1, |n| n + 1).unwrap();
+    assert_eq!(me.last(), last(9, true));
+    assert_eq!(words.request(&me, 10).remove("oak"), None);
+    assert_eq!(me.last(), last(10, false));
+    // Other operations change nothing.
+    words.insert("oak", &1).unwrap();
+    assert_eq!(me.last(), last(10, false));
+    assert_eq!(words.request(&me, 11).replace("oak", &2).unwrap(), Some(1));
+    assert_eq!(
+        words
+            .request(&me, 12)
+            .compare_exchange("oak", &1, &2)
+            .unwrap(),
+        Exchange::Different(2)
+    );
+    assert_eq!(me.last(), last(12, false));
+    // A closure that panics has no effect.
+    let panics = std::panic::AssertUnwindSafe(|| {
+        words
+            .request(&me, 13)
+            .update("oak", |_| panic!("by design"))
+    });
+    assert!(std::panic::catch_unwind(panics).is_err());
+    assert_eq!(me.last(), last(13, false));
+    assert_eq!(
+        words.request(&me, 14).update("oak", |n| n + 1).unwrap(),
+        Some(2)
+    );
+
+    // One handle at a time.
+    for all in [mine, theirs] {
+        let refused = all.client("me").unwrap_err();
+        assert!(matches!(refused, ObjectError::InUse { .. }), "{refused}");
+    }
+    assert_eq!(me.last(), last(14, true));
+    let theirs_too = theirs.open::<Map<str, u64>>("words").unwrap();
+    let foreign = std::panic::AssertUnwindSafe(|| theirs_too.request(&me, 15).remove("oak"));
+    assert!(std::panic::catch_unwind(foreign).is_err());
+    assert_eq!(me.last(), last(14, true));
+    drop(me);
+    let again = theirs.client("me").unwrap();
+    assert_eq!(again.last(), last(14, true));
+    drop((again, theirs_too, words));
+    mine.remove("me").unwrap();
+    mine.remove("words").unwrap();
     assert_no_leak(&world);
 }

@@ -73,7 +73,7 @@ fn worker() {
         drop(both);
         acknowledged.upsert(&me, &n, |_| n).unwrap();
         if n % 64 == 0 {
-            // Names that come, change and go.
+            // Creates, renames and unlinks a named cell.
             let objects = session.objects();
             let cell = session.cell::<u64>(&me, &n).unwrap();
             cell.set(&(n + 1)).unwrap();

@@ -1,10 +1,11 @@
-//! `objects`: what names, bound handles and reading in place cost. One thread; the peer is the form
-//! without them.
+//! `objects`: the cost of bound handles, of finding a name, and of reading in place, on one thread.
+//! Bound handles are compared with calls that take the heap handle, reading in place with a look-up
+//! of 8 bytes and with a copy.
 
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, Row};
 use crate::scratch::ScratchPod;
-use crate::statistics::{median, median_estimate};
+use crate::statistics::median_estimate;
 use crate::{Run, Study, StudyError};
 use outlive::objects::Counter;
 use outlive::pod::Session;
@@ -13,7 +14,7 @@ use std::time::Instant;
 
 pub const STUDY: Study = Study {
     name: "objects",
-    about: "named objects: a bound handle beside the low-level form, finding a name, reading in place",
+    about: "named objects: a handle that carries the heap handle, finding a name, reading in place",
     body: study,
 };
 
@@ -42,7 +43,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     in_place(run, &session, calls, rounds)
 }
 
-/// A bound handle, beside the calls that take the heap handle.
+/// Measures a bound handle, beside the calls that take the heap handle.
 fn handles(
     run: &mut Run<'_>,
     session: &Session,
@@ -104,7 +105,7 @@ fn handles(
     Ok(())
 }
 
-/// Opening an object among many, and closing it.
+/// Measures opening an object by its name among many, and closing it.
 fn find(
     run: &mut Run<'_>,
     session: &Session,
@@ -140,7 +141,7 @@ fn find(
     Ok(())
 }
 
-/// Reading 64 bytes in place, beside a look-up of 8 bytes and beside a copy.
+/// Measures reading 64 bytes in place, beside a look-up of 8 bytes and beside a copy.
 fn in_place(
     run: &mut Run<'_>,
     session: &Session,
@@ -167,11 +168,11 @@ fn in_place(
     })?;
     let row = Row::new(
         "map of 1000 entries of 64 bytes",
-        "how much longer reading one in place and adding up its bytes takes than a look-up of 8 bytes",
+        "extra time of reading one in place and adding up its bytes, over a look-up of 8 bytes",
         "ns",
     );
     let row = row.ours_within(median_estimate(&paired.more()));
-    let row = row.peer("the look-up", median(&paired.before));
+    let row = row.peer("the look-up", paired.peer());
     run.answer([row.goal(Goal::ours_at_most(20.0))]);
     let paired = Paired::measure(run, rounds, &mut read, || {
         Ok(each(calls, |index| {
@@ -183,7 +184,7 @@ fn in_place(
         case: "map of 1000 entries of 64 bytes",
         metric: "time to read one in place and to add up its bytes",
         unit: "ns",
-        peer: "a copy of it",
+        peer: "a copied value",
         paper: None,
         goal: None,
     };

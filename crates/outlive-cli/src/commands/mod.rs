@@ -11,6 +11,7 @@ mod fence_cgroup;
 mod guest;
 mod host;
 mod moved;
+mod objects;
 mod pools;
 mod resize;
 mod run;
@@ -85,6 +86,10 @@ enum PodCommand {
     Watch(watch::Watch),
     /// Check every invariant of a pod
     Check(check::Check),
+    /// List the named objects of a pod
+    Objects(objects::Objects),
+    /// Remove a named object
+    RemoveObject(objects::RemoveObject),
     /// Declare a host dead on your word that it is off
     Bury(bury::Bury),
     /// Kill a host by its control group, as a fence command
@@ -137,6 +142,8 @@ impl Outlive {
             Command::Pod(PodCommand::Resize(command)) => command.run(),
             Command::Pod(PodCommand::Watch(command)) => command.run(),
             Command::Pod(PodCommand::Check(command)) => command.run(),
+            Command::Pod(PodCommand::Objects(command)) => command.run(),
+            Command::Pod(PodCommand::RemoveObject(command)) => command.run(),
             Command::Pod(PodCommand::Bury(command)) => command.run(),
             Command::Pod(PodCommand::FenceCgroup(command)) => command.run(),
             Command::Pod(PodCommand::Destroy(command)) => command.run(),

@@ -5,7 +5,7 @@ use super::reclaim::{self, Reclaimer, SecondWay};
 use super::slab::step;
 use super::{Heap, scratch};
 use crate::membership::{Instance, Member};
-use crate::recovery::{Log, Logs, Recoverers, Recovering};
+use crate::recovery::{Log, Logs, RecoverError, Recoverers, Recovering};
 use core::panic::AssertUnwindSafe;
 use outlive_memory::{Memory, Native, Offset, OffsetOutOfRange, Ordering, PersistenceDomain};
 
@@ -131,11 +131,11 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         self.step.at()
     }
 
-    /// Recovers all dead members, for a member that waits for what one of them may have claimed.
-    pub(crate) fn recover_the_dead(&self) {
-        let recovered = { self.recoverers }.map(|all| all.recover_all(self.member));
-        if let Some(Err(error)) = recovered {
-            tracing::warn!(%error, "a dead member could not be recovered");
+    /// Recovers all dead members. Called while waiting for a lock that a dead member may hold.
+    pub(crate) fn recover_dead_members(&self) -> Result<(), RecoverError> {
+        match self.recoverers {
+            Some(recoverers) => recoverers.recover_all(self.member).map(drop),
+            None => Ok(()),
         }
     }
 

@@ -7,11 +7,12 @@ use core::fmt;
 use core::marker::PhantomData;
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
-/// A number of elements of plain data, zero at first, that does not change.
+/// An array of fixed length with elements of plain data, all zero at creation.
 ///
-/// Elements of 1, 2, 4 or 8 bytes are stored and read whole. A larger one is stored in words of 8
-/// bytes: a member that reads it while another one stores it, or after that one died in the store,
-/// may see some words of each value. Where that matters use a map from the index, or a mutex.
+/// Elements of 1, 2, 4 or 8 bytes are loaded and stored atomically. Elements of any other size are
+/// copied in words of 8 bytes. If a reader runs concurrently with a writer, or a writer died in the
+/// store, the value may mix words of the old and the new element. To prevent that, use a map from
+/// the index, or a mutex.
 pub struct Array<T: Shared, M: Memory = Native> {
     memory: M,
     at: Offset,
@@ -21,7 +22,7 @@ pub struct Array<T: Shared, M: Memory = Native> {
 
 impl<T: Shared, M: Memory> Array<T, M> {
     const SIZE: u64 = size_of::<T>() as u64;
-    /// The bytes from one element to the next.
+    /// The distance between two elements in bytes.
     const STRIDE: u64 = match Self::SIZE {
         1 | 2 | 4 => Self::SIZE,
         0 => 8,
@@ -51,13 +52,13 @@ impl<T: Shared, M: Memory> Array<T, M> {
     /// Returns the element at `index`. Wait-free.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `index` is not less than [`len`](Self::len).
     #[inline]
     pub fn get(&self, index: u64) -> T {
         let (memory, at) = (self.memory, self.place(index));
         let mut value = T::zeroed();
         let bytes = bytemuck::bytes_of_mut(&mut value);
-        // Acquire: a reader sees what the member did before that stored the element.
+        // Acquire: the reader sees what the writer of the element did before its store.
         match Self::SIZE {
             1 => bytes.copy_from_slice(&[memory.load::<u8>(at, Ordering::Acquire)]),
             2 => bytes.copy_from_slice(&memory.load::<u16>(at, Ordering::Acquire).to_ne_bytes()),
@@ -74,15 +75,15 @@ impl<T: Shared, M: Memory> Array<T, M> {
     /// Stores the element at `index`. Wait-free.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `index` is not less than [`len`](Self::len).
     ///
     /// # Crash
-    /// The element has the old value or the new one; a [large](Self) one may have words of both.
+    /// The element has the old value or the new one; one of several words may have words of both.
     #[inline]
     pub fn set(&self, index: u64, value: T) {
         let (memory, at) = (self.memory, self.place(index));
         let bytes = bytemuck::bytes_of(&value);
-        // Release: as in `get`.
+        // Release: pairs with the acquire in `get`.
         match Self::SIZE {
             1 => memory.store(at, bytes[0], Ordering::Release),
             2 => memory.store(at, u16::from_ne_bytes(word(bytes)), Ordering::Release),
@@ -104,7 +105,7 @@ impl<T: Shared, M: Memory> Array<T, M> {
 
 /// Returns the bytes of a word.
 fn word<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    bytes.try_into().expect("as many bytes")
+    bytes.try_into().expect("the element has N bytes")
 }
 
 impl<M: Memory> Array<u64, M> {
@@ -112,10 +113,10 @@ impl<M: Memory> Array<u64, M> {
     /// Wait-free.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `index` is not less than [`len`](Self::len).
     ///
     /// # Crash
-    /// It is added or not; nothing tells which.
+    /// The addition took effect or not; no log records which.
     #[inline]
     pub fn add(&self, index: u64, by: u64) -> u64 {
         let at = self.place(index);
@@ -140,7 +141,7 @@ impl<T: Shared, M: Memory> Object<M> for Array<T, M> {
     }
 
     fn bytes(len: &u64) -> u64 {
-        // More than any heap has, if it is more.
+        // On overflow the size saturates, and the heap refuses it.
         len.saturating_mul(Self::STRIDE)
     }
 

@@ -5,8 +5,9 @@ use crate::heap::LocalHeap;
 use crate::sync::GroupBarrier;
 use outlive_memory::{Memory, Offset, Ordering};
 
-/// The number of seats, and room to align the barrier.
-const BEFORE: u64 = 128;
+/// The bytes before the barrier: the number of seats, and padding that aligns the barrier to 64
+/// bytes.
+const HEADER_BYTES: u64 = 128;
 
 /// Returns where the barrier is in the contents at `at`.
 fn place(at: Offset) -> Offset {
@@ -23,11 +24,11 @@ impl<M: Memory> Object<M> for GroupBarrier<M> {
     }
 
     fn bytes(seats: &u32) -> u64 {
-        BEFORE + Self::bytes(*seats)
+        HEADER_BYTES + Self::bytes(*seats)
     }
 
     fn create(heap: &LocalHeap<'_, M>, at: Offset, seats: u32) -> Result<(), ObjectError> {
-        // It is empty: zeroes.
+        // Zeroed contents are an empty barrier; `open` only checks the number of seats.
         Self::open(heap.memory(), place(at), seats)?;
         // Relaxed: published with the state of the object.
         heap.memory().store(at, u64::from(seats), Ordering::Relaxed);
@@ -39,7 +40,7 @@ impl<M: Memory> Object<M> for GroupBarrier<M> {
         let (memory, at) = (contents.memory, contents.of_size(contents.bytes.max(8))?);
         let seats: u64 = memory.load(at, Ordering::Relaxed);
         let seats = seats.min(u64::from(u32::MAX)) as u32;
-        contents.of_size(BEFORE + Self::bytes(seats))?;
+        contents.of_size(HEADER_BYTES + Self::bytes(seats))?;
         Ok(Self::open(memory, place(at), seats)?)
     }
 }

@@ -10,7 +10,8 @@ use outlive_memory::{Memory, Native, Offset};
 /// One value, of plain data, text or bytes of any length, that is replaced as a whole: a reader
 /// sees an old value or a new one, never a part of each.
 ///
-/// It is a [`List`] with one entry, so its operations are lock-free and detectable as that's.
+/// It is stored as a [`List`] with one entry, so its operations are lock-free and detectable, as the
+/// list's are.
 pub struct Cell<V: Datum + ?Sized, M: Memory = Native>(List<u64, V, M>);
 
 /// Bytes of any length, replaced as a whole.
@@ -31,6 +32,9 @@ impl<V: Datum + ?Sized, M: Memory> Cell<V, M> {
 
     /// Replaces the value by `value`. Lock-free.
     ///
+    /// # Panics
+    /// If the cell is damaged.
+    ///
     /// # Errors
     /// If there is no memory; nothing is changed then.
     ///
@@ -45,7 +49,10 @@ impl<V: Datum + ?Sized, M: Memory> Cell<V, M> {
     }
 
     /// Replaces the value by the one that `make` computes from it, and returns the old value.
-    /// `make` is called again when another member is faster. Lock-free.
+    /// `make` is called again if another member replaces the value first. Lock-free.
+    ///
+    /// # Panics
+    /// If the cell is damaged.
     ///
     /// # Errors
     /// If there is no memory; nothing is changed then.
@@ -61,7 +68,8 @@ impl<V: Datum + ?Sized, M: Memory> Cell<V, M> {
         Ok(before.unwrap_or_else(|| self.damaged()))
     }
 
-    /// Replaces the value by `new` if it is `expected`. Lock-free.
+    /// Replaces the value by `new` if it is `expected`. Lock-free. Returns [`Exchange::Absent`] if
+    /// the cell is damaged.
     ///
     /// # Errors
     /// If there is no memory; nothing is changed then.
@@ -80,7 +88,7 @@ impl<V: Datum + ?Sized, M: Memory> Cell<V, M> {
     #[cold]
     fn damaged(&self) -> ! {
         panic!(
-            "the cell at {} is damaged: it has no value; run `outlive pod check`",
+            "the cell at {} is damaged: it has no value; copy what you need into a new pod",
             self.0.offset()
         )
     }
@@ -92,7 +100,7 @@ impl<V: InPlace + ?Sized> Cell<V> {
     /// # Panics
     /// If the cell is damaged.
     #[inline]
-    pub fn read<'h>(&self, heap: &'h LocalHeap<'h>) -> ValueRef<'h, V> {
+    pub(super) fn read<'h>(&self, heap: &'h LocalHeap<'h>) -> ValueRef<'h, V> {
         self.0.read(heap, &KEY).unwrap_or_else(|| self.damaged())
     }
 }

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 
 const MAGIC_AT: u64 = 8;
 const IDS: u64 = 16;
-const NUMBERS: u64 = 24;
+const NEXT_NUMBER: u64 = 24;
 const LEASES: u64 = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"outdirec");
 
@@ -155,10 +155,10 @@ impl<M: Memory> Directory<M> {
         self.names
     }
 
-    /// Returns the number of a new object.
+    /// Takes the next object number.
     pub(super) fn next_number(&self) -> u64 {
-        let at = self.at + NUMBERS;
-        // Relaxed: only that it is another one each time counts.
+        let at = self.at + NEXT_NUMBER;
+        // Relaxed: only uniqueness matters.
         let number = self.memory.fetch_add(at, 1u64, Ordering::Relaxed);
         self.memory.persist(at, 8);
         number
@@ -236,6 +236,11 @@ impl<M: Memory> Directory<M> {
         memory.crash_point(super::LeasePoint::Linked);
         clear_hand(heap);
         Ok(block + 8)
+    }
+
+    /// Returns the id whose slot is at `at`, if it is one.
+    pub(super) fn holder(&self, at: Offset) -> Option<InstanceId> {
+        (0..self.ids).find(|id| self.slots(*id).any(|slot| slot == at))
     }
 
     /// Returns the blocks of the directory, of the map of names, and of the leases.

@@ -2,6 +2,7 @@
 
 use crate::heap::buddy::{AllocateError, FreeError};
 use crate::membership::InstanceId;
+use crate::recovery::RecoverError;
 use crate::structures::{CreateError, OpenError};
 use crate::sync::BarrierError;
 use outlive_memory::Offset;
@@ -9,7 +10,7 @@ use outlive_memory::Offset;
 /// The largest size of a name in bytes.
 pub(super) const MOST_NAME: usize = 255;
 
-/// The reason why a named object could not be opened, created or removed.
+/// The reason why a named object could not be opened, created, renamed or removed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
@@ -72,6 +73,9 @@ pub enum ObjectError {
     /// The barrier could not be created or opened.
     #[error(transparent)]
     Barrier(#[from] BarrierError),
+    /// A dead member could not be recovered.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
     /// There is no memory.
     #[error(transparent)]
     Heap(#[from] AllocateError),

@@ -1,10 +1,12 @@
 //! Leases: the slots by which members use objects.
 
+use super::client;
 use super::directory::{Directory, GIVEN_UP, RETIRING, TAGS};
 use super::object::Class;
 use super::record::{Record, State};
 use crate::heap::LocalHeap;
 use crate::structures::dismantle;
+use core::panic::AssertUnwindSafe;
 use outlive_memory::{Memory, Offset, Ordering, crash_points};
 
 crash_points! {
@@ -44,7 +46,7 @@ pub(super) struct Lease<'h, M: Memory> {
     directory: Directory<M>,
     slot: Offset,
     at: Offset,
-    /// Whether to look up in the map that the object is linked.
+    /// Whether ending the lease must look up in the map whether the object is linked.
     pub is_unsure: bool,
 }
 
@@ -98,13 +100,20 @@ impl<M: Memory> Drop for Lease<'_, M> {
         // until its recovery. So does one that is dropped in an operation's closure, until the rest
         // is given up.
         if word & !TAGS == self.at.raw() && self.heap.is_idle() {
-            give_up(self.heap, &self.directory, self.slot, self.is_unsure);
+            let end = || give_up(self.heap, &self.directory, self.slot, self.is_unsure);
+            if std::thread::panicking() {
+                // The cause of the panic may make this panic too, which would end the process. The
+                // lease then ends with the member.
+                let _ = std::panic::catch_unwind(AssertUnwindSafe(end));
+            } else {
+                end();
+            }
         }
     }
 }
 
 /// Gives up the lease in `slot`, which is not clear, and destroys the object if that was its last
-/// use. With `is_unsure` it looks up in the map that the object is linked. Can be cut short
+/// use. With `is_unsure` it looks up in the map whether the object is linked. Can be cut short
 /// anywhere, and begun again in the dead member's name.
 pub(super) fn give_up<M: Memory>(
     heap: &LocalHeap<'_, M>,
@@ -128,6 +137,9 @@ pub(super) fn give_up<M: Memory>(
         return retire(heap, slot, at);
     }
     if word & TAGS == 0 {
+        if record.class() == Some(Class::Client) {
+            client::release(heap, record, slot);
+        }
         // Release: after the last use.
         memory.store(slot, at.raw() | GIVEN_UP, Ordering::Release);
         memory.persist(slot, 8);
@@ -175,7 +187,7 @@ pub(super) fn settle_name<M: Memory>(
 ) {
     loop {
         let before = match record.state() {
-            Some(state @ State::Renamed(by)) if by == slot => state,
+            Some(state @ State::NameLocked(by)) if by == slot => state,
             Some(state @ State::Live(_)) if is_unsure => state,
             _ => return,
         };

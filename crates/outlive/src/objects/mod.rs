@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  root word of the heap -> directory: the map from names to objects | for each id: its leases
-//!  object:   header of reclamation | state | class, sizes, fingerprint | contents | name | type
+//!  object:   header of reclamation | state | class, sizes, fingerprint, number | two names | contents
+//!            | type
 //!  leases:   next block | 31 slots: the object, with a tag while the lease is given up
 //! ```
 //!
@@ -17,23 +18,24 @@
 //!   and leased; then the cell is cleared. The contents are made, the state becomes *live*, and the
 //!   insertion into the map, which is detectable, links it.
 //! * **Find**: under a pin, the map gives the object; it is leased; a full fence; if the state is
-//!   live or renamed, the lease holds. Otherwise it is given up, and the map is asked again. The
-//!   object is found if the name is its name: the version selects it.
-//! * **Rename** and **unlink**, with a lease, by which the slot *claims the name*: the state goes
-//!   from live to renamed. An entry of the other name, which a dead renamer left, is removed.
+//!   live or name-locked, the lease holds. Otherwise it is given up, and the map is looked up again.
+//!   Then the name that the version selects is compared with the name looked for. If they differ,
+//!   the entry is *stale*: it is ignored.
+//! * **Rename** and **unlink**: the caller leases the object and locks its name by a
+//!   compare-and-swap of the state from *live* to *name-locked*. It first removes the stale entry of
+//!   the other name, if a dead renamer left one.
 //!   - Rename: the new name is written in the place of the other one, and an entry leads from it to
-//!     the object; then the version is raised, which renames it; then the entry of the old name is
-//!     removed. An entry that leads to an object of another name counts as none. Who wants its name
-//!     for another object claims the name of the object that it leads to, and removes the entry.
+//!     the object; then the version is raised, which renames the object; then the entry of the old
+//!     name is removed. A member that needs the name of a stale entry locks the name of the object
+//!     that it leads to, which removes the entry.
 //!   - Unlink: the entry is removed from the map, which is detectable; then the state becomes
 //!     *unlinked*, for good.
-//! * **Give up** a lease, under a pin: the slot gets a tag, by which it no longer counts as a
-//!   use; a full fence. If the slot has the claim of the name, or the lease is unsure (in a
-//!   recovery, and after a panic of the creator), the map is asked, and an object that its name
-//!   does not lead to becomes unlinked. If the state is unlinked and no slot without a tag leads
-//!   to the object, then the slot *claims* the object, by compare-and-swap of the state. The
-//!   claimant destroys the contents, tags the slot as retiring, and retires the block. Then the
-//!   slot is cleared.
+//! * **Give up** a lease, under a pin: the slot gets a tag, by which it no longer counts as a use;
+//!   a full fence. If the slot has the name lock, or the lease is unsure (in a recovery, and after a
+//!   panic of the creator), the map is looked up, and an object that its name does not lead to
+//!   becomes unlinked. If the state is unlinked and no slot without a tag leads to the object, then
+//!   the slot *claims* the object, by compare-and-swap of the state. The claimant destroys the
+//!   contents, tags the slot as retiring, and retires the block. Then the slot is cleared.
 //!
 //! # Why it is right
 //!
@@ -51,12 +53,13 @@
 //! block is retired, not freed. The reservation of a dead member stands until the end of its
 //! recovery.
 //!
-//! *An entry leads to an object in memory.* At most the entries of its two names lead to an object.
-//! Before it becomes unlinked, a living member removes both, the one that is not its name first. So
-//! a recovery removes no entry: if the name leads to the object it is live, and a left entry of the
-//! other name stays until the name is claimed again.
+//! *No entry leads to a freed block.* Only the entries of its two names can lead to an object. The
+//! member that unlinks it removes both, the stale one first, before the state becomes unlinked. So
+//! a recovery of leases removes no entry: an object that its name still leads to stays live, and its
+//! stale entry stays until the name is locked again.
 //!
-//! *A state that was read as live is the same when it is changed.* It has the version of the name.
+//! *A compare-and-swap from live does not suffer from ABA.* The live state contains the version of
+//! the name, and every rename raises it.
 //!
 //! # Recovery
 //!
@@ -64,16 +67,17 @@
 //! finished: the block is retired, unless it is the last that the member retired. After it, all
 //! leases are given up in the dead member's name by the steps above. Each step may be repeated: the
 //! tag, the claim and the cleared cells show what was done. The dead member may have removed the
-//! entry without changing the state, or never have linked the object, so the map is asked. If the
-//! name does not lead there, it never will again: only the creator links an object, once, and only
-//! the owner of the claim changes its name.
+//! entry without changing the state, or never have linked the object, so the map is looked up. If the
+//! name does not lead there, it never will again: the creator inserts the first entry once, and a
+//! renamer inserts another only after it has found the object under its name and locked that name.
 //!
 //! # Progress
 //!
 //! Finding is lock-free, except when it needs a block of leases. Allocating and freeing wait as
 //! [`LocalHeap`] says. Renaming and unlinking wait for a member that renames or unlinks the same
-//! object, and creating for one that renames an object from or to this name. Nothing waits for
-//! other users, live or dead; a user that stands still delays only the destruction of what it has
+//! object. Creating under a name, and renaming to it, wait for a member that renames another object
+//! from or to that name. A waiting member recovers a dead one itself. No operation waits for a
+//! member that merely uses an object; a stalled user delays only the destruction of what it has
 //! leased.
 //!
 //! Tests: `tests/objects.rs`, `tests/pod_session.rs`; proofs: `lab/outlive-proofs/src/objects`.
@@ -81,34 +85,38 @@
 mod array;
 mod barrier;
 mod cell;
+mod client;
 mod counter;
 mod directory;
 mod error;
 mod lease;
+mod name_lock;
 mod named;
-mod naming;
 mod object;
 mod record;
 mod recover;
+mod request;
 mod weak;
 
 pub use array::Array;
 pub use cell::{Blob, Cell};
+pub use client::{Client, LastRequest, RequestPoint};
 pub use counter::Counter;
 pub use directory::{Directory, DirectoryPoint};
 pub use error::ObjectError;
 pub use lease::{LeasePoint, ReleasePoint};
+pub use name_lock::{RenamePoint, UnlinkPoint};
 pub use named::Named;
-pub use naming::{RenamePoint, UnlinkPoint};
 pub use object::{Class, Contents, Object};
 pub use recover::recoverers;
+pub use request::Request;
 pub use weak::Weak;
 
 use crate::heap::LocalHeap;
 use crate::membership::InstanceId;
-use crate::structures::{InsertError, blocks_of};
+use crate::structures::{InsertError, blocks_of, entries_of};
 use lease::Lease;
-use naming::Naming;
+use name_lock::NameLock;
 use outlive_memory::{Memory, Native, Offset, Ordering, crash_points};
 use record::{Record, State};
 use std::collections::BTreeSet;
@@ -136,6 +144,8 @@ pub struct Description {
     pub name: String,
     /// Its type, in words.
     pub of: String,
+    /// The approximate number of its entries, if it is a map, a list or a cell.
+    pub entries: Option<u64>,
     /// The ids of the members that use it; an id comes once for each handle.
     pub users: Vec<InstanceId>,
 }
@@ -266,7 +276,7 @@ impl<'h, M: Memory> Objects<'h, M> {
         memory.crash_point(ObjectPoint::Released);
         // From here on, a dropped lease destroys the object.
         T::create(heap, record.contents(), init)?;
-        // If this thread panics before it is linked, the map is asked.
+        // If this thread panics before it is linked, the map is looked up.
         lease.is_unsure = true;
         record.set_state(State::Live(0));
         memory.crash_point(ObjectPoint::Made);
@@ -296,74 +306,82 @@ impl<'h, M: Memory> Objects<'h, M> {
         }
     }
 
-    /// Removes the entry of `name` if it leads to an object with another name: a renamer left it.
-    /// Returns false if the object has this name. Waits for a member that renames the object.
+    /// Removes the entry of `name` if it is stale. Returns false if it is not. Waits for a member
+    /// that renames the object.
     fn clear_stale(self, name: &str) -> Result<bool, ObjectError> {
         let Some(lease) = self.lease(name)? else {
             return Ok(true);
         };
-        if lease.record().is_named(name) {
+        let record = lease.record();
+        if record.is_named(name)? {
             return Ok(false);
         }
-        if let Some(naming) = Naming::claim(&lease)
-            && !naming.record().is_named(name)
-        {
-            naming.remove(name);
+        let Some(lock) = NameLock::acquire(&lease)? else {
+            return Ok(true);
+        };
+        // The lock was acquired after the stale entry was removed.
+        let is_left = self.directory.leads_to(self.heap, name, record.at());
+        drop(lock);
+        match is_left && !record.is_named(name)? {
+            true => Err(record.damaged("an entry leads to it from neither of its names")),
+            false => Ok(true),
         }
-        Ok(true)
     }
 
-    /// Gives the object `from` the name `to`, in one step. Its handles stay valid. Waits for
-    /// another member that renames or unlinks it.
+    /// Renames the object `from` to `to`, in one atomic step; its handles stay valid. Waits for a
+    /// member that renames or unlinks this object, or that renames another one from or to `to`.
     ///
     /// # Errors
-    /// If there is no object `from`, there is one of the name `to`, the name is not valid, it is
-    /// damaged, or there is no memory. Nothing is changed then.
+    /// If `from` does not exist, `to` exists or is not a valid name, an object is damaged, a dead
+    /// member cannot be recovered, or there is no memory. Nothing is changed then.
     ///
     /// # Crash
     /// The object has the one name or the other.
     pub fn rename(self, from: &str, to: &str) -> Result<(), ObjectError> {
         error::demand_name(to)?;
-        let (memory, not_found) = (self.heap.memory(), || ObjectError::NotFound {
-            name: from.into(),
-        });
-        let lease = self.find(from)?;
-        if from == to {
-            return Ok(());
+        loop {
+            let lease = self.find(from)?;
+            if from == to || self.rename_leased(&lease, from, to)? {
+                return Ok(());
+            }
+            drop(lease);
+            // A member holds at most one name lock, so no cycle of waiting members arises.
+            if !self.clear_stale(to)? {
+                return Err(ObjectError::Exists { name: to.into() });
+            }
         }
-        let naming = Naming::claim(&lease).ok_or_else(not_found)?;
-        memory.crash_point(RenamePoint::Claimed);
-        let record = lease.record();
-        if !record.is_named(from) {
+    }
+
+    /// Renames a leased object. Returns false if `to` has an entry.
+    fn rename_leased(
+        self,
+        lease: &Lease<'h, M>,
+        from: &str,
+        to: &str,
+    ) -> Result<bool, ObjectError> {
+        let (memory, record) = (self.heap.memory(), lease.record());
+        let not_found = || ObjectError::NotFound { name: from.into() };
+        let lock = NameLock::acquire(lease)?.ok_or_else(not_found)?;
+        memory.crash_point(RenamePoint::Locked);
+        if !record.is_named(from)? {
             return Err(not_found());
         }
         let version = record.version() + 1;
         record.write_name(version, to);
         memory.crash_point(RenamePoint::Written);
-        match self
-            .directory
-            .names()
-            .insert(self.heap, to, &record.at().raw())
-        {
+        match (self.directory.names()).insert(self.heap, to, &record.at().raw()) {
             Ok(()) => {}
             Err(InsertError::Heap(error)) => return Err(error.into()),
-            Err(InsertError::Exists(_)) => {
-                // No other name is claimed, or waited for, under the claim of this one.
-                drop(naming);
-                return match self.clear_stale(to)? {
-                    true => self.rename(from, to),
-                    false => Err(ObjectError::Exists { name: to.into() }),
-                };
-            }
+            Err(InsertError::Exists(_)) => return Ok(false),
         }
         memory.crash_point(RenamePoint::Inserted);
         record.set_version(version);
         memory.crash_point(RenamePoint::Renamed);
-        naming.remove(from);
+        lock.remove(from);
         memory.crash_point(RenamePoint::Removed);
-        drop(naming);
-        memory.crash_point(RenamePoint::Released);
-        Ok(())
+        drop(lock);
+        memory.crash_point(RenamePoint::Unlocked);
+        Ok(true)
     }
 
     /// Takes away the name of an object, at once. The object is destroyed, and its memory freed, by
@@ -399,18 +417,19 @@ impl<'h, M: Memory> Objects<'h, M> {
 
     fn unlink_leased(self, lease: Lease<'h, M>, name: &str) -> Result<(), ObjectError> {
         let memory = self.heap.memory();
-        if let Some(naming) = Naming::claim(&lease) {
-            memory.crash_point(UnlinkPoint::Claimed);
-            if naming.record().is_named(name) && naming.remove(name) {
+        if let Some(lock) = NameLock::acquire(&lease)? {
+            memory.crash_point(UnlinkPoint::Locked);
+            if lock.record().is_named(name)? && lock.remove(name) {
                 memory.crash_point(UnlinkPoint::Removed);
-                naming.unlink();
+                lock.unlink();
                 return Ok(());
             }
         }
         Err(ObjectError::NotFound { name: name.into() })
     }
 
-    /// Returns the descriptions of all objects, by name.
+    /// Returns the descriptions of all objects, sorted by name. An object that is renamed during the
+    /// call may be missing, or listed under both names.
     ///
     /// # Errors
     /// If an object is damaged, or there is no memory for a lease.
@@ -426,11 +445,27 @@ impl<'h, M: Memory> Objects<'h, M> {
                 found => found?,
             };
             let users = self.directory.users(lease.at(), lease.slot()).collect();
-            let of = lease.record().kind()?;
-            all.push(Description { name, of, users });
+            let record = lease.record();
+            all.push(Description {
+                name,
+                of: record.kind()?,
+                entries: self.entries(record)?,
+                users,
+            });
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
+    }
+
+    /// Returns the approximate number of entries of a structure.
+    fn entries(self, record: Record<M>) -> Result<Option<u64>, ObjectError> {
+        if record.class() != Some(Class::Structure) {
+            return Ok(None);
+        }
+        let memory = self.heap.memory();
+        // Acquire: the structure was created before the object was linked.
+        let header = Offset::from_raw(memory.load(record.contents(), Ordering::Acquire));
+        Ok(Some(entries_of(memory, header)?))
     }
 
     /// Returns every block of the heap that the directory and the objects consist of, for the check
@@ -471,8 +506,10 @@ impl<'h, M: Memory> Objects<'h, M> {
 
     /// Leases the object `name`.
     fn find(self, name: &str) -> Result<Lease<'h, M>, ObjectError> {
-        match self.lease(name)? {
-            Some(lease) if lease.record().is_named(name) => Ok(lease),
+        let lease = self.lease(name)?;
+        let is_named = |lease: &Lease<'h, M>| lease.record().is_named(name);
+        match lease {
+            Some(lease) if is_named(&lease)? => Ok(lease),
             _ => Err(ObjectError::NotFound { name: name.into() }),
         }
     }
@@ -489,12 +526,9 @@ impl<'h, M: Memory> Objects<'h, M> {
             };
             let record = Record::checked(memory, at)?;
             if before.replace(at) == Some(at) {
-                // Its entries are removed before its state changes, and its block stays under this
-                // pin.
-                return Err(ObjectError::Damaged {
-                    at: record.at(),
-                    what: "its name leads to it, and it is not live",
-                });
+                // An object's entries are removed before its state becomes unlinked, and this pin
+                // keeps its block.
+                return Err(record.damaged("an entry leads to it, but it is not live"));
             }
             if let Some(lease) = self.lease_at(record)? {
                 return Ok(Some(lease));

@@ -189,7 +189,7 @@ impl<'h, K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, List<
 
 /// Reading in place.
 impl<K: Datum + ?Sized, V: InPlace + ?Sized> Named<'_, Map<K, V>> {
-    /// See [`Map::read`].
+    /// Returns the value of `key` in place: see [`ValueRef`]. Lock-free.
     #[inline]
     pub fn read(&self, key: &K) -> Option<ValueRef<'_, V>> {
         self.object.read(self.heap(), key)
@@ -198,7 +198,7 @@ impl<K: Datum + ?Sized, V: InPlace + ?Sized> Named<'_, Map<K, V>> {
 
 /// Reading in place.
 impl<K: OrderedDatum + ?Sized, V: InPlace + ?Sized> Named<'_, List<K, V>> {
-    /// See [`List::read`].
+    /// Returns the value of `key` in place: see [`ValueRef`]. Lock-free.
     pub fn read(&self, key: &K) -> Option<ValueRef<'_, V>> {
         self.object.read(self.heap(), key)
     }
@@ -245,7 +245,10 @@ impl<V: Datum + ?Sized, M: Memory> Named<'_, Cell<V, M>, M> {
 
 /// Reading in place.
 impl<V: InPlace + ?Sized> Named<'_, Cell<V>> {
-    /// See [`Cell::read`].
+    /// Returns the value in place: see [`ValueRef`]. Lock-free.
+    ///
+    /// # Panics
+    /// If the cell is damaged.
     #[inline]
     pub fn read(&self) -> ValueRef<'_, V> {
         self.object.read(self.heap())

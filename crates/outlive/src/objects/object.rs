@@ -15,11 +15,13 @@ pub enum Class {
     Plain = 1,
     /// They are a word that leads to a [`Map`] or a [`List`].
     Structure = 2,
+    /// They are those of a [`Client`](super::Client), which have no blocks of their own.
+    Client = 3,
 }
 
 impl Class {
     pub(super) fn from_number(number: u8) -> Option<Self> {
-        [Self::Plain, Self::Structure]
+        [Self::Plain, Self::Structure, Self::Client]
             .into_iter()
             .find(|class| *class as u8 == number)
     }
@@ -28,7 +30,7 @@ impl Class {
 /// A type whose values can be named objects.
 ///
 /// A type of [`Class::Plain`] has all of its state in its [contents](Self::bytes); one of
-/// [`Class::Structure`] has a cell there. A type joins by implementing this trait:
+/// [`Class::Structure`] has one word there, which leads to the structure. A type joins by implementing this trait:
 ///
 /// ```
 #[doc = include_str!("../structures/example_setup.txt")]
@@ -108,7 +110,7 @@ pub struct Contents<M: Memory = Native> {
     pub memory: M,
     /// Where they begin; aligned to 16 bytes.
     pub at: Offset,
-    /// Their size.
+    /// Their size in bytes.
     pub bytes: u64,
 }
 
@@ -152,9 +154,9 @@ macro_rules! structures {
             }
 
             fn open(contents: Contents<M>) -> Result<Self, ObjectError> {
-                let (memory, cell) = (contents.memory, contents.of_size(8)?);
+                let (memory, word) = (contents.memory, contents.of_size(8)?);
                 // Acquire: the structure was created before the object was linked.
-                let header = Offset::from_raw(memory.load(cell, Ordering::Acquire));
+                let header = Offset::from_raw(memory.load(word, Ordering::Acquire));
                 Ok(Self::open(memory, header)?)
             }
         }

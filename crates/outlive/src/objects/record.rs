@@ -4,15 +4,16 @@
 //!    0  header of reclamation
 //!   24  state: unlinked, live, being renamed, or claimed
 //!   32  magic | class
-//!   40  bytes of the contents | bytes of the type in words
+//!   40  bytes of the contents | bytes of the type's description
 //!   56  fingerprint of the type | number of the object
-//!   72  version of the name; its lowest bit selects one of the
-//!   80  two names, each a length and up to 256 bytes
-//!  608  contents, then the type in words, each aligned to 8 bytes
+//!   72  version of the name; its lowest bit selects one of the two names
+//!   80  two names: each a length (8 bytes), then 256 bytes for at most 255 of text
+//!  608  contents (aligned to 16), then the type's description (aligned to 8)
 //! ```
 //!
-//! Before the block is leased all is written but the contents and the second name. After that the
-//! state, the version and the name that it does not select change, and the contents.
+//! Everything is written before the block is leased, with zeroed contents and an empty second name.
+//! Afterwards only these change: the state, the version, the name that the version does not select,
+//! and the contents.
 
 use super::ObjectError;
 use super::error::MOST_NAME;
@@ -42,12 +43,12 @@ const CLASS_SHIFT: u32 = 56;
 /// The state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has no name, or not yet, and no slot has claimed it.
+    /// The object has no name (not yet, or no longer), and no slot has claimed it.
     Unlinked,
     /// It has the name that this version selects, or is about to get its first.
     Live(u64),
-    /// The owner of this slot, which leases it, gives it another name, or takes its name away.
-    Renamed(Offset),
+    /// The owner of this slot, which leases it, renames or unlinks the object.
+    NameLocked(Offset),
     /// The owner of this slot, which leased it, destroys it.
     Claimed(Offset),
 }
@@ -59,7 +60,7 @@ impl State {
         match self {
             Self::Unlinked => Self::UNLINKED,
             Self::Live(version) => version << 2 | 2,
-            Self::Renamed(slot) => slot.raw() << 2,
+            Self::NameLocked(slot) => slot.raw() << 2,
             Self::Claimed(slot) => slot.raw() << 2 | 3,
         }
     }
@@ -68,15 +69,15 @@ impl State {
         Some(match word & 3 {
             2 => Self::Live(word >> 2),
             3 => Self::Claimed(Offset::from_raw(word >> 2)),
-            0 if word != 0 => Self::Renamed(Offset::from_raw(word >> 2)),
+            0 if word != 0 => Self::NameLocked(Offset::from_raw(word >> 2)),
             _ if word == Self::UNLINKED => Self::Unlinked,
             _ => return None,
         })
     }
 
-    /// Returns whether a lease that precedes this state holds.
+    /// Returns whether a lease holds that was stored before this state was read.
     pub fn can_be_leased(self) -> bool {
-        matches!(self, Self::Live(_) | Self::Renamed(_))
+        matches!(self, Self::Live(_) | Self::NameLocked(_))
     }
 }
 
@@ -107,7 +108,7 @@ impl<M: Memory> Record<M> {
         let (memory, of) = (heap.memory(), T::describe());
         let padded = content_bytes.checked_next_multiple_of(8);
         let bytes = padded.and_then(|padded| padded.checked_add(CONTENTS + of.len() as u64 + 8));
-        // More than any heap has: the heap refuses it.
+        // On overflow the size saturates, and the heap refuses it.
         let bytes = bytes.unwrap_or(u64::MAX);
         let at = take_into_hand(heap, bytes, HAND)?;
         let this = Self { memory, at };
@@ -230,7 +231,7 @@ impl<M: Memory> Record<M> {
         })
     }
 
-    fn damaged(self, what: &'static str) -> ObjectError {
+    pub fn damaged(self, what: &'static str) -> ObjectError {
         ObjectError::Damaged { at: self.at, what }
     }
 
@@ -249,7 +250,8 @@ impl<M: Memory> Record<M> {
         self.memory.load(self.at + VERSION, Ordering::Acquire)
     }
 
-    /// Makes the other name the name of the object, for its renamer.
+    /// Raises the version to `version`, which makes the other name the object's name. Only for its
+    /// renamer.
     pub fn set_version(self, version: u64) {
         // Release: the name is written, and the map leads from it to the object.
         self.memory
@@ -264,15 +266,16 @@ impl<M: Memory> Record<M> {
     /// Writes the name that `version` selects, for the creator or the renamer.
     pub fn write_name(self, version: u64, name: &str) {
         let (memory, at) = (self.memory, self.name_at(version));
-        // Release: a reader that finds a part of this name finds the version that no longer selects
-        // it.
+        // Release: a reader that reads any byte of this name under an older version with the same
+        // lowest bit finds a newer version when it checks again.
         memory.fence(Ordering::Release);
         memory.store(at, name.len() as u64, Ordering::Relaxed);
         memory.copy_in(at + 8, name.as_bytes());
         memory.persist(at, NAME);
     }
 
-    /// Reads the name that `version` selects, as it is while it changes. Returns its length.
+    /// Reads the name that `version` selects. Returns its length. The bytes may be torn if a renamer
+    /// writes them at the same time; the caller checks the version again.
     fn read_name(self, version: u64, into: &mut [u8; MOST_NAME]) -> Option<usize> {
         let at = self.name_at(version);
         let len: u64 = self.memory.load(at, Ordering::Relaxed);
@@ -284,16 +287,20 @@ impl<M: Memory> Record<M> {
     /// Calls `with` with the bytes of its name and its version; `None` for a name that is damaged.
     fn with_name<R>(self, with: impl Fn(Option<&[u8]>, u64) -> R) -> R {
         let mut bytes = [0; MOST_NAME];
-        loop {
-            let version = self.version();
+        let mut version = self.version();
+        for _ in 0..MOST_RENAMES {
             let len = self.read_name(version, &mut bytes);
             // Acquire: after the reads of the name.
             self.memory.fence(Ordering::Acquire);
-            if self.word(VERSION) == version {
+            // Relaxed: the fence orders it.
+            let now: u64 = self.memory.load(self.at + VERSION, Ordering::Relaxed);
+            if now == version {
                 return with(len.map(|len| &bytes[..len]), version);
             }
             self.memory.spin_hint();
+            version = self.version();
         }
+        with(None, version)
     }
 
     /// Returns its name, and the version of that.
@@ -308,17 +315,24 @@ impl<M: Memory> Record<M> {
     }
 
     /// Returns whether `name` is its name.
-    pub fn is_named(self, name: &str) -> bool {
-        self.with_name(|bytes, _| bytes == Some(name.as_bytes()))
+    pub fn is_named(self, name: &str) -> Result<bool, ObjectError> {
+        self.with_name(|bytes, _| match bytes {
+            Some(bytes) => Ok(bytes == name.as_bytes()),
+            None => Err(self.damaged("its name is too long")),
+        })
     }
 
-    /// Returns the name that it had before, or was to have; `None` if it is not a text. For its
-    /// renamer.
-    pub fn other_name(self) -> Option<String> {
+    /// Returns the name that `version` does not select: one that it had before, or was to have;
+    /// `None` if it is not a text. For its renamer.
+    pub fn other_name(self, version: u64) -> Option<String> {
         let mut bytes = [0; MOST_NAME];
-        let len = self.read_name(self.version() + 1, &mut bytes)?;
+        let len = self.read_name(version ^ 1, &mut bytes)?;
         String::from_utf8(bytes[..len].to_vec()).ok()
     }
 }
 
 const ZEROS: [u8; 1024] = [0; 1024];
+
+/// The number of renamings during which a name is read again. More come only from a block that is
+/// no object any more.
+const MOST_RENAMES: u32 = 1 << 16;

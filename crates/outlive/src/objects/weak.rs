@@ -5,8 +5,8 @@ use super::{Named, Object, ObjectError, Objects};
 use core::marker::PhantomData;
 use outlive_memory::{Memory, Native, Offset};
 
-/// A reference to a named object that is no use of it: the object may lose its name and be
-/// destroyed. Plain numbers of this process: nothing is left in the pod.
+/// A reference that does not keep its object alive: the object may lose its name and be destroyed.
+/// It is stored in the process only, and is valid for the directory that it came from.
 ///
 /// ```
 #[doc = include_str!("../structures/example_setup.txt")]
@@ -54,7 +54,8 @@ impl<'h, M: Memory> Objects<'h, M> {
     /// others still use it.
     ///
     /// # Errors
-    /// If the object is damaged, or there is no memory for a lease.
+    /// If the object's type or contents are damaged, or there is no memory for a lease. An object
+    /// whose header or name is damaged is not found.
     ///
     /// # Crash
     /// The recovery gives up the lease of a dead caller.
@@ -63,8 +64,8 @@ impl<'h, M: Memory> Objects<'h, M> {
         weak: Weak<T, M>,
     ) -> Result<Option<Named<'h, T, M>>, ObjectError> {
         let _pin = self.heap.pin();
-        // The block may be another's by now. That it is this object's follows from the map, which
-        // leads there, and from the number.
+        // The block may have been reused. It still holds this object if the map leads there and the
+        // number is the same.
         let is_it = |record: Record<M>| record.number() == weak.number;
         let Ok(record) = Record::checked(self.heap.memory(), weak.at.raw()) else {
             return Ok(None);

@@ -4,7 +4,9 @@
 use super::{Pod, PodError};
 use crate::heap::LocalHeap;
 use crate::membership::{Member, Process, ProcessOptions};
-use crate::objects::{Array, Cell, Counter, Directory, Named, Object, ObjectError, Objects};
+use crate::objects::{
+    Array, Cell, Client, Counter, Directory, Named, Object, ObjectError, Objects,
+};
 use crate::segment::Shared;
 use crate::structures::{Datum, List, Map, OrderedDatum};
 use crate::sync::{GroupBarrier, RecoverableMutex, Repair};
@@ -187,6 +189,17 @@ impl Session {
     /// As for [`Objects::open_or_create`].
     pub fn counter(&self, name: &str) -> Result<Named<'_, Counter>, ObjectError> {
         self.object(name, 0)
+    }
+
+    /// Opens a client, or creates it: see [`Client`].
+    ///
+    /// # Errors
+    /// As for [`Objects::client`].
+    ///
+    /// # Crash
+    /// As for [`Objects::client`].
+    pub fn client(&self, name: &str) -> Result<Client<'_>, ObjectError> {
+        self.objects().client(name)
     }
 
     /// Opens a cell, or creates it with the value `first`.

@@ -11,10 +11,11 @@ use serde::de::DeserializeOwned;
 
 /// A type whose values are stored encoded.
 ///
-/// Its name stands for the format of its encoding: processes that exchange values agree on it, and
-/// a change of the type that changes the encoding takes another name.
+/// [`NAME`](Self::NAME) identifies the encoding. All processes that exchange values must use the
+/// same name for the same encoding; choose a new name when a change of the type changes the
+/// encoding.
 pub trait Encode: Serialize + DeserializeOwned {
-    /// The name, for people and for the comparison of types.
+    /// The name of the encoding, shown in messages and compared when an object is opened.
     const NAME: &'static str;
 }
 
@@ -59,8 +60,8 @@ impl<T: Encode> Encoded<T> {
     /// Decodes the value.
     ///
     /// # Errors
-    /// If the bytes are not the encoding of a `T`: another type has the same name, or the memory is
-    /// damaged.
+    /// If the bytes cannot be decoded as a `T`. Not every mismatch is detected: bytes of another
+    /// type with the same [`NAME`](Encode::NAME) may decode to a wrong value.
     pub fn decode(&self) -> Result<T, postcard::Error> {
         postcard::from_bytes(&self.bytes)
     }
@@ -77,7 +78,7 @@ impl<T: Encode> Datum for Encoded<T> {
     type Owned = Self;
     const BYTES: Option<u64> = None;
     const FINGERPRINT: u64 = {
-        // Of a type with this name that no program can have.
+        // The fingerprint of an impossible layout, so it differs from that of every `Shared` type.
         let layout = TypeLayout {
             name: T::NAME,
             size: usize::MAX,

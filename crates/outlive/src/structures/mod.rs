@@ -4,7 +4,7 @@
 //! * [`Map`], a hash map, and [`List`], a sorted list: one algorithm, in `sorted`.
 //!
 //! Keys and values are [`Datum`]s: plain data, strings or bytes, and with the feature `serde`
-//! whatever serde encodes.
+//! any type that serde can encode.
 //!
 //! Tests: `tests/structures_*.rs`; proofs: `lab/outlive-proofs/src/structures`.
 
@@ -23,4 +23,4 @@ pub use sorted::{
     Finding, InPlace, InsertPoint, Iter, List, Map, OpenBucketsPoint, Outcome, RemovePoint,
     ReplacePoint, Report, ValueRef, recoverers,
 };
-pub(crate) use sorted::{blocks_of, check_all, dismantle, take_into_hand};
+pub(crate) use sorted::{blocks_of, check_all, dismantle, entries_of, take_into_hand};

@@ -254,7 +254,7 @@ fn two_unlinkers() -> Scenario {
         })
 }
 
-/// Whoever does not find it under the old name finds it under the new one.
+/// A member that does not find the object under the old name finds it under the new one.
 fn rename_and_open() -> Scenario {
     members("an object is renamed and opened", &[])
         .mortal("renames", |_| {
@@ -271,12 +271,12 @@ fn rename_and_open() -> Scenario {
         })
         .check(|m, end: &End<()>| {
             let names = settled(m);
-            let is_one = names == [MOVED] || names == [KEPT] && end.died(0);
-            assert!(is_one, "{names:?}");
+            let is_allowed = names == [MOVED] || names == [KEPT] && end.died(0);
+            assert!(is_allowed, "{names:?}");
         })
 }
 
-/// It has its new name, or none.
+/// The object has its new name, or none.
 fn rename_and_unlink() -> Scenario {
     members("an object is renamed and unlinked", &[])
         .mortal("renames", |_| {
@@ -290,8 +290,8 @@ fn rename_and_unlink() -> Scenario {
         })
         .check(|m, end: &End<()>| {
             let names = settled(m);
-            let is_one = names.is_empty() || names == [MOVED] || names == [KEPT] && end.died(1);
-            assert!(is_one, "{names:?}");
+            let is_allowed = names.is_empty() || names == [MOVED] || names == [KEPT] && end.died(1);
+            assert!(is_allowed, "{names:?}");
         })
 }
 
@@ -303,7 +303,7 @@ fn rename(all: Objects<'_, Memories>, from: &str, to: &str) {
     }
 }
 
-/// One of two gives it a new name.
+/// The object gets one of the two new names.
 fn two_renamers() -> Scenario {
     members("two members rename an object", &[])
         .mortal("t0", |_| with(world(), 0, |all| rename(all, KEPT, MOVED)))
@@ -312,13 +312,13 @@ fn two_renamers() -> Scenario {
             let names = settled(m);
             let is_one =
                 names == [MOVED] || names == [MADE] || names == [KEPT] && end.deaths() == 2;
-            assert!(is_one, "{names:?}");
+            assert!(is_allowed, "{names:?}");
         })
 }
 
-/// A dead member has renamed it halfway: its old name can be used again.
+/// A dead renamer left the entry of the old name, which can be used again.
 fn renamed_over_stale() -> Scenario {
-    members("an old name that was left is used again", &[])
+    members("a stale name is used again", &[])
         .prepare(|m| {
             let world = prepared(m);
             let member = world.act_as(3);
@@ -338,12 +338,12 @@ fn renamed_over_stale() -> Scenario {
         })
         .check(|m, end: &End<()>| {
             let names = settled(m);
-            let is_one = match &names[..] {
+            let is_allowed = match &names[..] {
                 [one] => one == KEPT || one == MOVED && end.deaths() > 0,
                 [one, other] => one == KEPT && other == MOVED,
                 _ => false,
             };
-            assert!(is_one, "{names:?}");
+            assert!(is_allowed, "{names:?}");
         })
 }
 

@@ -8,8 +8,8 @@ use crate::cases::{self, Killed};
 use crate::pod::{IDS, Pod};
 use outlive::membership::{Member, Status};
 use outlive::objects::{
-    Cell, Counter, DirectoryPoint, LeasePoint, ObjectError, ObjectPoint, ReleasePoint, RenamePoint,
-    UnlinkPoint,
+    Cell, Counter, DirectoryPoint, LastRequest, LeasePoint, ObjectError, ObjectPoint, ReleasePoint,
+    RenamePoint, RequestPoint, UnlinkPoint,
 };
 use outlive_memory::{Memory, Offset, Ordering, PersistenceDomain};
 use outlive_prove::kill::{Marked, Suite, Sweep};
@@ -25,6 +25,7 @@ pub fn add_to(suite: &mut Suite) {
         .declare::<ObjectPoint>()
         .declare::<ReleasePoint>()
         .declare::<RenamePoint>()
+        .declare::<RequestPoint>()
         .declare::<UnlinkPoint>();
 }
 
@@ -36,8 +37,12 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (Case::ForgetsLeases, "but no allocated block starts there"),
         (Case::ForgetsTheRoot, "a directory: "),
         (Case::RenamesInTwoSteps, "\"kept\" is gone"),
+        (Case::WritesTheTokenLast, "does not fit"),
     ])
 }
+
+/// The name of a client.
+const CLIENT: &str = "client";
 
 /// The number of handles that need a second block of leases.
 const MANY: usize = 32;
@@ -77,6 +82,12 @@ enum Case {
     UnlinkStale,
     /// Creates a cell, and replaces its value.
     Cells,
+    /// Makes a request of a client: an upsert that inserts.
+    RequestInsert,
+    /// Makes a request of a client: an upsert that replaces.
+    RequestReplace,
+    /// Makes a request that has no effect.
+    RequestInVain,
     /// Broken: the name leads to the object before its contents are made.
     LinksFirst,
     /// Broken: the block is retired before the name is taken away.
@@ -87,12 +98,14 @@ enum Case {
     ForgetsTheRoot,
     /// Broken: the old name is taken away before the new one is given.
     RenamesInTwoSteps,
+    /// Broken: as `RequestReplace`, but the request is written after its operation.
+    WritesTheTokenLast,
 }
 
 use Case::*;
 
 impl Case {
-    const SOUND: [Self; 16] = [
+    const SOUND: [Self; 19] = [
         Directory,
         Create,
         CreatePlain,
@@ -109,6 +122,9 @@ impl Case {
         CreateOverStale,
         UnlinkStale,
         Cells,
+        RequestInsert,
+        RequestReplace,
+        RequestInVain,
     ];
 
     /// Returns whether the directory does not exist before the operation.
@@ -129,6 +145,16 @@ impl Case {
                 | RetiresFirst
                 | ForgetsLeases
         )
+    }
+
+    /// Returns the key that the request changes, and its value before and after.
+    fn request(self) -> Option<(u64, Option<u64>, Option<u64>)> {
+        match self {
+            RequestInsert => Some((7, None, Some(1))),
+            RequestReplace | WritesTheTokenLast => Some((1, Some(10), Some(11))),
+            RequestInVain => Some((7, None, None)),
+            _ => None,
+        }
     }
 }
 
@@ -180,6 +206,11 @@ impl cases::Case for Case {
         }
         if matches!(self, CreateOverStale | UnlinkStale) {
             leave_stale(&heap);
+        }
+        if self.request().is_some() {
+            let client = all.client(CLIENT).unwrap();
+            let kept = all.open::<Words<Marked>>(KEPT).unwrap();
+            kept.request(&client, 1).upsert(&2, &0, |_| 20).unwrap();
         }
         heap.reclaim();
     }
@@ -237,6 +268,21 @@ impl cases::Case for Case {
                 let made = all.create::<Cell<str, Marked>>(MADE, "old".into()).unwrap();
                 made.set("another").unwrap();
             }
+            RequestInsert | RequestReplace | RequestInVain | WritesTheTokenLast => {
+                let client = all.client(CLIENT).unwrap();
+                let kept = all.open::<Words<Marked>>(KEPT).unwrap();
+                let (key, ..) = self.request().unwrap();
+                if self == WritesTheTokenLast {
+                    kept.upsert(&key, &1, |n| n + 1).unwrap();
+                    kept.request(&client, 2).upsert(&2, &0, |_| 20).unwrap();
+                } else if self == RequestInVain {
+                    assert_eq!(kept.request(&client, 2).remove(&key), None);
+                } else {
+                    kept.request(&client, 2)
+                        .upsert(&key, &1, |n| n + 1)
+                        .unwrap();
+                }
+            }
             RenamesInTwoSteps => {
                 let at = names(pod.heap).remove(&heap, KEPT).unwrap();
                 names(pod.heap).insert(&heap, MOVED, &at).unwrap();
@@ -266,8 +312,8 @@ impl cases::Case for Case {
             let list = all.list().map_err(error)?;
             let names: Vec<_> = list.iter().map(|object| &object.name[..]).collect();
             let has = |name: &str| names.contains(&name);
-            // A map has the first of these names at first.
-            let usual = match self {
+            // The name of the map before and after the operation.
+            let [before, after] = match self {
                 CreateOverStale | UnlinkStale => [MOVED, MOVED],
                 Rename => [KEPT, MOVED],
                 _ => [KEPT, KEPT],
@@ -279,7 +325,7 @@ impl cases::Case for Case {
             let kept: Vec<_> = [KEPT, MOVED].into_iter().filter(is_map).collect();
             demand(
                 kept.len() == 1 || kept.is_empty() && self.unlinks() || self.has_no_directory(),
-                format!("{KEPT:?} is gone, or there twice: {names:?}"),
+                format!("{KEPT:?} is gone, or the map is there twice: {names:?}"),
             )?;
             let must_go = matches!(self, GiveUpLast | GiveUpBoth | ForgetsLeases);
             let unlinks = matches!(self, Unlink | UnlinkInUse | GiveUpTwo | UnlinkStale);
@@ -289,10 +335,34 @@ impl cases::Case for Case {
             )?;
             if let Some(name) = kept.first() {
                 demand(
-                    usual.contains(name) && (!returned || *name == usual[1]),
-                    format!("it is {name:?}, not one of {usual:?}"),
+                    *name == after || *name == before && !returned,
+                    format!(
+                        "the map is named {name:?}; before the operation it was {before:?}, after \
+                         it {after:?} is expected (returned: {returned})"
+                    ),
                 )?;
                 let map = all.open::<Words<Marked>>(name).map_err(error)?;
+                if let Some((key, before, after)) = self.request() {
+                    let client = all.client(CLIENT).map_err(error)?;
+                    let (last, value) = (client.last(), map.get(&key));
+                    let (token, took_effect) = match after == before {
+                        true => (2, false),
+                        false => (2, true),
+                    };
+                    let one = |token, took_effect| Some(LastRequest { token, took_effect });
+                    let fits = last == one(token, took_effect) && value == after
+                        || value == before
+                            && !returned
+                            && (last == one(1, true) || last == one(2, false));
+                    demand(
+                        fits,
+                        format!("the value {value:?} does not fit to {last:?}; {returned}"),
+                    )?;
+                    map.remove(&7);
+                    map.insert(&1, &10)
+                        .or_else(|_| map.replace(&1, &10).map(drop))
+                        .unwrap();
+                }
                 let mut entries: Vec<_> = map.iter().collect();
                 entries.sort_unstable();
                 demand(

@@ -132,7 +132,7 @@ impl<M: Memory> Heap<M> {
 #[derive(Debug)]
 pub(super) struct Reclaimer {
     /// The number of pins.
-    pins: Cell<u32>,
+    pins: Cell<u64>,
     /// The upper end of the reservation, while there are pins.
     upper: Cell<u64>,
     /// The number of births and retirements since this thread last advanced the era.

@@ -85,6 +85,11 @@ pub(crate) fn blocks_of<M: Memory>(memory: M, at: Offset) -> Result<Blocks, Open
     Ok(Header::read(memory, at)?.check().into_blocks())
 }
 
+/// Returns the approximate number of entries of the list or map at `at`.
+pub(crate) fn entries_of<M: Memory>(memory: M, at: Offset) -> Result<u64, OpenError> {
+    Ok(Header::read(memory, at)?.counted())
+}
+
 /// Checks every list and map whose header is in `heap`, and returns the damage found.
 pub(crate) fn check_all<M: Memory>(heap: &Heap<M>) -> Vec<Finding> {
     let headers = heap.allocated_blocks(Header::<M>::LEAST_BYTES);

@@ -35,7 +35,7 @@ use outlive_memory::{Memory, Native, Offset};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct List<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory = Native> {
-    header: Header<M>,
+    pub(super) header: Header<M>,
     types: PhantomData<fn(&K, &V)>,
 }
 

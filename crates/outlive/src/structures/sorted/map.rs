@@ -60,7 +60,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// # }
 /// ```
 pub struct Map<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory = Native> {
-    header: Header<M>,
+    pub(super) header: Header<M>,
     types: PhantomData<fn(&K, &V)>,
 }
 

@@ -10,9 +10,10 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use outlive_memory::{Native, Offset};
 
-/// A datum that can be read in place: it is its bytes.
+/// A datum whose representation in memory is its bytes, so that it can be borrowed. For `str`, each
+/// borrowing checks the UTF-8.
 pub trait InPlace: Datum {
-    /// Returns the datum of these bytes; `None` if they are none.
+    /// Returns `bytes` as a datum; `None` if they are not a valid value of the type.
     fn of_bytes(bytes: &[u8]) -> Option<&Self>;
 }
 
@@ -32,11 +33,12 @@ impl InPlace for str {
 /// A value in place, as it was when it was found. While this exists, the value is neither changed
 /// nor freed, although another member may have replaced or removed it.
 ///
-/// It is a [pin](LocalHeap::pin): as long as it exists, no member frees a block that was in use
-/// since. So it is for reading, not for keeping.
+/// It holds a [pin](LocalHeap::pin), which keeps every block that this thread can have read since
+/// the pin began. Drop it soon: it delays reclamation.
 ///
-/// No one stores to the bytes of a value that is replaced as a whole. For one that a program
-/// changes at its [place](Map::place) it must not be used.
+/// The structures never store to the bytes of a linked value. A program that stores to them itself,
+/// at the offset that [`Map::place`] returns, must not do so while a `ValueRef` to the value exists:
+/// that is undefined behaviour.
 pub struct ValueRef<'h, V: ?Sized> {
     value: NonNull<V>,
     _pin: Pinned<'h, Native>,
@@ -47,15 +49,20 @@ impl<'h, V: InPlace + ?Sized> ValueRef<'h, V> {
     /// Returns the value of `len` bytes at `at`, which a structure led to under `pin`.
     ///
     /// # Panics
-    /// If the structure is damaged: the bytes are not inside the memory, or no value.
+    /// If the structure is damaged: the bytes are not inside the memory, or not a valid value.
     #[inline]
     fn new(memory: Native, pin: Pinned<'h, Native>, (at, len): (Offset, u64)) -> Self {
         let start = memory.address(at, len);
-        // SAFETY: inside the memory, as `address` has checked. The bytes of a value are written
-        // before it is linked and not after that, and the pin keeps the block from being freed.
+        // SAFETY: the bytes are inside the memory (`address` has checked). The structures write a
+        // value before they link it and never afterwards. The pin keeps the block from being freed,
+        // and the caller's handle the structure from being destroyed. Assumed and not checked: no
+        // program stores to the bytes through `Memory`, and the length is not damaged.
         let bytes = unsafe { core::slice::from_raw_parts(start.as_ptr(), len as usize) };
         let Some(value) = V::of_bytes(bytes) else {
-            panic!("the value at {at} is not valid UTF-8; run `outlive pod check`")
+            panic!(
+                "the value at {at} is not a valid {}; run `outlive pod check`",
+                V::describe()
+            )
         };
         Self {
             value: NonNull::from(value),
@@ -82,23 +89,25 @@ impl<V: ?Sized + fmt::Debug> fmt::Debug for ValueRef<'_, V> {
 }
 
 impl<K: Datum + ?Sized, V: InPlace + ?Sized> Map<K, V> {
-    /// Returns the value of `key` in place. Lock-free.
+    /// Returns the value of `key` in place. Lock-free. The structure is not destroyed while the
+    /// value exists: a named handle sees to that.
     #[inline]
-    pub fn read<'h>(&self, heap: &'h LocalHeap<'h>, key: &K) -> Option<ValueRef<'h, V>> {
+    pub(crate) fn read<'h>(&self, heap: &'h LocalHeap<'h>, key: &K) -> Option<ValueRef<'h, V>> {
         let pin = heap.pin();
         let (node, word) = self.find(&pin, key)?;
-        let place = Typed::<K, V>::FORM.value(heap.memory(), node, word);
-        Some(ValueRef::new(heap.memory(), pin, place))
+        let place = Typed::<K, V>::FORM.value(self.header.memory, node, word);
+        Some(ValueRef::new(self.header.memory, pin, place))
     }
 }
 
 impl<K: OrderedDatum + ?Sized, V: InPlace + ?Sized> List<K, V> {
-    /// Returns the value of `key` in place. Lock-free.
+    /// Returns the value of `key` in place. Lock-free. The structure is not destroyed while the
+    /// value exists: a named handle sees to that.
     #[inline]
-    pub fn read<'h>(&self, heap: &'h LocalHeap<'h>, key: &K) -> Option<ValueRef<'h, V>> {
+    pub(crate) fn read<'h>(&self, heap: &'h LocalHeap<'h>, key: &K) -> Option<ValueRef<'h, V>> {
         let pin = heap.pin();
         let (node, word) = self.find(&pin, key)?;
-        let place = Typed::<K, V>::FORM.value(heap.memory(), node, word);
-        Some(ValueRef::new(heap.memory(), pin, place))
+        let place = Typed::<K, V>::FORM.value(self.header.memory, node, word);
+        Some(ValueRef::new(self.header.memory, pin, place))
     }
 }
