@@ -11,7 +11,7 @@ use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until
 use support::{Place, Running, outlive};
 
 /// Long enough for a spare to come before the end, also on a busy machine.
-const LONG: [&str; 4] = ["--tolerance", "0", "--iterations", "400"];
+const LONG: [&str; 4] = ["--tolerance", "0", "--iterations", "1000"];
 
 fn failures(summary: &Value) -> &[Value] {
     summary["failures"].as_array().unwrap()

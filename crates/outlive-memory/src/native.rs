@@ -55,8 +55,8 @@ impl Native {
     /// # Safety
     /// The bytes are mapped readable and writable, and stay so for the rest of the process (or
     /// until no copy of the handle is used any more). While any copy is in use, all processes
-    /// access them by atomics only, each word at one size. The one exception is a shared reference to
-    /// bytes that no process stores to while the reference exists; reads through it need not be
+    /// access them by atomics only, each word at one size. The one exception is a shared reference
+    /// to bytes that no process stores to while the reference exists; reads through it need not be
     /// atomic. No other Rust reference to the bytes exists, except to atomics.
     ///
     /// # Panics

@@ -1,5 +1,5 @@
-//! Prints files, as `cat` does, through a cache that all processes share: `cache FILE...`, in several
-//! terminals. A cached file is not read from disk again.
+//! Prints files, as `cat` does, through a cache that all processes share: `cache FILE...`, in
+//! several terminals. A cached file is not read from disk again.
 
 use outlive::pod::{Pod, PodOptions};
 use std::io::Write;

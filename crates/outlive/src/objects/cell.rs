@@ -10,8 +10,8 @@ use outlive_memory::{Memory, Native, Offset};
 /// One value, of plain data, text or bytes of any length, that is replaced as a whole: a reader
 /// sees an old value or a new one, never a part of each.
 ///
-/// It is stored as a [`List`] with one entry, so its operations are lock-free and detectable, as the
-/// list's are.
+/// It is stored as a [`List`] with one entry, so its operations are lock-free and detectable, as
+/// the list's are.
 pub struct Cell<V: Datum + ?Sized, M: Memory = Native>(List<u64, V, M>);
 
 /// Bytes of any length, replaced as a whole.

@@ -1,10 +1,10 @@
 //! Named objects: shared values that are found by a name, counted by leases, and destroyed by the
-//! last of their users.
+//! last of their users; and clients, which know what became of their last request.
 //!
 //! ```text
 //!  root word of the heap -> directory: the map from names to objects | for each id: its leases
-//!  object:   header of reclamation | state | class, sizes, fingerprint, number | two names | contents
-//!            | type
+//!  object:   header of reclamation | state | class, sizes, fingerprint, number | two names
+//!            | contents | type
 //!  leases:   next block | 31 slots: the object, with a tag while the lease is given up
 //! ```
 //!
@@ -18,12 +18,12 @@
 //!   and leased; then the cell is cleared. The contents are made, the state becomes *live*, and the
 //!   insertion into the map, which is detectable, links it.
 //! * **Find**: under a pin, the map gives the object; it is leased; a full fence; if the state is
-//!   live or name-locked, the lease holds. Otherwise it is given up, and the map is looked up again.
-//!   Then the name that the version selects is compared with the name looked for. If they differ,
-//!   the entry is *stale*: it is ignored.
+//!   live or name-locked, the lease holds. Otherwise it is given up, and the map is looked up
+//!   again. Then the name that the version selects is compared with the name looked for. If they
+//!   differ, the entry is *stale*: it is ignored.
 //! * **Rename** and **unlink**: the caller leases the object and locks its name by a
-//!   compare-and-swap of the state from *live* to *name-locked*. It first removes the stale entry of
-//!   the other name, if a dead renamer left one.
+//!   compare-and-swap of the state from *live* to *name-locked*. It first removes the stale entry
+//!   of the other name, if a dead renamer left one.
 //!   - Rename: the new name is written in the place of the other one, and an entry leads from it to
 //!     the object; then the version is raised, which renames the object; then the entry of the old
 //!     name is removed. A member that needs the name of a stale entry locks the name of the object
@@ -31,8 +31,8 @@
 //!   - Unlink: the entry is removed from the map, which is detectable; then the state becomes
 //!     *unlinked*, for good.
 //! * **Give up** a lease, under a pin: the slot gets a tag, by which it no longer counts as a use;
-//!   a full fence. If the slot has the name lock, or the lease is unsure (in a recovery, and after a
-//!   panic of the creator), the map is looked up, and an object that its name does not lead to
+//!   a full fence. If the slot has the name lock, or the lease is unsure (in a recovery, and after
+//!   a panic of the creator), the map is looked up, and an object that its name does not lead to
 //!   becomes unlinked. If the state is unlinked and no slot without a tag leads to the object, then
 //!   the slot *claims* the object, by compare-and-swap of the state. The claimant destroys the
 //!   contents, tags the slot as retiring, and retires the block. Then the slot is cleared.
@@ -55,8 +55,8 @@
 //!
 //! *No entry leads to a freed block.* Only the entries of its two names can lead to an object. The
 //! member that unlinks it removes both, the stale one first, before the state becomes unlinked. So
-//! a recovery of leases removes no entry: an object that its name still leads to stays live, and its
-//! stale entry stays until the name is locked again.
+//! a recovery of leases removes no entry: an object that its name still leads to stays live, and
+//! its stale entry stays until the name is locked again.
 //!
 //! *A compare-and-swap from live does not suffer from ABA.* The live state contains the version of
 //! the name, and every rename raises it.
@@ -67,9 +67,10 @@
 //! finished: the block is retired, unless it is the last that the member retired. After it, all
 //! leases are given up in the dead member's name by the steps above. Each step may be repeated: the
 //! tag, the claim and the cleared cells show what was done. The dead member may have removed the
-//! entry without changing the state, or never have linked the object, so the map is looked up. If the
-//! name does not lead there, it never will again: the creator inserts the first entry once, and a
-//! renamer inserts another only after it has found the object under its name and locked that name.
+//! entry without changing the state, or never have linked the object, so the map is looked up. If
+//! the name does not lead there, it never will again: the creator inserts the first entry once, and
+//! a renamer inserts another only after it has found the object under its name and locked that
+//! name.
 //!
 //! # Progress
 //!
@@ -428,8 +429,8 @@ impl<'h, M: Memory> Objects<'h, M> {
         Err(ObjectError::NotFound { name: name.into() })
     }
 
-    /// Returns the descriptions of all objects, sorted by name. An object that is renamed during the
-    /// call may be missing, or listed under both names.
+    /// Returns the descriptions of all objects, sorted by name. An object that is renamed during
+    /// the call may be missing, or listed under both names.
     ///
     /// # Errors
     /// If an object is damaged, or there is no memory for a lease.

@@ -30,7 +30,8 @@ impl Class {
 /// A type whose values can be named objects.
 ///
 /// A type of [`Class::Plain`] has all of its state in its [contents](Self::bytes); one of
-/// [`Class::Structure`] has one word there, which leads to the structure. A type joins by implementing this trait:
+/// [`Class::Structure`] has one word there, which leads to the structure. A type joins by
+/// implementing this trait:
 ///
 /// ```
 #[doc = include_str!("../structures/example_setup.txt")]

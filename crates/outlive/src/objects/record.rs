@@ -274,8 +274,8 @@ impl<M: Memory> Record<M> {
         memory.persist(at, NAME);
     }
 
-    /// Reads the name that `version` selects. Returns its length. The bytes may be torn if a renamer
-    /// writes them at the same time; the caller checks the version again.
+    /// Reads the name that `version` selects. Returns its length. The bytes may be torn if a
+    /// renamer writes them at the same time; the caller checks the version again.
     fn read_name(self, version: u64, into: &mut [u8; MOST_NAME]) -> Option<usize> {
         let at = self.name_at(version);
         let len: u64 = self.memory.load(at, Ordering::Relaxed);

@@ -58,8 +58,8 @@ pub fn names<M: Memory>(heap: Heap<M>) -> Map<str, u64, M> {
     Map::open(memory, load(load(heap.root()))).expect("a map")
 }
 
-/// Renames `KEPT` to `MOVED`, then restores the old entry, as if the renamer had died just before it
-/// removed the entry.
+/// Renames `KEPT` to `MOVED`, then restores the old entry, as if the renamer had died just before
+/// it removed the entry.
 pub fn leave_stale<M: Memory>(heap: &LocalHeap<'_, M>) {
     let at = names(heap.heap()).get(heap, KEPT).expect("an object");
     objects(heap).rename(KEPT, MOVED).expect("another name");

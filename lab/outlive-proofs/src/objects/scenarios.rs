@@ -310,7 +310,7 @@ fn two_renamers() -> Scenario {
         .mortal("t1", |_| with(world(), 1, |all| rename(all, KEPT, MADE)))
         .check(|m, end: &End<()>| {
             let names = settled(m);
-            let is_one =
+            let is_allowed =
                 names == [MOVED] || names == [MADE] || names == [KEPT] && end.deaths() == 2;
             assert!(is_allowed, "{names:?}");
         })

@@ -37,8 +37,8 @@ impl InPlace for str {
 /// the pin began. Drop it soon: it delays reclamation.
 ///
 /// The structures never store to the bytes of a linked value. A program that stores to them itself,
-/// at the offset that [`Map::place`] returns, must not do so while a `ValueRef` to the value exists:
-/// that is undefined behaviour.
+/// at the offset that [`Map::place`] returns, must not do so while a `ValueRef` to the value
+/// exists: that is undefined behaviour.
 pub struct ValueRef<'h, V: ?Sized> {
     value: NonNull<V>,
     _pin: Pinned<'h, Native>,
