@@ -1,4 +1,4 @@
-//! Prints files, as `cat` does, through a cache that all processes share: `cache FILE...`, in
+//! Prints files, as `cat` does, through a cache that all processes share: `cache POD FILE...`, in
 //! several terminals. A cached file is not read from disk again.
 
 use outlive::pod::{Pod, PodOptions};
@@ -8,10 +8,12 @@ use std::io::Write;
 const MAX_FILES: u64 = 1000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let pod = Pod::open_or_create("/dev/shm/cache", PodOptions::new())?;
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().ok_or("usage: cache POD FILE...")?;
+    let pod = Pod::open_or_create(path, PodOptions::new())?;
     let session = pod.session()?;
     let files = session.map::<str, [u8]>("files")?;
-    for path in std::env::args().skip(1) {
+    for path in arguments {
         let content = match files.read(&path) {
             Some(content) => content, // in place: not copied, and not freed while it is in use
             None => {

@@ -1,5 +1,31 @@
 //! **Outlive**: shared memory that outlives the hosts using it.
 //!
+//! ```
+//! use outlive::pod::{Pod, PodOptions};
+//!
+//! # let path = format!("/dev/shm/outlive-doc-front-{}", std::process::id());
+//! # let options = PodOptions::new().size(8 << 20);
+//! # struct TemporaryPod(String);
+//! # impl Drop for TemporaryPod {
+//! #     fn drop(&mut self) {
+//! #         let _ = Pod::destroy(&self.0);
+//! #     }
+//! # }
+//! # let _pod = TemporaryPod(path.clone());
+//! let pod = Pod::open_or_create(&path, options)?; // one of several processes creates it let
+//! session = pod.session()?; // joins: members now detect each other's death let words =
+//! session.map::<str, u64>("words")?; words.upsert("ash", &1, |n| n + 1)?; // if the process dies
+//! here, it is counted once or not at all
+//!
+//! // Exactly once: after a death, the client knows the outcome of its last request.
+//! let me = session.client("teller 7")?;
+//! words.request(&me, 1).upsert("oak", &1, |n| n + 1)?;
+//! assert!(me.last().is_some_and(|last| last.token == 1 && last.took_effect));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Begin with [`pod::Session`] and [`objects`]; the guide is in `docs/guide`.
+//!
 //! The modules, from the bottom up; each uses only those before it: [`segment`], [`host`],
 //! [`membership`], [`recovery`], [`sync`], [`heap`], [`structures`], [`objects`], [`supervise`],
 //! [`pod`].
@@ -22,3 +48,14 @@ pub use outlive_memory as memory;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
+
+/// The examples of the guide compile.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../docs/guide/src/quick-start.md")]
+    pub struct QuickStart;
+    #[doc = include_str!("../../../docs/guide/src/exactly-once.md")]
+    pub struct ExactlyOnce;
+    #[doc = include_str!("../../../docs/guide/src/hosts.md")]
+    pub struct Hosts;
+}

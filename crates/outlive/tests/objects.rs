@@ -392,7 +392,7 @@ fn a_barrier_keeps_its_seats() {
 }
 
 #[test]
-fn a_client_knows_what_became_of_its_last_request() {
+fn a_client_reports_the_outcome_of_its_last_request() {
     let world = world();
     let (member, other) = (world.act_as(0), world.act_as(1));
     let (heap, others) = (world.local(&member), world.local(&other));
@@ -434,7 +434,23 @@ fn a_client_knows_what_became_of_its_last_request() {
         Some(2)
     );
 
+    // What the closure does is not the request.
+    let inner = mine.create::<Map<u64, u64>>("inner", ()).unwrap();
+    let panics = std::panic::AssertUnwindSafe(|| {
+        words.request(&me, 15).update("oak", |_| {
+            inner.upsert(&1, &1, |n| n + 1).unwrap();
+            panic!("by design")
+        })
+    });
+    assert!(std::panic::catch_unwind(panics).is_err());
+    assert_eq!(me.last(), last(15, false));
+    drop(inner);
+    mine.remove("inner").unwrap();
+    words.request(&me, 14).update("oak", |n| n + 1).unwrap();
+
     // One handle at a time.
+    let refused = theirs.unlink("me").unwrap_err();
+    assert!(matches!(refused, ObjectError::InUse { .. }), "{refused}");
     for all in [mine, theirs] {
         let refused = all.client("me").unwrap_err();
         assert!(matches!(refused, ObjectError::InUse { .. }), "{refused}");

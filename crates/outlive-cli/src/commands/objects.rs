@@ -85,15 +85,15 @@ impl Objects {
 #[command(after_help = "Examples:\n  \
     outlive pod remove-object /dev/shm/demo words\n  \
     outlive pod remove-object /dev/shm/demo words --unlink   # even while it is in use\n\n\
-    The object loses its name and is destroyed, with all that is in it. The command refuses an \
-    object that members have open. With --unlink it takes the name away at once; the object is \
-    destroyed when its last user closes it, or dies.")]
+    The object loses its name and is destroyed, with its contents. The command refuses an object \
+    that members have open. With --unlink it removes the name at once; the object is destroyed \
+    when its last user closes it or is recovered after its death.")]
 pub struct RemoveObject {
     #[command(flatten)]
     which: Which,
     /// The object's name
     name: String,
-    /// Take the name away even while members have the object open
+    /// Remove the name even while members have the object open
     #[arg(long)]
     unlink: bool,
 }
@@ -115,6 +115,7 @@ impl RemoveObject {
             false => objects.remove(&self.name),
         }
         .map_err(Failure::new)?;
-        output::line(format_args!("removed {:?}", self.name))
+        let done = if self.unlink { "unlinked" } else { "removed" };
+        output::line(format_args!("{done} {:?}", self.name))
     }
 }

@@ -1,17 +1,21 @@
-//! Exactly once: what became of the last request of a client that died.
+//! Exactly once: the outcome of the last request of a client that died.
 //!
 //! ```text
 //!   0  slot of the lease by which the client is used, or 0 | which request is the last: 0 or 1
-//!  16  two requests, each: token | number of the operation before it | state | -
+//!  16  two requests, each: token | number of the operation before it | state | structure
 //! ```
 //!
-//! A request is written in the place of the last but one; then the second word selects it. Then its
-//! operation runs, which the log of the member shows: each has a number, and took effect or not.
-//! Then the state says what became of it. If the member dies before, the member that recovers it
-//! settles the operation, then reads the log and writes the state, before it ends the lease. All of
-//! these words are written by the user of the client, or in its name.
+//! The second word selects the last request. A new request is written over the other one and then
+//! selected. Then its operation runs. The log of the member records it: each operation has a
+//! number, and took effect or not. Then the state records the outcome. If the member dies first,
+//! the recovering member settles the operation, writes the state from the log, and then ends the
+//! lease. Only the user of the client writes these words, or a member that recovers it.
+//!
+//! Tests: `tests/objects.rs`, `tests/examples_killed.rs`; proofs:
+//! `lab/outlive-proofs/src/objects/sweeps.rs`.
 
 use super::lease::Lease;
+use super::name_lock::NameLock;
 use super::record::Record;
 use super::{Class, Contents, Named, Object, ObjectError, Objects};
 use crate::heap::LocalHeap;
@@ -23,8 +27,9 @@ use outlive_memory::{Memory, Native, Offset, Ordering, crash_points};
 const SELECTED: u64 = 8;
 const REQUESTS: u64 = 16;
 const REQUEST: u64 = 32;
-const BEFORE: u64 = 8;
+const PREVIOUS: u64 = 8;
 const STATE: u64 = 16;
+const STRUCTURE: u64 = 24;
 const BYTES: u64 = REQUESTS + 2 * REQUEST;
 
 crash_points! {
@@ -41,23 +46,26 @@ crash_points! {
 
 /// The states of a request. A place without a request is zero.
 const OPEN: u64 = 1;
+/// The program's own code computes a value: the operation has not begun.
+const PAUSED: u64 = 4;
 const TOOK_EFFECT: u64 = 2;
-const DID_NOT: u64 = 3;
+const NO_EFFECT: u64 = 3;
 
 /// The last request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastRequest {
     /// Its token.
     pub token: u64,
-    /// Whether its operation took effect.
+    /// Whether its operation took effect; false while the request is running.
     pub took_effect: bool,
 }
 
-/// One user of a pod that goes on after its death, by a name of its own: what it did last is kept
-/// for its next incarnation. One handle uses it at a time.
+/// A named record of its user's last request. After the user's death, its next incarnation opens
+/// the client by name and reads the outcome. One handle uses it at a time.
 ///
-/// A client gives each of its requests a token, which it can derive after a restart: a number that
-/// it counts up, or the number of a message that it answers.
+/// Each request has a token that the user can derive after a restart: a number that it counts up,
+/// or the number of a message that it answers. Tokens are not compared: the user reads
+/// [`last`](Self::last) before it makes a request.
 ///
 /// ```
 #[doc = include_str!("../structures/example_setup.txt")]
@@ -78,8 +86,8 @@ pub struct LastRequest {
 /// ```
 ///
 /// # Crash
-/// Whenever its user dies, the client's [last request](Self::last) is the one before, or this one
-/// with what became of it, as soon as the member is recovered. Opening it recovers it.
+/// After the user is recovered, [`last`](Self::last) returns the request that was running, with its
+/// outcome, or the one before it, and then the running request had no effect.
 pub struct Client<'h, M: Memory = Native>(Named<'h, Requests<M>, M>);
 
 /// The contents of a client.
@@ -131,19 +139,31 @@ impl<M: Memory> Words<M> {
         })
     }
 
-    fn is_open(self) -> bool {
+    fn state(self) -> u64 {
+        // Relaxed: the user's own word, or acquired with the claim on the dead member's log.
         self.memory
-            .load::<u64>(self.request(false) + STATE, Ordering::Relaxed)
-            == OPEN
+            .load(self.request(false) + STATE, Ordering::Relaxed)
+    }
+
+    fn is_open(self) -> bool {
+        matches!(self.state(), OPEN | PAUSED)
+    }
+
+    fn set_state(self, state: u64) {
+        let at = self.request(false) + STATE;
+        // Release: after the operation that it describes.
+        self.memory.store(at, state, Ordering::Release);
+        self.memory.persist(at, 8);
     }
 
     /// Opens a request, before its operation begins in `log`.
-    fn open(self, token: u64, log: Log<M>) {
+    fn open(self, token: u64, structure: Offset, log: Log<M>) {
         let (memory, request) = (self.memory, self.request(true));
         // Relaxed: the selection publishes them.
         memory.store(request, token, Ordering::Relaxed);
-        memory.store(request + BEFORE, last_number(log), Ordering::Relaxed);
+        memory.store(request + PREVIOUS, last_number(log), Ordering::Relaxed);
         memory.store(request + STATE, OPEN, Ordering::Relaxed);
+        memory.store(request + STRUCTURE, structure.raw(), Ordering::Relaxed);
         memory.persist(request, REQUEST);
         memory.crash_point(RequestPoint::Written);
         let selected: u64 = memory.load(self.at + SELECTED, Ordering::Relaxed);
@@ -152,27 +172,30 @@ impl<M: Memory> Words<M> {
         memory.crash_point(RequestPoint::Opened);
     }
 
-    /// Closes the request that is open, if there is one, with what the log says of its operation,
-    /// which is settled.
+    /// Closes the request that is open, if there is one, with the outcome of its operation, which
+    /// is settled in the log.
     fn close(self, log: Log<M>) {
         if !self.is_open() {
             return;
         }
         let (memory, request) = (self.memory, self.request(false));
-        let before: u64 = memory.load(request + BEFORE, Ordering::Relaxed);
+        let before: u64 = memory.load(request + PREVIOUS, Ordering::Relaxed);
         // An operation of the map's own, such as the opening of buckets, precedes that of the
         // program: if it is the last, the program's never began.
-        let took_effect = operation(log).is_some_and(|outcome| {
-            let is_one = matches!(
-                outcome.action,
-                Action::Insert | Action::Remove | Action::Replace
-            );
-            is_one && outcome.sequence > before && outcome.took_effect == Some(true)
-        });
-        let state = if took_effect { TOOK_EFFECT } else { DID_NOT };
-        // Release: after the operation.
-        memory.store(request + STATE, state, Ordering::Release);
-        memory.persist(request + STATE, 8);
+        let is_paused = self.state() == PAUSED;
+        let took_effect = !is_paused
+            && operation(log).is_some_and(|outcome| {
+                let is_one = matches!(
+                    outcome.action,
+                    Action::Insert | Action::Remove | Action::Replace
+                );
+                let structure: u64 = memory.load(request + STRUCTURE, Ordering::Relaxed);
+                is_one
+                    && outcome.structure.raw() == structure
+                    && outcome.sequence > before
+                    && outcome.took_effect == Some(true)
+            });
+        self.set_state(if took_effect { TOOK_EFFECT } else { NO_EFFECT });
         memory.crash_point(RequestPoint::Closed);
     }
 }
@@ -199,44 +222,56 @@ pub(super) fn release<M: Memory>(heap: &LocalHeap<'_, M>, record: Record<M>, slo
         return;
     }
     Words { memory, at }.close(heap.logs().of(heap.instance().id));
-    // Release: the next user sees what became of the request.
+    // Release: the next user sees the outcome of the request.
     memory.store(at, 0u64, Ordering::Release);
     memory.persist(at, 8);
 }
 
 impl<'h, M: Memory> Objects<'h, M> {
-    /// Opens the client `name`, or creates it. If its last user is dead, it is recovered first.
+    /// Opens the client `name`, or creates it. If its last user has been reported dead, that user
+    /// is recovered first; until then the client is in use. (A
+    /// [session](crate::pod::Session::client) waits for the report.)
     ///
     /// # Errors
-    /// If another handle uses it, the object is of another type or damaged, the name is not valid,
-    /// or there is no memory.
+    /// If another handle uses it, a dead member cannot be recovered, the object is of another type
+    /// or damaged, the name is not valid, or there is no memory.
     ///
     /// # Crash
     /// As [`open_or_create`](Self::open_or_create).
     pub fn client(self, name: &str) -> Result<Client<'h, M>, ObjectError> {
-        let requests = self.open_or_create::<Requests<M>>(name, ())?;
-        let (memory, at) = (self.heap.memory(), requests.low_level().0.at);
-        let slot = requests.lease().slot().raw();
-        // Acquire: what became of the last request.
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let claim = || {
-            memory
-                .compare_exchange(at, 0, slot, order.0, order.1)
-                .is_ok()
-        };
-        let is_claimed = claim() || {
-            self.heap.recover_dead_members()?;
-            claim()
-        };
-        if !is_claimed {
-            let lease = requests.lease();
-            let users = self.directory.users(lease.at(), lease.slot()).collect();
-            let name = name.into();
-            return Err(ObjectError::InUse { name, users });
+        let memory = self.heap.memory();
+        loop {
+            let requests = self.open_or_create::<Requests<M>>(name, ())?;
+            let (at, lease) = (requests.low_level().0.at, requests.lease());
+            let slot = lease.slot().raw();
+            // Acquire: the outcome of the last request.
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            let claim = || (memory.compare_exchange(at, 0, slot, order.0, order.1)).is_ok();
+            if !claim() {
+                let recovered = self.heap.recover_dead_members();
+                if !claim() {
+                    recovered?;
+                    let users = self.directory.users(lease.at(), lease.slot()).collect();
+                    let name = name.into();
+                    return Err(ObjectError::InUse { name, users });
+                }
+            }
+            memory.persist(at, 8);
+            // A member that locks the name later finds the client in use, and does not unlink it.
+            if NameLock::acquire(lease)?.is_some() {
+                return Ok(Client(requests));
+            }
+            // It was unlinked before.
         }
-        memory.persist(at, 8);
-        Ok(Client(requests))
     }
+}
+
+/// Returns whether a client is in use, for the holder of the lock on its name.
+pub(super) fn is_in_use<M: Memory>(memory: M, record: Record<M>) -> bool {
+    // Acquire: ordered by the lock.
+    record.class() == Some(Class::Client)
+        && record.content_bytes() == BYTES
+        && memory.load::<u64>(record.contents(), Ordering::Acquire) != 0
 }
 
 impl<'h, M: Memory> Client<'h, M> {
@@ -252,50 +287,70 @@ impl<'h, M: Memory> Client<'h, M> {
         self.0.lease()
     }
 
-    /// Returns the last request of this client, in this or an earlier incarnation, and what became
-    /// of it; `None` if it has made none. A request whose token is not this one was never begun, or
-    /// others followed it.
+    /// Returns the last request of this client, of this or an earlier incarnation; `None` if it has
+    /// made none. A request with another token never began, or was followed by others. After a
+    /// panic inside the operation, the outcome is settled when the member is recovered.
     pub fn last(&self) -> Option<LastRequest> {
         self.words().last()
     }
 
-    /// Runs `operation`, one operation of a structure, as the request `token`.
+    /// Runs `operation`, one operation on the structure whose header is at `structure`, as the
+    /// request `token`.
     pub(super) fn run<R>(
         &self,
         heap: &LocalHeap<'_, M>,
         token: u64,
-        operation: impl FnOnce() -> R,
+        structure: Offset,
+        operation: impl FnOnce(&Open<'_, 'h, M>) -> R,
     ) -> R {
         let own = self.lease().heap();
         assert!(
-            heap.instance() == own.instance(),
+            core::ptr::eq(heap, own),
             "the client is used by {}, and the object by {}; open both in one session",
             own.instance(),
             heap.instance()
         );
         let words = self.words();
-        assert!(!words.is_open(), "a request of this client is running");
+        assert!(
+            !words.is_open(),
+            "the request {token} cannot begin: one of this client has not ended; make no request \
+             inside a closure of another one"
+        );
         let log = own.logs().of(own.instance().id);
-        words.open(token, log);
-        // Also after a panic of the program's own code. One that interrupted the operation itself
-        // leaves both to the recovery.
-        let _closing = Closing {
+        words.open(token, structure, log);
+        // Also after a panic of the program's own code. After a panic in the operation itself, the
+        // recovery closes the request.
+        operation(&Open {
             words,
             log,
             heap: own,
-        };
-        operation()
+        })
     }
 }
 
-/// Closes the request when it is dropped.
-struct Closing<'c, 'h, M: Memory> {
+/// A request whose operation runs. Dropping it closes the request.
+pub(super) struct Open<'c, 'h, M: Memory> {
     words: Words<M>,
     log: Log<M>,
     heap: &'c LocalHeap<'h, M>,
 }
 
-impl<M: Memory> Drop for Closing<'_, '_, M> {
+impl<M: Memory> Open<'_, '_, M> {
+    /// Calls `make`, code of the program that computes a value before the operation begins. It may
+    /// run operations of its own, which are not the request's.
+    pub fn pause<R>(&self, make: impl FnOnce() -> R) -> R {
+        let memory = self.words.memory;
+        self.words.set_state(PAUSED);
+        let made = make();
+        let request = self.words.request(false);
+        memory.store(request + PREVIOUS, last_number(self.log), Ordering::Relaxed);
+        // Release, in here: a recovery that finds the request open finds this number.
+        self.words.set_state(OPEN);
+        made
+    }
+}
+
+impl<M: Memory> Drop for Open<'_, '_, M> {
     fn drop(&mut self) {
         if self.heap.is_idle() {
             self.words.close(self.log);

@@ -1,5 +1,5 @@
 //! Named objects: shared values that are found by a name, counted by leases, and destroyed by the
-//! last of their users; and clients, which know what became of their last request.
+//! last of their users; and clients, which know the outcome of their last request.
 //!
 //! ```text
 //!  root word of the heap -> directory: the map from names to objects | for each id: its leases
@@ -389,7 +389,8 @@ impl<'h, M: Memory> Objects<'h, M> {
     /// the last of its users, or by the member that recovers the last of them.
     ///
     /// # Errors
-    /// If there is no object of that name, it is damaged, or there is no memory for a lease.
+    /// If there is no object of that name, it is damaged, it is a [`Client`] in use, or there is no
+    /// memory for a lease.
     ///
     /// # Crash
     /// The object has its name, or not; then it is destroyed as above.
@@ -420,6 +421,11 @@ impl<'h, M: Memory> Objects<'h, M> {
         let memory = self.heap.memory();
         if let Some(lock) = NameLock::acquire(&lease)? {
             memory.crash_point(UnlinkPoint::Locked);
+            if client::is_in_use(memory, lock.record()) {
+                let users = self.directory.users(lease.at(), lease.slot()).collect();
+                let name = name.into();
+                return Err(ObjectError::InUse { name, users });
+            }
             if lock.record().is_named(name)? && lock.remove(name) {
                 memory.crash_point(UnlinkPoint::Removed);
                 lock.unlink();
@@ -498,6 +504,10 @@ impl<'h, M: Memory> Objects<'h, M> {
     #[doc(hidden)]
     pub fn give_up_all(self) {
         let id = self.heap.instance().id;
+        if !self.heap.is_idle() {
+            // A panic has left an operation running: the recovery ends its leases.
+            return;
+        }
         for slot in self.directory.slots(id) {
             if self.heap.memory().load::<u64>(slot, Ordering::Relaxed) != 0 {
                 lease::give_up(self.heap, &self.directory, slot, true);

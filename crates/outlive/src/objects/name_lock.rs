@@ -37,8 +37,8 @@ crash_points! {
     }
 }
 
-/// The lock on an object's name: no other member renames or unlinks the object. Dropping it makes
-/// the object live under the name that it has, or unlinked if that name does not lead to it.
+/// The lock on an object's name: no other member renames or unlinks the object. On drop, the object
+/// becomes live under its present name, or unlinked if no entry of that name leads to it.
 pub(super) struct NameLock<'l, 'h, M: Memory> {
     lease: &'l Lease<'h, M>,
 }
@@ -78,7 +78,7 @@ impl<'l, 'h, M: Memory> NameLock<'l, 'h, M> {
         let this = Self { lease };
         let (name, version) = record.name().inspect_err(|_| this.undo())?;
         if !this.directory().leads_to(lease.heap(), &name, record.at()) {
-            // Otherwise damage would make it unlinked, and destroy it.
+            // Without this, dropping the lock would mark a damaged object unlinked and destroy it.
             this.undo();
             let what = "its name does not lead to it";
             return Err(record.damaged(what));
@@ -90,14 +90,15 @@ impl<'l, 'h, M: Memory> NameLock<'l, 'h, M> {
         Ok(Some(this))
     }
 
-    /// Returns an error if no other member can hold the lock in slot `by`: then no one will ever
-    /// release it.
+    /// Returns an error if no other member can hold the lock in slot `by`: then it will never be
+    /// released.
     fn demand_holder(lease: &Lease<'h, M>, by: Offset, locked: State) -> Result<(), ObjectError> {
         let (heap, record) = (lease.heap(), lease.record());
         let holder = lease.directory().holder(by);
         let may_hold = holder.is_some_and(|id| {
             let state = heap.member().generations().state(id);
-            by != lease.slot() && state.is_ok_and(|state| state.status.may_write())
+            // This thread holds no other lock, unless a panic has left it.
+            id != heap.instance().id && state.is_ok_and(|state| state.status.may_write())
         });
         match may_hold || record.state() != Some(locked) {
             true => Ok(()),
@@ -105,7 +106,7 @@ impl<'l, 'h, M: Memory> NameLock<'l, 'h, M> {
         }
     }
 
-    /// Unlocks the name of an object that is damaged.
+    /// Releases the lock of a damaged object, which stays live.
     fn undo(&self) {
         self.record()
             .set_state(State::Live(self.record().version()));
@@ -128,7 +129,7 @@ impl<'l, 'h, M: Memory> NameLock<'l, 'h, M> {
             .is_some()
     }
 
-    /// Makes the object unlinked, whose entries are removed.
+    /// Marks the object unlinked. Its entries have been removed.
     pub fn unlink(self) {
         self.record().set_state(State::Unlinked);
         self.lease

@@ -1,21 +1,23 @@
-//! Operations as requests of a client.
+//! Map operations that a client records as requests.
 
+use super::client::Open;
 use super::{Client, Named};
 use crate::heap::buddy::AllocateError;
 use crate::structures::{Datum, Exchange, InsertError, Map};
 use core::fmt;
 use outlive_memory::{Memory, Native};
 
-/// An operation on a map that a [client](Client) is told of: after a death it can be asked whether
-/// it took effect. It is the map's operation, and two cache lines are written besides.
+/// A map operation that a [client](Client) records as a request. After a death, [`Client::last`]
+/// returns its outcome. It does what the map's operation does, and additionally writes two cache
+/// lines.
 ///
 /// # Panics
-/// Each operation, if the client is used by another thread's session, or another request of it is
-/// running.
+/// Each operation panics if the client and the map were opened in different sessions, or if a
+/// request of the client is running.
 ///
 /// # Crash
-/// As that of the map; and the [last request](Client::last) of the client is this one, with what
-/// became of it, or the one before, and this one had no effect.
+/// As that of the map. After the recovery, [`Client::last`] returns this request with its outcome,
+/// or the one before it, and then this one had no effect.
 pub struct Request<'r, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory = Native> {
     map: &'r Named<'r, Map<K, V, M>, M>,
     client: &'r Client<'r, M>,
@@ -23,7 +25,7 @@ pub struct Request<'r, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory = Native>
 }
 
 impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'_, Map<K, V, M>, M> {
-    /// Makes the next operation the request `token` of `client`.
+    /// Returns a request: the operation called on it runs as the request `token` of `client`.
     pub fn request<'r>(&'r self, client: &'r Client<'_, M>, token: u64) -> Request<'r, K, V, M> {
         Request {
             map: self,
@@ -34,9 +36,15 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'_, Map<K, V, M>, M>
 }
 
 impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, K, V, M> {
-    fn run<R>(self, operation: impl FnOnce(&Named<'_, Map<K, V, M>, M>) -> R) -> R {
+    fn run<R>(
+        &self,
+        operation: impl FnOnce(&Named<'_, Map<K, V, M>, M>, &Open<'_, '_, M>) -> R,
+    ) -> R {
         let heap = self.map.lease().heap();
-        self.client.run(heap, self.token, || operation(self.map))
+        let structure = self.map.low_level().offset();
+        (self.client).run(heap, self.token, structure, |open| {
+            operation(self.map, open)
+        })
     }
 
     /// See [`Map::insert`].
@@ -44,12 +52,12 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, K, V, M> {
     /// # Errors
     /// If the key exists, or there is no memory: then it had no effect.
     pub fn insert(self, key: &K, value: &V) -> Result<(), InsertError<V::Owned>> {
-        self.run(|map| map.insert(key, value))
+        self.run(|map, _| map.insert(key, value))
     }
 
     /// See [`Map::remove`]. It had an effect if the key existed.
     pub fn remove(self, key: &K) -> Option<V::Owned> {
-        self.run(|map| map.remove(key))
+        self.run(|map, _| map.remove(key))
     }
 
     /// See [`Map::replace`]. It had an effect if the key existed.
@@ -57,7 +65,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, K, V, M> {
     /// # Errors
     /// If there is no memory: then it had no effect.
     pub fn replace(self, key: &K, value: &V) -> Result<Option<V::Owned>, AllocateError> {
-        self.run(|map| map.replace(key, value))
+        self.run(|map, _| map.replace(key, value))
     }
 
     /// See [`Map::update`]. It had an effect if the key existed.
@@ -67,9 +75,10 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, K, V, M> {
     pub fn update(
         self,
         key: &K,
-        make: impl FnMut(V::Owned) -> V::Owned,
+        mut make: impl FnMut(V::Owned) -> V::Owned,
     ) -> Result<Option<V::Owned>, AllocateError> {
-        self.run(|map| map.update(key, make))
+        // `make` is dropped after the request is closed, with all that it owns.
+        self.run(|map, open| map.update(key, |value| open.pause(|| make(value))))
     }
 
     /// See [`Map::upsert`].
@@ -80,9 +89,10 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, K, V, M> {
         self,
         key: &K,
         first: &V,
-        make: impl FnMut(V::Owned) -> V::Owned,
+        mut make: impl FnMut(V::Owned) -> V::Owned,
     ) -> Result<(), AllocateError> {
-        self.run(|map| map.upsert(key, first, make))
+        // As in `update`.
+        self.run(|map, open| map.upsert(key, first, |value| open.pause(|| make(value))))
     }
 
     /// See [`Map::compare_exchange`]. It had an effect if it is [`Exchange::Done`].
@@ -95,7 +105,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, K, V, M> {
         expected: &V,
         new: &V,
     ) -> Result<Exchange<V::Owned>, AllocateError> {
-        self.run(|map| map.compare_exchange(key, expected, new))
+        self.run(|map, _| map.compare_exchange(key, expected, new))
     }
 }
 

@@ -11,7 +11,9 @@ use crate::segment::Shared;
 use crate::structures::{Datum, List, Map, OrderedDatum};
 use crate::sync::{GroupBarrier, RecoverableMutex, Repair};
 use core::fmt;
+use core::time::Duration;
 use self_cell::self_cell;
+use std::time::Instant;
 
 self_cell!(
     /// A member and its heap handle.
@@ -191,7 +193,8 @@ impl Session {
         self.object(name, 0)
     }
 
-    /// Opens a client, or creates it: see [`Client`].
+    /// Opens a client, or creates it: see [`Client`]. If another member uses it, this waits for
+    /// twice the suspicion time: that member may be dead, and not reported yet.
     ///
     /// # Errors
     /// As for [`Objects::client`].
@@ -199,7 +202,17 @@ impl Session {
     /// # Crash
     /// As for [`Objects::client`].
     pub fn client(&self, name: &str) -> Result<Client<'_>, ObjectError> {
-        self.objects().client(name)
+        let until = Instant::now() + 2 * self.pod.settings().suspicion;
+        loop {
+            match self.objects().client(name) {
+                Err(ObjectError::InUse { users, .. })
+                    if Instant::now() < until && !users.contains(&self.member().instance().id) =>
+                {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                opened => return opened,
+            }
+        }
     }
 
     /// Opens a cell, or creates it with the value `first`.

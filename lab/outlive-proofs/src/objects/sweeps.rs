@@ -88,6 +88,8 @@ enum Case {
     RequestReplace,
     /// Makes a request that has no effect.
     RequestInVain,
+    /// Makes a request whose closure changes another map.
+    RequestNested,
     /// Broken: the name leads to the object before its contents are made.
     LinksFirst,
     /// Broken: the block is retired before the name is taken away.
@@ -105,7 +107,7 @@ enum Case {
 use Case::*;
 
 impl Case {
-    const SOUND: [Self; 19] = [
+    const SOUND: [Self; 20] = [
         Directory,
         Create,
         CreatePlain,
@@ -125,6 +127,7 @@ impl Case {
         RequestInsert,
         RequestReplace,
         RequestInVain,
+        RequestNested,
     ];
 
     /// Returns whether the directory does not exist before the operation.
@@ -147,11 +150,16 @@ impl Case {
         )
     }
 
+    /// Returns whether the object `MADE` exists before and after the operation.
+    fn has_made(self) -> bool {
+        matches!(self, RenameInVain | RequestNested)
+    }
+
     /// Returns the key that the request changes, and its value before and after.
     fn request(self) -> Option<(u64, Option<u64>, Option<u64>)> {
         match self {
             RequestInsert => Some((7, None, Some(1))),
-            RequestReplace | WritesTheTokenLast => Some((1, Some(10), Some(11))),
+            RequestReplace | RequestNested | WritesTheTokenLast => Some((1, Some(10), Some(11))),
             RequestInVain => Some((7, None, None)),
             _ => None,
         }
@@ -203,6 +211,9 @@ impl cases::Case for Case {
         }
         if self == RenameInVain {
             drop(all.create::<Counter<Marked>>(MADE, 7).unwrap());
+        }
+        if self == RequestNested {
+            drop(all.create::<Words<Marked>>(MADE, ()).unwrap());
         }
         if matches!(self, CreateOverStale | UnlinkStale) {
             leave_stale(&heap);
@@ -267,6 +278,17 @@ impl cases::Case for Case {
             Cells => {
                 let made = all.create::<Cell<str, Marked>>(MADE, "old".into()).unwrap();
                 made.set("another").unwrap();
+            }
+            RequestNested => {
+                let client = all.client(CLIENT).unwrap();
+                let kept = all.open::<Words<Marked>>(KEPT).unwrap();
+                let made = all.open::<Words<Marked>>(MADE).unwrap();
+                let request = kept.request(&client, 2);
+                let make = |n| {
+                    made.upsert(&3, &1, |n| n + 1).unwrap();
+                    n + 1
+                };
+                assert_eq!(request.update(&1, make), Ok(Some(10)));
             }
             RequestInsert | RequestReplace | RequestInVain | WritesTheTokenLast => {
                 let client = all.client(CLIENT).unwrap();
@@ -379,8 +401,8 @@ impl cases::Case for Case {
             let creates = matches!(self, Create | CreatePlain | LinksFirst | Cells);
             demand(
                 match has(MADE) {
-                    true => creates || self == RenameInVain || self == GiveUpTwo && !returned,
-                    false => !(returned && creates) && self != RenameInVain,
+                    true => creates || self.has_made() || self == GiveUpTwo && !returned,
+                    false => !(self.has_made() || returned && creates),
                 },
                 format!("the objects are {names:?}; the operation returned: {returned}"),
             )?;
