@@ -238,8 +238,8 @@ fn mistakes_are_told_with_their_lines() {
         ),
         ("# c\r2 3\n4 5\r", "list, line 2: the byte 0x0A is in it"),
         ("1 2\n1 \x002\n", "list, line 2: the byte 0x00 is in it"),
-        ("a;b\nc;d\x0Be\n", "list, line 2: the byte 0x0b is in it"),
-        ("a,b\nc\x0Cd,e\n", "list, line 2: the byte 0x0c is in it"),
+        ("a;b\nc;d\x0Be\n", "list, line 2: the byte 0x0B is in it"),
+        ("a,b\nc\x0Cd,e\n", "list, line 2: the byte 0x0C is in it"),
         ("1 2\n1 2 \0\n", "list, line 2: the byte 0x00 is in it"),
         (
             "a b\na \u{1b}[31m\n",
