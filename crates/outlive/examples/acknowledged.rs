@@ -21,5 +21,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         counts.request(&me, token).upsert("all", &1, |n| n + 1)?;
         println!("{token}"); // the acknowledgement
     }
+    eprintln!("all have counted to {}", counts.get("all").unwrap_or(0));
     Ok(())
 }
