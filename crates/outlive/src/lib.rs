@@ -5,13 +5,6 @@
 //!
 //! # let path = format!("/dev/shm/outlive-doc-front-{}", std::process::id());
 //! # let options = PodOptions::new().size(8 << 20);
-//! # struct TemporaryPod(String);
-//! # impl Drop for TemporaryPod {
-//! #     fn drop(&mut self) {
-//! #         let _ = Pod::destroy(&self.0);
-//! #     }
-//! # }
-//! # let _pod = TemporaryPod(path.clone());
 //! let pod = Pod::open_or_create(&path, options)?; // one of several processes creates it let
 //! session = pod.session()?; // joins: members now detect each other's death let words =
 //! session.map::<str, u64>("words")?; words.upsert("ash", &1, |n| n + 1)?; // if the process dies
@@ -21,6 +14,8 @@
 //! let me = session.client("teller 7")?;
 //! words.request(&me, 1).upsert("oak", &1, |n| n + 1)?;
 //! assert!(me.last().is_some_and(|last| last.token == 1 && last.took_effect));
+//! # }
+//! # Pod::destroy(&path)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
