@@ -5,10 +5,12 @@
 //!
 //! # let path = format!("/dev/shm/outlive-doc-front-{}", std::process::id());
 //! # let options = PodOptions::new().size(8 << 20);
-//! let pod = Pod::open_or_create(&path, options)?; // one of several processes creates it let
-//! session = pod.session()?; // joins: members now detect each other's death let words =
-//! session.map::<str, u64>("words")?; words.upsert("ash", &1, |n| n + 1)?; // if the process dies
-//! here, it is counted once or not at all
+//! # {
+//! let pod = Pod::open_or_create(&path, options)?; // one of several processes creates it
+//! let session = pod.session()?; // joins: members now detect each other's death
+//! let words = session.map::<str, u64>("words")?;
+//! // If the process dies here, the word is counted once or not at all.
+//! words.upsert("ash", &1, |n| n + 1)?;
 //!
 //! // Exactly once: after a death, the client knows the outcome of its last request.
 //! let me = session.client("teller 7")?;
