@@ -7,7 +7,7 @@
 //! when every unit of the previous phase is done and its input no longer changes.
 //!
 //! ```text
-//!  job      its root spawns tasks for all units, and        a task is given    and leaves, where nobody looks before the job's end
+//!  job      its root spawns tasks for all units, and        a task is given    and leaves, unread before the job's end
 //!  round 0  the job of round 1, with its root               a unit of text     a block of text, in the unit's cell
 //!  round 1  the job of round 2                              the same unit      counts in a table, and the unit's result, which
 //!                                                                              makes them valid

@@ -41,6 +41,7 @@ pub fn all() -> Vec<Proof> {
         both(rename_and_unlink),
         both(two_renamers),
         both(renamed_over_stale),
+        both(client_and_unlink),
     ]
     .into_iter()
     .flatten()
@@ -318,7 +319,7 @@ fn two_renamers() -> Scenario {
 
 /// A dead renamer left the entry of the old name, which can be used again.
 fn renamed_over_stale() -> Scenario {
-    members("a stale name is used again", &[])
+    members("a stale name of an object is used again", &[])
         .prepare(|m| {
             let world = prepared(m);
             let member = world.act_as(3);
@@ -344,6 +345,42 @@ fn renamed_over_stale() -> Scenario {
                 _ => false,
             };
             assert!(is_allowed, "{names:?}");
+        })
+}
+
+/// A client in use is not unlinked, so it knows whether its request took effect.
+fn client_and_unlink() -> Scenario {
+    members("a client object is used and unlinked", &[])
+        .prepare(|m| {
+            let world = prepared(m);
+            with(&world, 3, |all| drop(all.client(MADE).unwrap()));
+        })
+        .mortal("uses it", |_| {
+            with(world(), 0, |all| {
+                let kept = all.open::<Words<_>>(KEPT).unwrap();
+                let client = all.client(MADE).unwrap();
+                kept.request(&client, 1).insert(&1, &2).unwrap();
+            })
+        })
+        .mortal("unlinks it", |_| {
+            with(world(), 1, |all| match all.unlink(MADE) {
+                Ok(()) | Err(ObjectError::InUse { .. }) => {}
+                Err(error) => panic!("{error}"),
+            })
+        })
+        .check(|m, end: &End<()>| {
+            let names = settled(m);
+            if !names.iter().any(|name| name == MADE) {
+                // Unlinked before or after its use.
+                return;
+            }
+            with(world(), 3, |all| {
+                let last = all.client(MADE).unwrap().last();
+                let value = all.open::<Words<_>>(KEPT).unwrap().get(&1);
+                let took_effect = last.is_some_and(|last| last.took_effect);
+                assert_eq!(took_effect, value.is_some(), "{last:?}");
+                assert!(took_effect || end.died(0), "{last:?}");
+            });
         })
 }
 

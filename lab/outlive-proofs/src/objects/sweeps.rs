@@ -38,11 +38,15 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (Case::ForgetsTheRoot, "a directory: "),
         (Case::RenamesInTwoSteps, "\"kept\" is gone"),
         (Case::WritesTheTokenLast, "does not fit"),
+        (Case::TakesTheNested, "does not fit"),
     ])
 }
 
 /// The name of a client.
 const CLIENT: &str = "client";
+
+/// The state of a request whose operation runs.
+const OPEN: u64 = 1;
 
 /// The number of handles that need a second block of leases.
 const MANY: usize = 32;
@@ -102,6 +106,8 @@ enum Case {
     RenamesInTwoSteps,
     /// Broken: as `RequestReplace`, but the request is written after its operation.
     WritesTheTokenLast,
+    /// Broken: as `RequestNested`, but the request is not paused while its closure runs.
+    TakesTheNested,
 }
 
 use Case::*;
@@ -159,7 +165,9 @@ impl Case {
     fn request(self) -> Option<(u64, Option<u64>, Option<u64>)> {
         match self {
             RequestInsert => Some((7, None, Some(1))),
-            RequestReplace | RequestNested | WritesTheTokenLast => Some((1, Some(10), Some(11))),
+            RequestReplace | RequestNested | WritesTheTokenLast | TakesTheNested => {
+                Some((1, Some(10), Some(11)))
+            }
             RequestInVain => Some((7, None, None)),
             _ => None,
         }
@@ -289,6 +297,20 @@ impl cases::Case for Case {
                     n + 1
                 };
                 assert_eq!(request.update(&1, make), Ok(Some(10)));
+            }
+            TakesTheNested => {
+                let client = all.client(CLIENT).unwrap();
+                let kept = all.open::<Words<Marked>>(KEPT).unwrap();
+                let contents = names(pod.heap).get(&heap, CLIENT).unwrap() + CONTENTS;
+                let make = |n| {
+                    let selected = Offset::from_raw(contents + 8);
+                    let selected: u64 = pod.memory.load(selected, Ordering::Relaxed);
+                    let state = Offset::from_raw(contents + 16 + 32 * selected + 16);
+                    pod.memory.store(state, OPEN, Ordering::Release);
+                    kept.upsert(&2, &0, |_| 20).unwrap();
+                    n + 1
+                };
+                assert_eq!(kept.request(&client, 2).update(&1, make), Ok(Some(10)));
             }
             RequestInsert | RequestReplace | RequestInVain | WritesTheTokenLast => {
                 let client = all.client(CLIENT).unwrap();

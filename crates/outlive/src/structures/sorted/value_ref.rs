@@ -38,7 +38,8 @@ impl InPlace for str {
 ///
 /// The structures never store to the bytes of a linked value. A program that stores to them itself,
 /// at the offset that [`Map::place`] returns, must not do so while a `ValueRef` to the value
-/// exists: that is undefined behaviour.
+/// exists: that is undefined behaviour. So it is to read a value whose length or place is damaged:
+/// the bytes are checked to be inside the memory, and nothing else.
 pub struct ValueRef<'h, V: ?Sized> {
     value: NonNull<V>,
     _pin: Pinned<'h, Native>,
@@ -53,10 +54,8 @@ impl<'h, V: InPlace + ?Sized> ValueRef<'h, V> {
     #[inline]
     fn new(memory: Native, pin: Pinned<'h, Native>, (at, len): (Offset, u64)) -> Self {
         let start = memory.address(at, len);
-        // SAFETY: the bytes are inside the memory (`address` has checked). The structures write a
-        // value before they link it and never afterwards. The pin keeps the block from being freed,
-        // and the caller's handle the structure from being destroyed. Assumed and not checked: no
-        // program stores to the bytes through `Memory`, and the length is not damaged.
+        // SAFETY: they are inside the memory. No structure stores to a linked value; the pin and
+        // the handle keep it allocated. The rest is assumed: see the type.
         let bytes = unsafe { core::slice::from_raw_parts(start.as_ptr(), len as usize) };
         let Some(value) = V::of_bytes(bytes) else {
             panic!(
