@@ -9,7 +9,7 @@ use crate::membership::{Generations, Instance, InstanceId, Status};
 use crate::recovery::Logs;
 use core::fmt;
 use outlive_memory::{Memory, Offset, Ordering};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The use of the slabs of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,9 +293,28 @@ impl<M: Memory> Heap<M> {
         findings
     }
 
-    /// Returns the allocated blocks of slabs with blocks of at least `bytes` bytes, as far as the
-    /// words of the heap are sound.
-    pub(crate) fn allocated_blocks(&self, bytes: u64) -> impl Iterator<Item = Offset> {
+    /// Returns the start and the size of every allocated block, in no order, as far as the words of
+    /// the heap are sound. Slabs and owed blocks are not among them.
+    pub(crate) fn allocated_blocks(&self) -> impl Iterator<Item = (Offset, u64)> {
+        let slabs = self.table.all();
+        let own: BTreeSet<Offset> = slabs
+            .flat_map(|slab| {
+                let is_one = self.owner_word(slab) != Instance::NONE;
+                let debts = self.debts(slab).map(|(_, block)| block);
+                { is_one }
+                    .then(|| self.table.start(slab))
+                    .into_iter()
+                    .chain(debts)
+            })
+            .collect();
+        let large = self.buddy().allocated_blocks();
+        let large = large.filter(move |(at, _)| !own.contains(at));
+        large.chain(self.small_blocks(0))
+    }
+
+    /// Returns the start and the size of each allocated block of a slab with blocks of at least
+    /// `bytes` bytes, as far as the words of the heap are sound.
+    pub(crate) fn small_blocks(&self, bytes: u64) -> impl Iterator<Item = (Offset, u64)> {
         let (memory, table) = (self.memory, &self.table);
         let sound = |slab: &Slab| {
             owner_of(table, *slab).is_some() && self.block_at(table.start(*slab)) == Some(SLAB)
@@ -313,7 +332,8 @@ impl<M: Memory> Heap<M> {
                 let remote: u64 = memory.load(table.remote(slab, word), Ordering::Relaxed);
                 let bits = local & !remote & class.mask(word);
                 let blocks = (0..64).filter(move |bit| bits & 1 << bit != 0);
-                blocks.map(move |bit| table.start(slab) + (word * 64 + bit) * u64::from(class.size))
+                let size = u64::from(class.size);
+                blocks.map(move |bit| (table.start(slab) + (word * 64 + bit) * size, size))
             })
         })
     }

@@ -35,6 +35,7 @@ pub use reclaim::{
 pub use recover::HeapRecoverPoint;
 pub use refill::{HeapCollectPoint, HeapGiveBackPoint, HeapRefillPoint};
 pub use report::Report;
+pub(crate) use scratch::PENDING_AT;
 
 use crate::recovery::Recoverers;
 use buddy::{Buddy, OpenError, RegionError};

@@ -11,6 +11,10 @@
 use crate::recovery::Log;
 use outlive_memory::{Memory, Offset};
 
+/// The offset of the words that may lead to blocks which are in no structure: retired blocks, and
+/// pending-allocation cells.
+pub(crate) const PENDING_AT: u64 = 0x80;
+
 /// The number of pending-allocation cells of an instance.
 pub(super) const HANDS: u64 = 8;
 
@@ -27,7 +31,7 @@ pub(super) fn reservation<M: Memory>(log: Log<M>) -> Offset {
 }
 
 pub(super) fn retired<M: Memory>(log: Log<M>) -> Offset {
-    log.room() + 0x80
+    log.room() + PENDING_AT
 }
 
 pub(super) fn hand<M: Memory>(log: Log<M>, number: u64) -> Offset {

@@ -22,12 +22,7 @@ pub struct Array<T: Shared, M: Memory = Native> {
 
 impl<T: Shared, M: Memory> Array<T, M> {
     const SIZE: u64 = size_of::<T>() as u64;
-    /// The distance between two elements in bytes.
-    const STRIDE: u64 = match Self::SIZE {
-        1 | 2 | 4 => Self::SIZE,
-        0 => 8,
-        other => other.next_multiple_of(8),
-    };
+    const STRIDE: u64 = stride(Self::SIZE);
 
     /// Returns the number of elements.
     pub fn len(&self) -> u64 {
@@ -100,6 +95,15 @@ impl<T: Shared, M: Memory> Array<T, M> {
     /// Returns an iterator over the elements, each as it is when the iterator comes to it.
     pub fn iter(&self) -> impl Iterator<Item = T> + use<'_, T, M> {
         (0..self.len).map(|index| self.get(index))
+    }
+}
+
+/// Returns the distance between two elements of `size` bytes.
+pub(super) const fn stride(size: u64) -> u64 {
+    match size {
+        1 | 2 | 4 => size,
+        0 => 8,
+        other => other.next_multiple_of(8),
     }
 }
 

@@ -17,7 +17,7 @@
 use super::lease::Lease;
 use super::name_lock::NameLock;
 use super::record::Record;
-use super::{Class, Contents, Named, Object, ObjectError, Objects};
+use super::{Class, Contents, Named, Object, ObjectError, Objects, Value};
 use crate::heap::LocalHeap;
 use crate::recovery::Log;
 use crate::structures::{Action, Outcome};
@@ -198,6 +198,28 @@ impl<M: Memory> Words<M> {
         self.set_state(if took_effect { TOOK_EFFECT } else { NO_EFFECT });
         memory.crash_point(RequestPoint::Closed);
     }
+}
+
+/// Returns the last request in a copy of the contents of a client.
+pub(super) fn last_in(contents: &[u8]) -> Value {
+    let word = |at: u64| -> Option<u64> {
+        let bytes = contents.get(at as usize..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*bytes))
+    };
+    let last = || {
+        let request = REQUESTS + (word(SELECTED)? & 1) * REQUEST;
+        let outcome = match word(request + STATE)? {
+            0 => return None,
+            TOOK_EFFECT => "took effect",
+            NO_EFFECT => "no effect",
+            _ => "not known yet",
+        };
+        Some(Value::Fields(vec![
+            ("token".into(), Value::Unsigned(word(request)?.into())),
+            ("outcome".into(), Value::Text(outcome.into())),
+        ]))
+    };
+    last().unwrap_or(Value::Nothing)
 }
 
 /// Returns the number of the last operation in `log`.

@@ -150,6 +150,26 @@ impl<M: Memory> Directory<M> {
             .any(|slot| memory.load::<u64>(slot, Ordering::Relaxed) != 0)
     }
 
+    pub(super) fn memory(&self) -> M {
+        self.memory
+    }
+
+    pub(super) fn ids(&self) -> u32 {
+        self.ids
+    }
+
+    /// Returns the place of the map from names to objects.
+    pub(super) fn names_at(&self) -> Offset {
+        self.names.offset()
+    }
+
+    /// Returns the word among the links to the leases of `id` that leads to no block, if damage
+    /// left one.
+    pub(super) fn bad_link(&self, id: InstanceId) -> Option<Offset> {
+        let last = self.links(id).last();
+        last.filter(|(_, to)| *to != 0).map(|(at, _)| at)
+    }
+
     /// The map from names to objects.
     pub(super) fn names(&self) -> Map<str, u64, M> {
         self.names

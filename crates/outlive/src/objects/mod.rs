@@ -94,9 +94,11 @@ mod lease;
 mod name_lock;
 mod named;
 mod object;
+mod observe;
 mod record;
 mod recover;
 mod request;
+mod value;
 mod weak;
 
 pub use array::Array;
@@ -109,15 +111,18 @@ pub use lease::{LeasePoint, ReleasePoint};
 pub use name_lock::{RenamePoint, UnlinkPoint};
 pub use named::Named;
 pub use object::{Class, Contents, Object};
+pub use observe::Dump;
 pub use recover::recoverers;
 pub use request::Request;
+pub use value::Value;
 pub use weak::Weak;
 
 use crate::heap::LocalHeap;
-use crate::membership::InstanceId;
-use crate::structures::{InsertError, blocks_of, entries_of};
+use crate::membership::{Instance, InstanceId};
+use crate::structures::{InsertError, blocks_of};
 use lease::Lease;
 use name_lock::NameLock;
+use object::MUTEX_OVER;
 use outlive_memory::{Memory, Native, Offset, Ordering, crash_points};
 use record::{Record, State};
 use std::collections::BTreeSet;
@@ -147,8 +152,35 @@ pub struct Description {
     pub of: String,
     /// The approximate number of its entries, if it is a map, a list or a cell.
     pub entries: Option<u64>,
+    /// The member that holds it, if it is a mutex. A dead one counts until another member has taken
+    /// the mutex from it.
+    pub holder: Option<Instance>,
+    /// The place of its contents.
+    pub contents: Offset,
+    /// The bytes of its contents, without the blocks of a structure.
+    pub bytes: u64,
     /// The ids of the members that use it; an id comes once for each handle.
     pub users: Vec<InstanceId>,
+}
+
+impl Description {
+    fn of<M: Memory>(
+        name: String,
+        record: Record<M>,
+        users: Vec<InstanceId>,
+    ) -> Result<Self, ObjectError> {
+        let of = record.kind()?;
+        let lock = of.starts_with(MUTEX_OVER).then(|| record.first_word());
+        Ok(Self {
+            name,
+            of,
+            entries: record.entries()?,
+            holder: lock.and_then(Instance::from_word),
+            contents: record.contents(),
+            bytes: record.content_bytes(),
+            users,
+        })
+    }
 }
 
 /// The named objects of a pod, as a member uses them.
@@ -451,28 +483,11 @@ impl<'h, M: Memory> Objects<'h, M> {
                 Err(ObjectError::NotFound { .. }) => continue,
                 found => found?,
             };
-            let users = self.directory.users(lease.at(), lease.slot()).collect();
-            let record = lease.record();
-            all.push(Description {
-                name,
-                of: record.kind()?,
-                entries: self.entries(record)?,
-                users,
-            });
+            let users = self.directory.users(lease.at(), lease.slot());
+            all.push(Description::of(name, lease.record(), users.collect())?);
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
-    }
-
-    /// Returns the approximate number of entries of a structure.
-    fn entries(self, record: Record<M>) -> Result<Option<u64>, ObjectError> {
-        if record.class() != Some(Class::Structure) {
-            return Ok(None);
-        }
-        let memory = self.heap.memory();
-        // Acquire: the structure was created before the object was linked.
-        let header = Offset::from_raw(memory.load(record.contents(), Ordering::Acquire));
-        Ok(Some(entries_of(memory, header)?))
     }
 
     /// Returns every block of the heap that the directory and the objects consist of, for the check
@@ -487,8 +502,8 @@ impl<'h, M: Memory> Objects<'h, M> {
         let named: Vec<u64> = named.chain(self.directory.leased()).collect();
         for at in named {
             let record = Record::checked(memory, at)?;
-            let first: u64 = memory.load(record.contents(), Ordering::Acquire);
             let is_new = blocks.insert(record.at());
+            let first = record.first_word();
             if is_new && record.class() == Some(Class::Structure) && first != 0 {
                 blocks.extend(blocks_of(memory, Offset::from_raw(first))?);
             }

@@ -166,12 +166,15 @@ macro_rules! structures {
 
 structures! { Map: Datum, "map of {} to {}"; List: OrderedDatum, "list of {} to {}" }
 
+/// The beginning of the description of a mutex.
+pub(super) const MUTEX_OVER: &str = "mutex over ";
+
 impl<T: Repair + Shared, M: Memory> Object<M> for RecoverableMutex<T, M> {
     type Init = T;
     const CLASS: Class = Class::Plain;
 
     fn describe() -> String {
-        format!("mutex over {}", T::LAYOUT.in_words())
+        format!("{MUTEX_OVER}{}", T::LAYOUT.in_words())
     }
 
     fn fingerprint() -> u64 {

@@ -20,7 +20,7 @@ use super::error::MOST_NAME;
 use super::object::{Class, Object};
 use crate::heap::LocalHeap;
 use crate::recovery::kinds::PendingAllocation;
-use crate::structures::take_into_hand;
+use crate::structures::{entries_of, take_into_hand};
 use outlive_memory::{Memory, Offset, Ordering};
 
 /// The pending-allocation cell of objects, of the directory, and of blocks of leases.
@@ -155,7 +155,9 @@ impl<M: Memory> Record<M> {
             memory,
             place.map_err(|_| damaged("no object can be there"))?,
         );
-        let sound = this.word(CLASS) << 8 >> 8 == MAGIC && this.class().is_some() && this.fits();
+        let sound = this.word(CLASS) << 8 >> 8 == MAGIC
+            && this.class().is_some()
+            && this.extent().is_some();
         match sound {
             true => Ok(this),
             false => Err(damaged("it is not the block of an object")),
@@ -221,14 +223,14 @@ impl<M: Memory> Record<M> {
         self.contents() + self.content_bytes().next_multiple_of(8)
     }
 
-    /// Returns whether it is inside the memory.
-    fn fits(self) -> bool {
-        let contents = self.content_bytes().checked_next_multiple_of(8);
-        let bytes = contents.and_then(|bytes| bytes.checked_add(self.word(TYPE_BYTES)));
-        let bytes = bytes.and_then(|bytes| bytes.checked_add(CONTENTS));
-        bytes.is_some_and(|bytes| {
-            Offset::checked(self.at.raw(), bytes, 8, self.memory.size()).is_ok()
-        })
+    /// Returns the bytes of its contents and of its type's description, read once; `None` if they
+    /// are not inside the memory.
+    pub fn extent(self) -> Option<(u64, u64)> {
+        let (contents, kind) = (self.word(CONTENT_BYTES), self.word(TYPE_BYTES));
+        let bytes = contents.checked_next_multiple_of(8)?.checked_add(kind)?;
+        let bytes = bytes.checked_add(CONTENTS)?;
+        let inside = Offset::checked(self.at.raw(), bytes, 8, self.memory.size());
+        inside.ok().map(|_| (contents, kind))
     }
 
     pub fn damaged(self, what: &'static str) -> ObjectError {
@@ -237,12 +239,28 @@ impl<M: Memory> Record<M> {
 
     /// Returns its type, in words.
     pub fn kind(self) -> Result<String, ObjectError> {
-        if !self.fits() {
+        let Some((contents, bytes)) = self.extent() else {
             return Err(self.damaged("its sizes are wrong"));
-        }
-        let mut text = vec![0; self.word(TYPE_BYTES) as usize];
-        self.memory.copy_out(self.type_at(), &mut text);
+        };
+        let mut text = vec![0; bytes as usize];
+        let at = self.contents() + contents.next_multiple_of(8);
+        self.memory.copy_out(at, &mut text);
         String::from_utf8(text).map_err(|_| self.damaged("its type is not UTF-8"))
+    }
+
+    /// Returns the approximate number of entries of a structure; `None` for other objects.
+    pub fn entries(self) -> Result<Option<u64>, ObjectError> {
+        if self.class() != Some(Class::Structure) {
+            return Ok(None);
+        }
+        let header = Offset::from_raw(self.first_word());
+        Ok(Some(entries_of(self.memory, header)?))
+    }
+
+    /// Returns the first word of its contents: for a structure, the offset of its header.
+    pub fn first_word(self) -> u64 {
+        // Acquire: the structure was created before the object was linked.
+        self.memory.load(self.contents(), Ordering::Acquire)
     }
 
     /// Returns the version of its name (acquire).

@@ -1,8 +1,10 @@
 //! Checks every invariant of a pod from outside.
 
 use super::Pod;
+use super::leaks::{Leak, leaks};
 use crate::heap::{Heap, HeapStatistics};
 use crate::membership::{GroupId, Instance, InstanceId, Level, Standing, State, Status};
+use crate::objects::Directory;
 use crate::structures::{self, Finding};
 use core::fmt;
 use outlive_memory::Offset;
@@ -40,6 +42,11 @@ pub struct Check {
     pub events: u64,
     /// The use of the heap, if the pod has one.
     pub heap: Option<HeapCheck>,
+    /// The number of named objects; `None` if the pod has no directory of them, or a damaged one.
+    pub objects: Option<u64>,
+    /// Whether leaked blocks were searched: only in a pod that is not in use, whose dead members
+    /// are recovered, and if the heap and the structures in it are sound.
+    pub leaks_searched: bool,
     /// The violated invariants.
     pub violations: Vec<Violation>,
 }
@@ -73,6 +80,10 @@ impl Check {
         if let Some(heap) = pod.heap() {
             check.look_at_heap(pod, heap);
             check.look_at_structures(heap);
+            check.look_at_objects(heap);
+            if check.is_clean() {
+                check.look_for_leaks(pod, heap);
+            }
         }
         check
     }
@@ -91,18 +102,36 @@ impl Check {
 
     /// Checks the lists and maps in the heap.
     fn look_at_structures(&mut self, heap: Heap) {
-        let look = || -> Vec<Violation> {
-            let violation = |finding: Finding| Violation {
-                room: "structures",
-                at: Some(finding.at),
-                what: finding.what,
-            };
-            structures::check_all(&heap)
-                .into_iter()
-                .map(violation)
-                .collect()
-        };
+        let look = || violations("structures", structures::check_all(&heap));
         self.look_again(look(), look);
+    }
+
+    /// Checks the named objects and the leases.
+    fn look_at_objects(&mut self, heap: Heap) {
+        let directory = match Directory::open(heap) {
+            Ok(None) => return,
+            Ok(Some(directory)) => directory,
+            Err(error) => {
+                return self.violated("objects", Some(heap.root()), error.to_string());
+            }
+        };
+        let look = || violations("objects", directory.check());
+        self.look_again(look(), look);
+        self.objects = directory.observe().ok().map(|all| all.len() as u64);
+    }
+
+    fn look_for_leaks(&mut self, pod: &Pod, heap: Heap) {
+        let Some(leaks) = leaks(pod, heap) else {
+            return;
+        };
+        self.leaks_searched = true;
+        for Leak { block, bytes } in leaks {
+            let what = format!(
+                "the block of {bytes} bytes has leaked: it is allocated, but no root, named object \
+                 or log leads to it"
+            );
+            self.violated("heap", Some(block), what);
+        }
     }
 
     /// Records the violations of `wrong` that every check finds.
@@ -213,6 +242,15 @@ impl Check {
             }
         }
     }
+}
+
+fn violations(room: &'static str, findings: Vec<Finding>) -> Vec<Violation> {
+    let violation = |Finding { at, what }| Violation {
+        room,
+        at: Some(at),
+        what,
+    };
+    findings.into_iter().map(violation).collect()
 }
 
 /// Returns the faults that the heap seems to have now.

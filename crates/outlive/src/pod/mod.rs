@@ -37,6 +37,7 @@
 mod bury;
 mod check;
 mod error;
+mod leaks;
 mod obligations;
 mod open_or_create;
 mod opening;

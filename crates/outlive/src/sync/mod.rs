@@ -36,6 +36,7 @@ pub use barrier::{
     Arrival, BarrierError, BarrierFinding, BarrierPoint, BarrierReport, GroupBarrier, Moment,
     Outcome, Seat, Ticket, View, Withdrawal,
 };
+pub(crate) use mutex::parts_of;
 pub use mutex::{Abandoned, MutexGuard, MutexPoint, RecoverableMutex, Repair};
 pub use poison::{Poison, PoisonOnPanic, PoisonPoint};
 pub use queue::{QueueGuard, QueueLock, QueuePoint};

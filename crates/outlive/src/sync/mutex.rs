@@ -39,6 +39,18 @@ outlive_memory::crash_points! {
     }
 }
 
+/// Returns the holder and the committed value in a copy of the bytes of a mutex over a value of
+/// `size` bytes; `None` if the bytes are too few.
+pub(crate) fn parts_of(bytes: &[u8], size: usize) -> Option<(Option<Instance>, &[u8])> {
+    let word = |at: u64| {
+        let bytes = bytes.get(at as usize..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*bytes))
+    };
+    let copy = (word(SELECTOR)? & 1) as usize * size.next_multiple_of(8);
+    let value = bytes.get(COPIES as usize + copy..)?.get(..size)?;
+    Some((Instance::from_word(word(0)?), value))
+}
+
 /// The reason why a value has to be repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abandoned {

@@ -220,6 +220,14 @@ impl<M: Memory> Buddy<M> {
         report
     }
 
+    /// Returns the start and the size of every allocated block; as with [`check`](Self::check), in a
+    /// quiescent segment.
+    pub(crate) fn allocated_blocks(&self) -> impl Iterator<Item = (Offset, u64)> {
+        let (_, blocks) = self.walk();
+        let allocated = blocks.into_iter().filter(|block| !block.free);
+        allocated.map(|block| (self.block_at(block.start), self.block_bytes(block.order)))
+    }
+
     /// Returns the use of the region; as with [`check`](Self::check), in a quiescent segment or
     /// under the lock.
     pub fn statistics(&self) -> Statistics {

@@ -85,6 +85,39 @@ pub(crate) fn blocks_of<M: Memory>(memory: M, at: Offset) -> Result<Blocks, Open
     Ok(Header::read(memory, at)?.check().into_blocks())
 }
 
+/// An entry, where a walk without a pin has found it: the bounds were checked, and the bytes there
+/// may belong to something else by now.
+struct Found {
+    key: (Offset, u64),
+    value: (Offset, u64),
+}
+
+/// The entries of a structure, as their bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// Keys and values, in the order of the structure.
+    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The impossible states, for which concurrent changes may be taken too.
+    pub findings: Vec<Finding>,
+}
+
+/// Reads the entries of the list or map at `at` without a pin. Concurrent changes may tear them, so
+/// the caller reads twice and compares.
+pub(crate) fn snapshot_of<M: Memory>(memory: M, at: Offset) -> Result<Snapshot, OpenError> {
+    let bytes = |(at, len): (Offset, u64)| {
+        let mut bytes = vec![0; len as usize];
+        memory.copy_out(at, &mut bytes);
+        bytes
+    };
+    let mut entries = Vec::new();
+    let mut report = Report::default();
+    Header::read(memory, at)?.check_into(&mut report, |found| {
+        entries.push((bytes(found.key), bytes(found.value)));
+    });
+    let findings = report.findings;
+    Ok(Snapshot { entries, findings })
+}
+
 /// Returns the approximate number of entries of the list or map at `at`.
 pub(crate) fn entries_of<M: Memory>(memory: M, at: Offset) -> Result<u64, OpenError> {
     Ok(Header::read(memory, at)?.counted())
@@ -92,8 +125,8 @@ pub(crate) fn entries_of<M: Memory>(memory: M, at: Offset) -> Result<u64, OpenEr
 
 /// Checks every list and map whose header is in `heap`, and returns the damage found.
 pub(crate) fn check_all<M: Memory>(heap: &Heap<M>) -> Vec<Finding> {
-    let headers = heap.allocated_blocks(Header::<M>::LEAST_BYTES);
-    let headers = headers.filter_map(|at| Header::read(heap.memory(), at).ok());
+    let blocks = heap.small_blocks(Header::<M>::LEAST_BYTES);
+    let headers = blocks.filter_map(|(at, _)| Header::read(heap.memory(), at).ok());
     let named = |header: Header<M>| {
         let (kind, at) = (header.kind.name(), header.at);
         let name = move |finding: Finding| Finding {
@@ -108,10 +141,15 @@ pub(crate) fn check_all<M: Memory>(heap: &Heap<M>) -> Vec<Finding> {
 impl<M: Memory> Header<M> {
     pub(super) fn check(&self) -> Report {
         let mut report = Report::default();
-        report.blocks.push(self.at);
-        let buckets = self.check_directory(&mut report);
-        self.check_list(&mut report, &buckets);
+        self.check_into(&mut report, |_| ());
         report
+    }
+
+    /// Checks the structure, and gives each entry to `each`.
+    fn check_into(&self, report: &mut Report, each: impl FnMut(Found)) {
+        report.blocks.push(self.at);
+        let buckets = self.check_directory(report);
+        self.check_list(report, &buckets, each);
     }
 
     /// Loads the word at `at`, if `at` is inside the memory.
@@ -192,7 +230,12 @@ impl<M: Memory> Header<M> {
         buckets
     }
 
-    fn check_list(&self, report: &mut Report, buckets: &BTreeMap<Offset, (u64, bool)>) {
+    fn check_list(
+        &self,
+        report: &mut Report,
+        buckets: &BTreeMap<Offset, (u64, bool)>,
+        mut each: impl FnMut(Found),
+    ) {
         let mut met = BTreeSet::new();
         let mut values = BTreeSet::new();
         let (mut node, mut last) = (self.head(), 0);
@@ -226,7 +269,11 @@ impl<M: Memory> Header<M> {
                 None if self.kind == Kind::Map && sort & 1 == 0 => {
                     report.find(node, "the list has a bucket that is not in the directory");
                 }
-                None => self.check_node(report, node, (next, sort), &mut values),
+                None => {
+                    if let Some(found) = self.check_node(report, node, (next, sort), &mut values) {
+                        each(found);
+                    }
+                }
             }
             let raw = next & !(MARK | OPENING);
             // A node or a bucket: both have these two words.
@@ -261,11 +308,12 @@ impl<M: Memory> Header<M> {
         node: Offset,
         (next, sort): (u64, u64),
         values: &mut BTreeSet<Offset>,
-    ) {
+    ) -> Option<Found> {
         let memory = self.memory;
         let least = self.form.node_bytes(self.form.key.unwrap_or(0), 0);
         if self.block(node.raw(), least).is_none() {
-            return report.find(node, "no node can be at this offset");
+            report.find(node, "no node can be at this offset");
+            return None;
         }
         report.blocks.push(node);
         let value: u64 = memory.load(node + VALUE, Ordering::Acquire);
@@ -278,10 +326,11 @@ impl<M: Memory> Header<M> {
             .block(node.raw(), self.form.node_bytes(key, inline))
             .is_none()
         {
-            return report.find(
+            report.find(
                 node,
                 format!("its key of {key} bytes and its value of {inline} do not fit here"),
             );
+            return None;
         }
         if self.kind == Kind::Map {
             let mut bytes = vec![0; key as usize];
@@ -295,33 +344,38 @@ impl<M: Memory> Header<M> {
         }
         if sealed {
             report.removed += 1;
-            return;
+            return None;
         }
         report.entries += 1;
+        let key = (self.form.key_at(node), key);
         if value & INLINE != 0 {
-            return;
+            let value = (self.form.inline_at(node, key.1), inline);
+            return Some(Found { key, value });
         }
         let least = self.form.block_bytes(0);
-        let whole = self.block(value, least).filter(|&block| {
-            let (_, len) = self.form.value(memory, node, value);
+        let whole = self.block(value, least).and_then(|block| {
+            let (at, len) = self.form.value(memory, node, value);
             // Then no sum with it overflows.
-            len <= memory.size()
+            let fits = len <= memory.size()
                 && self
                     .block(block.raw(), self.form.block_bytes(len))
-                    .is_some()
+                    .is_some();
+            fits.then_some((block, (at, len)))
         });
-        match whole {
-            None => report.find(
+        let Some((block, value)) = whole else {
+            report.find(
                 node + VALUE,
                 format!("it has a value at {value:#x}, which is not a valid block"),
+            );
+            return None;
+        };
+        match values.insert(block) {
+            true => report.blocks.push(block),
+            false => report.find(
+                node + VALUE,
+                format!("its value at {block} is also that of another node"),
             ),
-            Some(block) if !values.insert(block) => {
-                report.find(
-                    node + VALUE,
-                    format!("its value at {block} is also that of another node"),
-                );
-            }
-            Some(block) => report.blocks.push(block),
         }
+        Some(Found { key, value })
     }
 }

@@ -78,6 +78,12 @@ impl Form {
         Offset::from_raw(node.raw() + NODE_BODY + if self.has_lengths() { 8 } else { 0 })
     }
 
+    /// Returns the place of the inline value of `node`, whose key has `key` bytes.
+    #[inline(always)]
+    pub const fn inline_at(self, node: Offset, key: u64) -> Offset {
+        Offset::from_raw(self.key_at(node).raw() + padded(key))
+    }
+
     #[inline(always)]
     pub const fn node_bytes(self, key: u64, value: u64) -> u64 {
         self.key_at(Offset::from_raw(0)).raw() + padded(key) + padded(value)
@@ -109,7 +115,7 @@ impl Form {
     pub fn value<M: Memory>(self, memory: M, node: Offset, word: u64) -> (Offset, u64) {
         if word & INLINE != 0 {
             let (key, value) = self.lengths(memory, node);
-            return (self.key_at(node) + padded(key), value);
+            return (self.inline_at(node, key), value);
         }
         let block = target(word);
         match self.value {

@@ -1,0 +1,264 @@
+//! Named objects, seen from outside the pod.
+//!
+//! An observer is no member: it writes nothing, and has neither pin nor lease. So an object may be
+//! destroyed while it is read, and its block be used for something else. Every offset and size is
+//! read once and checked before it is used, so the observer never leaves the memory; contents are
+//! read until two readings agree. Two equal readings in a row of a block that changed in between
+//! and back are taken for one state.
+//!
+//! Tests: `tests/objects_observed.rs`.
+
+use super::directory::TAGS;
+use super::object::MUTEX_OVER;
+use super::record::{Record, State};
+use super::value::{Type, Value};
+use super::{Description, Directory, ObjectError, array, client};
+use crate::structures::{Finding, snapshot_of};
+use crate::sync;
+use core::time::Duration;
+use outlive_memory::{Memory, Offset, Ordering};
+
+/// The number of times that something which changes is read.
+const READINGS: u32 = 8;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The contents of an object.
+#[derive(Clone, Debug)]
+pub struct Dump {
+    /// The description of the object.
+    pub description: Description,
+    /// Its contents.
+    pub contents: Value,
+    /// Whether it changed during every reading: then parts of the contents may be of different
+    /// times, or wrong.
+    pub is_torn: bool,
+}
+
+/// The contents of an object as bytes.
+#[derive(PartialEq)]
+enum Raw {
+    Plain(Vec<u8>),
+    Entries(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+impl<M: Memory> Directory<M> {
+    /// Describes all objects, sorted by name, for a caller that is no member. An object that is
+    /// created, renamed or removed during the call may be missing, or listed under both names; so
+    /// may one that is damaged.
+    ///
+    /// # Errors
+    /// If the names cannot be read, even repeatedly.
+    ///
+    /// # Crash
+    /// The caller writes nothing.
+    pub fn observe(&self) -> Result<Vec<Description>, ObjectError> {
+        let described = |(name, at): (Vec<u8>, u64)| {
+            let (name, record) = (String::from_utf8(name).ok()?, self.record(at)?);
+            // A stale entry leads to an object of another name.
+            let is_named = record.is_named(&name).ok()?;
+            let users = self.users(record.at(), Offset::from_raw(0)).collect();
+            { is_named }
+                .then(|| Description::of(name, record, users).ok())
+                .flatten()
+        };
+        let mut all: Vec<_> = self.entries()?.into_iter().filter_map(described).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    /// Returns the contents of the object `name`, for a caller that is no member.
+    ///
+    /// # Errors
+    /// If there is no object of that name, or it is damaged.
+    ///
+    /// # Crash
+    /// The caller writes nothing.
+    pub fn dump(&self, name: &str) -> Result<Dump, ObjectError> {
+        let mut before = None;
+        for reading in 1.. {
+            let mut all = self.observe()?.into_iter();
+            let not_found = || ObjectError::NotFound { name: name.into() };
+            let description = all.find(|it| it.name == name).ok_or_else(not_found)?;
+            let raw = self.raw(&description)?;
+            let is_torn = before.as_ref() != Some(&raw);
+            if !is_torn || reading == READINGS {
+                let contents = interpret(&description.of, raw);
+                return Ok(Dump {
+                    description,
+                    contents,
+                    is_torn,
+                });
+            }
+            before = Some(raw);
+        }
+        unreachable!("the last reading returns");
+    }
+
+    /// Returns what is wrong with the names, the objects and the leases. No member may change them
+    /// meanwhile.
+    pub(crate) fn check(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut find = |at: Offset, what: String| findings.push(Finding { at, what });
+        let memory = self.memory();
+        let entries = match snapshot_of(memory, self.names_at()) {
+            // Findings in the map of names are those of a structure.
+            Ok(names) => names.entries,
+            Err(error) => {
+                find(self.names_at(), error.to_string());
+                Vec::new()
+            }
+        };
+        for (name, at) in entries {
+            let name = String::from_utf8_lossy(&name).into_owned();
+            let at = word_of(&at);
+            let record = match Record::checked(memory, at) {
+                Ok(record) => record,
+                Err(error) => {
+                    find(Offset::from_raw(at), format!("`{name}`: {error}"));
+                    continue;
+                }
+            };
+            if let Some(what) = wrong_with(record, &name) {
+                find(record.at(), format!("`{name}`: {what}"));
+            }
+        }
+        for id in 0..self.ids() {
+            for slot in self.slots(id) {
+                let word: u64 = memory.load(slot, Ordering::Acquire);
+                if word != 0 && Record::checked(memory, word & !TAGS).is_err() {
+                    find(slot, format!("a lease of id {id} leads to no object"));
+                }
+            }
+            if let Some(link) = self.bad_link(id) {
+                find(link, format!("the leases of id {id} lead to no block"));
+            }
+        }
+        findings
+    }
+
+    /// Returns the entries of the map of names.
+    fn entries(&self) -> Result<Vec<(Vec<u8>, u64)>, ObjectError> {
+        for _ in 0..READINGS {
+            let names = snapshot_of(self.memory(), self.names_at())?;
+            if names.findings.is_empty() {
+                let entries = names.entries.into_iter();
+                return Ok(entries.map(|(name, at)| (name, word_of(&at))).collect());
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Err(ObjectError::Damaged {
+            at: self.names_at(),
+            what: "the map of names is not sound; `outlive pod check` says more",
+        })
+    }
+
+    fn record(&self, at: u64) -> Option<Record<M>> {
+        Record::checked(self.memory(), at).ok()
+    }
+
+    /// Reads the contents of an object.
+    fn raw(&self, of: &Description) -> Result<Raw, ObjectError> {
+        let (memory, at) = (self.memory(), of.contents);
+        if of.entries.is_none() {
+            let damaged = |_| ObjectError::Damaged {
+                at,
+                what: "its contents are not inside the memory",
+            };
+            Offset::checked(at.raw(), of.bytes, 8, memory.size()).map_err(damaged)?;
+            let mut bytes = vec![0; of.bytes as usize];
+            memory.copy_out(at, &mut bytes);
+            return Ok(Raw::Plain(bytes));
+        }
+        let header = Offset::from_raw(memory.load(at, Ordering::Acquire));
+        Ok(Raw::Entries(snapshot_of(memory, header)?.entries))
+    }
+}
+
+/// Returns what is wrong with the object to which `name` leads.
+fn wrong_with<M: Memory>(record: Record<M>, name: &str) -> Option<String> {
+    match record.state() {
+        Some(State::Live(_) | State::NameLocked(_)) => {}
+        other => return Some(format!("it has a name, but its state is {other:?}")),
+    }
+    let described = record
+        .kind()
+        .and_then(|_| Ok((record.entries()?, record.name()?)));
+    match described {
+        Err(error) => Some(error.to_string()),
+        Ok((_, (own, version))) => {
+            let was_named = || {
+                record
+                    .other_name(version)
+                    .is_some_and(|other| other == name)
+            };
+            (own != name && !was_named()).then(|| format!("its name is `{own}`"))
+        }
+    }
+}
+
+fn word_of(bytes: &[u8]) -> u64 {
+    bytes
+        .first_chunk()
+        .map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+/// Reads the contents of an object whose type is described as `of`.
+fn interpret(of: &str, raw: Raw) -> Value {
+    match raw {
+        Raw::Entries(entries) => match of.strip_prefix("cell of ") {
+            Some(of) => {
+                let value = entries
+                    .first()
+                    .map(|(_, value)| Type::parse(of).read(value));
+                value.unwrap_or(Value::Nothing)
+            }
+            None => interpret_entries(of, entries),
+        },
+        Raw::Plain(bytes) => interpret_plain(of, &bytes).unwrap_or(Value::Bytes(bytes)),
+    }
+}
+
+fn interpret_entries(of: &str, entries: Vec<(Vec<u8>, Vec<u8>)>) -> Value {
+    let types = of.strip_prefix("map of ").or(of.strip_prefix("list of "));
+    // The name of an encoding may contain the word. Then the bytes are shown.
+    let types = types.and_then(|types| types.split_once(" to "));
+    let (key, value) = types.map_or((Type::Opaque, Type::Opaque), |(key, value)| {
+        (Type::parse(key), Type::parse(value))
+    });
+    let entries = entries.iter();
+    let mut entries: Vec<_> = { entries }
+        .map(|(a, b)| (key.read(a), value.read(b)))
+        .collect();
+    entries.sort_by(|(a, _), (b, _)| a.compare(b));
+    Value::Entries(entries)
+}
+
+fn interpret_plain(of: &str, bytes: &[u8]) -> Option<Value> {
+    let number = |number: u64| Value::Unsigned(number.into());
+    if let Some(of) = of.strip_prefix("array of ") {
+        let of = Type::parse(of);
+        let stride = array::stride(of.size()? as u64) as usize;
+        let elements = bytes.chunks_exact(stride);
+        let size = of.size()?;
+        return Some(Value::List(
+            elements.map(|it| of.read(&it[..size])).collect(),
+        ));
+    }
+    if let Some(of) = of.strip_prefix(MUTEX_OVER) {
+        let of = Type::parse(of);
+        let (holder, value) = sync::parts_of(bytes, of.size()?)?;
+        let holder = holder.map_or(Value::Nothing, |it| Value::Text(it.to_string()));
+        let fields = [("holder", holder), ("value", of.read(value))];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value));
+        return Some(Value::Fields(fields.into()));
+    }
+    match of {
+        "counter" => Some(number(word_of(bytes))),
+        "client" => Some(client::last_in(bytes)),
+        "barrier" => Some(Value::Fields(vec![(
+            "seats".into(),
+            number(word_of(bytes)),
+        )])),
+        _ => None,
+    }
+}

@@ -1,0 +1,97 @@
+//! Finds leaked blocks: those that nothing in the pod leads to.
+//!
+//! The search is conservative, as that of a garbage collector without type information. It begins
+//! with the words of the typed roots, of the program's own areas, of the heap's root (the directory
+//! of named objects) and of the members' logs (what they have retired, and their pending-allocation
+//! cells). A word leads to an allocated block if it, without the tag bits of a link, is an offset
+//! inside the block. All words of a block that is reached are searched in turn.
+//!
+//! So a number that happens to be such an offset can hide a leak, but a block is reported wrongly
+//! only if the program stores the way to it in another form than an
+//! [`Offset`](outlive_memory::Offset): shifted, relative, or in less than an aligned word.
+
+use super::Pod;
+use crate::heap::{self, Heap};
+use crate::membership::Status;
+use crate::recovery::Logs;
+use crate::segment::AreaKind;
+use outlive_memory::{Memory, Native, Offset, Ordering};
+
+/// An allocated block that nothing leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leak {
+    /// Its start.
+    pub block: Offset,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// The allocated blocks of a heap, by their starts.
+struct Search {
+    memory: Native,
+    blocks: Vec<(Leak, bool)>,
+    /// The reached blocks whose words have not been searched yet.
+    due: Vec<Leak>,
+}
+
+impl Search {
+    fn of(heap: Heap) -> Self {
+        let blocks = heap.allocated_blocks();
+        let blocks = blocks.map(|(block, bytes)| (Leak { block, bytes }, false));
+        let mut blocks: Vec<_> = blocks.collect();
+        blocks.sort_unstable_by_key(|(it, _)| it.block);
+        Self {
+            memory: heap.memory(),
+            blocks,
+            due: Vec::new(),
+        }
+    }
+
+    /// Reaches the blocks to which the words of `bytes` bytes at `at` lead.
+    fn scan(&mut self, at: Offset, bytes: u64) {
+        for place in (0..bytes / 8).map(|index| at + index * 8) {
+            // Relaxed: the pod is not in use.
+            let to = Offset::from_raw(self.memory.load(place, Ordering::Relaxed));
+            let after = self.blocks.partition_point(|(it, _)| it.block <= to);
+            let Some((it, is_reached)) = after.checked_sub(1).map(|at| &mut self.blocks[at]) else {
+                continue;
+            };
+            if !*is_reached && to.raw() - it.block.raw() < it.bytes {
+                *is_reached = true;
+                self.due.push(*it);
+            }
+        }
+    }
+}
+
+/// Returns the leaked blocks of the pod's heap; `None` while members may use the pod, or a dead
+/// member is not recovered: then blocks are on their way.
+pub(super) fn leaks(pod: &Pod, heap: Heap) -> Option<Vec<Leak>> {
+    let (generations, logs) = (pod.tables().generations(), pod.logs());
+    let is_at_rest = |id| {
+        let status = generations.state(id).map(|state| state.status);
+        let is_over = matches!(status, Ok(Status::Free | Status::Left | Status::Recovered));
+        is_over && logs.of(id).claimant().is_none()
+    };
+    if !(0..pod.tables().extent().ids).all(is_at_rest) {
+        return None;
+    }
+    let mut search = Search::of(heap);
+    for area in pod.segment().areas() {
+        use AreaKind::{Other, Roots, Structures};
+        if matches!(area.kind, Roots | Structures | Other(_)) {
+            search.scan(area.offset, area.size);
+        }
+    }
+    search.scan(heap.root(), 8);
+    for id in 0..logs.capacity() {
+        let room = logs.of(id).room();
+        let first = heap::PENDING_AT;
+        search.scan(room + first, Logs::<Native>::ROOM - first);
+    }
+    while let Some(Leak { block, bytes }) = search.due.pop() {
+        search.scan(block, bytes);
+    }
+    let leaked = search.blocks.into_iter().filter(|(_, reached)| !reached);
+    Some(leaked.map(|(it, _)| it).collect())
+}

@@ -1,0 +1,279 @@
+//! Named objects, as an observer sees them: their contents, what is wrong with them, and leaks.
+
+use outlive::membership::InstanceId;
+use outlive::memory::{Memory, Ordering};
+use outlive::objects::{Directory, ObjectError, Value};
+use outlive::pod::{Pod, PodOptions};
+use std::sync::atomic::{AtomicBool, Ordering as Order};
+use std::time::{Duration, Instant};
+
+outlive::shared! {
+    #[derive(Debug)]
+    struct Point {
+        x: i64,
+        y: f64,
+    }
+}
+
+struct Place(String);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        Self(format!(
+            "/dev/shm/outlive-observed-{name}-{}",
+            std::process::id()
+        ))
+    }
+
+    fn create(&self) -> Pod {
+        Pod::create(&self.0, PodOptions::new().size(16 << 20).ids(32)).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Pod::destroy(&self.0);
+    }
+}
+
+fn directory(pod: &Pod) -> Directory {
+    Directory::open(pod.heap().unwrap()).unwrap().unwrap()
+}
+
+fn dumped(pod: &Pod, name: &str) -> String {
+    let dump = directory(pod).dump(name).unwrap();
+    assert!(!dump.is_torn);
+    dump.contents.to_string()
+}
+
+/// Creates one object of each kind.
+fn create_all(pod: &Pod) -> InstanceId {
+    let session = pod.session().unwrap();
+    let words = session.map::<str, u64>("words").unwrap();
+    for (word, count) in [("oak", 2), ("ash", 1)] {
+        words.insert(word, &count).unwrap();
+    }
+    words.update("oak", |n| n + 1).unwrap();
+    let sorted = session.list::<i32, [u8]>("sorted").unwrap();
+    sorted.insert(&7, b"\xab").unwrap();
+    sorted.insert(&-7, b"").unwrap();
+    sorted.replace(&7, b"\xcd\xef").unwrap();
+    session.counter("hits").unwrap().add(41);
+    session.cell::<str>("greeting", "good day").unwrap();
+    let point = Point { x: -1, y: 0.5 };
+    session.cell::<Point>("place", &point).unwrap();
+    let array = session.array::<[u16; 3]>("triples", 2).unwrap();
+    array.set(1, [1, 2, 3]);
+    session.array::<u8>("flags", 3).unwrap().set(2, 9);
+    let both = session.mutex("both", [0u64; 2]).unwrap();
+    both.lock().unwrap()[1] = 5;
+    session.barrier("start", 3).unwrap();
+    let me = session.client("me").unwrap();
+    words.request(&me, 17).upsert("elm", &1, |n| n + 1).unwrap();
+    session.member().instance().id
+}
+
+#[test]
+fn contents_are_read_by_the_description_of_their_type() {
+    let place = Place::new("contents");
+    let pod = place.create();
+    assert!(Directory::open(pod.heap().unwrap()).unwrap().is_none());
+    create_all(&pod);
+    let shown = [
+        ("both", "{holder: -, value: [0, 5]}"),
+        ("flags", "[0, 0, 9]"),
+        ("greeting", r#""good day""#),
+        ("hits", "41"),
+        ("me", r#"{token: 17, outcome: "took effect"}"#),
+        ("place", "{x: -1, y: 0.5}"),
+        ("sorted", "{-7: 0x, 7: 0xcdef}"),
+        ("start", "{seats: 3}"),
+        ("triples", "[[0, 0, 0], [1, 2, 3]]"),
+        ("words", r#"{"ash": 1, "elm": 1, "oak": 3}"#),
+    ];
+    for (name, contents) in shown {
+        assert_eq!(dumped(&pod, name), contents, "{name}");
+    }
+    let all = directory(&pod).observe().unwrap();
+    let names: Vec<_> = all.iter().map(|it| &*it.name).collect();
+    assert_eq!(names, shown.map(|(name, _)| name));
+    assert_eq!(all[9].entries, Some(3));
+    assert!(all.iter().all(|it| it.users.is_empty()));
+    let missing = directory(&pod).dump("none").unwrap_err();
+    assert!(matches!(missing, ObjectError::NotFound { .. }), "{missing}");
+
+    // What a member sees is the same, and an observer sees its uses and locks.
+    let session = pod.session().unwrap();
+    let seen = session.objects().list().unwrap();
+    assert_eq!(seen, all);
+    let both = session.mutex("both", [0u64; 2]).unwrap();
+    let held = both.lock().unwrap();
+    let me = session.member().instance();
+    assert_eq!(
+        dumped(&pod, "both"),
+        format!("{{holder: \"{me}\", value: [0, 5]}}")
+    );
+    let described = directory(&pod).observe().unwrap().swap_remove(0);
+    assert_eq!(described.users, [me.id]);
+    assert_eq!(described.holder, Some(me));
+    drop(held);
+    assert_eq!(directory(&pod).observe().unwrap()[0].holder, None);
+    session.objects().rename("both", "two").unwrap();
+    assert_eq!(dumped(&pod, "two"), "{holder: -, value: [0, 5]}");
+    let gone = directory(&pod).dump("both").unwrap_err();
+    assert!(matches!(gone, ObjectError::NotFound { .. }), "{gone}");
+}
+
+#[test]
+fn a_block_that_nothing_leads_to_has_leaked() {
+    let place = Place::new("leak");
+    let pod = place.create();
+    let id = create_all(&pod);
+    let check = pod.check();
+    assert!(check.is_clean() && check.leaks_searched, "{check:?}");
+    assert_eq!(check.objects, Some(10));
+
+    let memory = pod.segment().memory();
+    let mut leaked = Vec::new();
+    {
+        let session = pod.session().unwrap();
+        // A root, the program's words in a log, and a block lead to blocks; tags are ignored.
+        let cell = pod.logs().of(id).program_room();
+        let heap = session.heap();
+        let hand = heap.hand(0);
+        let allocate = |bytes| {
+            let block = heap.allocate_into(bytes, hand).unwrap();
+            memory.store(hand, 0u64, Ordering::Relaxed);
+            (0..bytes / 8).for_each(|at| memory.store(block + at * 8, 0u64, Ordering::Relaxed));
+            block
+        };
+        let (first, second, third) = (allocate(24), allocate(100_000), allocate(5000));
+        pod.roots().publish::<[u64; 3]>("first", first).unwrap();
+        memory.store(first + 16, second.raw() + 4096 | 1 << 61, Ordering::Relaxed);
+        memory.store(cell, third.raw(), Ordering::Relaxed);
+        // Nothing leads to these but each other.
+        let (small, large) = (allocate(40), allocate(70_000));
+        memory.store(small, large.raw(), Ordering::Relaxed);
+        memory.store(large, small.raw(), Ordering::Relaxed);
+        leaked.extend([small, large]);
+        let check = pod.check();
+        assert!(
+            check.is_clean() && !check.leaks_searched,
+            "in use: {check:?}"
+        );
+    }
+    leaked.sort();
+    let check = pod.check();
+    let mut found: Vec<_> = check.violations.iter().filter_map(|it| it.at).collect();
+    found.sort();
+    assert_eq!(found, leaked, "{:?}", check.violations);
+    assert!(check.violations[0].to_string().contains("has leaked"));
+}
+
+#[test]
+fn damage_to_a_name_a_lease_or_the_directory_is_found() {
+    let place = Place::new("damage");
+    let pod = place.create();
+    create_all(&pod);
+    let memory = pod.segment().memory();
+    let described = directory(&pod).observe().unwrap();
+    let record = described[0].contents - 608;
+    let with = |at, value: u64, expected: &str| {
+        let before: u64 = memory.load(at, Ordering::Relaxed);
+        memory.store(at, value, Ordering::Relaxed);
+        let found = pod.check().violations;
+        assert!(!found.is_empty(), "{expected}");
+        let found = found.iter().map(ToString::to_string);
+        let found: Vec<_> = found.filter(|it| it.contains(expected)).collect();
+        assert!(
+            !found.is_empty(),
+            "{expected}: {:?}",
+            pod.check().violations
+        );
+        // Neither leaves the memory.
+        let _ = directory(&pod).observe();
+        let _ = directory(&pod).dump("both");
+        memory.store(at, before, Ordering::Relaxed);
+    };
+    with(record + 24, 1, "its state is Some(Unlinked)");
+    with(record + 32, 0, "not the block of an object");
+    with(record + 48, u64::MAX, "not the block of an object");
+    with(record + 48, 1 << 40, "not the block of an object");
+    with(record + 80, 3, "its name is `bot`");
+    with(record + 80, 1 << 20, "its name is too long");
+    let words = described.last().unwrap();
+    with(words.contents, 64, "`words`");
+    let root = pod.heap().unwrap().root();
+    let at = memory.load::<u64>(root, Ordering::Relaxed);
+    let leases = outlive::memory::Offset::from_raw(at) + 64;
+    with(leases + 8 * 31, 8, "the leases of id 31 lead to no block");
+    assert!(pod.check().is_clean());
+    memory.store(root, 8u64, Ordering::Relaxed);
+    let check = pod.check();
+    assert!(
+        check.violations.iter().any(|it| it.room == "objects"),
+        "{check:?}"
+    );
+}
+
+/// An observer of a busy pod sees what does not change, and never leaves the memory.
+#[test]
+fn observation_of_a_busy_pod() {
+    let place = Place::new("busy");
+    let pod = place.create();
+    let session = pod.session().unwrap();
+    session.cell::<str>("fixed", "as it is").unwrap();
+    let enough = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for worker in 0..2u64 {
+            let (pod, enough) = (&pod, &enough);
+            scope.spawn(move || {
+                let session = pod.session().unwrap();
+                let busy = session.map::<u64, [u8]>("busy").unwrap();
+                for n in 0.. {
+                    if enough.load(Order::Relaxed) {
+                        break;
+                    }
+                    let name = format!("{worker} {}", n % 7);
+                    session
+                        .cell::<str>(&name, &"x".repeat(n as usize % 300))
+                        .unwrap();
+                    busy.upsert(&(n % 50), &[7; 9], |_| vec![7; n as usize % 400])
+                        .unwrap();
+                    busy.remove(&(n % 47));
+                    if n % 2 == 0 {
+                        let _ = session.objects().rename(&name, &format!("{name} renamed"));
+                    }
+                    let _ = session.objects().unlink(&name);
+                    let _ = session.objects().unlink(&format!("{name} renamed"));
+                }
+            });
+        }
+        let until = Instant::now() + Duration::from_secs(2);
+        let (mut whole, mut rounds) = (0, 0);
+        while Instant::now() < until {
+            rounds += 1;
+            let directory = directory(&pod);
+            let Ok(all) = directory.observe() else {
+                continue;
+            };
+            for it in all {
+                match directory.dump(&it.name) {
+                    Ok(dump) if it.name == "fixed" => {
+                        assert_eq!(dump.contents, Value::Text("as it is".into()));
+                        assert!(!dump.is_torn);
+                        whole += 1;
+                    }
+                    Ok(dump) => assert_eq!(dump.description.name, it.name),
+                    Err(_) => {}
+                }
+            }
+        }
+        enough.store(true, Order::Relaxed);
+        assert!(whole > 0, "{rounds}");
+    });
+    // The workers' sessions have ended; this one is left.
+    drop(session);
+    let check = pod.check();
+    assert!(check.is_clean(), "{check:?}");
+}
