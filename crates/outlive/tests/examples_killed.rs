@@ -1,9 +1,14 @@
 //! The programs in `examples`, killed at random moments and started again.
 
 use outlive::pod::{Pod, PodOptions};
+use std::collections::HashMap;
 use std::io::Read;
+use std::ops::Range;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -44,48 +49,87 @@ fn example(name: &str) -> PathBuf {
 struct Running {
     child: Child,
     output: Option<JoinHandle<Vec<u8>>>,
+    messages: Option<JoinHandle<Vec<u8>>>,
+    has_output: Arc<AtomicBool>,
 }
 
 impl Running {
     fn start(name: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(example(name));
-        let command = command.args(arguments).stdout(Stdio::piped());
+        let command = command.args(arguments).stdin(Stdio::null());
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut pipe = child.stdout.take().unwrap();
-        let output = std::thread::spawn(move || {
-            let mut output = Vec::new();
-            pipe.read_to_end(&mut output).unwrap();
-            output
-        });
+        let has_output = Arc::new(AtomicBool::new(false));
         Self {
+            output: Some(read(child.stdout.take().unwrap(), has_output.clone())),
+            messages: Some(read(child.stderr.take().unwrap(), Arc::default())),
             child,
-            output: Some(output),
+            has_output,
         }
     }
 
-    /// Returns whether it has ended by itself.
-    fn has_ended(&mut self) -> bool {
-        match self.child.try_wait().unwrap() {
-            None => false,
-            Some(status) => {
-                assert!(status.success(), "{status}");
-                true
-            }
-        }
+    fn has_output(&self) -> bool {
+        self.has_output.load(Ordering::SeqCst)
     }
 
-    /// Kills it, if it runs, and returns its output.
-    fn stop(&mut self) -> Vec<u8> {
+    fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    fn kill(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
-        self.output.take().unwrap().join().unwrap()
+    }
+
+    /// Kills it, if it runs.
+    fn stop(&mut self) -> Stopped {
+        self.kill();
+        let status = self.child.wait().unwrap();
+        let output = self.output.take().unwrap().join().unwrap();
+        let messages = self.messages.take().unwrap().join().unwrap();
+        let messages = String::from_utf8(messages).unwrap();
+        assert!(
+            status.success() || status.signal() == Some(libc::SIGKILL),
+            "{status}: {messages}"
+        );
+        Stopped {
+            has_ended: status.success(),
+            output,
+        }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        self.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Reads a pipe to its end, and sets `is_begun` at the first byte.
+fn read(mut pipe: impl Read + Send + 'static, is_begun: Arc<AtomicBool>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut output = vec![0];
+        if pipe.read_exact(&mut output).is_err() {
+            return Vec::new();
+        }
+        is_begun.store(true, Ordering::SeqCst);
+        pipe.read_to_end(&mut output).unwrap();
+        output
+    })
+}
+
+/// An example that was killed, or has ended by itself.
+struct Stopped {
+    has_ended: bool,
+    output: Vec<u8>,
+}
+
+impl Stopped {
+    /// Returns the lines of its output. A line cut off by the kill is no acknowledgement.
+    fn lines(&self) -> Vec<&str> {
+        let output = str::from_utf8(&self.output).unwrap();
+        let lines = output.split_inclusive('\n');
+        lines.filter_map(|line| line.strip_suffix('\n')).collect()
     }
 }
 
@@ -111,18 +155,16 @@ fn clients_count_exactly_once() {
         std::thread::sleep(Duration::from_millis(3 + draw(&mut seed, 15)));
         let index = draw(&mut seed, clients.len() as u64) as usize;
         let (name, client, acknowledged) = &mut clients[index];
-        let ended = client.has_ended();
-        let output = String::from_utf8(client.stop()).unwrap();
-        // A line cut off by the kill is no acknowledgement.
-        for line in output.split_inclusive('\n').filter(|it| it.ends_with('\n')) {
-            let token: u64 = line.trim_end().parse().unwrap();
+        let stopped = client.stop();
+        for line in stopped.lines() {
+            let token: u64 = line.parse().unwrap();
             assert!(
                 token > *acknowledged,
                 "{name}: {token} after {acknowledged}"
             );
             *acknowledged = token;
         }
-        if ended {
+        if stopped.has_ended {
             // A kill between an operation and its acknowledgement loses the latter.
             assert!(*acknowledged <= COUNT_PER_CLIENT);
             clients.swap_remove(index);
@@ -171,7 +213,7 @@ fn cache_output_is_correct_when_users_are_killed() {
         } else {
             std::thread::sleep(Duration::from_millis(draw(&mut seed, 12)));
         }
-        let output = user.stop();
+        let output = user.stop().output;
         let whole: Vec<u8> = used
             .into_iter()
             .flat_map(|(_, content)| content)
@@ -184,4 +226,109 @@ fn cache_output_is_correct_when_users_are_killed() {
         );
     }
     assert_eq!(ended, 20);
+}
+
+/// Each piece has the right result, and is credited once, to the worker that stored it.
+#[test]
+fn pieces_of_work_count_exactly_once() {
+    const PIECES: usize = 100_000;
+    const WORKERS: u64 = 3;
+    const ROUNDS: u64 = 80;
+    const TOTAL: &str = "100000 pieces, 78498 primes";
+    let place = TemporaryPod::new("work-list");
+    let start = |worker: u64| {
+        let arguments = [&*place.0, &worker.to_string(), &PIECES.to_string()];
+        Running::start("work_list", &arguments)
+    };
+    let (mut seed, mut kills) = (7, 0);
+    let mut workers: Vec<_> = (1..=WORKERS)
+        .map(|worker| (worker, start(worker)))
+        .collect();
+    let mut acknowledged = HashMap::new();
+    let until = Instant::now() + TIME_LIMIT;
+    for round in 0.. {
+        let is_last = round >= ROUNDS;
+        let killed = match draw(&mut seed, 6) {
+            _ if workers.is_empty() => break,
+            0 => 0..workers.len(),
+            _ => one(draw(&mut seed, workers.len() as u64) as usize),
+        };
+        // Most of them are killed at work, some while they start and recover.
+        while (is_last || draw(&mut seed, 50) > 0) && { workers[killed.clone()].iter_mut() }
+            .any(|(_, it)| it.is_running() && (is_last || !it.has_output()))
+        {
+            assert!(Instant::now() < until, "the workers do not end");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(draw(&mut seed, 5000)));
+        for (_, process) in &mut workers[killed.clone()] {
+            process.kill();
+        }
+        for index in killed.rev() {
+            let (worker, process) = &mut workers[index];
+            let stopped = process.stop();
+            let mut lines = stopped.lines();
+            if stopped.has_ended {
+                assert_eq!(lines.pop(), Some(TOTAL));
+            } else {
+                lines.retain(|line| *line != TOTAL);
+            }
+            for line in lines {
+                let piece: u64 = line.parse().unwrap();
+                let other = acknowledged.insert(piece, *worker);
+                assert_eq!(other, None, "{worker} does piece {piece} again");
+            }
+            if stopped.has_ended {
+                workers.swap_remove(index);
+            } else {
+                kills += 1;
+                *process = start(*worker);
+            }
+        }
+    }
+    assert!(kills > 0);
+    let lost = PIECES - acknowledged.len();
+    let pod = Pod::open(&place.0).unwrap();
+    let session = pod.session().unwrap();
+    let results = session.map::<u64, [u64; 2]>("results").unwrap();
+    let totals = session.map::<u64, [u64; 2]>("totals").unwrap();
+    let mut credits: HashMap<u64, [u64; 2]> = HashMap::new();
+    for (piece, expected) in primes_of_pieces(PIECES).into_iter().enumerate() {
+        let piece = piece as u64;
+        let [primes, worker] = results.get(&piece).unwrap();
+        assert_eq!(primes, expected, "piece {piece}");
+        // The acknowledgement is lost if its worker is killed just before.
+        let by = acknowledged.remove(&piece);
+        assert!(by.is_none_or(|by| by == worker), "{by:?}, {worker}");
+        let credit = credits.entry(worker).or_default();
+        *credit = [credit[0] + 1, credit[1] + primes];
+    }
+    assert_eq!(results.iter().count(), PIECES);
+    assert!(acknowledged.is_empty(), "{acknowledged:?}");
+    assert!(
+        lost <= kills,
+        "{lost} acknowledgements lost in {kills} kills"
+    );
+    let totals: HashMap<u64, [u64; 2]> = totals.iter().collect();
+    println!("{kills} kills, {lost} acknowledgements lost, {totals:?}");
+    assert_eq!(totals, credits);
+}
+
+/// Returns the right result of each piece: the number of primes in ten numbers.
+fn primes_of_pieces(pieces: usize) -> Vec<u64> {
+    let mut is_prime = vec![true; 10 * pieces];
+    is_prime[..2].fill(false);
+    for n in 2..is_prime.len() {
+        if is_prime[n] {
+            { is_prime.iter_mut().skip(n * n).step_by(n) }.for_each(|it| *it = false);
+        }
+    }
+    { is_prime.chunks(10) }
+        .map(|piece| piece.iter().filter(|it| **it).count() as u64)
+        .collect()
+}
+
+/// Returns the range of one index.
+fn one(index: usize) -> Range<usize> {
+    index..index + 1
 }
