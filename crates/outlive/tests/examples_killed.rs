@@ -1,6 +1,7 @@
 //! The programs in `examples`, killed at random moments and started again.
 
 use outlive::pod::{Pod, PodOptions};
+use outlive::sync::{Abandoned, Repair};
 use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
@@ -94,6 +95,7 @@ impl Running {
         Stopped {
             has_ended: status.success(),
             output,
+            messages,
         }
     }
 }
@@ -122,6 +124,7 @@ fn read(mut pipe: impl Read + Send + 'static, is_begun: Arc<AtomicBool>) -> Join
 struct Stopped {
     has_ended: bool,
     output: Vec<u8>,
+    messages: String,
 }
 
 impl Stopped {
@@ -326,6 +329,120 @@ fn primes_of_pieces(pieces: usize) -> Vec<u64> {
     { is_prime.chunks(10) }
         .map(|piece| piece.iter().filter(|it| **it).count() as u64)
         .collect()
+}
+
+outlive::shared! {
+    /// The state of the example `leader`.
+    #[derive(Debug, Default)]
+    struct Office { term: u64, step: u64, in_progress: u64, cut_short: u64 }
+}
+
+impl Repair for Office {
+    fn repair(&mut self, _: Abandoned) {
+        self.cut_short += std::mem::take(&mut self.in_progress);
+    }
+}
+
+/// The last term and step that the killed leaders have printed.
+#[derive(Debug, Default)]
+struct Terms {
+    term: u64,
+    step: u64,
+    /// The number of steps.
+    steps: u64,
+}
+
+impl Terms {
+    /// Adds the lines that one process has printed until it was killed. The processes come in the
+    /// order in which they were killed, which is that of their terms: each leads until it is dead.
+    fn add(&mut self, name: &str, stopped: &Stopped) {
+        let before = self.term;
+        for line in stopped.lines() {
+            let line: Vec<&str> = line.split(' ').collect();
+            let [term, who, step] = line[..] else {
+                panic!("{name}: {line:?}");
+            };
+            let (term, step): (u64, u64) = (term.parse().unwrap(), step.parse().unwrap());
+            assert_eq!(who, name);
+            assert!(term > before, "{name} leads in term {term}, after {self:?}");
+            assert!(
+                self.term == before || term == self.term,
+                "{name} leads in term {term} too, after {self:?}"
+            );
+            assert!(
+                step > self.step,
+                "{name} makes the step {step}, after {self:?}"
+            );
+            assert!(
+                before == 0 || stopped.messages.contains("leads after Some"),
+                "{name} knows of no death: {}",
+                stopped.messages
+            );
+            (self.term, self.step) = (term, step);
+            self.steps += 1;
+        }
+    }
+}
+
+/// There is one leader at a time and in a term, and no step is made twice or forgotten.
+#[test]
+fn a_killed_leader_is_succeeded_in_the_next_term() {
+    const NAMES: [&str; 4] = ["ann", "bob", "cid", "dot"];
+    const ROUNDS: u64 = 50;
+    let place = TemporaryPod::new("leader");
+    let start = |name: &str| Running::start("leader", &[&place.0, name]);
+    let mut processes: Vec<(&str, Running)> = NAMES.map(|name| (name, start(name))).into();
+    let (mut seed, mut kills, mut terms) = (7, 0, Terms::default());
+    let until = Instant::now() + TIME_LIMIT;
+    for round in 0..ROUNDS {
+        let killed = match draw(&mut seed, 8) {
+            0 => 0..processes.len(),
+            1 | 2 => one(draw(&mut seed, NAMES.len() as u64) as usize),
+            _ => loop {
+                if let Some(leader) = processes.iter().position(|(_, it)| it.has_output()) {
+                    break one(leader);
+                }
+                assert!(Instant::now() < until, "there is no leader: {terms:?}");
+                std::thread::sleep(Duration::from_millis(1));
+            },
+        };
+        std::thread::sleep(Duration::from_micros(draw(&mut seed, 10_000)));
+        let mut leaders: Vec<_> = processes.iter_mut().collect();
+        leaders.retain(|(_, process)| process.has_output());
+        leaders.retain_mut(|(_, process)| process.is_running());
+        assert!(leaders.len() < 2, "two lead in round {round}: {terms:?}");
+        for (_, process) in &mut processes[killed.clone()] {
+            process.kill();
+        }
+        for (name, process) in &mut processes[killed] {
+            terms.add(name, &process.stop());
+            *process = start(name);
+            kills += 1;
+        }
+    }
+    for (_, process) in &mut processes {
+        process.kill();
+    }
+    for (name, process) in &mut processes {
+        terms.add(name, &process.stop());
+        kills += 1;
+    }
+    let pod = Pod::open(&place.0).unwrap();
+    let session = pod.session().unwrap();
+    let office = session.mutex("office", Office::default()).unwrap();
+    let office = *office.lock().unwrap();
+    println!("{kills} kills, {terms:?}, {office:?}");
+    let both = || format!("{office:?}, {terms:?}");
+    assert!(terms.term > ROUNDS / 4, "{}", both());
+    assert!(office.term >= terms.term, "{}", both());
+    assert!(office.step >= terms.step, "{}", both());
+    // A step that was not printed was cut short by a kill.
+    assert!(office.step - terms.steps <= office.cut_short, "{}", both());
+    assert!(office.cut_short <= kills, "{}", both());
+    // Most leaders were killed in a step.
+    assert!(office.cut_short > ROUNDS / 10, "{}", both());
+    let leader = session.cell::<str>("leader", "nobody").unwrap().get();
+    assert!(NAMES.contains(&&*leader), "{leader}");
 }
 
 /// Returns the range of one index.
