@@ -103,6 +103,23 @@ impl Native {
         unsafe { Self::new(base, size, domain) }.expect("128-bit atomics")
     }
 
+    /// Returns whether a load of 128 bits only reads on this processor. Otherwise it is a
+    /// compare-and-swap, which needs memory that can be written.
+    pub fn wide_loads_only_read() -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            std::arch::is_x86_feature_detected!("avx")
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            std::arch::is_aarch64_feature_detected!("lse2")
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        {
+            false
+        }
+    }
+
     /// Returns the address of the byte at `at` in this process, for system calls.
     ///
     /// # Panics

@@ -160,18 +160,7 @@ impl Linux {
         let place = place?;
         let process = proc::this_process(place.namespaces)?;
         let side = SideFile::attach(Path::new(MEETING), pod, place, obituaries, access)?;
-        let identity = OsIdentity {
-            // Processes that lock presence in the other file do not see this one's: they are
-            // another operating system.
-            id: if has_one_kernel {
-                side.id()
-            } else {
-                !side.id()
-            },
-            boot: place.boot,
-            machine: proc::machine(place.boot),
-            one_kernel: has_one_kernel,
-        };
+        let identity = identity_of(side.id(), place, has_one_kernel);
         // A new description instead of the caller's, whose lock must end when the caller closes it.
         // (If the file cannot be opened again, its description and lock are kept.)
         let file = file.reopened().unwrap_or(file);
@@ -246,6 +235,18 @@ impl Linux {
             what: "the pod's file",
             hint: "this process has closed the pod; open it again".into(),
         })
+    }
+}
+
+/// Returns the identity of this operating system, whose side file has the number `side`.
+pub(super) fn identity_of(side: u128, place: Place, has_one_kernel: bool) -> OsIdentity {
+    OsIdentity {
+        // Processes that lock presence in the other file do not see this one's: they are another
+        // operating system.
+        id: if has_one_kernel { side } else { !side },
+        boot: place.boot,
+        machine: proc::machine(place.boot),
+        one_kernel: has_one_kernel,
     }
 }
 

@@ -12,6 +12,7 @@ mod kept;
 mod last_words;
 mod linux;
 mod obituaries;
+mod observed;
 mod os;
 mod presence;
 mod proc;
@@ -36,6 +37,7 @@ pub use core_dumps::CoreDumps;
 pub use fence_command::{FenceError, run_fence_command};
 pub(crate) use last_words::end_this_process;
 pub use linux::Linux;
+pub use observed::ObservedOs;
 pub use os::{
     Killed, Liveness, Obituary, Os, OsError, OsIdentity, ProcessHandle, ProcessIdentity,
     ThreadIdentity,

@@ -46,13 +46,13 @@ use super::proc::{self, Place};
 use super::robust::{Entry, OWNER_DIED, RobustList, TID};
 use super::side_file_header::{
     BELLS, HOLDER, HOLDER_PID_AT, HOLDER_START_AT, HOLDERS_AT, Header, LINE, MEETING, PAGE,
-    USE_BYTE, check, failed, file_bytes, futex_offset, refused, word_in_cell, words_at,
+    USE_BYTE, cell_offset, check, failed, file_bytes, futex_offset, refused, word_in_cell,
 };
 use super::side_file_name::{NAMES, name, remove_locked, remove_unused, still_named};
 use super::side_file_open::{
     Access, Found, PATIENCE, PAUSE, cannot_lock, clear, create, is_dirty, lock, open,
 };
-use super::window::{WORDS, Window, cell_at};
+use super::window::{WORDS, Window};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
 use crate::fork;
 use crate::segment::ofd::{self, Held, Kind, Which, which};
@@ -223,7 +223,7 @@ impl SideFile {
             namespaces: place.namespaces,
             obituaries: header.obituaries,
             word_at: header.word_at as usize,
-            id: u128::from(header.id[1]) << 64 | u128::from(header.id[0]),
+            id: header.number(),
             path: path.to_owned(),
             which: which(&file),
             file: RwLock::new(Some(Held::new(Arc::new(file), USE_BYTE))),
@@ -412,7 +412,7 @@ impl SideFile {
     /// Returns the offset of the cell of obituary `slot` in the file.
     fn cell(&self, slot: u32) -> usize {
         self.check(slot);
-        words_at(self.obituaries) + (slot / WORDS) as usize * PAGE + cell_at(slot % WORDS)
+        cell_offset(self.obituaries, slot)
     }
 
     fn check(&self, slot: u32) {

@@ -3,7 +3,7 @@
 use super::OsError;
 use super::proc::Place;
 use super::robust::RobustList;
-use super::window::WORDS;
+use super::window::{WORDS, cell_at};
 use crate::segment::filesystem::{file_word, is_same_file};
 use bytemuck::{Pod, Zeroable};
 use rustix::io::Errno;
@@ -93,6 +93,11 @@ impl Header {
         self
     }
 
+    /// Returns the number that identifies the operating system.
+    pub(super) fn number(&self) -> u128 {
+        u128::from(self.id[1]) << 64 | u128::from(self.id[0])
+    }
+
     fn sum(&self) -> u32 {
         let bytes = bytemuck::bytes_of(self);
         crc32fast::hash(&bytes[..bytes.len() - 4])
@@ -110,6 +115,11 @@ fn halves(number: u128) -> [u64; 2] {
 /// Returns the offset of the pages with the words.
 pub(super) fn words_at(obituaries: u32) -> usize {
     (HOLDERS_AT + obituaries as usize * HOLDER).next_multiple_of(PAGE)
+}
+
+/// Returns the offset of the cell of obituary `slot`.
+pub(super) fn cell_offset(obituaries: u32, slot: u32) -> usize {
+    words_at(obituaries) + (slot / WORDS) as usize * PAGE + cell_at(slot % WORDS)
 }
 
 /// Returns the size in bytes of the side file of a pod with `ids` ids.

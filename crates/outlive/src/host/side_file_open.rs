@@ -51,8 +51,17 @@ pub(super) enum Found {
 
 /// Opens the file at `path` if it may be used.
 pub(super) fn open(path: &Path, access: Access) -> Result<Found, OsError> {
+    open_with(path, access, OFlags::RDWR)
+}
+
+/// Opens the file at `path` for an observer, if a member may use it.
+pub(super) fn open_for_reading(path: &Path, access: Access) -> Result<Found, OsError> {
+    open_with(path, access, OFlags::RDONLY)
+}
+
+fn open_with(path: &Path, access: Access, flags: OFlags) -> Result<Found, OsError> {
     // Nonblocking: opening a FIFO of that name must not wait for its other end.
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => file,
         Err(Errno::NOENT) => return Ok(Found::Nothing),

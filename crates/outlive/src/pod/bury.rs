@@ -1,7 +1,7 @@
 //! `Pod::bury_host`: finalises a host's death on the operator's word that the host is off.
 
 use super::{Pod, PodError};
-use crate::host::{Bells, Linux};
+use crate::host::{Bells, Linux, ObservedOs};
 use crate::membership::{Instance, InstanceId, Level, bury_by_word};
 use core::time::Duration;
 
@@ -41,6 +41,7 @@ impl Pod {
     /// # Crash
     /// It can be called again.
     pub fn bury_host(&self, host: InstanceId) -> Result<Instance, PodError> {
+        self.refuse_an_observer()?;
         self.refuse_the_unseen(host)?;
         let suspicion = self.settings.suspicion;
         let is_present = |id| self.is_present(id).unwrap_or(true);
@@ -99,8 +100,8 @@ impl Pod {
     /// membership.
     ///
     /// # Errors
-    /// If this process cannot attach to the side file of this operating system, for example because
-    /// no descriptor is left.
+    /// If the side file of this operating system cannot be read, for example because no descriptor
+    /// is left.
     pub fn is_present(&self, id: InstanceId) -> Result<bool, PodError> {
         if self.segment.has_one_kernel() {
             let state = self.tables.generations().state(id).ok();
@@ -110,9 +111,18 @@ impl Pod {
             return Ok(is_elsewhere || self.file().is_locked(id));
         }
         // The presence is locked in the side file, if this operating system has one.
-        match Linux::has_side_file(self.number())? {
-            true => Ok(self.attach()?.is_present(id)),
-            false => Ok(false),
-        }
+        Ok(self.observe_os()?.is_some_and(|os| os.is_present(id)))
+    }
+
+    /// Returns this operating system, as an observer finds it in this pod; `None` if none of its
+    /// processes has joined.
+    ///
+    /// # Errors
+    /// If its side file cannot be read.
+    pub fn observe_os(&self) -> Result<Option<ObservedOs>, PodError> {
+        let (ids, access) = (self.tables.extent().ids, self.side_file_access());
+        let has_one_kernel = self.segment.has_one_kernel();
+        let os = Linux::observe(self.number(), ids, access, self.file(), has_one_kernel);
+        Ok(os?)
     }
 }

@@ -62,6 +62,16 @@ pub enum PodError {
         /// The path of the copy.
         path: PathBuf,
     },
+    /// The pod was opened for an observer.
+    #[error(
+        "{} was opened for an observer (`Pod::observe`), which cannot write to it; open it with \
+         `Pod::open` to join or repair it",
+        .path.display()
+    )]
+    ReadOnly {
+        /// The path of the pod.
+        path: PathBuf,
+    },
     /// The pod's heap is damaged.
     #[error("the heap of the pod {} is damaged: {source}", .path.display())]
     Heap {

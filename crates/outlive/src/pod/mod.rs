@@ -61,7 +61,7 @@ use crate::membership::{
     AreaBytes, Extent, Level, Member, Process, ProcessOptions, Settings, Tables, one_that_beats,
 };
 use crate::recovery::{Logs, Recoverers};
-use crate::segment::{Area, AreaKind, AreaSize, Roots, Segment};
+use crate::segment::{Area, AreaKind, AreaSize, OpenOptions, Roots, Segment};
 use obligations::LogObligations;
 use opening::{Joining, Use};
 use origin::Origin;
@@ -155,6 +155,45 @@ impl Pod {
         Self::of(Segment::open(path)?)
     }
 
+    /// Opens the pod at `path` for an observer, which never writes to it: for its
+    /// [status](Self::status), its [check](Self::check), and its objects
+    /// ([`Directory::observe`](crate::objects::Directory::observe)).
+    ///
+    /// The mapping cannot be written, and the file is opened for reading only, so a user without
+    /// the right to write may observe. The opening has no lock and no side file: it delays no
+    /// repair, replacement or removal of the pod. Joining and repairing return
+    /// [`PodError::ReadOnly`]; a store through the [memory](Segment::memory) is a SIGSEGV. See
+    /// [`OpenOptions::read_only`] for old processors.
+    ///
+    /// ```
+    /// use outlive::pod::{Pod, PodError, PodOptions};
+    /// # let path = format!("/dev/shm/outlive-doc-observe-{}", std::process::id());
+    /// let pod = Pod::create(&path, PodOptions::new().size(8 << 20))?;
+    /// let session = pod.session()?;
+    /// let seen = Pod::observe(&path)?;
+    /// assert!(seen.status().members.len() >= 2);
+    /// assert!(seen.check().is_clean());
+    /// assert!(matches!(seen.session(), Err(PodError::ReadOnly { .. })));
+    /// # drop(session);
+    /// # Pod::destroy(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn observe(path: impl AsRef<Path>) -> Result<Self, PodError> {
+        Self::of(OpenOptions::new().read_only().open(path)?)
+    }
+
+    /// Returns an error if this opening is an observer's.
+    fn refuse_an_observer(&self) -> Result<(), PodError> {
+        let path = || self.segment.path().into();
+        match self.segment.is_read_only() {
+            true => Err(PodError::ReadOnly { path: path() }),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the pod in an open segment.
     ///
     /// # Errors
@@ -216,6 +255,7 @@ impl Pod {
         add: impl FnOnce(Recoverers) -> Recoverers,
         is_repair: bool,
     ) -> Result<Process, PodError> {
+        self.refuse_an_observer()?;
         let mut recoverers = heap::recoverers(crate::sync::recoverers(self.logs()));
         if let Some(heap) = self.heap {
             recoverers = heap::recoverers_of(recoverers, heap);
@@ -319,6 +359,7 @@ impl Pod {
     }
 
     fn attach(&self) -> Result<&'static dyn Os, PodError> {
+        self.refuse_an_observer()?;
         let access = self.side_file_access();
         let ids = self.tables.extent().ids;
         // Only with one kernel do all processes that can map the file see its locks.

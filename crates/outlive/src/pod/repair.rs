@@ -58,6 +58,7 @@ impl Pod {
             path: self.segment().path().into(),
             why,
         };
+        self.refuse_an_observer()?;
         // Clones of this pod share its lock, so a flag keeps them out.
         let mut of_it = self.use_of_it();
         if of_it.repairing || of_it.has_members() {

@@ -1,7 +1,7 @@
 //! The creation of a segment, from the request to the finished segment.
 
 use super::area::{Area, AreaClass, AreaKind, AreaSize, Request, pages, plan};
-use super::backend::{self, Backend, Fresh};
+use super::backend::{self, Access, Backend, Fresh};
 use super::completion::Creation;
 use super::error::{CallFailed, CreateError};
 use super::filesystem::refuse_remote;
@@ -244,7 +244,13 @@ impl<'a> SegmentBuilder<'a> {
         backend.reserve(space, &self.places)?;
 
         let transparent = self.huge.are_transparent_on(backend.as_ref());
-        let mapping = Mapping::new(backend.file(), backend.path(), mapped, transparent)?;
+        let mapping = Mapping::new(
+            backend.file(),
+            backend.path(),
+            mapped,
+            transparent,
+            Access::ReadWrite,
+        )?;
         // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this
         // function, which then returns no handle. Other processes follow the rules in the module's
         // documentation.
@@ -306,8 +312,9 @@ impl<'a> SegmentBuilder<'a> {
             "created a segment"
         );
         let held = Some(backend::held(backend.file()));
+        let access = Access::ReadWrite;
         Ok(Segment::new(
-            superblock, memory, pages, mapping, backend, held,
+            superblock, memory, pages, mapping, backend, held, access,
         )?)
     }
 

@@ -1,6 +1,6 @@
 //! The removal of a segment.
 
-use super::backend::{self, Backend};
+use super::backend::{self, Access, Backend};
 use super::completion::erase;
 use super::error::{DestroyError, OpenError};
 use super::mapping::Mapping;
@@ -10,7 +10,7 @@ use outlive_memory::{PersistenceDomain, WriteBackInstruction};
 use std::path::Path;
 
 pub(super) fn destroy(path: &Path, places: &Places) -> Result<(), DestroyError> {
-    let backend = backend::for_opening(path, places)?;
+    let backend = backend::for_opening(path, places, Access::ReadWrite)?;
     let capacity = backend.capacity().map_err(OpenError::from)?;
     let page = backend.first_page().map_err(OpenError::from)?;
     let mut word = [0; 8];
@@ -46,7 +46,13 @@ fn erase_device(backend: &dyn Backend, path: &Path, seen: u64) -> Result<(), Des
     if !backend::lock(backend.file(), path)? {
         return Err(busy());
     }
-    let mapping = Mapping::new(backend.file(), backend.path(), backend.granule(), false)?;
+    let mapping = Mapping::new(
+        backend.file(),
+        backend.path(),
+        backend.granule(),
+        false,
+        Access::ReadWrite,
+    )?;
     // In either domain: written back at once, if the processor can.
     let domain = match WriteBackInstruction::detect() {
         Some(_) => PersistenceDomain::WriteBack,

@@ -1,5 +1,6 @@
 //! The mapping of a segment into this process.
 
+use super::backend::Access;
 use super::completion::load_page;
 use super::error::CallFailed;
 use super::mapped::{self, Registered};
@@ -42,11 +43,18 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `len` bytes of `file`, which is at `path`, shared, for reading and writing.
     /// With `huge`, at an address where huge pages can be mapped.
-    pub fn new(file: &File, path: &Path, len: u64, huge: bool) -> Result<Self, CallFailed> {
+    pub fn new(
+        file: &File,
+        path: &Path,
+        len: u64,
+        huge: bool,
+        access: Access,
+    ) -> Result<Self, CallFailed> {
         let failed = |error| CallFailed::new("mmap", path, error);
         let len = usize::try_from(len).map_err(|_| failed(Errno::NOMEM))?;
         let its = which(file).ok_or_else(|| failed(Errno::BADF))?;
-        let base = mapped::map_apart(len, |hint| map(file, len, huge, hint)).map_err(failed)?;
+        let base =
+            mapped::map_apart(len, |hint| map(file, len, huge, access, hint)).map_err(failed)?;
         // Addresses in the mapping are made from numbers too (self-relative pointers).
         base.as_ptr().expose_provenance();
         let mapping = Self {
@@ -228,13 +236,22 @@ impl Drop for Mapping {
 
 /// Maps the first `len` bytes of `file`, at the address `hint` if it is not null and the kernel
 /// agrees.
-fn map(file: &File, len: usize, huge: bool, hint: *mut u8) -> Result<NonNull<u8>, Errno> {
+fn map(
+    file: &File,
+    len: usize,
+    huge: bool,
+    access: Access,
+    hint: *mut u8,
+) -> Result<NonNull<u8>, Errno> {
     let (at, fixed) = if huge && len as u64 >= HUGE {
         (aligned_place(len)?, MapFlags::FIXED)
     } else {
         (hint.cast(), MapFlags::empty())
     };
-    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let access = match access {
+        Access::ReadOnly => ProtFlags::READ,
+        Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+    };
     // SAFETY: either the kernel chooses a free place, or `aligned_place` has reserved this one for
     // us.
     let base = unsafe { mmap(at, len, access, MapFlags::SHARED | fixed, file, 0) };
@@ -274,7 +291,7 @@ fn aligned_place(len: usize) -> Result<*mut core::ffi::c_void, Errno> {
 
 /// Loads the first page of a device, which can be mapped but not read, in units of `granule` bytes.
 pub(super) fn map_page(file: &File, path: &Path, granule: u64) -> Result<Page, CallFailed> {
-    let mapping = Mapping::new(file, path, granule, false)?;
+    let mapping = Mapping::new(file, path, granule, false, Access::ReadOnly)?;
     // SAFETY: the handle is used in this function only; all processes that map the device follow
     // the rules.
     let memory = unsafe { mapping.memory(SUPERBLOCK_BYTES, PersistenceDomain::Flushed) }

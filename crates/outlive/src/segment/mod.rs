@@ -98,7 +98,7 @@ pub use superblock::{Refusal, Superblock, Unfinished};
 #[doc(hidden)]
 pub use bytemuck as __bytemuck;
 
-use backend::Backend;
+use backend::{Access, Backend};
 use mapping::Mapping;
 use ofd::{Held, Which, which};
 use outlive_memory::{Memory, Native, PersistenceDomain};
@@ -127,6 +127,7 @@ struct Inner {
     mapping: Mapping,
     has_one_kernel: bool,
     is_known_by_inode: bool,
+    access: Access,
     /// `None` once the segment is closed.
     medium: RwLock<Option<Medium>>,
     companion: OnceLock<Arc<dyn Any + Send + Sync>>,
@@ -192,6 +193,7 @@ impl Segment {
         mapping: Mapping,
         backend: Box<dyn Backend>,
         held: Option<Held>,
+        access: Access,
     ) -> Result<Self, CallFailed> {
         // Read now and not later: see `own_file`.
         let (has_one_kernel, is_known_by_inode) =
@@ -204,6 +206,7 @@ impl Segment {
             mapping,
             has_one_kernel,
             is_known_by_inode,
+            access,
             medium: RwLock::new(Some(Medium {
                 backend: backend.into(),
                 _held: held,
@@ -328,6 +331,11 @@ impl Segment {
     /// are not coherent between machines.)
     pub fn has_one_kernel(&self) -> bool {
         self.inner().has_one_kernel
+    }
+
+    /// Returns whether it was opened [for an observer](OpenOptions::read_only).
+    pub fn is_read_only(&self) -> bool {
+        self.inner().access == Access::ReadOnly
     }
 
     /// Returns whether its inode number distinguishes it from every copy of it, for all processes

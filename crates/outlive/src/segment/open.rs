@@ -1,7 +1,7 @@
 //! The opening of a segment.
 
 use super::Segment;
-use super::backend::{self, Backend};
+use super::backend::{self, Access, Backend};
 use super::create::Progress;
 use super::error::{CallFailed, CreateError, OpenError};
 use super::filesystem::refuse_remote;
@@ -10,7 +10,7 @@ use super::ofd;
 use super::pages::{HugePages, Pages};
 use super::space::{Places, Space};
 use super::superblock::Superblock;
-use outlive_memory::{Memory, Offset, PersistenceDomain, WriteBackInstruction};
+use outlive_memory::{Memory, Native, Offset, PersistenceDomain, WriteBackInstruction};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 use std::fmt;
@@ -35,6 +35,7 @@ pub struct OpenOptions<'a> {
     huge: HugePages,
     prefault: Option<Box<Progress<'a>>>,
     places: Places,
+    access: Access,
 }
 
 impl Default for OpenOptions<'_> {
@@ -59,7 +60,19 @@ impl<'a> OpenOptions<'a> {
             huge: HugePages::Off,
             prefault: None,
             places: Places::real(),
+            access: Access::ReadWrite,
         }
+    }
+
+    /// Opens it for an observer: the mapping cannot be written, this user needs no right to write,
+    /// and the opening keeps no process from repairing, replacing or removing the segment. A store
+    /// through its [memory](Segment::memory) is a SIGSEGV.
+    ///
+    /// On a processor whose loads of 128 bits write (x86-64 without AVX, Arm without LSE2) the
+    /// mapping can be written.
+    pub fn read_only(mut self) -> Self {
+        self.access = Access::ReadOnly;
+        self
     }
 
     /// The kind of pages to request. Pages from the system's pool are requested at creation.
@@ -87,7 +100,8 @@ impl<'a> OpenOptions<'a> {
     /// # Errors
     /// As for [`Segment::open`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Segment, OpenError> {
-        let backend = backend::for_opening(path.as_ref(), &self.places)?;
+        let access = self.file_access();
+        let backend = backend::for_opening(path.as_ref(), &self.places, access)?;
         self.open_backend(backend, true)
     }
 
@@ -135,8 +149,9 @@ impl<'a> OpenOptions<'a> {
             // The creator may have completed the segment between the two checks.
             decode().map_err(|_| refusal)?;
         }
+        let is_read_only = self.access == Access::ReadOnly;
         // Marks the segment as in use for creators and repairs of this kernel.
-        if !backend::share(backend.file(), &path)? {
+        if !is_read_only && !backend::share(backend.file(), &path)? {
             return Err(OpenError::Busy { path });
         }
         let superblock = decode()?;
@@ -144,11 +159,14 @@ impl<'a> OpenOptions<'a> {
         if write_back && WriteBackInstruction::detect().is_none() {
             return Err(OpenError::NoWriteBack { path });
         }
-        fill_holes(backend.as_mut(), superblock.size, &self.places)?;
+        if !is_read_only {
+            fill_holes(backend.as_mut(), superblock.size, &self.places)?;
+        }
 
         let mapped = superblock.size.next_multiple_of(backend.granule());
         let transparent = self.huge.are_transparent_on(backend.as_ref());
-        let mapping = Mapping::new(backend.file(), backend.path(), mapped, transparent)?;
+        let (file, access) = (backend.file(), self.file_access());
+        let mapping = Mapping::new(file, backend.path(), mapped, transparent, access)?;
         // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this
         // function, which then returns no handle. Other processes follow the rules in the module's
         // documentation.
@@ -156,8 +174,9 @@ impl<'a> OpenOptions<'a> {
         // A segment that is in use must not be lost with its creator's caches.
         memory.persist(Offset::new(0), super::superblock::SUPERBLOCK_BYTES);
         let pages = Pages::of(backend.as_ref(), &mapping, transparent);
-        let prefaulted = self.prefault.is_some();
-        if let Some(progress) = self.prefault.as_mut() {
+        // Populating for reading would not spare a writer's faults.
+        let prefaulted = self.prefault.is_some() && !is_read_only;
+        if let Some(progress) = self.prefault.as_mut().filter(|_| prefaulted) {
             mapping
                 .prefault(superblock.size, false, progress)
                 .map_err(|error| CallFailed::new("madvise", &path, error))?;
@@ -172,10 +191,24 @@ impl<'a> OpenOptions<'a> {
             has_one_kernel = backend.has_one_kernel(),
             "opened a segment"
         );
-        let held = is_own.then(|| backend::held(backend.file()));
+        let held = (is_own && !is_read_only).then(|| backend::held(backend.file()));
         Ok(Segment::new(
-            superblock, memory, pages, mapping, backend, held,
+            superblock,
+            memory,
+            pages,
+            mapping,
+            backend,
+            held,
+            self.access,
         )?)
+    }
+
+    /// The access to the file and in the mapping.
+    fn file_access(&self) -> Access {
+        match Native::wide_loads_only_read() {
+            true => self.access,
+            false => Access::ReadWrite,
+        }
     }
 }
 

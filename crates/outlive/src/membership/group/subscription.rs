@@ -30,6 +30,7 @@ pub struct Subscription<M: Memory = Native> {
     log: GroupLog<M>,
     ids: u32,
     next: u64,
+    is_observer: bool,
 }
 
 impl<M: Memory> Subscription<M> {
@@ -39,7 +40,15 @@ impl<M: Memory> Subscription<M> {
             log,
             ids,
             next: after.saturating_add(1),
+            is_observer: false,
         }
+    }
+
+    /// Makes it write nothing, for memory that cannot be written. An event whose writer died before
+    /// completing it is then reported only after a member has completed it.
+    pub fn observing(mut self) -> Self {
+        self.is_observer = true;
+        self
     }
 
     /// Returns the number of the next event that will be reported.
@@ -49,7 +58,8 @@ impl<M: Memory> Subscription<M> {
 
     /// Returns the next item, if there is one. Wait-free; a resynchronisation scans all ids.
     pub fn poll(&mut self) -> Option<News> {
-        if self.next > self.log.tail() && !self.log.finish_pending() {
+        let is_complete = || !self.is_observer && self.log.finish_pending();
+        if self.next > self.log.tail() && !is_complete() {
             return None;
         }
         if let Some(event) = self.log.event(self.next) {

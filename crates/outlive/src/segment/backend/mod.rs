@@ -133,12 +133,13 @@ pub(super) fn for_creation(
             what: "a file is there; open it, destroy it, or choose another path".into(),
         });
     }
-    let backend = existing(path, &metadata, places).map_err(|error| match error {
-        OpenError::Unsuitable(unsuitable) => CreateError::Unsuitable(unsuitable),
-        OpenError::Call(call) => CreateError::Call(call),
-        OpenError::Denied { path, source } => CallFailed::new("open", &path, source).into(),
-        other => Unsuitable::new(path, other.to_string()).into(),
-    })?;
+    let backend =
+        existing(path, &metadata, places, Access::ReadWrite).map_err(|error| match error {
+            OpenError::Unsuitable(unsuitable) => CreateError::Unsuitable(unsuitable),
+            OpenError::Call(call) => CreateError::Call(call),
+            OpenError::Denied { path, source } => CallFailed::new("open", &path, source).into(),
+            other => Unsuitable::new(path, other.to_string()).into(),
+        })?;
     // One creator at a time, and none while a process of this operating system has the segment
     // open.
     if !lock(backend.file(), path)? {
@@ -260,10 +261,21 @@ pub(super) struct Fresh {
     pub named_from_the_start: bool,
 }
 
+/// What an opening may do with a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    ReadOnly,
+    ReadWrite,
+}
+
 /// The backend of the segment at `path`.
-pub(super) fn for_opening(path: &Path, places: &Places) -> Result<Box<dyn Backend>, OpenError> {
+pub(super) fn for_opening(
+    path: &Path,
+    places: &Places,
+    access: Access,
+) -> Result<Box<dyn Backend>, OpenError> {
     let metadata = fs::metadata(path).map_err(|error| open_failed("stat", path, error))?;
-    existing(path, &metadata, places)
+    existing(path, &metadata, places, access)
 }
 
 /// The backend of the segment in `file`, which was passed to this process.
@@ -282,25 +294,30 @@ pub(super) fn for_file(
         return Ok(Box::new(file::RegularFile::from_file(file, path)?));
     }
     // A device's attributes are found by its path.
-    existing(path, &metadata, places)
+    existing(path, &metadata, places, Access::ReadWrite)
 }
 
 fn existing(
     path: &Path,
     metadata: &Metadata,
     places: &Places,
+    access: Access,
 ) -> Result<Box<dyn Backend>, OpenError> {
     let kind = metadata.file_type();
     // The kind is known before the open, which may have side effects on other kinds.
     if dax::is_one(path, metadata, places) {
         let attributes = dax::Attributes::read(path, metadata, places)?;
-        return Ok(Box::new(dax::DaxDevice::new(open(path)?, path, attributes)));
+        return Ok(Box::new(dax::DaxDevice::new(
+            open(path, access)?,
+            path,
+            attributes,
+        )));
     }
     if pci::is_one(path, places) {
-        return Ok(Box::new(pci::PciBar::open(path, places)?));
+        return Ok(Box::new(pci::PciBar::open(path, places, access)?));
     }
     if kind.is_file() {
-        let file = open(path)?;
+        let file = open(path, access)?;
         if memfd::is_one(&file) {
             return Ok(Box::new(memfd::Memfd::from_file(file, path)?));
         }
@@ -318,11 +335,10 @@ fn existing(
     Err(Unsuitable::new(path, why).into())
 }
 
-/// Opens for reading and writing.
-fn open(path: &Path) -> Result<File, OpenError> {
+fn open(path: &Path, access: Access) -> Result<File, OpenError> {
     OpenOptions::new()
         .read(true)
-        .write(true)
+        .write(access == Access::ReadWrite)
         .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY)
         .open(path)
         .map_err(|error| open_failed("open", path, error))

@@ -10,7 +10,7 @@
 //!
 //! Tests: at the end of this file, and `outlive-lab study guests`, in which two machines share one.
 
-use super::{Backend, BackendKind, OpenError, open};
+use super::{Access, Backend, BackendKind, OpenError, open};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
 use crate::segment::mapping::map_page;
 use crate::segment::space::{Places, Space};
@@ -75,7 +75,7 @@ pub(super) struct PciBar {
 }
 
 impl PciBar {
-    pub fn open(path: &Path, places: &Places) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, places: &Places, access: Access) -> Result<Self, OpenError> {
         let unsuitable = |why: String| OpenError::from(Unsuitable::new(path, why));
         if let Some(why) = super::emulated::distrust(&places.at("sys")) {
             return Err(unsuitable(why));
@@ -101,7 +101,7 @@ impl PciBar {
             );
             return Err(unsuitable(why));
         }
-        let file = open(path)?;
+        let file = open(path, access)?;
         let found = file
             .metadata()
             .map_err(|error| CallFailed::new("fstat", path, error))?

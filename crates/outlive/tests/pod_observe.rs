@@ -1,0 +1,112 @@
+//! A pod that is opened for an observer: nothing is written, nothing is kept from others.
+
+use outlive::membership::{GroupId, ProcessOptions, Subscription};
+use outlive::memory::{Memory, Offset, Ordering};
+use outlive::pod::{Pod, PodError, PodOptions};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+/// The variable by which the test starts its own program.
+const PATH: &str = "OUTLIVE_OBSERVE_TEST";
+
+struct Place(String);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        Self(format!(
+            "/dev/shm/outlive-observe-{name}-{}",
+            std::process::id()
+        ))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Pod::destroy(&self.0);
+    }
+}
+
+fn options() -> PodOptions<'static> {
+    PodOptions::new().size(16 << 20).ids(32)
+}
+
+#[test]
+fn an_observer_sees_all_and_changes_nothing() {
+    let place = Place::new("all");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    // Nothing has joined: the observer creates no side file.
+    let seen = Pod::observe(&place.0).unwrap();
+    assert!(seen.observe_os().unwrap().is_none());
+    assert!(seen.check().is_clean());
+    let session = pod.session().unwrap();
+    session.counter("hits").unwrap().add(1);
+    let seen = Pod::observe(&place.0).unwrap();
+    assert!(seen.segment().is_read_only() && !pod.segment().is_read_only());
+    let me = session.member().instance().id;
+    let os = seen.observe_os().unwrap().unwrap();
+    assert_eq!(os.identity(), pod.identity().unwrap());
+    assert!(os.is_held(me) && !os.is_held(31));
+    assert!(seen.is_present(session.process().instance().id).unwrap());
+    assert!(!seen.is_present(31).unwrap());
+    assert!(seen.status().members.iter().any(|it| it.id == me));
+    assert!(seen.check().is_clean());
+    let tables = seen.tables();
+    let log = tables.groups().log(GroupId::POD);
+    let mut events = Subscription::new(log, tables.extent().ids, 0).observing();
+    assert!(events.poll().is_some());
+    while events.poll().is_some() {}
+    for refused in [
+        seen.join(ProcessOptions::on_host(5)).map(drop),
+        seen.session().map(drop),
+        seen.os().map(drop),
+        seen.repair().map(drop),
+        seen.bury_host(0).map(drop),
+    ] {
+        assert!(
+            matches!(refused, Err(PodError::ReadOnly { .. })),
+            "{refused:?}"
+        );
+    }
+    if outlive::memory::Native::wide_loads_only_read() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mut own = maps.lines().filter(|line| line.ends_with(&place.0));
+        assert!(own.any(|line| line.contains(" r--s ")), "{maps}");
+    }
+    drop(session);
+    pod.close().unwrap();
+    drop(pod);
+    // An observer is no obstacle to a repair.
+    let repaired = Pod::open(&place.0).unwrap().repair().unwrap();
+    assert!(repaired.check.is_clean());
+    assert!(seen.check().is_clean());
+    let none = Pod::observe("/dev/shm/outlive-no-such-pod").unwrap_err();
+    assert!(none.to_string().contains("outlive-no-such-pod"));
+}
+
+/// Stores through an observer's mapping, if the test has started it for that.
+#[test]
+fn scribbler() {
+    if let Ok(path) = std::env::var(PATH) {
+        let memory = Pod::observe(path).unwrap().segment().memory();
+        memory.store(Offset::new(memory.size() - 8), 1u64, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_observer_cannot_scribble() {
+    if !outlive::memory::Native::wide_loads_only_read() {
+        eprintln!("skipped: this processor maps an observer's memory writable");
+        return;
+    }
+    let place = Place::new("scribble");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let command = command.args(["scribbler", "--exact"]).env(PATH, &place.0);
+    let ended = command.output().unwrap().status;
+    assert_eq!(ended.signal(), Some(libc::SIGSEGV), "{ended}");
+    let memory = pod.segment().memory();
+    assert_eq!(
+        memory.load::<u64>(Offset::new(memory.size() - 8), Ordering::Relaxed),
+        0
+    );
+}
