@@ -5,8 +5,10 @@
 //! millisecond, but after the last member was killed, no member is left to record its death. A look
 //! asks the operating system itself, and changes nothing.
 
-use outlive::host::{Linux, Obituary, Os};
+use crate::output::printable;
+use outlive::host::ObservedOs;
 use outlive::membership::{Instance, InstanceId, Level, State, Status};
+use outlive::objects::Directory;
 use outlive::pod::{GroupStatus, MemberStatus, Pod};
 use outlive::recovery::LockEntry;
 use std::collections::BTreeMap;
@@ -31,6 +33,8 @@ pub struct Seen {
     pub presence: Option<Presence>,
     /// The locks in its log.
     pub locks: Vec<LockEntry>,
+    /// The names of the mutexes that it holds.
+    pub mutexes: Vec<String>,
     /// The member that recovers it, if there is one.
     pub recoverer: Option<Instance>,
 }
@@ -64,6 +68,19 @@ impl Seen {
                 format!("{name}, generation {}", state.generation)
             }
             _ => name.into(),
+        }
+    }
+
+    /// Returns the number of unnamed locks in its log, and the names of the mutexes that it holds.
+    pub fn lock_summary(&self) -> String {
+        let count = Some(self.locks.len()).filter(|count| *count > 0);
+        let names = self.mutexes.iter().map(printable);
+        let parts: Vec<_> = { count.map(|count| count.to_string()).into_iter() }
+            .chain(names)
+            .collect();
+        match parts.is_empty() {
+            true => "-".into(),
+            false => parts.join(", "),
         }
     }
 
@@ -111,6 +128,7 @@ impl Look {
         let status = pod.status();
         let here = Here::of(pod);
         let logs = pod.logs();
+        let mutexes = named_mutexes(pod);
         let mut members: BTreeMap<_, _> = status
             .members
             .into_iter()
@@ -122,6 +140,7 @@ impl Look {
                 let seen = Seen {
                     presence: here.presence(pod, &status),
                     locks: log.locks().collect(),
+                    mutexes: mutexes.get(&status.instance()).cloned().unwrap_or_default(),
                     recoverer: claimant.filter(|claimant| Some(*claimant) != log.owner()),
                     status,
                 };
@@ -205,6 +224,19 @@ impl Look {
     }
 }
 
+/// Returns the names of the mutexes that members hold. Damage is left to `outlive pod check`.
+fn named_mutexes(pod: &Pod) -> BTreeMap<Instance, Vec<String>> {
+    let directory = pod.heap().and_then(|heap| Directory::open(heap).ok()?);
+    let all = directory.and_then(|directory| directory.observe().ok());
+    let mut held: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for object in all.unwrap_or_default() {
+        if let Some(holder) = object.holder {
+            held.entry(holder).or_default().push(object.name);
+        }
+    }
+    held
+}
+
 /// Returns whether `host` is gone: all its processes are, and no other process sends its heartbeat.
 fn is_empty_host(host: &Seen, members: &BTreeMap<InstanceId, Seen>) -> bool {
     host.state().level == Some(Level::Host)
@@ -218,21 +250,15 @@ fn is_empty_host(host: &Seen, members: &BTreeMap<InstanceId, Seen>) -> bool {
 
 /// The operating system that this process runs on, if members of the pod run on it too.
 struct Here {
-    os: Option<(&'static dyn Os, u16)>,
+    os: Option<(ObservedOs, u16)>,
 }
 
 impl Here {
     fn of(pod: &Pod) -> Self {
         let find = || {
-            // Only if the members here have created its side file: a look must not create one.
-            if !Linux::has_side_file(pod.number()).ok()? {
-                return None;
-            }
-            let os = pod.os().ok()?;
-            let number = pod
-                .tables()
-                .operating_systems()
-                .find(pod.identity().ok()?)?;
+            let os = pod.observe_os().ok()??;
+            let systems = pod.tables().operating_systems();
+            let number = systems.find(os.identity())?;
             Some((os, number))
         };
         Self { os: find() }
@@ -261,10 +287,10 @@ impl Here {
         let Some(its_os) = tables.os_of(state) else {
             return Presence::Unknown;
         };
-        let is_here = self.os.is_some_and(|(_, number)| number == its_os);
+        let is_here = { self.os.as_ref() }.is_some_and(|(_, number)| *number == its_os);
         let absence_is_proof =
             is_here || pod.segment().has_one_kernel() && systems.has_one_kernel(its_os);
-        let absent = match self.os {
+        let absent = match &self.os {
             _ if absence_is_proof => Presence::Gone,
             Some((os, _)) if systems.is_earlier_boot(its_os, os.identity()) => Presence::Gone,
             _ => Presence::Unknown,
@@ -274,7 +300,7 @@ impl Here {
             Ok(false) => absent,
             Err(_) => Presence::Unknown,
         };
-        match (state.level, self.os) {
+        match (state.level, &self.os) {
             (Some(Level::Process), _) => process(status.id),
             // Decided later, from its processes.
             (Some(Level::Host), _) if absence_is_proof && state.status != Status::Joining => {
@@ -282,9 +308,9 @@ impl Here {
             }
             (Some(Level::Host), _) if !absence_is_proof => absent,
             // A thread, or a host that is being joined: the obituary is that of the joining thread.
-            (_, Some((os, _))) if is_here => match os.obituary(status.id) {
-                Obituary::Held { .. } => Presence::Here,
-                Obituary::Vacant | Obituary::Marked { .. } => Presence::Gone,
+            (_, Some((os, _))) if is_here => match os.is_held(status.id) {
+                true => Presence::Here,
+                false => Presence::Gone,
             },
             _ => match status.record.as_ref().and_then(|record| record.process) {
                 Some(of) => process(of.id),

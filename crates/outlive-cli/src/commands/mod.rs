@@ -88,6 +88,8 @@ enum PodCommand {
     Check(check::Check),
     /// List the named objects of a pod
     Objects(objects::Objects),
+    /// Print the contents of a named object
+    Dump(objects::Dump),
     /// Remove a named object
     RemoveObject(objects::RemoveObject),
     /// Declare a host dead on your word that it is off
@@ -110,6 +112,11 @@ struct Which {
 impl Which {
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Opens the pod for a look at it, which cannot change it.
+    fn observe(&self) -> Result<Pod, Failure> {
+        Ok(Pod::observe(&self.path)?)
     }
 
     fn open(&self) -> Result<Pod, Failure> {
@@ -143,6 +150,7 @@ impl Outlive {
             Command::Pod(PodCommand::Watch(command)) => command.run(),
             Command::Pod(PodCommand::Check(command)) => command.run(),
             Command::Pod(PodCommand::Objects(command)) => command.run(),
+            Command::Pod(PodCommand::Dump(command)) => command.run(),
             Command::Pod(PodCommand::RemoveObject(command)) => command.run(),
             Command::Pod(PodCommand::Bury(command)) => command.run(),
             Command::Pod(PodCommand::FenceCgroup(command)) => command.run(),

@@ -1,23 +1,25 @@
-//! `outlive pod objects` and `outlive pod remove-object`.
+//! `outlive pod objects`, `outlive pod dump` and `outlive pod remove-object`.
 
 use super::Which;
 use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
 use clap::Args;
-use outlive::objects::{Description, Directory};
+use outlive::objects::{Description, Directory, Dump as Dumped, ObjectError, Value};
 use outlive::pod::Pod;
-use serde::Serialize;
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
 
 /// Arguments of `outlive pod objects`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pod objects /dev/shm/demo\n  \
     outlive pod objects /dev/shm/demo --json | jq '.[].name'\n\n\
-    The command joins the pod for a moment, as a host of its own. ENTRIES is approximate while an \
-    object is in use; only maps, lists and cells have entries. USERS are the ids of the members \
-    that have the object open, once for each handle.\n\n\
-    JSON: an array of objects: name, type, entries, users; docs/json.md says what they mean.")]
+    The command does not join the pod and changes nothing. ENTRIES is approximate while an object \
+    is in use; only maps, lists and cells have entries. BYTES is the size of other objects. USERS \
+    are the ids of the members that have the object open, once for each handle.\n\n\
+    JSON: an array of objects: name, type, entries, bytes, holder, users; docs/json.md says what \
+    they mean.")]
 pub struct Objects {
     #[command(flatten)]
     which: Which,
@@ -32,6 +34,8 @@ struct Object<'a> {
     #[serde(rename = "type")]
     of: &'a str,
     entries: Option<u64>,
+    bytes: u64,
+    holder: Option<String>,
     users: &'a [u32],
 }
 
@@ -41,23 +45,26 @@ impl<'a> Object<'a> {
             name: &it.name,
             of: &it.of,
             entries: it.entries,
+            bytes: it.bytes,
+            holder: it.holder.map(|holder| holder.to_string()),
             users: &it.users,
         }
     }
 }
 
-/// Returns the objects of a pod. Creates no directory.
-fn list(pod: &Pod) -> Result<Vec<Description>, Failure> {
+/// Returns the directory of a pod, if it has one.
+fn directory(pod: &Pod) -> Result<Option<Directory>, Failure> {
     let directory = pod.heap().map(Directory::open).transpose();
-    if directory.map_err(Failure::new)?.flatten().is_none() {
-        return Ok(Vec::new());
-    }
-    pod.session()?.objects().list().map_err(Failure::new)
+    Ok(directory.map_err(Failure::new)?.flatten())
 }
 
 impl Objects {
     pub fn run(self) -> Result<(), Failure> {
-        let all = list(&self.which.open()?)?;
+        let pod = self.which.observe()?;
+        let all = match directory(&pod)? {
+            Some(directory) => directory.observe().map_err(Failure::new)?,
+            None => Vec::new(),
+        };
         if self.json {
             let all: Vec<_> = all.iter().map(Object::of).collect();
             return output::json(&all);
@@ -65,18 +72,138 @@ impl Objects {
         if all.is_empty() {
             return output::line("no named objects");
         }
-        let mut table = Table::new(["NAME", "TYPE", "ENTRIES", "USERS"]);
+        let mut table = Table::new(["NAME", "TYPE", "ENTRIES", "BYTES", "USERS"]);
         for it in &all {
             let users: Vec<String> = it.users.iter().map(u32::to_string).collect();
-            table.row([
-                it.name.clone(),
-                it.of.clone(),
-                it.entries
-                    .map_or_else(String::new, |entries| entries.to_string()),
-                users.join(" "),
-            ]);
+            let (entries, bytes) = match it.entries {
+                Some(entries) => (entries.to_string(), String::new()),
+                None => (String::new(), it.bytes.to_string()),
+            };
+            let name = output::printable(&it.name);
+            table.row([name, it.of.clone(), entries, bytes, users.join(" ")]);
         }
         table.lines().try_for_each(output::line)
+    }
+}
+
+/// Arguments of `outlive pod dump`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive pod dump /dev/shm/demo words\n  \
+    outlive pod dump /dev/shm/demo words --json | jq '.contents[] | select(.key == \"ash\")'\n\n\
+    The command does not join the pod and changes nothing. It reads the contents until two \
+    readings agree; if the object changes all the time, it says so, and what it prints may be of \
+    different moments. Values of types without a known layout (bytes, values encoded by serde, \
+    structs in structs) are printed in hexadecimal; the text form shows their first 64 bytes.\n\n\
+    JSON: name, type, entries, bytes, holder, users, torn, contents; docs/json.md says what they \
+    mean.")]
+pub struct Dump {
+    #[command(flatten)]
+    which: Which,
+    /// The object's name
+    name: String,
+    /// Print the object as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The contents of an object, for JSON.
+struct Contents<'a>(&'a Value);
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    key: Contents<'a>,
+    value: Contents<'a>,
+}
+
+impl Serialize for Contents<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Unsigned(number) => match u64::try_from(*number) {
+                Ok(number) => to.serialize_u64(number),
+                Err(_) => to.serialize_u128(*number),
+            },
+            Value::Signed(number) => match i64::try_from(*number) {
+                Ok(number) => to.serialize_i64(number),
+                Err(_) => to.serialize_i128(*number),
+            },
+            Value::Float(number) => to.serialize_f64(*number),
+            Value::Text(text) => to.serialize_str(text),
+            Value::Bytes(bytes) => {
+                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                to.serialize_str(&hex)
+            }
+            Value::List(values) => {
+                let mut list = to.serialize_seq(Some(values.len()))?;
+                for value in values {
+                    list.serialize_element(&Contents(value))?;
+                }
+                list.end()
+            }
+            Value::Fields(fields) => {
+                let mut map = to.serialize_map(Some(fields.len()))?;
+                for (name, value) in fields {
+                    map.serialize_entry(name, &Contents(value))?;
+                }
+                map.end()
+            }
+            Value::Entries(entries) => {
+                let mut list = to.serialize_seq(Some(entries.len()))?;
+                for (key, value) in entries {
+                    let (key, value) = (Contents(key), Contents(value));
+                    list.serialize_element(&Entry { key, value })?;
+                }
+                list.end()
+            }
+            Value::Nothing => to.serialize_none(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    object: Object<'a>,
+    /// Whether it changed during every reading.
+    torn: bool,
+    contents: Contents<'a>,
+}
+
+impl Dump {
+    pub fn run(self) -> Result<(), Failure> {
+        let pod = self.which.observe()?;
+        let name = self.name.clone();
+        let found = match directory(&pod)? {
+            Some(directory) => directory.dump(&self.name),
+            None => Err(ObjectError::NotFound { name }),
+        };
+        let Dumped {
+            description,
+            contents,
+            is_torn,
+        } = found.map_err(|error| self.which.explain(error))?;
+        if self.json {
+            return output::json(&Whole {
+                object: Object::of(&description),
+                torn: is_torn,
+                contents: Contents(&contents),
+            });
+        }
+        let name = output::printable(&description.name);
+        output::line(format_args!("{name}: {}", description.of))?;
+        match &contents {
+            Value::Entries(entries) => { entries.iter() }
+                .try_for_each(|(key, value)| output::line(format_args!("  {key}: {value}"))),
+            Value::Fields(fields) => { fields.iter() }
+                .try_for_each(|(name, value)| output::line(format_args!("  {name}: {value}"))),
+            Value::List(values) => { values.iter().enumerate() }
+                .try_for_each(|(at, value)| output::line(format_args!("  {at}: {value}"))),
+            value => output::line(format_args!("  {value}")),
+        }?;
+        if is_torn {
+            output::note("it changed while it was read; parts may be of different moments");
+        }
+        Ok(())
     }
 }
 
@@ -101,21 +228,32 @@ pub struct RemoveObject {
 impl RemoveObject {
     pub fn run(self) -> Result<(), Failure> {
         let pod = self.which.open()?;
-        if !list(&pod)?.iter().any(|it| it.name == self.name) {
-            let path = self.which.path().display();
-            return Err(Failure::new(format_args!(
-                "there is no object {:?}; `outlive pod objects {path}` lists the objects",
-                self.name
-            )));
-        }
+        let not_found = || ObjectError::NotFound {
+            name: self.name.clone(),
+        };
+        // A session would create a directory.
+        directory(&pod)?.ok_or_else(|| self.which.explain(not_found()))?;
         let session = pod.session()?;
         let objects = session.objects();
         match self.unlink {
             true => objects.unlink(&self.name),
             false => objects.remove(&self.name),
         }
-        .map_err(Failure::new)?;
+        .map_err(|error| self.which.explain(error))?;
         let done = if self.unlink { "unlinked" } else { "removed" };
         output::line(format_args!("{done} {:?}", self.name))
+    }
+}
+
+impl Which {
+    /// Adds a hint to the error of an object that does not exist.
+    fn explain(&self, error: ObjectError) -> Failure {
+        match error {
+            ObjectError::NotFound { .. } => Failure::new(format_args!(
+                "{error}; `outlive pod objects {}` lists the objects",
+                self.path().display()
+            )),
+            error => Failure::new(error),
+        }
     }
 }

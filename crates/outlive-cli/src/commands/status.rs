@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
     it.\n\n\
     JSON: path, uuid, size, backend, domain, created, heap, ids, settings, manager, members (id, \
     generation, instance, level, status, there, host, process, pid, tid, uid, name, beats, locks, \
-    recovered_by), groups and pools; docs/json.md says what they mean.")]
+    mutexes, recovered_by), groups and pools; docs/json.md says what they mean.")]
 pub struct Status {
     #[command(flatten)]
     which: Which,
@@ -39,7 +39,7 @@ pub struct Status {
 
 impl Status {
     pub fn run(self) -> Result<(), Failure> {
-        let pod = self.which.open()?;
+        let pod = self.which.observe()?;
         let look = Look::at(&pod);
         let pools = Pool::all(&pod).map_err(Failure::new)?;
         if self.json {
@@ -154,10 +154,7 @@ fn member_table(look: &Look, live: bool) -> Table {
                 Some(Level::Host | Level::Process) => seen.status.beats.to_string(),
                 _ => "-".into(),
             },
-            match seen.locks.len() {
-                0 => "-".into(),
-                locks => locks.to_string(),
-            },
+            seen.lock_summary(),
             name,
         ]);
     }
@@ -214,6 +211,8 @@ struct Member<'a> {
     name: &'a str,
     beats: u64,
     locks: Vec<Lock>,
+    /// The names of the mutexes that it holds.
+    mutexes: &'a [String],
     recovered_by: Option<String>,
 }
 
@@ -307,6 +306,7 @@ impl<'a> Member<'a> {
                     kind: lock.kind.get(),
                 })
                 .collect(),
+            mutexes: &seen.mutexes,
             recovered_by: seen.recoverer.map(|by| by.to_string()),
         }
     }

@@ -92,7 +92,7 @@ impl Drop for Shown {
 
 impl Watch {
     pub fn run(self) -> Result<(), Failure> {
-        let pod = self.which.open()?;
+        let pod = self.which.observe()?;
         let mut scene = Scene::new(self.which.path(), pod);
         if self.once {
             std::thread::sleep(self.every);

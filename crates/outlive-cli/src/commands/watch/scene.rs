@@ -1,8 +1,7 @@
 //! The state of a watched pod: the latest look, the events since the previous one, and the rates of
 //! heartbeats.
 //!
-//! Watching changes nothing in the pod, with one exception that any reader of events may make: it
-//! completes an event whose writer died before completing it (see [`Subscription::poll`]).
+//! Watching changes nothing in the pod, which is opened for an observer.
 
 use crate::commands::pools::Pool;
 use crate::event_text::describe;
@@ -48,7 +47,7 @@ impl Scene {
             rates: HashMap::new(),
             looked: now,
             began: now,
-            subscription: Subscription::new(log, tables.extent().ids, after),
+            subscription: Subscription::new(log, tables.extent().ids, after).observing(),
             pod,
         };
         scene.listen("    before");

@@ -3,6 +3,7 @@
 use super::scene::Scene;
 use crate::amount::Bytes;
 use crate::look::{Presence, Seen};
+use crate::output;
 use outlive::membership::{Level, Status};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -136,19 +137,15 @@ impl Screen {
         let Some(record) = &seen.status.record else {
             return Line::from(who);
         };
-        if seen.locks.is_empty() {
+        if seen.locks.is_empty() && seen.mutexes.is_empty() {
             return Line::from(format!("{who}, user {}: holds no lock", record.uid));
         }
-        let locks: Vec<_> = seen
-            .locks
-            .iter()
-            .map(|lock| format!("{} (kind {})", lock.lock, lock.kind.get()))
-            .collect();
-        Line::from(format!(
-            "{who}, user {}: holds or acquires the locks at {}",
-            record.uid,
-            locks.join(", ")
-        ))
+        let locks = { seen.locks.iter() }
+            .map(|lock| format!("holds or acquires the lock at {}", lock.lock));
+        let mutexes = { seen.mutexes.iter() }
+            .map(|name| format!("holds the mutex `{}`", output::printable(name)));
+        let all: Vec<_> = mutexes.chain(locks).collect();
+        Line::from(format!("{who}, user {}: {}", record.uid, all.join(", ")))
     }
 }
 
@@ -219,10 +216,7 @@ fn member_cells(depth: usize, seen: &Seen, scene: &Scene) -> [String; 6] {
         seen.condition(),
         seen.pid(),
         rate.map_or_else(|| "-".into(), |rate| format!("{rate:.1}")),
-        match seen.locks.len() {
-            0 => "-".into(),
-            locks => locks.to_string(),
-        },
+        seen.lock_summary(),
         format!("{}{manager}", seen.name()),
     ]
 }
