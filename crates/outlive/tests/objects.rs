@@ -448,6 +448,30 @@ fn a_client_reports_the_outcome_of_its_last_request() {
     mine.remove("inner").unwrap();
     words.request(&me, 14).update("oak", |n| n + 1).unwrap();
 
+    // Requests on cells and lists.
+    let cell = mine.create::<Cell<str>>("cell", "a".into()).unwrap();
+    cell.request(&me, 16).set("b").unwrap();
+    assert_eq!((me.took_effect(16), me.took_effect(15)), (Some(true), None));
+    let failed = cell.request(&me, 17).compare_exchange("a", "c").unwrap();
+    assert_eq!(failed, Exchange::Different("b".into()));
+    assert_eq!(me.took_effect(17), Some(false));
+    assert_eq!(cell.request(&me, 18).update(|it| it + "c").unwrap(), "b");
+    assert_eq!((me.took_effect(18), cell.get()), (Some(true), "bc".into()));
+    let list = mine.create::<List<u64, u64>>("list", ()).unwrap();
+    list.request(&me, 19).insert(&1, &2).unwrap();
+    assert_eq!(me.took_effect(19), Some(true));
+    list.request(&me, 20).insert(&1, &3).unwrap_err();
+    assert_eq!(me.took_effect(20), Some(false));
+    assert_eq!(list.request(&me, 21).replace(&1, &3).unwrap(), Some(2));
+    assert_eq!(list.request(&me, 22).remove(&1), Some(3));
+    assert_eq!(me.took_effect(22), Some(true));
+    assert_eq!(list.request(&me, 23).remove(&1), None);
+    assert_eq!(me.took_effect(23), Some(false));
+    drop((cell, list));
+    mine.remove("cell").unwrap();
+    mine.remove("list").unwrap();
+    words.request(&me, 14).update("oak", |n| n + 1).unwrap();
+
     // One handle at a time.
     let refused = theirs.unlink("me").unwrap_err();
     assert!(matches!(refused, ObjectError::InUse { .. }), "{refused}");

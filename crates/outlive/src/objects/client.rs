@@ -316,6 +316,13 @@ impl<'h, M: Memory> Client<'h, M> {
         self.words().last()
     }
 
+    /// Returns whether the request `token` took effect; `None` if it is not the
+    /// [last](Self::last): it never began, or was followed by others.
+    pub fn took_effect(&self, token: u64) -> Option<bool> {
+        let last = self.last().filter(|last| last.token == token);
+        last.map(|last| last.took_effect)
+    }
+
     /// Runs `operation`, one operation on the structure whose header is at `structure`, as the
     /// request `token`.
     pub(super) fn run<R>(

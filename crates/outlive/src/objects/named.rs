@@ -4,6 +4,7 @@ use super::lease::Lease;
 use super::{Array, Cell, Counter};
 use crate::heap::LocalHeap;
 use crate::heap::buddy::AllocateError;
+use crate::membership::Instance;
 use crate::segment::Shared;
 use crate::structures::{
     Datum, Exchange, InPlace, InsertError, Iter, List, Map, OrderedDatum, ValueRef,
@@ -268,6 +269,11 @@ impl<M: Memory> Named<'_, GroupBarrier<M>, M> {
 
 /// The operations of [`RecoverableMutex`].
 impl<T: Repair, M: Memory> Named<'_, RecoverableMutex<T, M>, M> {
+    /// See [`RecoverableMutex::holder`].
+    pub fn holder(&self) -> Option<Instance> {
+        self.object.holder()
+    }
+
     /// See [`RecoverableMutex::lock`].
     ///
     /// # Errors

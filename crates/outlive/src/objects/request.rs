@@ -1,52 +1,65 @@
-//! Map operations that a client records as requests.
+//! Operations that a client records as requests.
 
 use super::client::Open;
-use super::{Client, Named};
+use super::{Cell, Client, Named};
 use crate::heap::buddy::AllocateError;
-use crate::structures::{Datum, Exchange, InsertError, Map};
+use crate::structures::{Datum, Exchange, InsertError, List, Map, OrderedDatum};
 use core::fmt;
-use outlive_memory::{Memory, Native};
+use outlive_memory::{Memory, Native, Offset};
 
-/// A map operation that a [client](Client) records as a request. After a death, [`Client::last`]
-/// returns its outcome. It does what the map's operation does, and additionally writes two cache
-/// lines.
+/// An operation on a map, a list or a cell (`T`) that a [client](Client) records as a request.
+/// After a death, [`Client::last`] returns its outcome. It does what the object's operation does,
+/// and additionally writes two cache lines.
 ///
 /// # Panics
-/// Each operation panics if the client and the map were opened in different sessions, or if a
+/// Each operation panics if the client and the object were opened in different sessions, or if a
 /// request of the client is running.
 ///
 /// # Crash
-/// As that of the map. After the recovery, [`Client::last`] returns this request with its outcome,
-/// or the one before it, and then this one had no effect.
-pub struct Request<'r, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory = Native> {
-    map: &'r Named<'r, Map<K, V, M>, M>,
+/// As that of the object. After the recovery, [`Client::last`] returns this request with its
+/// outcome, or the one before it, and then this one had no effect.
+pub struct Request<'r, T, M: Memory = Native> {
+    object: &'r Named<'r, T, M>,
+    structure: Offset,
     client: &'r Client<'r, M>,
     token: u64,
 }
 
-impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'_, Map<K, V, M>, M> {
-    /// Returns a request: the operation called on it runs as the request `token` of `client`.
-    pub fn request<'r>(&'r self, client: &'r Client<'_, M>, token: u64) -> Request<'r, K, V, M> {
-        Request {
-            map: self,
-            client,
-            token,
+macro_rules! requests {
+    ($($structure:ident<$($parameter:ident: $bound:ident),+>),+) => {$(
+        impl<$($parameter: $bound + ?Sized,)+ M: Memory>
+            Named<'_, $structure<$($parameter,)+ M>, M>
+        {
+            /// Returns a request: the operation called on it runs as the request `token` of
+            /// `client`.
+            pub fn request<'r>(
+                &'r self,
+                client: &'r Client<'_, M>,
+                token: u64,
+            ) -> Request<'r, $structure<$($parameter,)+ M>, M> {
+                Request {
+                    object: self,
+                    structure: self.low_level().offset(),
+                    client,
+                    token,
+                }
+            }
         }
+    )+};
+}
+
+requests! { Map<K: Datum, V: Datum>, List<K: OrderedDatum, V: Datum>, Cell<V: Datum> }
+
+impl<T, M: Memory> Request<'_, T, M> {
+    fn run<R>(&self, operation: impl FnOnce(&Named<'_, T, M>, &Open<'_, '_, M>) -> R) -> R {
+        let heap = self.object.lease().heap();
+        let run = |open: &Open<'_, '_, M>| operation(self.object, open);
+        self.client.run(heap, self.token, self.structure, run)
     }
 }
 
-impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, K, V, M> {
-    fn run<R>(
-        &self,
-        operation: impl FnOnce(&Named<'_, Map<K, V, M>, M>, &Open<'_, '_, M>) -> R,
-    ) -> R {
-        let heap = self.map.lease().heap();
-        let structure = self.map.low_level().offset();
-        (self.client).run(heap, self.token, structure, |open| {
-            operation(self.map, open)
-        })
-    }
-
+/// The operations of [`Map`].
+impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, Map<K, V, M>, M> {
     /// See [`Map::insert`].
     ///
     /// # Errors
@@ -109,7 +122,66 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, K, V, M> {
     }
 }
 
-impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> fmt::Debug for Request<'_, K, V, M> {
+/// The operations of [`List`].
+impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, List<K, V, M>, M> {
+    /// See [`List::insert`].
+    ///
+    /// # Errors
+    /// If the key exists, or there is no memory: then it had no effect.
+    pub fn insert(self, key: &K, value: &V) -> Result<(), InsertError<V::Owned>> {
+        self.run(|list, _| list.insert(key, value))
+    }
+
+    /// See [`List::remove`]. It had an effect if the key existed.
+    pub fn remove(self, key: &K) -> Option<V::Owned> {
+        self.run(|list, _| list.remove(key))
+    }
+
+    /// See [`List::replace`]. It had an effect if the key existed.
+    ///
+    /// # Errors
+    /// If there is no memory: then it had no effect.
+    pub fn replace(self, key: &K, value: &V) -> Result<Option<V::Owned>, AllocateError> {
+        self.run(|list, _| list.replace(key, value))
+    }
+}
+
+/// The operations of [`Cell`].
+impl<V: Datum + ?Sized, M: Memory> Request<'_, Cell<V, M>, M> {
+    /// See [`Cell::set`].
+    ///
+    /// # Errors
+    /// If there is no memory: then it had no effect.
+    pub fn set(self, value: &V) -> Result<(), AllocateError> {
+        self.run(|cell, _| cell.set(value))
+    }
+
+    /// See [`Cell::update`].
+    ///
+    /// # Errors
+    /// If there is no memory: then it had no effect.
+    pub fn update(
+        self,
+        mut make: impl FnMut(V::Owned) -> V::Owned,
+    ) -> Result<V::Owned, AllocateError> {
+        // As in `Map::update`.
+        self.run(|cell, open| cell.update(|value| open.pause(|| make(value))))
+    }
+
+    /// See [`Cell::compare_exchange`]. It had an effect if it is [`Exchange::Done`].
+    ///
+    /// # Errors
+    /// If there is no memory: then it had no effect.
+    pub fn compare_exchange(
+        self,
+        expected: &V,
+        new: &V,
+    ) -> Result<Exchange<V::Owned>, AllocateError> {
+        self.run(|cell, _| cell.compare_exchange(expected, new))
+    }
+}
+
+impl<T, M: Memory> fmt::Debug for Request<'_, T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Request({})", self.token)
     }

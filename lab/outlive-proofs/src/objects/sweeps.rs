@@ -94,6 +94,8 @@ enum Case {
     RequestInVain,
     /// Makes a request whose closure changes another map.
     RequestNested,
+    /// Makes a request of a client: the value of a cell is replaced.
+    RequestCell,
     /// Broken: the name leads to the object before its contents are made.
     LinksFirst,
     /// Broken: the block is retired before the name is taken away.
@@ -113,7 +115,7 @@ enum Case {
 use Case::*;
 
 impl Case {
-    const SOUND: [Self; 20] = [
+    const SOUND: [Self; 21] = [
         Directory,
         Create,
         CreatePlain,
@@ -134,6 +136,7 @@ impl Case {
         RequestReplace,
         RequestInVain,
         RequestNested,
+        RequestCell,
     ];
 
     /// Returns whether the directory does not exist before the operation.
@@ -158,7 +161,7 @@ impl Case {
 
     /// Returns whether the object `MADE` exists before and after the operation.
     fn has_made(self) -> bool {
-        matches!(self, RenameInVain | RequestNested)
+        matches!(self, RenameInVain | RequestNested | RequestCell)
     }
 
     /// Returns the key that the request changes, and its value before and after.
@@ -223,10 +226,13 @@ impl cases::Case for Case {
         if self == RequestNested {
             drop(all.create::<Words<Marked>>(MADE, ()).unwrap());
         }
+        if self == RequestCell {
+            drop(all.create::<Cell<str, Marked>>(MADE, "old".into()).unwrap());
+        }
         if matches!(self, CreateOverStale | UnlinkStale) {
             leave_stale(&heap);
         }
-        if self.request().is_some() {
+        if self.request().is_some() || self == RequestCell {
             let client = all.client(CLIENT).unwrap();
             let kept = all.open::<Words<Marked>>(KEPT).unwrap();
             kept.request(&client, 1).upsert(&2, &0, |_| 20).unwrap();
@@ -297,6 +303,11 @@ impl cases::Case for Case {
                     n + 1
                 };
                 assert_eq!(request.update(&1, make), Ok(Some(10)));
+            }
+            RequestCell => {
+                let client = all.client(CLIENT).unwrap();
+                let made = all.open::<Cell<str, Marked>>(MADE).unwrap();
+                made.request(&client, 2).set("another").unwrap();
             }
             TakesTheNested => {
                 let client = all.client(CLIENT).unwrap();
@@ -428,11 +439,17 @@ impl cases::Case for Case {
                 },
                 format!("the objects are {names:?}; the operation returned: {returned}"),
             )?;
-            if has(MADE) && self == Cells {
+            if has(MADE) && matches!(self, Cells | RequestCell) {
                 let cell = all.open::<Cell<str, Marked>>(MADE).map_err(error)?;
                 let value = cell.get();
                 let is_one = value == "another" || value == "old" && !returned;
                 demand(is_one, format!("{MADE:?} has {value:?}"))?;
+                if self == RequestCell {
+                    let client = all.client(CLIENT).map_err(error)?;
+                    let took_effect = client.took_effect(2);
+                    let is_so = (value == "another") == (took_effect == Some(true));
+                    demand(is_so, format!("{value:?} does not fit to {took_effect:?}"))?;
+                }
             } else if has(MADE) && matches!(self, CreatePlain | RenameInVain) {
                 let value = all.open::<Counter<Marked>>(MADE).map_err(error)?.get();
                 demand(value == 7, format!("{MADE:?} has {value}"))?;
