@@ -1,6 +1,7 @@
 //! `objects`: the cost of bound handles, of finding a name, and of reading in place, on one thread.
 //! Bound handles are compared with calls that take the heap handle, reading in place with a look-up
-//! of 8 bytes and with a copy.
+//! of 8 bytes and with a copy. A mutex, which works on a private copy of its value, is compared with
+//! a prototype that works in place and keeps an undo copy.
 
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, Row};
@@ -9,6 +10,8 @@ use crate::statistics::median_estimate;
 use crate::{Run, Study, StudyError};
 use outlive::objects::Counter;
 use outlive::pod::Session;
+use outlive::segment::Shared;
+use outlive::sync::Repair;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -40,7 +43,10 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let session = scratch.pod().session()?;
     handles(run, &session, calls, rounds)?;
     find(run, &session, names, calls / 4, rounds)?;
-    in_place(run, &session, calls, rounds)
+    in_place(run, &session, calls, rounds)?;
+    large_value::<8>(run, &session, calls / 4, rounds)?;
+    large_value::<512>(run, &session, calls / 16, rounds)?;
+    large_value::<8192>(run, &session, calls / 100, rounds)
 }
 
 /// Measures a bound handle, beside the calls that take the heap handle.
@@ -185,6 +191,60 @@ fn in_place(
         metric: "time to read one in place and to add up its bytes",
         unit: "ns",
         peer: "a copied value",
+        paper: None,
+        goal: None,
+    };
+    run.answer(comparison.rows(&paired));
+    Ok(())
+}
+
+/// Measures a change of one word of a mutex over `N` words, beside a prototype that changes the
+/// value in place: under a lock, it copies the value to an undo area, marks that as valid, changes
+/// the word, and marks it as invalid.
+fn large_value<const N: usize>(
+    run: &mut Run<'_>,
+    session: &Session,
+    calls: u64,
+    rounds: usize,
+) -> Result<(), StudyError>
+where
+    [u64; N]: Shared + Repair,
+{
+    run.begin(&format!("a mutex over {} bytes", 8 * N));
+    let mutex = session
+        .mutex(&format!("mutex {N}"), [0u64; N])
+        .map_err(void)?;
+    let lock = session.mutex("lock", 0u64).map_err(void)?;
+    // The value, the undo copy, and whether that is valid.
+    let array = session.array::<u64>(&format!("array {N}"), 2 * N as u64 + 1);
+    let array = array.map_err(void)?;
+    let paired = Paired::measure(
+        run,
+        rounds,
+        || {
+            Ok(each(calls, |index| {
+                let mut value = mutex.lock().expect("no member dies");
+                value[index as usize % N] += 1;
+            }))
+        },
+        || {
+            Ok(each(calls, |index| {
+                let held = lock.lock().expect("no member dies");
+                let n = N as u64;
+                (0..n).for_each(|at| array.set(n + at, array.get(at)));
+                array.set(2 * n, 1);
+                let at = index % n;
+                array.set(at, array.get(at) + 1);
+                array.set(2 * n, 0);
+                drop(held);
+            }))
+        },
+    )?;
+    let comparison = Comparison {
+        case: &format!("mutex over {} bytes", 8 * N),
+        metric: "time to lock, to change one word and to unlock",
+        unit: "ns",
+        peer: "in place, with an undo copy",
         paper: None,
         goal: None,
     };

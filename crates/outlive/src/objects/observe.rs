@@ -13,10 +13,12 @@ use super::object::MUTEX_OVER;
 use super::record::{Record, State};
 use super::value::{Type, Value};
 use super::{Description, Directory, ObjectError, array, client};
+use crate::membership::InstanceId;
 use crate::structures::{Finding, snapshot_of};
 use crate::sync;
 use core::time::Duration;
 use outlive_memory::{Memory, Offset, Ordering};
+use std::collections::HashMap;
 
 /// The number of times that something which changes is read.
 const READINGS: u32 = 8;
@@ -52,16 +54,26 @@ impl<M: Memory> Directory<M> {
     /// # Crash
     /// The caller writes nothing.
     pub fn observe(&self) -> Result<Vec<Description>, ObjectError> {
+        let mut users: HashMap<u64, Vec<InstanceId>> = HashMap::new();
+        for id in 0..self.ids() {
+            for slot in self.slots(id) {
+                // A lease that is being given up has a tag, and leads to no object then.
+                let at: u64 = self.memory().load(slot, Ordering::Acquire);
+                if at != 0 {
+                    users.entry(at).or_default().push(id);
+                }
+            }
+        }
         let described = |(name, at): (Vec<u8>, u64)| {
             let (name, record) = (String::from_utf8(name).ok()?, self.record(at)?);
             // A stale entry leads to an object of another name.
             let is_named = record.is_named(&name).ok()?;
-            let users = self.users(record.at(), Offset::from_raw(0)).collect();
-            { is_named }
-                .then(|| Description::of(name, record, users).ok())
-                .flatten()
+            let users = users.get(&at).cloned().unwrap_or_default();
+            let description = Description::of(name, record, users);
+            description.ok().filter(|_| is_named)
         };
-        let mut all: Vec<_> = self.entries()?.into_iter().filter_map(described).collect();
+        let entries = self.entries()?.into_iter();
+        let mut all: Vec<_> = entries.filter_map(described).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
     }

@@ -39,6 +39,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (Case::RenamesInTwoSteps, "\"kept\" is gone"),
         (Case::WritesTheTokenLast, "does not fit"),
         (Case::TakesTheNested, "does not fit"),
+        (Case::LeavesStale, "an object"),
     ])
 }
 
@@ -47,6 +48,10 @@ const CLIENT: &str = "client";
 
 /// The state of a request whose operation runs.
 const OPEN: u64 = 1;
+
+/// The offset of an object's state, and the state of an object without a name.
+const STATE: u64 = 24;
+const UNLINKED: u64 = 1;
 
 /// The number of handles that need a second block of leases.
 const MANY: usize = 32;
@@ -110,6 +115,8 @@ enum Case {
     WritesTheTokenLast,
     /// Broken: as `RequestNested`, but the request is not paused while its closure runs.
     TakesTheNested,
+    /// Broken: as `UnlinkStale`, but the stale entry is left.
+    LeavesStale,
 }
 
 use Case::*;
@@ -154,6 +161,7 @@ impl Case {
                 | GiveUpBoth
                 | GiveUpTwo
                 | UnlinkStale
+                | LeavesStale
                 | RetiresFirst
                 | ForgetsLeases
         )
@@ -229,7 +237,7 @@ impl cases::Case for Case {
         if self == RequestCell {
             drop(all.create::<Cell<str, Marked>>(MADE, "old".into()).unwrap());
         }
-        if matches!(self, CreateOverStale | UnlinkStale) {
+        if matches!(self, CreateOverStale | UnlinkStale | LeavesStale) {
             leave_stale(&heap);
         }
         if self.request().is_some() || self == RequestCell {
@@ -289,6 +297,13 @@ impl cases::Case for Case {
             }
             CreateOverStale => drop(all.create::<Counter<Marked>>(KEPT, 7).unwrap()),
             UnlinkStale => all.unlink(MOVED).unwrap(),
+            LeavesStale => {
+                let moved = all.open::<Words<Marked>>(MOVED).unwrap();
+                let at = names(pod.heap).remove(&heap, MOVED).unwrap();
+                let state = Offset::from_raw(at + STATE);
+                pod.memory.store(state, UNLINKED, Ordering::Release);
+                drop(moved);
+            }
             Cells => {
                 let made = all.create::<Cell<str, Marked>>(MADE, "old".into()).unwrap();
                 made.set("another").unwrap();
@@ -369,7 +384,7 @@ impl cases::Case for Case {
             let has = |name: &str| names.contains(&name);
             // The name of the map before and after the operation.
             let [before, after] = match self {
-                CreateOverStale | UnlinkStale => [MOVED, MOVED],
+                CreateOverStale | UnlinkStale | LeavesStale => [MOVED, MOVED],
                 Rename => [KEPT, MOVED],
                 _ => [KEPT, KEPT],
             };
