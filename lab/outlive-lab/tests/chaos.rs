@@ -57,8 +57,8 @@ fn a_full_heap_is_no_failure() {
 }
 
 /// Returns the messages about workers that are broken in this way.
-fn accusations(broken: &str) -> Vec<String> {
-    let mut arguments = RUN.to_vec();
+fn accusations(broken: &str, more: &[&'static str]) -> Vec<String> {
+    let mut arguments = [&RUN, more].concat();
     arguments.extend(["--seconds", "4", "--broken", broken]);
     let found = outlive(arguments);
     assert_eq!(found.code, Some(1), "{}{}", found.output, found.errors);
@@ -75,7 +75,7 @@ fn says(messages: &[String], what: &str) -> bool {
 
 #[test]
 fn a_worker_that_panics_is_noticed() {
-    let messages = accusations("panics");
+    let messages = accusations("panics", &[]);
     assert!(
         says(&messages, "panicked: broken on purpose"),
         "{messages:#?}"
@@ -85,13 +85,13 @@ fn a_worker_that_panics_is_noticed() {
 
 #[test]
 fn a_worker_that_ends_by_a_signal_nobody_sent_is_noticed() {
-    let messages = accusations("aborts");
+    let messages = accusations("aborts", &[]);
     assert!(says(&messages, "SIGABRT"), "{messages:#?}");
 }
 
 #[test]
 fn a_worker_that_cannot_join_is_noticed() {
-    let messages = accusations("lost");
+    let messages = accusations("lost", &[]);
     assert!(says(&messages, "found"), "{messages:#?}");
     assert!(says(&messages, "exit status: 1"), "{messages:#?}");
 }
@@ -112,7 +112,7 @@ fn what_becomes_of_a_workers_own_keys_is_known_beforehand() {
             ],
         ),
     ] {
-        let messages = accusations(broken);
+        let messages = accusations(broken, &[]);
         assert!(
             noticed.iter().any(|what| says(&messages, what)),
             "{broken}: {messages:#?}"
@@ -122,7 +122,7 @@ fn what_becomes_of_a_workers_own_keys_is_known_beforehand() {
 
 #[test]
 fn a_worker_that_forgets_to_ask_is_noticed() {
-    let messages = accusations("forgetful");
+    let messages = accusations("forgetful", &[]);
     // By the audit, not because the work stopped.
     assert!(
         ["were confirmed", "was confirmed", "was inserted"]
@@ -183,4 +183,31 @@ fn every_task_of_every_graph_counts_once() {
         "{shown}"
     );
     outlive(["prove", "chaos", "--tasks", "--hosts", "2"]).fails(2, "--hosts");
+}
+
+#[test]
+fn every_object_is_where_its_creator_left_it() {
+    let mut arguments = RUN.to_vec();
+    arguments.extend(["--objects", "--seconds", "4", "--processes", "4"]);
+    let found = json(&outlive(arguments).succeeds());
+    let found = &found.as_array().unwrap()[0];
+    println!("{found:#}");
+    assert_eq!(found["name"], "chaos: objects");
+    assert_eq!((&found["failures"], &found["seed"]), (&0.into(), &7.into()));
+    for at_least_one in ["points", "operations", "checks"] {
+        assert!(found[at_least_one].as_u64().unwrap() > 0, "{at_least_one}");
+    }
+    for (what, times) in found["effects"].as_object().unwrap() {
+        assert!(times.as_u64().unwrap() > 0, "{what}");
+    }
+    outlive(["prove", "chaos", "--objects", "--tasks"]).fails(2, "--tasks");
+    outlive(["prove", "chaos", "--objects", "--broken", "lost"]).fails(2, "forgetful");
+}
+
+#[test]
+fn an_object_or_a_request_that_is_lost_is_noticed() {
+    for (broken, noticed) in [("loses", "is lost"), ("forgetful", "requests took effect")] {
+        let messages = accusations(broken, &["--objects"]);
+        assert!(says(&messages, noticed), "{broken}: {messages:#?}");
+    }
 }

@@ -19,6 +19,8 @@ fn the_fields_of_proofs_are_explained() {
     assert_explained(heading, &schedule);
     let chaos = outlive(["prove", "chaos", "--seconds", "1.5", "--json"]).succeeds();
     assert_explained(heading, &chaos);
+    let objects = ["prove", "chaos", "--objects", "--seconds", "1.5", "--json"];
+    assert_explained(heading, &outlive(objects).succeeds());
     let kill = outlive(["prove", "kill", "role.take", "--json"]);
     match kill.errors.contains("ptrace is forbidden here") {
         true => println!("skipped: {}", kill.errors),

@@ -14,6 +14,7 @@ fn proofs_by_kills_notice_that_kills_do_nothing() {
         (kill, &["kill", "instance.join and leave"]),
         (kill, &["chaos", "--seconds", "5"]),
         (kill, &["chaos", "--tasks", "--seconds", "5"]),
+        (kill, &["chaos", "--objects", "--seconds", "5"]),
         (pidfd, &["chaos", "--seconds", "5"]),
     ] {
         let arguments = [&["prove"], proof].concat();

@@ -11,6 +11,7 @@
 pub mod barrier;
 mod cases;
 pub mod heap;
+pub mod killing;
 pub mod locks;
 pub mod membership;
 pub mod objects;

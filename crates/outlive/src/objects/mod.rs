@@ -511,6 +511,13 @@ impl<'h, M: Memory> Objects<'h, M> {
         Ok(blocks)
     }
 
+    /// Returns the ids of the members that have leases, for a check.
+    #[doc(hidden)]
+    pub fn lessees(self) -> Vec<InstanceId> {
+        let ids = 0..self.heap.logs().capacity();
+        ids.filter(|id| self.directory.has_leases(*id)).collect()
+    }
+
     /// Gives up all leases of this member, also those of handles that were forgotten. The caller
     /// neither uses nor drops a handle that existed before this call.
     ///

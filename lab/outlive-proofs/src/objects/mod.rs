@@ -1,5 +1,6 @@
 //! Named objects.
 
+pub mod chaos;
 mod fixture;
 pub mod scenarios;
 pub mod sweeps;

@@ -5,12 +5,15 @@ use crate::amount;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
+use outlive_proofs::killing;
+use outlive_proofs::objects::chaos as objects;
 use outlive_proofs::tasks::chaos as tasks;
 use outlive_prove::chaos::{self, Broken, Options, Report};
 use outlive_run::driver::die_with;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,15 +27,19 @@ use std::time::{Duration, SystemTime};
     outlive-lab prove chaos --minutes 5\n  \
     outlive-lab prove chaos --minutes 0.5\n  \
     outlive-lab prove chaos --seconds 20 --hosts 4 --processes 8 --seed 7 --json\n  \
-    outlive-lab prove chaos --tasks --seconds 30\n\n\
+    outlive-lab prove chaos --tasks --seconds 30\n  \
+    outlive-lab prove chaos --objects --seconds 30\n\n\
     Creates its own pod in /dev/shm (4 MiB for each process, at least 32 MiB) and removes it. Each \
     worker notes every operation before its beginning; restarted after a death, it asks whether \
     that operation took effect. At the end the counters under locks, the map and the heap must \
     match the notes of all workers: nothing is lost, done twice or leaked. The seed determines the \
     kills; it is printed. With --tasks the processes are workers of a pool, and run graphs of \
     tasks whose results are known: each graph must give the right sum, each of its tasks must take \
-    effect exactly once, and no more tasks may be re-executed than workers were killed. An \
-    interrupt ends the run early, with all checks. Exits with 1 if anything is wrong.\n\n\
+    effect exactly once, and no more tasks may be re-executed than workers were killed. With \
+    --objects the processes create, rename, use and remove named objects under a few names, and \
+    make requests as clients: each object must exist under one of the names that it may have \
+    exactly if it was created and not removed, with all additions to it, each request must take \
+    effect exactly once, and no lease and no block of memory may be left. An interrupt ends the run early, with all checks. Exits with 1 if anything is wrong.\n\n\
     JSON: an array of one {name, points, failures, seconds, seed, messages, ...}; see \
     docs/json.md.")]
 pub struct Chaos {
@@ -45,6 +52,9 @@ pub struct Chaos {
     /// Run graphs of tasks on the workers of a pool, each process on a host of its own
     #[arg(long, conflicts_with_all = ["hosts", "mebibytes", "broken"])]
     tasks: bool,
+    /// Create, rename, use and remove named objects, each process on a host of its own
+    #[arg(long, conflicts_with_all = ["hosts", "mebibytes", "tasks"])]
+    objects: bool,
     /// The number of hosts
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=8))]
     hosts: u32,
@@ -66,7 +76,7 @@ pub struct Chaos {
     /// Run a worker
     #[arg(long, hide = true)]
     worker: bool,
-    /// The process that the worker belongs to, with --tasks
+    /// The process that the worker belongs to, with --tasks or --objects
     #[arg(long, hide = true, value_name = "PID", default_value_t = 0)]
     parent: u32,
 }
@@ -87,9 +97,13 @@ struct Details {
 
 impl Chaos {
     pub fn run(self) -> Result<(), Failure> {
-        if self.worker && self.tasks {
+        if self.worker && (self.tasks || self.objects) {
             die_with(self.parent).map_err(Failure::new)?;
-            return tasks::work().map(drop).map_err(Failure::new);
+            let worked = match self.tasks {
+                true => tasks::work().map(drop),
+                false => objects::work(),
+            };
+            return worked.map_err(Failure::new);
         }
         if self.worker {
             return chaos::work().map_err(Failure::new);
@@ -101,6 +115,9 @@ impl Chaos {
         });
         if self.tasks {
             return self.run_tasks(time, seed);
+        }
+        if self.objects {
+            return self.run_objects(time, seed);
         }
         if self.processes < self.hosts {
             return Err(Failure::Usage(format!(
@@ -129,11 +146,8 @@ impl Chaos {
                 humantime::format_duration(time),
             ))?;
         }
-        let show = stderr().is_terminal();
         let report = chaos::run(&options, command, |progress| {
-            if show || progress.elapsed.as_secs().is_multiple_of(10) {
-                output::note(progress);
-            }
+            hear(progress.elapsed, progress);
         })
         .map_err(|error| Failure::new(format_args!("{error} (seed {seed})")))?;
         if self.json {
@@ -168,36 +182,29 @@ struct TasksDetails {
     messages: Vec<String>,
 }
 
+#[derive(Serialize)]
+struct ObjectsDetails {
+    seed: u64,
+    operations: u64,
+    effects: BTreeMap<&'static str, u64>,
+    cut_off: u64,
+    checks: u64,
+    messages: Vec<String>,
+}
+
 impl Chaos {
     /// Runs chaos over graphs of tasks.
     fn run_tasks(&self, time: Duration, seed: u64) -> Result<(), Failure> {
         let mut options = tasks::Options::new(tasks::Until::Time(time), seed);
         options.processes = vec![1; self.processes as usize];
         end_when_interrupted(&options.enough)?;
-        let program = own_program()?;
-        let command = move || {
-            let mut command = Command::new(&program);
-            command.args(["prove", "chaos", "--tasks", "--worker", "--parent"]);
-            command.arg(std::process::id().to_string());
-            command
-        };
-        if !self.json {
-            output::line(format_args!(
-                "graphs of tasks on {} processes for {}, seed {seed}",
-                self.processes,
-                humantime::format_duration(time),
-            ))?;
-        }
-        let show = stderr().is_terminal();
+        let command = self.begin("--tasks", "graphs of tasks", time, seed)?;
         let report = tasks::run("chaos", &options, chaos_round, command, |progress| {
-            if show || progress.elapsed.as_secs().is_multiple_of(10) {
-                output::note(progress);
-            }
-        })
-        .map_err(|error| Failure::new(format_args!("{error} (seed {seed})")))?;
-        if self.json {
+            hear(progress.elapsed, progress);
+        });
+        self.conclude("--tasks", seed, report, |report| {
             let progress = report.progress;
-            output::json(&[Proof {
+            Proof {
                 name: "chaos: tasks".into(),
                 points: progress.kills,
                 failures: report.failures.len() as u64,
@@ -210,21 +217,98 @@ impl Chaos {
                     workers: progress.workers,
                     messages: report.failures.clone(),
                 },
-            }])?;
+            }
+        })
+    }
+
+    /// Runs chaos over named objects.
+    fn run_objects(&self, time: Duration, seed: u64) -> Result<(), Failure> {
+        let mut options = objects::Options::new(objects::Until::Time(time), seed);
+        options.processes = self.processes;
+        options.broken = self.broken;
+        if !matches!(self.broken, None | Some(Broken::Forgetful | Broken::Loses)) {
+            let usage = "--objects has broken workers of the kinds `forgetful` and `loses` only";
+            return Err(Failure::Usage(usage.into()));
+        }
+        end_when_interrupted(&options.enough)?;
+        let command = self.begin("--objects", "named objects", time, seed)?;
+        let report = objects::run("chaos", &options, command, |progress| {
+            hear(progress.elapsed, progress);
+        });
+        self.conclude("--objects", seed, report, |report| {
+            let progress = &report.progress;
+            Proof {
+                name: "chaos: objects".into(),
+                points: progress.kills,
+                failures: report.failures.len() as u64,
+                seconds: progress.elapsed.as_secs_f64(),
+                more: ObjectsDetails {
+                    seed,
+                    operations: progress.operations,
+                    effects: progress.effects.clone(),
+                    cut_off: progress.cut_off,
+                    checks: progress.checks,
+                    messages: report.failures.clone(),
+                },
+            }
+        })
+    }
+
+    /// Shows that a run of the kind `flag` begins, and returns the command of its workers.
+    fn begin(
+        &self,
+        flag: &'static str,
+        about: &str,
+        time: Duration,
+        seed: u64,
+    ) -> Result<impl Fn() -> Command + 'static, Failure> {
+        if !self.json {
+            output::line(format_args!(
+                "{about} on {} processes for {}, seed {seed}",
+                self.processes,
+                humantime::format_duration(time),
+            ))?;
+        }
+        let program = own_program()?;
+        Ok(move || {
+            let mut command = Command::new(&program);
+            command.args(["prove", "chaos", flag, "--worker", "--parent"]);
+            command.arg(std::process::id().to_string());
+            command
+        })
+    }
+
+    /// Shows the result of a run of the kind `flag`.
+    fn conclude<P: fmt::Display, T: Serialize>(
+        &self,
+        flag: &str,
+        seed: u64,
+        report: Result<killing::Report<P>, String>,
+        proof: impl FnOnce(&killing::Report<P>) -> Proof<T>,
+    ) -> Result<(), Failure> {
+        let report = report.map_err(|error| Failure::new(format_args!("{error} (seed {seed})")))?;
+        if self.json {
+            output::json(&[proof(&report)])?;
         } else {
             output::line(&report)?;
             if !report.is_clean() {
                 output::line(format_args!(
-                    "repeat these graphs and kills with --tasks --seed {seed} --processes {}",
+                    "repeat this work and these kills with {flag} --seed {seed} --processes {}",
                     self.processes
                 ))?;
             }
         }
-        if report.is_clean() {
-            Ok(())
-        } else {
-            Err(Failure::Found)
+        match report.is_clean() {
+            true => Ok(()),
+            false => Err(Failure::Found),
         }
+    }
+}
+
+/// Shows the progress every second on a terminal, and every ten seconds elsewhere.
+fn hear(elapsed: Duration, progress: &impl fmt::Display) {
+    if stderr().is_terminal() || elapsed.as_secs().is_multiple_of(10) {
+        output::note(progress);
     }
 }
 

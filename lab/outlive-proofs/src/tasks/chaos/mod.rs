@@ -14,8 +14,10 @@
 pub mod graph;
 mod scene;
 
-pub use scene::{PATIENCE, Role, Scene, work};
+pub use crate::killing::{PATIENCE, Until};
+pub use scene::{Role, Scene, work};
 
+use crate::killing::{self, Schedule, text};
 use core::fmt;
 use outlive::heap::LocalHeap;
 use outlive::membership::ProcessOptions;
@@ -25,7 +27,7 @@ use outlive_tasks::{
 };
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering as AtomicOrdering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// The number of rounds of a graph.
@@ -54,15 +56,6 @@ pub struct Options {
     pub stand_by: bool,
     /// Set, it ends the killing early; the final check follows. For signal handlers.
     pub enough: Arc<AtomicBool>,
-}
-
-/// The end of the kills.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// After this time.
-    Time(Duration),
-    /// After this number of kills.
-    Kills(u64),
 }
 
 impl Options {
@@ -113,35 +106,7 @@ impl fmt::Display for Progress {
 }
 
 /// The result of a run.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Report {
-    /// The progress made.
-    pub progress: Progress,
-    /// The faults found.
-    pub failures: Vec<String>,
-}
-
-impl Report {
-    /// Returns whether no fault was found.
-    pub fn is_clean(&self) -> bool {
-        self.failures.is_empty()
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {} failures", self.progress, self.failures.len())?;
-        for failure in &self.failures {
-            write!(f, "\n  {failure}")?;
-        }
-        Ok(())
-    }
-}
-
-fn text(error: impl fmt::Display) -> String {
-    error.to_string()
-}
+pub type Report = killing::Report<Progress>;
 
 /// Counts the start of a task.
 ///
@@ -191,16 +156,14 @@ pub fn run(
     let shape = PoolOptions::new().workers(workers).crash_limit(200);
     let pool = WorkerPool::create(&pod, &heap, Scene::POOL, shape).map_err(text)?;
     pool.put(&heap, RUNS, &[0; 8]).map_err(text)?;
-    let started = Instant::now();
+    let schedule = Schedule::new(options.until, options.seed, &options.enough);
     let mut show = Show {
         options,
         scene: &mut scene,
         heap: &heap,
         pool,
         root,
-        random: options.seed,
-        started,
-        next_kill: started,
+        schedule,
         progress: Progress::default(),
         hear,
     };
@@ -214,7 +177,7 @@ pub fn run(
         Err(failure) => vec![failure],
     };
     let mut progress = show.progress;
-    progress.elapsed = started.elapsed();
+    progress.elapsed = show.schedule.elapsed();
     drop(show);
     scene.clear();
     drop(heap);
@@ -229,20 +192,12 @@ struct Show<'r, H> {
     heap: &'r LocalHeap<'r>,
     pool: WorkerPool,
     root: fn(u64, u64, u64, [u64; 2]) -> Call,
-    random: u64,
-    started: Instant,
-    next_kill: Instant,
+    schedule: Schedule,
     progress: Progress,
     hear: H,
 }
 
 impl<H: FnMut(&Progress)> Show<'_, H> {
-    fn draw(&mut self, bound: u64) -> u64 {
-        self.random =
-            { self.random.wrapping_mul(0x5851_F42D_4C95_7F2D) }.wrapping_add(0x1405_7B7E_F767_814F);
-        (self.random >> 33) % bound
-    }
-
     /// Runs everything, up to the first failure.
     fn play(&mut self, me: &[u32]) -> Result<(), String> {
         let role = self.role();
@@ -253,7 +208,7 @@ impl<H: FnMut(&Progress)> Show<'_, H> {
             self.scene.start(1, role)?;
         }
         let mut graph = 0;
-        while graph == 0 || !self.is_over() {
+        while graph == 0 || !self.schedule.is_over(self.progress.kills) {
             self.run_graph(graph)?;
             graph += ROUNDS;
         }
@@ -274,10 +229,7 @@ impl<H: FnMut(&Progress)> Show<'_, H> {
             ));
         }
         self.scene.demand_nothing_leaks(heap, Some(pool))?;
-        let check = self.scene.pod.check();
-        if !check.is_clean() {
-            return Err(format!("{:#?}", check.violations));
-        }
+        self.scene.demand_clean_pod()?;
         WorkerPool::destroy(&self.scene.pod, heap, Scene::POOL).map_err(text)?;
         self.scene.demand_nothing_leaks(heap, None)
     }
@@ -291,18 +243,10 @@ impl<H: FnMut(&Progress)> Show<'_, H> {
         }
     }
 
-    fn is_over(&self) -> bool {
-        self.options.enough.load(AtomicOrdering::Relaxed)
-            || match self.options.until {
-                Until::Time(time) => self.started.elapsed() >= time,
-                Until::Kills(kills) => self.progress.kills >= kills,
-            }
-    }
-
     /// Runs the graph from round `graph` on, checks its result, and removes it.
     fn run_graph(&mut self, graph: u64) -> Result<(), String> {
         let (pool, heap) = (self.pool, self.heap);
-        let len = 200 + self.draw(800);
+        let len = 200 + self.schedule.draw(800);
         let rounds = graph..graph + ROUNDS;
         let call = (self.root)(graph, ROUNDS, len, [0; 2]);
         pool.submit(heap, &graph::job(graph), call).map_err(text)?;
@@ -364,16 +308,14 @@ impl<H: FnMut(&Progress)> Show<'_, H> {
     }
 
     fn kill_if_due(&mut self) -> Result<(), String> {
-        let elapsed = self.started.elapsed();
-        if elapsed.as_secs() != self.progress.elapsed.as_secs() {
+        if let Some(elapsed) = self.schedule.new_second() {
             self.progress.elapsed = elapsed;
             (self.hear)(&self.progress);
         }
-        if Instant::now() < self.next_kill || self.is_over() {
+        if !self.schedule.is_kill_due(self.progress.kills) {
             return Ok(());
         }
-        self.next_kill = Instant::now() + Duration::from_millis(5 + self.draw(60));
-        let index = self.draw(self.scene.children() as u64) as usize;
+        let index = self.schedule.draw(self.scene.children() as u64) as usize;
         let threads = self.scene.kill(index)?;
         self.scene.start(threads, self.role())?;
         self.progress.kills += 1;

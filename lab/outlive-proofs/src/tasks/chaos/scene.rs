@@ -1,24 +1,14 @@
-//! A pod with worker processes that can be killed.
+//! A pool with worker processes that can be killed.
 
 use super::text;
+use crate::killing::{Processes, pod_of_child};
+use core::ops::{Deref, DerefMut};
 use outlive::heap::LocalHeap;
-use outlive::membership::{Settings, Status};
-use outlive::pod::{Pod, PodOptions};
+use outlive::pod::Pod;
 use outlive::supervise::Stop;
 use outlive_tasks::{Volunteer, WorkerPool};
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-/// The longest wait for an event that should take seconds.
-pub const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The number of ids of the pod.
-pub(super) const IDS: u32 = 256;
-
-const POD: &str = "OUTLIVE_CHAOS_POD";
 const THREADS: &str = "OUTLIVE_CHAOS_THREADS";
 const ROLE: &str = "OUTLIVE_CHAOS_ROLE";
 const POOL: &str = "pool";
@@ -38,20 +28,10 @@ impl Role {
     const ALL: [Self; 3] = [Self::Works, Self::StandsBy, Self::Besides];
 }
 
-/// A pod in /dev/shm that is destroyed, and its children killed, when this is dropped.
-pub struct Scene {
-    path: PathBuf,
-    /// The pod.
-    pub pod: Pod,
-    command: Box<dyn Fn() -> Command>,
-    children: Vec<(Child, u32)>,
-}
-
-impl std::fmt::Debug for Scene {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Scene({}, {:?})", self.path.display(), self.children)
-    }
-}
+/// [Processes] whose threads are workers of one pool. The label of a child is the number
+/// of its workers.
+#[derive(Debug)]
+pub struct Scene(Processes);
 
 impl Scene {
     /// The name of the pool that children work in.
@@ -67,21 +47,7 @@ impl Scene {
         bytes: u64,
         command: impl Fn() -> Command + 'static,
     ) -> Result<Self, String> {
-        let path = format!("/dev/shm/outlive-tasks-{name}-{}", std::process::id());
-        let settings = Settings {
-            uid: std::fs::metadata("/proc/self").map_err(text)?.uid(),
-            heartbeat: Duration::from_millis(20),
-            poll: Duration::from_millis(40),
-            ..Settings::default()
-        };
-        let options = PodOptions::new().size(bytes).ids(IDS).settings(settings);
-        let pod = Pod::create(&path, options).map_err(text)?;
-        Ok(Self {
-            path: path.into(),
-            pod,
-            command: Box::new(command),
-            children: Vec::new(),
-        })
+        Processes::new(&format!("tasks-{name}"), bytes, command).map(Self)
     }
 
     /// Starts a child with `threads` workers.
@@ -89,64 +55,11 @@ impl Scene {
     /// # Errors
     /// If it cannot be started.
     pub fn start(&mut self, threads: u32, role: Role) -> Result<(), String> {
-        let child = (self.command)()
-            .env(POD, &self.path)
-            .env(THREADS, threads.to_string())
-            .env(ROLE, (role as u32).to_string())
-            // An interrupt is for the driver, which ends in good order.
-            .process_group(0)
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(text)?;
-        self.children.push((child, threads));
-        Ok(())
-    }
-
-    /// Returns the number of children.
-    pub fn children(&self) -> usize {
-        self.children.len()
-    }
-
-    /// Kills a child, and returns the number of its workers.
-    ///
-    /// # Errors
-    /// If it had ended by itself.
-    pub fn kill(&mut self, index: usize) -> Result<u32, String> {
-        let (mut child, threads) = self.children.remove(index);
-        if let Some(status) = child.try_wait().map_err(text)? {
-            return Err(format!("a worker process ended by itself: {status}"));
-        }
-        child.kill().map_err(text)?;
-        child.wait().map_err(text)?;
-        Ok(threads)
-    }
-
-    /// Kills all children, and waits until everything that they had in hand is recovered. `others`
-    /// are the ids of the live members.
-    ///
-    /// # Errors
-    /// If a child had ended by itself, or not all are recovered in time.
-    pub fn end(&mut self, others: &[u32]) -> Result<(), String> {
-        while !self.children.is_empty() {
-            self.kill(0)?;
-        }
-        let generations = self.pod.tables().generations();
-        let is_settled = |id: u32| {
-            generations.state(id).is_ok_and(|state| {
-                let may_write = state.status.may_write() && !others.contains(&id);
-                state.status != Status::Dead && !may_write
-            })
-        };
-        let until = Instant::now() + PATIENCE;
-        while !(0..IDS).all(is_settled) {
-            if Instant::now() >= until {
-                return Err(format!(
-                    "the dead members are not recovered within {PATIENCE:?}"
-                ));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
+        let environment = [
+            (THREADS, threads.to_string()),
+            (ROLE, (role as u32).to_string()),
+        ];
+        self.0.start(threads, Stdio::null(), &environment)
     }
 
     /// Checks that the allocated blocks are exactly those reachable from `pool`, from the lists of
@@ -159,45 +72,24 @@ impl Scene {
         heap: &LocalHeap<'_>,
         pool: Option<WorkerPool>,
     ) -> Result<(), String> {
-        let mut blocks = match pool {
+        self.0.demand_only(match pool {
             Some(pool) => pool.blocks(heap).map_err(text)?,
             None => Vec::new(),
-        };
-        let whole = self.pod.heap().ok_or("the pod has no heap")?;
-        let logs = self.pod.logs();
-        blocks.extend((0..IDS).flat_map(|id| whole.retired(logs.of(id))));
-        let roots = self.pod.roots().list().map_err(text)?;
-        blocks.extend(roots.iter().map(|root| root.offset));
-        let report = whole.check_reachable(blocks);
-        match report.is_clean() {
-            true => Ok(()),
-            false => Err(report.to_string()),
-        }
+        })
     }
 }
 
-impl Scene {
-    /// Kills all children, in whatever state.
-    pub fn clear(&mut self) {
-        for (mut child, _) in self.children.drain(..) {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+impl Deref for Scene {
+    type Target = Processes;
+
+    fn deref(&self) -> &Processes {
+        &self.0
     }
 }
 
-impl Drop for Scene {
-    fn drop(&mut self) {
-        self.clear();
-        // The kernel may still be ending a victim, which holds its lock on the side file until
-        // then.
-        let until = Instant::now() + Duration::from_secs(10);
-        while Pod::destroy(&self.path).map_or(true, |kept| kept.is_some())
-            && self.path.exists()
-            && Instant::now() < until
-        {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+impl DerefMut for Scene {
+    fn deref_mut(&mut self) -> &mut Processes {
+        &mut self.0
     }
 }
 
@@ -206,7 +98,7 @@ impl Drop for Scene {
 /// # Errors
 /// If it cannot work.
 pub fn work() -> Result<bool, String> {
-    let Ok(path) = std::env::var(POD) else {
+    let Some(path) = pod_of_child() else {
         return Ok(false);
     };
     let number = |name: &str| -> Result<u32, String> {
