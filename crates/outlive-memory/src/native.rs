@@ -143,6 +143,17 @@ impl Native {
         unsafe { write_back_lines(start, len) }
     }
 
+    /// Panics unless the words that `len` bytes at `at` touch are inside the memory, or `len` is 0.
+    #[inline(always)]
+    fn demand_words(self, at: Offset, len: u64) {
+        let size = self.bound >> 1;
+        let last = at + (len.max(1) - 1) / 8 * 8;
+        // `last` does not wrap unless `at` is outside: a length is less than 2^63.
+        if len > 0 && !(self.has_word::<u64>(at) && self.has_word::<u64>(last)) {
+            out_of_range(at, len, size);
+        }
+    }
+
     /// Returns the address of a word, checked for range and alignment by one comparison.
     #[inline(always)]
     fn word<W: Word>(self, at: Offset) -> *mut u8 {
@@ -256,11 +267,13 @@ unsafe impl Memory for Native {
 
     #[inline]
     fn copy_in(self, at: Offset, from: &[u8]) {
+        self.demand_words(at, from.len() as u64);
         let mut at = at;
         let mut chunks = from.chunks_exact(8);
         for chunk in &mut chunks {
             let word = u64::from_ne_bytes(chunk.try_into().expect("eight bytes"));
-            self.store(at, word, Ordering::Relaxed);
+            // SAFETY: all words were checked above.
+            unsafe { self.store_unchecked(at, word, Ordering::Relaxed) };
             at = at + 8;
         }
         let rest = chunks.remainder();
@@ -273,11 +286,19 @@ unsafe impl Memory for Native {
 
     #[inline]
     fn copy_out(self, at: Offset, into: &mut [u8]) {
+        self.demand_words(at, into.len() as u64);
         let mut at = at;
-        for chunk in into.chunks_mut(8) {
-            let word: u64 = self.load(at, Ordering::Relaxed);
-            chunk.copy_from_slice(&word.to_ne_bytes()[..chunk.len()]);
+        let mut chunks = into.chunks_exact_mut(8);
+        for chunk in &mut chunks {
+            // SAFETY: all words were checked above.
+            let word: u64 = unsafe { self.load_unchecked(at, Ordering::Relaxed) };
+            chunk.copy_from_slice(&word.to_ne_bytes());
             at = at + 8;
+        }
+        let rest = chunks.into_remainder();
+        if !rest.is_empty() {
+            let word: u64 = self.load(at, Ordering::Relaxed);
+            rest.copy_from_slice(&word.to_ne_bytes()[..rest.len()]);
         }
     }
 

@@ -4,6 +4,7 @@ use super::ObjectError;
 use super::directory::Directory;
 use super::lease::{Lease, settle_name};
 use super::record::{Record, State};
+use crate::membership::{State as MemberState, Status};
 use core::panic::AssertUnwindSafe;
 use outlive_memory::{Memory, Offset, crash_points};
 
@@ -97,8 +98,11 @@ impl<'l, 'h, M: Memory> NameLock<'l, 'h, M> {
         let holder = lease.directory().holder(by);
         let may_hold = holder.is_some_and(|id| {
             let state = heap.member().generations().state(id);
+            // A dead holder is being recovered by another member, which releases the lock.
+            let may_hold =
+                |state: MemberState| state.status.may_write() || state.status == Status::Dead;
             // This thread holds no other lock, unless a panic has left it.
-            id != heap.instance().id && state.is_ok_and(|state| state.status.may_write())
+            id != heap.instance().id && state.is_ok_and(may_hold)
         });
         match may_hold || record.state() != Some(locked) {
             true => Ok(()),
