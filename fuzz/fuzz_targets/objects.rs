@@ -1,5 +1,5 @@
-//! Whatever words stand in a pod with named objects: an observer reads them to the end, or gets an
-//! error.
+//! Observes a pod with named objects whose words were changed at random. The observer reads all
+//! objects, or gets an error.
 
 #![no_main]
 
@@ -10,9 +10,9 @@ use outlive::pod::{Pod, PodOptions};
 use outlive::segment::AreaKind;
 use std::sync::OnceLock;
 
-/// The superblock was read when the segment was opened.
+/// The offset of the first word that changes. The superblock was read when the segment was opened.
 const FIRST: u64 = 4096;
-/// The bytes of the heap that change: it hands out its blocks from the start.
+/// The number of bytes of the heap that change. The heap allocates blocks from its start.
 const USED: u64 = 256 << 10;
 const NAMES: [&str; 9] = [
     "map", "list", "text", "counter", "array", "mutex", "barrier", "client", "renamed",
@@ -57,7 +57,7 @@ fuzz_target!(|changes: Vec<(u32, u64)>| {
     for (index, word) in sound.iter().enumerate() {
         put(index, *word);
     }
-    // Words that are in use change, often to the value of another one, or by a little.
+    // Words that are in use change, often to the value of another word or to a similar value.
     let used: Vec<usize> = (0..sound.len()).filter(|at| sound[*at] != 0).collect();
     for (index, word) in changes {
         let index = used[index as usize % used.len()];

@@ -71,7 +71,7 @@ impl Seen {
         }
     }
 
-    /// Returns the number of unnamed locks in its log, and the names of the mutexes that it holds.
+    /// Returns the number of locks in its log and the names of the mutexes that it holds, as text.
     pub fn lock_summary(&self) -> String {
         let count = Some(self.locks.len()).filter(|count| *count > 0);
         let names = self.mutexes.iter().map(printable);
@@ -224,7 +224,8 @@ impl Look {
     }
 }
 
-/// Returns the names of the mutexes that members hold. Damage is left to `outlive pod check`.
+/// Returns the names of the mutexes that each member holds. Ignores damage, which `outlive pod
+/// check` reports.
 fn named_mutexes(pod: &Pod) -> BTreeMap<Instance, Vec<String>> {
     let directory = pod.heap().and_then(|heap| Directory::open(heap).ok()?);
     let all = directory.and_then(|directory| directory.observe().ok());

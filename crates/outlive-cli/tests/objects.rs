@@ -1,4 +1,5 @@
-//! `outlive pod objects`, `outlive pod dump` and `outlive pod remove-object`, on objects that this process uses.
+//! `outlive pod objects`, `outlive pod dump` and `outlive pod remove-object`, on objects that this
+//! process uses.
 
 mod support;
 
@@ -113,7 +114,7 @@ fn contents_and_holders_are_shown_and_leaks_found() {
         memory.store(hand, 0u64, Ordering::Relaxed);
         let check = outlive(["pod", "check", path]).succeeds();
         assert!(
-            check.contains("not searched while the pod is in use"),
+            check.contains("no search for leaked blocks: the pod is in use"),
             "{check}"
         );
     }

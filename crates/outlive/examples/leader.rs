@@ -1,5 +1,5 @@
-//! Elects a leader: `leader POD NAME`, in several terminals. Kill the leader, and another process
-//! leads. A leader that is stopped (Ctrl-Z) is killed before another one leads.
+//! Elects a leader: run `leader POD NAME` in several terminals. Kill the leader, and another
+//! process leads. A leader that is stopped (Ctrl-Z) is killed before another process leads.
 
 use outlive::pod::{Pod, PodOptions};
 use outlive::sync::{Abandoned, Repair};
@@ -12,7 +12,8 @@ outlive::shared! {
         step: u64,
         /// 1 while that step is being made.
         in_progress: u64,
-        /// The number of steps during which a leader died: made or not, and never made again.
+        /// The number of steps during which a leader died. Each may have been made, and is not
+        /// retried.
         cut_short: u64,
     }
 }
@@ -31,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pod = Pod::open_or_create(path, PodOptions::new())?;
     let session = pod.session()?;
     let office = session.mutex("office", Office::default())?;
-    let leader = session.cell::<str>("leader", "nobody")?; // readable without the lock
+    let leader = session.cell::<str>("leader", "none")?; // readable without the lock
     eprintln!("{name} waits; the last leader is {}", leader.get());
     let mut office = office.lock()?; // waits until the leader has died or left
     eprintln!("{name} leads after {:?}", office.abandoned_by());

@@ -1,5 +1,6 @@
-//! Counts primes piece by piece, each piece exactly once: `work_list POD WORKER PIECES`, as worker
-//! 1, 2, 3 ... in several terminals. Kill any of them, and start it again with the same number.
+//! Counts primes piece by piece, each piece exactly once: run `work_list POD WORKER PIECES` as
+//! worker 1, 2, 3 ... in several terminals. Kill any worker, and start it again with the same
+//! number.
 
 use outlive::pod::{Pod, PodOptions};
 use outlive::structures::InsertError;
@@ -17,10 +18,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pod = Pod::open_or_create(path, PodOptions::new())?;
     let session = pod.session()?;
     let me = session.client(&format!("worker {worker}"))?;
-    let results = session.map::<u64, [u64; 2]>("results")?; // of a piece: its primes, its worker
-    let totals = session.map::<u64, [u64; 2]>("totals")?; // of a worker: its pieces, their primes
+    let results = session.map::<u64, [u64; 2]>("results")?; // piece: its primes, its worker
+    let totals = session.map::<u64, [u64; 2]>("totals")?; // worker: its pieces, their primes
     let taken = session.counter("taken")?;
-    // First the piece that this worker died in, then new ones, then those that others died in.
+    // First the piece during which this worker died, then new pieces, then pieces of dead workers.
     let begun = me.last().map(|last| last.token / 2);
     let new = std::iter::from_fn(|| Some(taken.add(1)).filter(|piece| *piece < pieces));
     for piece in begun.into_iter().chain(new).chain(0..pieces) {
@@ -28,12 +29,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if !results.contains(&piece) {
             let primes = (10 * piece..10 * piece + 10).filter(is_prime).count() as u64;
             let request = results.request(&me, store);
-            // If another worker has stored it already, that one is credited.
+            // If another worker has stored the result already, the other worker is credited.
             if let Err(InsertError::Heap(error)) = request.insert(&piece, &[primes, worker]) {
                 return Err(error.into());
             }
         }
-        // Is it stored by this worker and not credited, before a death or just now?
+        // This worker has stored the result, before a death or just now, and has not been credited.
         let last = me.last().map(|last| (last.token, last.took_effect));
         if [Some((store, true)), Some((credit, false))].contains(&last) {
             let [primes, _] = results.get(&piece).ok_or("a result was removed")?;

@@ -81,7 +81,7 @@ impl Running {
         let _ = self.child.kill();
     }
 
-    /// Kills it, if it runs.
+    /// Kills it, if it runs, and returns its output.
     fn stop(&mut self) -> Stopped {
         self.kill();
         let status = self.child.wait().unwrap();
@@ -107,7 +107,7 @@ impl Drop for Running {
     }
 }
 
-/// Reads a pipe to its end, and sets `is_begun` at the first byte.
+/// Reads a pipe to its end on another thread, and sets `is_begun` at the first byte.
 fn read(mut pipe: impl Read + Send + 'static, is_begun: Arc<AtomicBool>) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut output = vec![0];
@@ -120,7 +120,7 @@ fn read(mut pipe: impl Read + Send + 'static, is_begun: Arc<AtomicBool>) -> Join
     })
 }
 
-/// An example that was killed, or has ended by itself.
+/// The output of an example that was killed or has ended by itself.
 struct Stopped {
     has_ended: bool,
     output: Vec<u8>,
@@ -128,7 +128,7 @@ struct Stopped {
 }
 
 impl Stopped {
-    /// Returns the lines of its output. A line cut off by the kill is no acknowledgement.
+    /// Returns the whole lines of its output. A line that the kill cut off does not count.
     fn lines(&self) -> Vec<&str> {
         let output = str::from_utf8(&self.output).unwrap();
         let lines = output.split_inclusive('\n');
@@ -256,7 +256,7 @@ fn pieces_of_work_count_exactly_once() {
             0 => 0..workers.len(),
             _ => one(draw(&mut seed, workers.len() as u64) as usize),
         };
-        // Most of them are killed at work, some while they start and recover.
+        // Most workers are killed while they work, some while they start and recover.
         while (is_last || draw(&mut seed, 50) > 0) && { workers[killed.clone()].iter_mut() }
             .any(|(_, it)| it.is_running() && (is_last || !it.has_output()))
         {
@@ -300,7 +300,7 @@ fn pieces_of_work_count_exactly_once() {
         let piece = piece as u64;
         let [primes, worker] = results.get(&piece).unwrap();
         assert_eq!(primes, expected, "piece {piece}");
-        // The acknowledgement is lost if its worker is killed just before.
+        // The acknowledgement is lost if its worker was killed just before printing it.
         let by = acknowledged.remove(&piece);
         assert!(by.is_none_or(|by| by == worker), "{by:?}, {worker}");
         let credit = credits.entry(worker).or_default();
@@ -353,8 +353,8 @@ struct Terms {
 }
 
 impl Terms {
-    /// Adds the lines that one process has printed until it was killed. The processes come in the
-    /// order in which they were killed, which is that of their terms: each leads until it is dead.
+    /// Adds the lines that one process printed before it was killed. The calls are in the order of
+    /// the kills, which is the order of the terms: each leader leads until it is dead.
     fn add(&mut self, name: &str, stopped: &Stopped) {
         let before = self.term;
         for line in stopped.lines() {
@@ -384,7 +384,7 @@ impl Terms {
     }
 }
 
-/// There is one leader at a time and in a term, and no step is made twice or forgotten.
+/// At most one process leads at a time and in a term, and no step is made twice or forgotten.
 #[test]
 fn a_killed_leader_is_succeeded_in_the_next_term() {
     const NAMES: [&str; 4] = ["ann", "bob", "cid", "dot"];
@@ -439,9 +439,9 @@ fn a_killed_leader_is_succeeded_in_the_next_term() {
     // A step that was not printed was cut short by a kill.
     assert!(office.step - terms.steps <= office.cut_short, "{}", both());
     assert!(office.cut_short <= kills, "{}", both());
-    // Most leaders were killed in a step.
+    // Many leaders were killed during a step.
     assert!(office.cut_short > ROUNDS / 10, "{}", both());
-    let leader = session.cell::<str>("leader", "nobody").unwrap().get();
+    let leader = session.cell::<str>("leader", "none").unwrap().get();
     assert!(NAMES.contains(&&*leader), "{leader}");
 }
 

@@ -497,7 +497,7 @@ fn a_client_reports_the_outcome_of_its_last_request() {
     assert_no_leak(&world);
 }
 
-/// Stops a recovery after it has claimed the log, until another thread has tried to use the name.
+/// Delays a recovery that has claimed the log until another thread has tried to use the name.
 struct Slow(Barrier, AtomicBool);
 
 impl RecoverRoom<Native> for &'static Slow {
@@ -517,7 +517,8 @@ impl RecoverRoom<Native> for &'static Slow {
     }
 }
 
-/// A member that waits for the name lock of a dead one also waits while another recovers that one.
+/// A member that waits for the name lock of a dead member also waits while a third member recovers
+/// the dead one.
 #[test]
 fn a_name_lock_whose_holder_another_member_recovers_is_no_damage() {
     let slow: &'static Slow = Box::leak(Box::new(Slow(Barrier::new(2), AtomicBool::new(false))));

@@ -1,4 +1,4 @@
-//! Named objects, as an observer sees them: their contents, what is wrong with them, and leaks.
+//! Named objects, as an observer sees them: their contents, their faults, and leaked blocks.
 
 use outlive::membership::InstanceId;
 use outlive::memory::{Memory, Ordering};
@@ -102,7 +102,7 @@ fn contents_are_read_by_the_description_of_their_type() {
     let missing = directory(&pod).dump("none").unwrap_err();
     assert!(matches!(missing, ObjectError::NotFound { .. }), "{missing}");
 
-    // What a member sees is the same, and an observer sees its uses and locks.
+    // A member sees the same, and an observer sees the handles and locks of the member.
     let session = pod.session().unwrap();
     let seen = session.objects().list().unwrap();
     assert_eq!(seen, all);
@@ -151,7 +151,7 @@ fn a_block_that_nothing_leads_to_has_leaked() {
         pod.roots().publish::<[u64; 3]>("first", first).unwrap();
         memory.store(first + 16, second.raw() + 4096 | 1 << 61, Ordering::Relaxed);
         memory.store(cell, third.raw(), Ordering::Relaxed);
-        // Nothing leads to these but each other.
+        // These two blocks lead only to each other.
         let (small, large) = (allocate(40), allocate(70_000));
         memory.store(small, large.raw(), Ordering::Relaxed);
         memory.store(large, small.raw(), Ordering::Relaxed);
@@ -190,7 +190,7 @@ fn damage_to_a_name_a_lease_or_the_directory_is_found() {
             "{expected}: {:?}",
             pod.check().violations
         );
-        // Neither leaves the memory.
+        // Neither call accesses a byte outside the memory.
         let _ = directory(&pod).observe();
         let _ = directory(&pod).dump("both");
         memory.store(at, before, Ordering::Relaxed);
@@ -216,7 +216,8 @@ fn damage_to_a_name_a_lease_or_the_directory_is_found() {
     );
 }
 
-/// An observer of a busy pod sees what does not change, and never leaves the memory.
+/// An observer of a busy pod reads an unchanged object correctly, and never accesses a byte outside
+/// the memory.
 #[test]
 fn observation_of_a_busy_pod() {
     let place = Place::new("busy");
@@ -272,7 +273,7 @@ fn observation_of_a_busy_pod() {
         enough.store(true, Order::Relaxed);
         assert!(whole > 0, "{rounds}");
     });
-    // The workers' sessions have ended; this one is left.
+    // The workers' sessions have ended. Only this session is left.
     drop(session);
     let check = pod.check();
     assert!(check.is_clean(), "{check:?}");

@@ -1,4 +1,4 @@
-//! A pod that is opened for an observer: nothing is written, nothing is kept from others.
+//! A pod that is opened for an observer, which writes nothing and does not hinder other processes.
 
 use outlive::membership::{GroupId, ProcessOptions, Subscription};
 use outlive::memory::{Memory, Offset, Ordering};
@@ -6,7 +6,7 @@ use outlive::pod::{Pod, PodError, PodOptions};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-/// The variable by which the test starts its own program.
+/// The environment variable with the path of the pod, for [`scribbler`].
 const PATH: &str = "OUTLIVE_OBSERVE_TEST";
 
 struct Place(String);
@@ -34,7 +34,7 @@ fn options() -> PodOptions<'static> {
 fn an_observer_sees_all_and_changes_nothing() {
     let place = Place::new("all");
     let pod = Pod::create(&place.0, options()).unwrap();
-    // Nothing has joined: the observer creates no side file.
+    // No process has joined, and the observer creates no side file.
     let seen = Pod::observe(&place.0).unwrap();
     assert!(seen.observe_os().unwrap().is_none());
     assert!(seen.check().is_clean());
@@ -75,7 +75,7 @@ fn an_observer_sees_all_and_changes_nothing() {
     drop(session);
     pod.close().unwrap();
     drop(pod);
-    // An observer is no obstacle to a repair.
+    // An observer does not prevent a repair.
     let repaired = Pod::open(&place.0).unwrap().repair().unwrap();
     assert!(repaired.check.is_clean());
     assert!(seen.check().is_clean());
@@ -83,7 +83,7 @@ fn an_observer_sees_all_and_changes_nothing() {
     assert!(none.to_string().contains("outlive-no-such-pod"));
 }
 
-/// Stores through an observer's mapping, if the test has started it for that.
+/// Stores through an observer's mapping, if [`an_observer_cannot_scribble`] has started it.
 #[test]
 fn scribbler() {
     if let Ok(path) = std::env::var(PATH) {

@@ -1,7 +1,7 @@
 //! `objects`: the cost of bound handles, of finding a name, and of reading in place, on one thread.
-//! Bound handles are compared with calls that take the heap handle, reading in place with a look-up
-//! of 8 bytes and with a copy. A mutex, which works on a private copy of its value, is compared with
-//! a prototype that works in place and keeps an undo copy.
+//! Bound handles are compared with calls that take the heap handle. Reading in place is compared
+//! with a look-up of 8 bytes and with a copy. A mutex, whose owner works on a private copy of the
+//! value, is compared with a prototype that changes the value in place and keeps an undo copy.
 
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, Row};
@@ -199,8 +199,8 @@ fn in_place(
 }
 
 /// Measures a change of one word of a mutex over `N` words, beside a prototype that changes the
-/// value in place: under a lock, it copies the value to an undo area, marks that as valid, changes
-/// the word, and marks it as invalid.
+/// value in place. Under a lock, the prototype copies the value to an undo area, marks the area as
+/// valid, changes the word, and marks the area as invalid.
 fn large_value<const N: usize>(
     run: &mut Run<'_>,
     session: &Session,
@@ -215,7 +215,7 @@ where
         .mutex(&format!("mutex {N}"), [0u64; N])
         .map_err(void)?;
     let lock = session.mutex("lock", 0u64).map_err(void)?;
-    // The value, the undo copy, and whether that is valid.
+    // The value, the undo copy, and the word that marks the undo copy as valid.
     let array = session.array::<u64>(&format!("array {N}"), 2 * N as u64 + 1);
     let array = array.map_err(void)?;
     let paired = Paired::measure(

@@ -20,12 +20,13 @@ use std::path::Path;
     Without --repair, the command changes nothing and can run while the pod is in use. With \
     --repair, it repairs what is wrong; the pod must not be in use. It exits with 1 if it finds a \
     violation, or, with --repair, if a violation remains or a member could not be recovered.\n\n\
-    If the pod is not in use, it also searches leaked blocks: those to which no root, named \
-    object or log leads. A program that stores offsets in a form of its own (shifted, relative, or \
-    in less than 8 bytes) has blocks that look leaked.\n\n\
+    If the pod is not in use, the command also searches for leaked blocks: blocks to which no \
+    root, named object or log leads. --repair does not free them. If a program stores offsets in a \
+    form of its own (shifted, relative, or in less than 8 bytes), blocks that it uses may be \
+    reported as leaked.\n\n\
     JSON: path, ids, alive, groups, events, heap, objects, leaks_searched, pools (checked, \
-    in_use), violations (room, offset, what) and, after --repair, repaired (recovered, unrecovered, freed, mended); \
-    docs/json.md says what they mean.")]
+    in_use), violations (room, offset, what) and, after --repair, repaired (recovered, \
+    unrecovered, freed, mended); docs/json.md says what they mean.")]
 pub struct Check {
     #[command(flatten)]
     which: Which,
@@ -45,9 +46,9 @@ struct Checked<'a> {
     groups: u32,
     events: u64,
     heap: Option<Heap>,
-    /// The number of named objects, if the pod has a directory of them.
+    /// The number of named objects, if the pod has a directory of objects that can be read.
     objects: Option<u64>,
-    /// Whether leaked blocks were searched.
+    /// Whether the check searched for leaked blocks.
     leaks_searched: bool,
     pools: Pools,
     violations: Vec<Violation<'a>>,
@@ -189,16 +190,16 @@ impl Check {
     }
 }
 
-/// Says whether leaked blocks were searched.
+/// Returns the line about leaked blocks.
 fn leaks_line(check: &pod::Check) -> &'static str {
     match (check.leaks_searched, check.is_clean()) {
         (true, true) => "no block of the heap has leaked",
         (true, false) => "blocks of the heap have leaked",
         (false, true) => {
-            "leaked blocks are not searched while the pod is in use, or before its dead members \
-             are recovered (by --repair, or by the next process that joins)"
+            "no search for leaked blocks: the pod is in use, or has dead members that are not \
+             recovered (--repair recovers them, as does the next process that joins)"
         }
-        (false, false) => "leaked blocks are not searched in a damaged pod",
+        (false, false) => "no search for leaked blocks: the pod is damaged",
     }
 }
 

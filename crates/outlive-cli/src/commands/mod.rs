@@ -114,7 +114,7 @@ impl Which {
         &self.path
     }
 
-    /// Opens the pod for a look at it, which cannot change it.
+    /// Opens the pod for an observer, which cannot change it.
     fn observe(&self) -> Result<Pod, Failure> {
         Ok(Pod::observe(&self.path)?)
     }

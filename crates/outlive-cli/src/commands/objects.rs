@@ -16,8 +16,9 @@ use serde::{Serialize, Serializer};
     outlive pod objects /dev/shm/demo\n  \
     outlive pod objects /dev/shm/demo --json | jq '.[].name'\n\n\
     The command does not join the pod and changes nothing. ENTRIES is approximate while an object \
-    is in use; only maps, lists and cells have entries. BYTES is the size of other objects. USERS \
-    are the ids of the members that have the object open, once for each handle.\n\n\
+    is in use; only maps, lists and cells have entries. BYTES is the size of the contents of the \
+    other objects. USERS are the ids of the members that have the object open, once for each \
+    handle.\n\n\
     JSON: an array of objects: name, type, entries, bytes, holder, users; docs/json.md says what \
     they mean.")]
 pub struct Objects {
@@ -92,9 +93,10 @@ impl Objects {
     outlive pod dump /dev/shm/demo words\n  \
     outlive pod dump /dev/shm/demo words --json | jq '.contents[] | select(.key == \"ash\")'\n\n\
     The command does not join the pod and changes nothing. It reads the contents until two \
-    readings agree; if the object changes all the time, it says so, and what it prints may be of \
-    different moments. Values of types without a known layout (bytes, values encoded by serde, \
-    structs in structs) are printed in hexadecimal; the text form shows their first 64 bytes.\n\n\
+    readings agree. If the object changes during every reading, it reports that parts of the \
+    contents may be of different moments. Values of types without a known layout (bytes, values \
+    encoded by serde, structs in structs) are printed in hexadecimal; the text form shows their \
+    first 64 bytes.\n\n\
     JSON: name, type, entries, bytes, holder, users, torn, contents; docs/json.md says what they \
     mean.")]
 pub struct Dump {
@@ -107,7 +109,7 @@ pub struct Dump {
     json: bool,
 }
 
-/// The contents of an object, for JSON.
+/// The contents of an object, serialised as JSON.
 struct Contents<'a>(&'a Value);
 
 #[derive(Serialize)]
@@ -164,7 +166,7 @@ impl Serialize for Contents<'_> {
 struct Whole<'a> {
     #[serde(flatten)]
     object: Object<'a>,
-    /// Whether it changed during every reading.
+    /// Whether the object changed during every reading.
     torn: bool,
     contents: Contents<'a>,
 }
@@ -201,7 +203,9 @@ impl Dump {
             value => output::line(format_args!("  {value}")),
         }?;
         if is_torn {
-            output::note("it changed while it was read; parts may be of different moments");
+            output::note(
+                "it changed during every reading; parts of it may be of different moments",
+            );
         }
         Ok(())
     }
@@ -231,7 +235,7 @@ impl RemoveObject {
         let not_found = || ObjectError::NotFound {
             name: self.name.clone(),
         };
-        // A session would create a directory.
+        // Checked first, because a session would create a directory.
         directory(&pod)?.ok_or_else(|| self.which.explain(not_found()))?;
         let session = pod.session()?;
         let objects = session.objects();
@@ -246,7 +250,7 @@ impl RemoveObject {
 }
 
 impl Which {
-    /// Adds a hint to the error of an object that does not exist.
+    /// Adds a hint to the error about an object that does not exist.
     fn explain(&self, error: ObjectError) -> Failure {
         match error {
             ObjectError::NotFound { .. } => Failure::new(format_args!(

@@ -293,8 +293,8 @@ impl<M: Memory> Heap<M> {
         findings
     }
 
-    /// Returns the start and the size of every allocated block, in no order, as far as the words of
-    /// the heap are sound. Slabs and owed blocks are not among them.
+    /// Returns the start and the size of every allocated block, in any order, as far as the words
+    /// of the heap are sound. Excludes slabs, and blocks that are marked as owed.
     pub(crate) fn allocated_blocks(&self) -> impl Iterator<Item = (Offset, u64)> {
         let slabs = self.table.all();
         let own: BTreeSet<Offset> = slabs

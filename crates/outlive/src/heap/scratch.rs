@@ -11,8 +11,9 @@
 use crate::recovery::Log;
 use outlive_memory::{Memory, Offset};
 
-/// The offset of the words that may lead to blocks which are in no structure: retired blocks, and
-/// pending-allocation cells.
+/// The offset in the scratch area of the first word that can lead to a block: the retired blocks
+/// and the pending-allocation cells are here, and the words of other modules and of the program
+/// follow.
 pub(crate) const PENDING_AT: u64 = 0x80;
 
 /// The number of pending-allocation cells of an instance.

@@ -241,8 +241,8 @@ impl Linux {
 /// Returns the identity of this operating system, whose side file has the number `side`.
 pub(super) fn identity_of(side: u128, place: Place, has_one_kernel: bool) -> OsIdentity {
     OsIdentity {
-        // Processes that lock presence in the other file do not see this one's: they are another
-        // operating system.
+        // A process that locks presence in the other of the two files does not see this presence:
+        // it counts as another operating system.
         id: if has_one_kernel { side } else { !side },
         boot: place.boot,
         machine: proc::machine(place.boot),

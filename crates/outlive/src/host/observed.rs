@@ -1,5 +1,5 @@
-//! This operating system, as an observer of a pod finds it: the side file is read, but neither
-//! created, mapped nor locked, so an observer keeps it from no use.
+//! This operating system in a pod, for an observer. The side file is read, but not created, mapped
+//! or locked, so an observer does not hinder any member.
 
 use super::linux::identity_of;
 use super::proc::Place;
@@ -25,8 +25,8 @@ pub struct ObservedOs {
 }
 
 impl Linux {
-    /// Returns this operating system in the pod `pod`, whose file is `file`; `None` if it has no
-    /// side file, so that no process of it can be a member. The arguments are those of
+    /// Returns this operating system in the pod `pod`, whose file is `file`. Returns `None` if it
+    /// has no side file; then none of its processes is a member. The arguments are those of
     /// [`attach`](Self::attach).
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Linux {
             let side = match open_for_reading(&path, access)? {
                 Found::Nothing => return Ok(None),
                 Found::Fit(side) => side,
-                // A process that attaches skips it too.
+                // `attach` skips such a file too.
                 Found::Unfit(why) => {
                     unfit.get_or_insert(refused(&path, why));
                     continue;
@@ -74,12 +74,12 @@ impl ObservedOs {
         self.identity
     }
 
-    /// Returns whether a process of it has the id `id`.
+    /// Returns whether the presence of the id `id` is locked: a process with this id exists.
     pub fn is_present(&self, id: u32) -> bool {
         self.presence.is_locked(id)
     }
 
-    /// Returns whether a thread holds the obituary `slot`; `true` also if that cannot be read.
+    /// Returns whether a thread holds the obituary `slot`. Returns `true` if it cannot be read.
     ///
     /// # Panics
     /// If the pod does not have the id `slot`.

@@ -54,7 +54,7 @@ pub(super) fn open(path: &Path, access: Access) -> Result<Found, OsError> {
     open_with(path, access, OFlags::RDWR)
 }
 
-/// Opens the file at `path` for an observer, if a member may use it.
+/// Opens the file at `path` for reading, if it may be used.
 pub(super) fn open_for_reading(path: &Path, access: Access) -> Result<Found, OsError> {
     open_with(path, access, OFlags::RDONLY)
 }

@@ -85,7 +85,7 @@ impl<V: Datum + ?Sized, M: Memory> Cell<V, M> {
         self.0.compare_exchange(heap, &KEY, expected, new)
     }
 
-    /// Returns the place of its header.
+    /// Returns the offset of its header.
     pub(super) fn offset(&self) -> Offset {
         self.0.offset()
     }

@@ -316,8 +316,8 @@ impl<'h, M: Memory> Client<'h, M> {
         self.words().last()
     }
 
-    /// Returns whether the request `token` took effect; `None` if it is not the
-    /// [last](Self::last): it never began, or was followed by others.
+    /// Returns whether the request `token` took effect. Returns `None` if it is not the
+    /// [last](Self::last) one: it never began, or other requests followed it.
     pub fn took_effect(&self, token: u64) -> Option<bool> {
         let last = self.last().filter(|last| last.token == token);
         last.map(|last| last.took_effect)

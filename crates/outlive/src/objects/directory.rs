@@ -158,13 +158,13 @@ impl<M: Memory> Directory<M> {
         self.ids
     }
 
-    /// Returns the place of the map from names to objects.
+    /// Returns the offset of the map from names to objects.
     pub(super) fn names_at(&self) -> Offset {
         self.names.offset()
     }
 
-    /// Returns the word among the links to the leases of `id` that leads to no block, if damage
-    /// left one.
+    /// Returns the offset of the damaged link to a block of leases of `id`, if there is one. The
+    /// link is not zero, and does not lead to a block.
     pub(super) fn bad_link(&self, id: InstanceId) -> Option<Offset> {
         let last = self.links(id).last();
         last.filter(|(_, to)| *to != 0).map(|(at, _)| at)

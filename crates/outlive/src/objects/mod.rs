@@ -152,12 +152,12 @@ pub struct Description {
     pub of: String,
     /// The approximate number of its entries, if it is a map, a list or a cell.
     pub entries: Option<u64>,
-    /// The member that holds it, if it is a mutex. A dead one counts until another member has taken
-    /// the mutex from it.
+    /// The member that holds it, if it is a mutex. A dead holder is shown until another member has
+    /// taken the mutex from it.
     pub holder: Option<Instance>,
-    /// The place of its contents.
+    /// The offset of its contents.
     pub contents: Offset,
-    /// The bytes of its contents, without the blocks of a structure.
+    /// The size of its contents in bytes, without the blocks of a structure.
     pub bytes: u64,
     /// The ids of the members that use it; an id comes once for each handle.
     pub users: Vec<InstanceId>,
@@ -511,7 +511,7 @@ impl<'h, M: Memory> Objects<'h, M> {
         Ok(blocks)
     }
 
-    /// Returns the ids of the members that have leases, for a check.
+    /// Returns the ids that have leases, for a check.
     #[doc(hidden)]
     pub fn lessees(self) -> Vec<InstanceId> {
         let ids = 0..self.heap.logs().capacity();

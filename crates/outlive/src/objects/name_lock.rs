@@ -98,7 +98,7 @@ impl<'l, 'h, M: Memory> NameLock<'l, 'h, M> {
         let holder = lease.directory().holder(by);
         let may_hold = holder.is_some_and(|id| {
             let state = heap.member().generations().state(id);
-            // A dead holder is being recovered by another member, which releases the lock.
+            // Another member is recovering a dead holder; the recovery releases the lock.
             let may_hold =
                 |state: MemberState| state.status.may_write() || state.status == Status::Dead;
             // This thread holds no other lock, unless a panic has left it.

@@ -166,7 +166,7 @@ macro_rules! structures {
 
 structures! { Map: Datum, "map of {} to {}"; List: OrderedDatum, "list of {} to {}" }
 
-/// The beginning of the description of a mutex.
+/// The prefix of the description of a mutex; the description of its value follows.
 pub(super) const MUTEX_OVER: &str = "mutex over ";
 
 impl<T: Repair + Shared, M: Memory> Object<M> for RecoverableMutex<T, M> {

@@ -1,10 +1,10 @@
-//! Named objects, seen from outside the pod.
+//! Reads named objects from outside the pod.
 //!
-//! An observer is no member: it writes nothing, and has neither pin nor lease. So an object may be
-//! destroyed while it is read, and its block be used for something else. Every offset and size is
-//! read once and checked before it is used, so the observer never leaves the memory; contents are
-//! read until two readings agree. Two equal readings in a row of a block that changed in between
-//! and back are taken for one state.
+//! An observer is not a member: it writes nothing, and has neither a pin nor a lease. An object may
+//! be destroyed while the observer reads it, and its block may be reused. The observer loads every
+//! offset and size once, and checks it before it uses it, so it never accesses a byte outside the
+//! memory. It reads contents until two readings agree. If a block changes between two readings and
+//! changes back, the two readings agree too.
 //!
 //! Tests: `tests/objects_observed.rs`.
 
@@ -20,7 +20,7 @@ use core::time::Duration;
 use outlive_memory::{Memory, Offset, Ordering};
 use std::collections::HashMap;
 
-/// The number of times that something which changes is read.
+/// The maximal number of readings of an object that changes.
 const READINGS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -31,12 +31,12 @@ pub struct Dump {
     pub description: Description,
     /// Its contents.
     pub contents: Value,
-    /// Whether it changed during every reading: then parts of the contents may be of different
-    /// times, or wrong.
+    /// Whether the object changed during every reading. If so, parts of the contents may be of
+    /// different moments, or wrong.
     pub is_torn: bool,
 }
 
-/// The contents of an object as bytes.
+/// The contents of an object, as bytes.
 #[derive(PartialEq)]
 enum Raw {
     Plain(Vec<u8>),
@@ -44,12 +44,12 @@ enum Raw {
 }
 
 impl<M: Memory> Directory<M> {
-    /// Describes all objects, sorted by name, for a caller that is no member. An object that is
-    /// created, renamed or removed during the call may be missing, or listed under both names; so
-    /// may one that is damaged.
+    /// Returns the descriptions of all objects, sorted by name, for a caller that is not a member.
+    /// An object that is created, renamed or removed during the call may be missing, or listed
+    /// under both names. A damaged object may be missing too.
     ///
     /// # Errors
-    /// If the names cannot be read, even repeatedly.
+    /// If every attempt to read the names failed.
     ///
     /// # Crash
     /// The caller writes nothing.
@@ -57,7 +57,7 @@ impl<M: Memory> Directory<M> {
         let mut users: HashMap<u64, Vec<InstanceId>> = HashMap::new();
         for id in 0..self.ids() {
             for slot in self.slots(id) {
-                // A lease that is being given up has a tag, and leads to no object then.
+                // A lease that is being given up has a tag, so its word matches no object.
                 let at: u64 = self.memory().load(slot, Ordering::Acquire);
                 if at != 0 {
                     users.entry(at).or_default().push(id);
@@ -66,7 +66,7 @@ impl<M: Memory> Directory<M> {
         }
         let described = |(name, at): (Vec<u8>, u64)| {
             let (name, record) = (String::from_utf8(name).ok()?, self.record(at)?);
-            // A stale entry leads to an object of another name.
+            // A stale entry leads to an object that has another name.
             let is_named = record.is_named(&name).ok()?;
             let users = users.get(&at).cloned().unwrap_or_default();
             let description = Description::of(name, record, users);
@@ -78,10 +78,10 @@ impl<M: Memory> Directory<M> {
         Ok(all)
     }
 
-    /// Returns the contents of the object `name`, for a caller that is no member.
+    /// Returns the contents of the object `name`, for a caller that is not a member.
     ///
     /// # Errors
-    /// If there is no object of that name, or it is damaged.
+    /// If no object has that name, or the object is damaged.
     ///
     /// # Crash
     /// The caller writes nothing.
@@ -106,14 +106,14 @@ impl<M: Memory> Directory<M> {
         unreachable!("the last reading returns");
     }
 
-    /// Returns what is wrong with the names, the objects and the leases. No member may change them
-    /// meanwhile.
+    /// Returns the faults of the names, the objects and the leases. No member may change them
+    /// during the call.
     pub(crate) fn check(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut find = |at: Offset, what: String| findings.push(Finding { at, what });
         let memory = self.memory();
         let entries = match snapshot_of(memory, self.names_at()) {
-            // Findings in the map of names are those of a structure.
+            // The check of the structures reports the findings in the map of names.
             Ok(names) => names.entries,
             Err(error) => {
                 find(self.names_at(), error.to_string());
@@ -160,7 +160,7 @@ impl<M: Memory> Directory<M> {
         }
         Err(ObjectError::Damaged {
             at: self.names_at(),
-            what: "the map of names is not sound; `outlive pod check` says more",
+            what: "the map of names is not sound; run `outlive pod check` for details",
         })
     }
 
@@ -186,7 +186,7 @@ impl<M: Memory> Directory<M> {
     }
 }
 
-/// Returns what is wrong with the object to which `name` leads.
+/// Returns the fault of the object to which `name` leads, if it has one.
 fn wrong_with<M: Memory>(record: Record<M>, name: &str) -> Option<String> {
     match record.state() {
         Some(State::Live(_) | State::NameLocked(_)) => {}
@@ -232,7 +232,7 @@ fn interpret(of: &str, raw: Raw) -> Value {
 
 fn interpret_entries(of: &str, entries: Vec<(Vec<u8>, Vec<u8>)>) -> Value {
     let types = of.strip_prefix("map of ").or(of.strip_prefix("list of "));
-    // The name of an encoding may contain the word. Then the bytes are shown.
+    // The name of an encoding may contain ` to `. Then the bytes are shown.
     let types = types.and_then(|types| types.split_once(" to "));
     let (key, value) = types.map_or((Type::Opaque, Type::Opaque), |(key, value)| {
         (Type::parse(key), Type::parse(value))

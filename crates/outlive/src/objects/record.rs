@@ -223,8 +223,8 @@ impl<M: Memory> Record<M> {
         self.contents() + self.content_bytes().next_multiple_of(8)
     }
 
-    /// Returns the bytes of its contents and of its type's description, read once; `None` if they
-    /// are not inside the memory.
+    /// Returns the sizes in bytes of its contents and of its type's description, each loaded once.
+    /// Returns `None` if they are not inside the memory.
     pub fn extent(self) -> Option<(u64, u64)> {
         let (contents, kind) = (self.word(CONTENT_BYTES), self.word(TYPE_BYTES));
         let bytes = contents.checked_next_multiple_of(8)?.checked_add(kind)?;
@@ -248,7 +248,7 @@ impl<M: Memory> Record<M> {
         String::from_utf8(text).map_err(|_| self.damaged("its type is not UTF-8"))
     }
 
-    /// Returns the approximate number of entries of a structure; `None` for other objects.
+    /// Returns the approximate number of entries of a structure, and `None` for other objects.
     pub fn entries(self) -> Result<Option<u64>, ObjectError> {
         if self.class() != Some(Class::Structure) {
             return Ok(None);

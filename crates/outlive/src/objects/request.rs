@@ -8,16 +8,16 @@ use core::fmt;
 use outlive_memory::{Memory, Native, Offset};
 
 /// An operation on a map, a list or a cell (`T`) that a [client](Client) records as a request.
-/// After a death, [`Client::last`] returns its outcome. It does what the object's operation does,
-/// and additionally writes two cache lines.
+/// After a death, [`Client::last`] returns its outcome. It has the effect of the object's
+/// operation, and additionally writes two cache lines.
 ///
 /// # Panics
 /// Each operation panics if the client and the object were opened in different sessions, or if a
 /// request of the client is running.
 ///
 /// # Crash
-/// As that of the object. After the recovery, [`Client::last`] returns this request with its
-/// outcome, or the one before it, and then this one had no effect.
+/// As that of the object's operation. After the recovery, [`Client::last`] returns this request
+/// with its outcome, or the previous request; in the latter case, this one had no effect.
 pub struct Request<'r, T, M: Memory = Native> {
     object: &'r Named<'r, T, M>,
     structure: Offset,
@@ -30,8 +30,8 @@ macro_rules! requests {
         impl<$($parameter: $bound + ?Sized,)+ M: Memory>
             Named<'_, $structure<$($parameter,)+ M>, M>
         {
-            /// Returns a request: the operation called on it runs as the request `token` of
-            /// `client`.
+            /// Returns a request. The operation that is called on it runs as the request `token`
+            /// of `client`.
             pub fn request<'r>(
                 &'r self,
                 client: &'r Client<'_, M>,

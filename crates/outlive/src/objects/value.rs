@@ -1,13 +1,13 @@
-//! Values whose type is known only by its description, as text and as their parts.
+//! Values that are decoded by the description of their type.
 //!
-//! The description of an object's type, which is stored with it, names the layout of its values. An
-//! observer that was built without the type reads the values by it.
+//! Each object stores a description of its type, which contains the layout of its values. An
+//! observer that was built without the type decodes the values by this description.
 
 use crate::structures::Datum;
 use core::cmp::Ordering as Order;
 use core::fmt;
 
-/// A value, read by the description of its type.
+/// A value, decoded by the description of its type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// An unsigned integer.
@@ -16,7 +16,7 @@ pub enum Value {
     Signed(i128),
     /// A float.
     Float(f64),
-    /// A text.
+    /// A string.
     Text(String),
     /// Bytes, and values of types without a known layout.
     Bytes(Vec<u8>),
@@ -26,7 +26,7 @@ pub enum Value {
     Fields(Vec<(String, Self)>),
     /// The entries of a map or a list.
     Entries(Vec<(Self, Self)>),
-    /// A value that does not exist.
+    /// No value: an empty cell, a free mutex, or a client without a request.
     Nothing,
 }
 
@@ -52,9 +52,9 @@ impl Value {
     }
 }
 
-/// The number of bytes of a value that its text shows.
+/// The maximal number of bytes of a value that its text shows.
 const SHOWN_BYTES: usize = 64;
-/// The longest description that is parsed, in bytes: a damaged one causes no deep recursion.
+/// The maximal length of a parsed description in bytes. It bounds the recursion on a damaged one.
 const LONGEST: usize = 4096;
 
 impl fmt::Display for Value {
@@ -171,7 +171,7 @@ impl Type {
         Some(Self::Struct(size.parse().ok()?, fields?))
     }
 
-    /// Returns the number of bytes of every value; `None` if they differ or are not known.
+    /// Returns the size in bytes of each value. Returns `None` if the sizes differ or are unknown.
     pub fn size(&self) -> Option<usize> {
         match self {
             Self::Unsigned(size) | Self::Signed(size) | Self::Float(size) => Some(*size),
@@ -181,7 +181,7 @@ impl Type {
         }
     }
 
-    /// Reads the value that `bytes` are. Bytes that cannot be one stay bytes.
+    /// Decodes a value from `bytes`. Returns [`Value::Bytes`] if they are not a value of this type.
     pub fn read(&self, bytes: &[u8]) -> Value {
         let fits = self.size().is_none_or(|size| size == bytes.len());
         let value = fits.then(|| self.read_fitting(bytes)).flatten();

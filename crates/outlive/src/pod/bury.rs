@@ -114,8 +114,8 @@ impl Pod {
         Ok(self.observe_os()?.is_some_and(|os| os.is_present(id)))
     }
 
-    /// Returns this operating system, as an observer finds it in this pod; `None` if none of its
-    /// processes has joined.
+    /// Returns this operating system in this pod, for an observer. Returns `None` if the operating
+    /// system has no side file for the pod: none of its processes is a member.
     ///
     /// # Errors
     /// If its side file cannot be read.

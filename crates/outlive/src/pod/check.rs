@@ -42,10 +42,11 @@ pub struct Check {
     pub events: u64,
     /// The use of the heap, if the pod has one.
     pub heap: Option<HeapCheck>,
-    /// The number of named objects; `None` if the pod has no directory of them, or a damaged one.
+    /// The number of named objects; `None` if the pod has no directory of objects, or it is
+    /// damaged.
     pub objects: Option<u64>,
-    /// Whether leaked blocks were searched: only in a pod that is not in use, whose dead members
-    /// are recovered, and if the heap and the structures in it are sound.
+    /// Whether the check searched for leaked blocks. It does so only if the pod has a heap and is
+    /// not in use, its dead members are recovered, and no other invariant is violated.
     pub leaks_searched: bool,
     /// The violated invariants.
     pub violations: Vec<Violation>,

@@ -1,14 +1,14 @@
-//! Finds leaked blocks: those that nothing in the pod leads to.
+//! Finds leaked blocks: allocated blocks that cannot be reached from any root.
 //!
-//! The search is conservative, as that of a garbage collector without type information. It begins
-//! with the words of the typed roots, of the program's own areas, of the heap's root (the directory
-//! of named objects) and of the members' logs (what they have retired, and their pending-allocation
-//! cells). A word leads to an allocated block if it, without the tag bits of a link, is an offset
-//! inside the block. All words of a block that is reached are searched in turn.
+//! The search is conservative, like a garbage collector without type information. It begins with
+//! the words of the typed roots, of the program's own areas, of the heap's root (the directory of
+//! named objects) and of the scratch areas of the members' logs (retired blocks, pending-allocation
+//! cells, and the program's words). A word leads to an allocated block if it is an offset inside
+//! the block, apart from the tag bits of a link. All words of a reached block are searched in turn.
 //!
-//! So a number that happens to be such an offset can hide a leak, but a block is reported wrongly
-//! only if the program stores the way to it in another form than an
-//! [`Offset`](outlive_memory::Offset): shifted, relative, or in less than an aligned word.
+//! A number that happens to be such an offset can hide a leak. A block that is in use is reported
+//! only if the program does not store its offset as an [`Offset`](outlive_memory::Offset) in an
+//! aligned word, but shifted, relative, or in less than a word.
 
 use super::Pod;
 use crate::heap::{self, Heap};
@@ -17,7 +17,7 @@ use crate::recovery::Logs;
 use crate::segment::AreaKind;
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
-/// An allocated block that nothing leads to.
+/// An allocated block that cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leak {
     /// Its start.
@@ -26,9 +26,10 @@ pub struct Leak {
     pub bytes: u64,
 }
 
-/// The allocated blocks of a heap, by their starts.
+/// The state of a search.
 struct Search {
     memory: Native,
+    /// The allocated blocks, sorted by their starts, and whether each has been reached.
     blocks: Vec<(Leak, bool)>,
     /// The reached blocks whose words have not been searched yet.
     due: Vec<Leak>,
@@ -47,7 +48,7 @@ impl Search {
         }
     }
 
-    /// Reaches the blocks to which the words of `bytes` bytes at `at` lead.
+    /// Marks the blocks to which the words of the `bytes` bytes at `at` lead as reached.
     fn scan(&mut self, at: Offset, bytes: u64) {
         for place in (0..bytes / 8).map(|index| at + index * 8) {
             // Relaxed: the pod is not in use.
@@ -64,8 +65,8 @@ impl Search {
     }
 }
 
-/// Returns the leaked blocks of the pod's heap; `None` while members may use the pod, or a dead
-/// member is not recovered: then blocks are on their way.
+/// Returns the leaked blocks of the pod's heap. Returns `None` if a member may use the pod, or a
+/// dead member is not recovered: an operation may then hold blocks that are not linked yet.
 pub(super) fn leaks(pod: &Pod, heap: Heap) -> Option<Vec<Leak>> {
     let (generations, logs) = (pod.tables().generations(), pod.logs());
     let is_at_rest = |id| {

@@ -155,14 +155,14 @@ impl Pod {
         Self::of(Segment::open(path)?)
     }
 
-    /// Opens the pod at `path` for an observer, which never writes to it: for its
-    /// [status](Self::status), its [check](Self::check), and its objects
+    /// Opens the pod at `path` for an observer, which never writes to it. An observer can read its
+    /// [status](Self::status), [check](Self::check) it, and read its objects
     /// ([`Directory::observe`](crate::objects::Directory::observe)).
     ///
     /// The mapping cannot be written, and the file is opened for reading only, so a user without
-    /// the right to write may observe. The opening has no lock and no side file: it delays no
-    /// repair, replacement or removal of the pod. Joining and repairing return
-    /// [`PodError::ReadOnly`]; a store through the [memory](Segment::memory) is a SIGSEGV. See
+    /// the right to write can observe. The opening holds no lock and creates no side file, so it
+    /// does not delay a repair, replacement or removal of the pod. Joining and repairing return
+    /// [`PodError::ReadOnly`]. A store through the [memory](Segment::memory) raises SIGSEGV. See
     /// [`OpenOptions::read_only`] for old processors.
     ///
     /// ```
@@ -185,7 +185,7 @@ impl Pod {
         Self::of(OpenOptions::new().read_only().open(path)?)
     }
 
-    /// Returns an error if this opening is an observer's.
+    /// Returns an error if the pod was opened for an observer.
     fn refuse_an_observer(&self) -> Result<(), PodError> {
         let path = || self.segment.path().into();
         match self.segment.is_read_only() {

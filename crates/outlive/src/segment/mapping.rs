@@ -41,8 +41,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of `file`, which is at `path`, shared, for reading and writing.
-    /// With `huge`, at an address where huge pages can be mapped.
+    /// Maps the first `len` bytes of `file`, which is at `path`, shared, with `access`. With
+    /// `huge`, at an address where huge pages can be mapped.
     pub fn new(
         file: &File,
         path: &Path,

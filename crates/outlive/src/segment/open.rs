@@ -64,12 +64,12 @@ impl<'a> OpenOptions<'a> {
         }
     }
 
-    /// Opens it for an observer: the mapping cannot be written, this user needs no right to write,
-    /// and the opening keeps no process from repairing, replacing or removing the segment. A store
-    /// through its [memory](Segment::memory) is a SIGSEGV.
+    /// Opens it for an observer. The mapping cannot be written, this user does not need the right
+    /// to write, and other processes can still repair, replace or remove the segment. A store
+    /// through its [memory](Segment::memory) raises SIGSEGV.
     ///
-    /// On a processor whose loads of 128 bits write (x86-64 without AVX, Arm without LSE2) the
-    /// mapping can be written.
+    /// On a processor whose loads of 128 bits write (x86-64 without AVX, Arm without LSE2), the
+    /// file is opened for reading and writing, and the mapping can be written.
     pub fn read_only(mut self) -> Self {
         self.access = Access::ReadOnly;
         self
@@ -174,7 +174,7 @@ impl<'a> OpenOptions<'a> {
         // A segment that is in use must not be lost with its creator's caches.
         memory.persist(Offset::new(0), super::superblock::SUPERBLOCK_BYTES);
         let pages = Pages::of(backend.as_ref(), &mapping, transparent);
-        // Populating for reading would not spare a writer's faults.
+        // A mapping that cannot be written cannot be populated for writing.
         let prefaulted = self.prefault.is_some() && !is_read_only;
         if let Some(progress) = self.prefault.as_mut().filter(|_| prefaulted) {
             mapping
@@ -203,7 +203,7 @@ impl<'a> OpenOptions<'a> {
         )?)
     }
 
-    /// The access to the file and in the mapping.
+    /// Returns the access to the file and to the mapping.
     fn file_access(&self) -> Access {
         match Native::wide_loads_only_read() {
             true => self.access,

@@ -39,8 +39,8 @@ outlive_memory::crash_points! {
     }
 }
 
-/// Returns the holder and the committed value in a copy of the bytes of a mutex over a value of
-/// `size` bytes; `None` if the bytes are too few.
+/// Returns the holder and the committed value in `bytes`, a copy of a mutex over a value of `size`
+/// bytes. Returns `None` if the copy is too short.
 pub(crate) fn parts_of(bytes: &[u8], size: usize) -> Option<(Option<Instance>, &[u8])> {
     let word = |at: u64| {
         let bytes = bytes.get(at as usize..)?.first_chunk()?;

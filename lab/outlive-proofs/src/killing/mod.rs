@@ -1,8 +1,9 @@
 //! Real processes on one pod that are killed at random, with SIGKILL, while they work.
 //!
-//! [`Processes`] starts and kills them, `Schedule` says when. The schedule follows from a seed;
-//! the places that the kills hit do not, since the processes run freely. Used by
-//! [chaos over tasks](crate::tasks::chaos) and [over objects](crate::objects::chaos).
+//! [`Processes`] starts and kills them, at the moments that `Schedule` draws. The schedule follows
+//! from a seed. The instructions at which the processes are killed do not, because the processes
+//! run freely. [Chaos over tasks](crate::tasks::chaos) and [over objects](crate::objects::chaos)
+//! use it.
 
 mod processes;
 
@@ -89,7 +90,7 @@ impl Schedule {
         self.started.elapsed()
     }
 
-    /// Returns the elapsed time once in every second, to be shown.
+    /// Returns the elapsed time if a new second has begun since the last call.
     pub fn new_second(&mut self) -> Option<Duration> {
         let elapsed = self.elapsed();
         let is_new = elapsed.as_secs() != self.second;
@@ -97,7 +98,7 @@ impl Schedule {
         is_new.then_some(elapsed)
     }
 
-    /// Returns whether the run ends, after this number of kills.
+    /// Returns whether the run is over, after `kills` kills.
     pub fn is_over(&self, kills: u64) -> bool {
         self.enough.load(Ordering::Relaxed)
             || match self.until {
@@ -106,7 +107,7 @@ impl Schedule {
             }
     }
 
-    /// Returns whether a process is to be killed now, and draws the moment of the next kill.
+    /// Returns whether a process must be killed now, and if so, draws the moment of the next kill.
     pub fn is_kill_due(&mut self, kills: u64) -> bool {
         let is_due = Instant::now() >= self.next_kill && !self.is_over(kills);
         if is_due {

@@ -10,16 +10,16 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The longest wait for an event that should take seconds.
+/// The time limit for an event that should take seconds.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The number of ids of the pod.
 const IDS: u32 = 256;
 
-/// The environment variable of a child with the path of the pod.
+/// The environment variable with the path of the pod, for a child.
 const POD: &str = "OUTLIVE_CHAOS_POD";
 
-/// Returns the path of the pod for which this process was started; `None` if it is no child.
+/// Returns the path of the pod for which this process was started, or `None` if it is not a child.
 pub fn pod_of_child() -> Option<String> {
     std::env::var(POD).ok()
 }
@@ -30,7 +30,7 @@ pub struct Processes {
     /// The pod.
     pub pod: Pod,
     command: Box<dyn Fn() -> Command>,
-    /// Each with its label.
+    /// Each child with its label.
     children: Vec<(Child, u32)>,
 }
 
@@ -45,7 +45,7 @@ impl Processes {
     /// of a child.
     ///
     /// # Errors
-    /// If there is not enough memory, or such a pod exists.
+    /// If there is not enough memory, or a file of that name exists.
     pub fn new(
         name: &str,
         bytes: u64,
@@ -68,7 +68,7 @@ impl Processes {
         })
     }
 
-    /// Starts a child with a label, standard output, and environment of its own.
+    /// Starts a child with the label `label`. `environment` is added to its environment.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -81,7 +81,7 @@ impl Processes {
         let child = (self.command)()
             .env(POD, &self.path)
             .envs(environment.iter().map(|(name, value)| (name, value)))
-            // An interrupt is for the driver, which ends in good order.
+            // An interrupt of the terminal must reach only the driver, which then ends the run.
             .process_group(0)
             .stdout(output)
             .spawn()
@@ -109,11 +109,11 @@ impl Processes {
         Ok(label)
     }
 
-    /// Kills all children, and waits until everything that they had in hand is recovered. `others`
-    /// are the ids of the live members.
+    /// Kills all children, and waits until all dead members are recovered. `others` are the ids of
+    /// the live members.
     ///
     /// # Errors
-    /// If a child had ended by itself, or not all are recovered in time.
+    /// If a child had ended by itself, or a dead member is not recovered within [`PATIENCE`].
     pub fn end(&mut self, others: &[u32]) -> Result<(), String> {
         while !self.children.is_empty() {
             self.kill(0)?;
@@ -137,8 +137,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Checks that the allocated blocks are exactly `blocks`, those in the lists of retired blocks,
-    /// and those reachable from the pod's roots. No child may be active.
+    /// Checks that the allocated blocks are exactly `blocks`, the retired blocks, and the blocks of
+    /// the pod's roots. No child may be active.
     ///
     /// # Errors
     /// The differences, if there are any.
@@ -155,7 +155,7 @@ impl Processes {
         }
     }
 
-    /// Checks the pod itself.
+    /// Checks the invariants of the pod.
     ///
     /// # Errors
     /// The violations, if there are any.
@@ -167,7 +167,7 @@ impl Processes {
         }
     }
 
-    /// Kills all children, in any state.
+    /// Kills all children that still run.
     pub fn clear(&mut self) {
         for (mut child, _) in self.children.drain(..) {
             let _ = child.kill();

@@ -49,7 +49,7 @@ const CLIENT: &str = "client";
 /// The state of a request whose operation runs.
 const OPEN: u64 = 1;
 
-/// The offset of an object's state, and the state of an object without a name.
+/// The offset of an object's state in its block, and the state of an object without a name.
 const STATE: u64 = 24;
 const UNLINKED: u64 = 1;
 
@@ -99,7 +99,7 @@ enum Case {
     RequestInVain,
     /// Makes a request whose closure changes another map.
     RequestNested,
-    /// Makes a request of a client: the value of a cell is replaced.
+    /// Makes a request that replaces the value of a cell.
     RequestCell,
     /// Broken: the name leads to the object before its contents are made.
     LinksFirst,
@@ -115,7 +115,7 @@ enum Case {
     WritesTheTokenLast,
     /// Broken: as `RequestNested`, but the request is not paused while its closure runs.
     TakesTheNested,
-    /// Broken: as `UnlinkStale`, but the stale entry is left.
+    /// Broken: as `UnlinkStale`, but the stale entry is not removed.
     LeavesStale,
 }
 
@@ -463,7 +463,10 @@ impl cases::Case for Case {
                     let client = all.client(CLIENT).map_err(error)?;
                     let took_effect = client.took_effect(2);
                     let is_so = (value == "another") == (took_effect == Some(true));
-                    demand(is_so, format!("{value:?} does not fit to {took_effect:?}"))?;
+                    demand(
+                        is_so,
+                        format!("the value is {value:?}, but the outcome is {took_effect:?}"),
+                    )?;
                 }
             } else if has(MADE) && matches!(self, CreatePlain | RenameInVain) {
                 let value = all.open::<Counter<Marked>>(MADE).map_err(error)?.get();

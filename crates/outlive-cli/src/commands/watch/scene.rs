@@ -1,7 +1,7 @@
 //! The state of a watched pod: the latest look, the events since the previous one, and the rates of
 //! heartbeats.
 //!
-//! Watching changes nothing in the pod, which is opened for an observer.
+//! The pod is opened for an observer, so watching changes nothing in it.
 
 use crate::commands::pools::Pool;
 use crate::event_text::describe;

@@ -220,8 +220,8 @@ impl<M: Memory> Buddy<M> {
         report
     }
 
-    /// Returns the start and the size of every allocated block; as with [`check`](Self::check), in a
-    /// quiescent segment.
+    /// Returns the start and the size of every allocated block. As for [`check`](Self::check), the
+    /// segment must be quiescent.
     pub(crate) fn allocated_blocks(&self) -> impl Iterator<Item = (Offset, u64)> {
         let (_, blocks) = self.walk();
         let allocated = blocks.into_iter().filter(|block| !block.free);

@@ -44,7 +44,7 @@ impl<M: Memory> Subscription<M> {
         }
     }
 
-    /// Makes it write nothing, for memory that cannot be written. An event whose writer died before
+    /// Disables all writes, for memory that cannot be written. An event whose writer died before
     /// completing it is then reported only after a member has completed it.
     pub fn observing(mut self) -> Self {
         self.is_observer = true;

@@ -261,7 +261,7 @@ pub(super) struct Fresh {
     pub named_from_the_start: bool,
 }
 
-/// What an opening may do with a segment.
+/// The access of an opening to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     ReadOnly,

@@ -85,8 +85,8 @@ pub(crate) fn blocks_of<M: Memory>(memory: M, at: Offset) -> Result<Blocks, Open
     Ok(Header::read(memory, at)?.check().into_blocks())
 }
 
-/// An entry, where a walk without a pin has found it: the bounds were checked, and the bytes there
-/// may belong to something else by now.
+/// The position of an entry that a walk without a pin has found. The bounds were checked, but the
+/// bytes there may have been freed and reused since.
 struct Found {
     key: (Offset, u64),
     value: (Offset, u64),
@@ -97,12 +97,12 @@ struct Found {
 pub(crate) struct Snapshot {
     /// Keys and values, in the order of the structure.
     pub entries: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The impossible states, for which concurrent changes may be taken too.
+    /// The impossible states. A concurrent change may look like one.
     pub findings: Vec<Finding>,
 }
 
 /// Reads the entries of the list or map at `at` without a pin. Concurrent changes may tear them, so
-/// the caller reads twice and compares.
+/// the caller must read twice and compare.
 pub(crate) fn snapshot_of<M: Memory>(memory: M, at: Offset) -> Result<Snapshot, OpenError> {
     let bytes = |(at, len): (Offset, u64)| {
         let mut bytes = vec![0; len as usize];
@@ -145,7 +145,7 @@ impl<M: Memory> Header<M> {
         report
     }
 
-    /// Checks the structure, and gives each entry to `each`.
+    /// Checks the structure, and calls `each` with each entry.
     fn check_into(&self, report: &mut Report, each: impl FnMut(Found)) {
         report.blocks.push(self.at);
         let buckets = self.check_directory(report);

@@ -78,7 +78,7 @@ impl Form {
         Offset::from_raw(node.raw() + NODE_BODY + if self.has_lengths() { 8 } else { 0 })
     }
 
-    /// Returns the place of the inline value of `node`, whose key has `key` bytes.
+    /// Returns the offset of the inline value of `node`, whose key has `key` bytes.
     #[inline(always)]
     pub const fn inline_at(self, node: Offset, key: u64) -> Offset {
         Offset::from_raw(self.key_at(node).raw() + padded(key))

@@ -37,9 +37,10 @@ use std::time::{Duration, SystemTime};
     tasks whose results are known: each graph must give the right sum, each of its tasks must take \
     effect exactly once, and no more tasks may be re-executed than workers were killed. With \
     --objects the processes create, rename, use and remove named objects under a few names, and \
-    make requests as clients: each object must exist under one of the names that it may have \
-    exactly if it was created and not removed, with all additions to it, each request must take \
-    effect exactly once, and no lease and no block of memory may be left. An interrupt ends the run early, with all checks. Exits with 1 if anything is wrong.\n\n\
+    make requests as clients. An object must exist if and only if it was created and not removed. \
+    It must have one of its possible names, and all additions to it. Each request must take effect \
+    exactly once, and no lease and no block of memory may be left. An interrupt ends the run \
+    early, with all checks. Exits with 1 if anything is wrong.\n\n\
     JSON: an array of one {name, points, failures, seconds, seed, messages, ...}; see \
     docs/json.md.")]
 pub struct Chaos {
@@ -227,7 +228,7 @@ impl Chaos {
         options.processes = self.processes;
         options.broken = self.broken;
         if !matches!(self.broken, None | Some(Broken::Forgetful | Broken::Loses)) {
-            let usage = "--objects has broken workers of the kinds `forgetful` and `loses` only";
+            let usage = "with --objects, --broken can be `forgetful` or `loses`";
             return Err(Failure::Usage(usage.into()));
         }
         end_when_interrupted(&options.enough)?;
@@ -254,7 +255,7 @@ impl Chaos {
         })
     }
 
-    /// Shows that a run of the kind `flag` begins, and returns the command of its workers.
+    /// Prints that a run with the option `flag` begins, and returns the command of its workers.
     fn begin(
         &self,
         flag: &'static str,
@@ -278,7 +279,7 @@ impl Chaos {
         })
     }
 
-    /// Shows the result of a run of the kind `flag`.
+    /// Prints the result of a run with the option `flag`.
     fn conclude<P: fmt::Display, T: Serialize>(
         &self,
         flag: &str,
@@ -305,7 +306,7 @@ impl Chaos {
     }
 }
 
-/// Shows the progress every second on a terminal, and every ten seconds elsewhere.
+/// Prints the progress every second on a terminal, and every ten seconds elsewhere.
 fn hear(elapsed: Duration, progress: &impl fmt::Display) {
     if stderr().is_terminal() || elapsed.as_secs().is_multiple_of(10) {
         output::note(progress);

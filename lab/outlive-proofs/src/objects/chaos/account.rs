@@ -1,4 +1,4 @@
-//! The account of all ledgers: the objects that must exist, and their contents.
+//! The account of all ledgers: the objects that must exist, and the additions to them.
 
 use super::KEYS;
 use super::ledger::{Note, Operation, What};
@@ -25,7 +25,7 @@ struct Worker {
     pending: Option<u64>,
 }
 
-/// A number that is known up to operations without outcome.
+/// A number that is known except for operations with unknown outcomes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bounds {
     least: u64,
@@ -39,7 +39,7 @@ impl Bounds {
     }
 }
 
-/// An object as it is found in the pod.
+/// An object that was found in the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     pub name: u32,
@@ -48,7 +48,7 @@ pub struct Found {
     pub count: u64,
 }
 
-/// The account.
+/// The account of all workers.
 #[derive(Debug, Default)]
 pub struct Account {
     workers: Vec<Worker>,
@@ -56,15 +56,15 @@ pub struct Account {
     pub totals: [u64; KEYS as usize],
     /// The additions to objects, by identity.
     additions: BTreeMap<u64, Bounds>,
-    /// The identities of objects with common names that may exist, how many were found last, and
-    /// the creations and removals since then.
+    /// The identities of the objects with common names that may exist, the number of those that the
+    /// last check found, and the creations and removals since then.
     common: BTreeSet<u64>,
     common_before: u64,
     common_created: Bounds,
     common_removed: Bounds,
     /// The number of operations that took effect, by kind.
     pub effects: BTreeMap<What, u64>,
-    /// The number of operations that ended, and of operations that a kill cut off.
+    /// The number of operations that ended, and the number that a kill interrupted.
     pub operations: u64,
     pub cut_off: u64,
     /// The faults found.
@@ -90,7 +90,9 @@ impl Account {
                 Note::Begin(operation) => running = Some(operation),
                 Note::End(effect) => match running.take() {
                     Some(operation) => self.end(worker, operation, Some(effect)),
-                    None => self.accuse(format!("worker {worker} ended no operation")),
+                    None => self.accuse(format!(
+                        "worker {worker} ended an operation that it did not begin"
+                    )),
                 },
             }
         }
@@ -103,7 +105,7 @@ impl Account {
         self.failures.push(what);
     }
 
-    /// Enters the outcome of an operation; `None` if it may have taken effect or not.
+    /// Enters the outcome of an operation. `None` means that it may have taken effect or not.
     fn end(&mut self, worker: u32, operation: Operation, outcome: Option<bool>) {
         let Operation { what, id, from, to } = operation;
         match outcome {
@@ -132,7 +134,8 @@ impl Account {
                 }
             }
             What::Remove if outcome != Some(false) => {
-                // One that was never filled has no identity, but a name of its own.
+                // An object that was never filled has no identity, but it has the staging name of
+                // its worker.
                 let has_it = |(this, own): &(&u64, &mut Own)| match id {
                     0 => own.names == [from],
                     id => **this == id,
@@ -157,7 +160,7 @@ impl Account {
         }
     }
 
-    /// Enters a request. A request that is made again has the same token, and counts once.
+    /// Enters a request. A retried request has the same token, and counts once.
     fn count(&mut self, worker: u32, token: u64, outcome: Option<bool>) {
         let of = &mut self.workers[worker as usize];
         match outcome {
@@ -171,27 +174,27 @@ impl Account {
         }
     }
 
-    /// Enters the last request of a worker's client, which tells the outcome of a pending one.
+    /// Enters the last request of a worker's client, and with it the outcome of a pending request.
     pub fn settle_request(&mut self, worker: u32, token: u64, effect: bool) {
         let of = &mut self.workers[worker as usize];
         let pending = of.pending.take();
         if pending == Some(token) {
             return self.count(worker, token, Some(effect));
         }
-        // A request that was refused, for lack of memory, is not pending.
+        // A request that failed for lack of memory is not pending.
         let is_known =
             (token, effect) == (of.token, true) || (token, effect) == (of.token + 1, false);
         if !is_known {
             let last = of.token;
             self.accuse(format!(
-                "the last request of worker {worker} is {token} ({effect}), but request {last} \
-                 took effect, and {pending:?} was begun"
+                "the last request of worker {worker} is {token} (took effect: {effect}), but its \
+                 ledgers record the effect of request {last}, and {pending:?} as pending"
             ));
         }
     }
 
-    /// Checks all objects of `worker` that exist, after its recovery; of none an operation runs.
-    /// From now on each has one name.
+    /// Checks `found`, all existing objects of `worker`, after its recovery. No operation on them
+    /// may run. Afterwards, each of them has exactly one possible name.
     pub fn settle_objects(&mut self, worker: u32, found: &[Found]) {
         let of = &mut self.workers[worker as usize];
         let mut failures = Vec::new();
@@ -209,7 +212,7 @@ impl Account {
             let names: Vec<_> = own.names.iter().map(|at| name(*at)).collect();
             match (at, before - left.len()) {
                 (None, _) if own.is_certain => failures.push(format!(
-                    "the object {id:#x} of worker {worker} is lost; it was under one of {names:?}"
+                    "the object {id:#x} of worker {worker} is lost; it had one of the names {names:?}"
                 )),
                 (None, _) => {}
                 (Some(at), 1) if own.names.contains(&at) => {
@@ -304,7 +307,7 @@ mod tests {
         Note::Begin(Operation { what, id, from, to })
     }
 
-    /// Returns the faults of an account with these notes of worker 0, when `found` is in the pod.
+    /// Returns the faults of an account with `notes` of worker 0, if the pod contains `found`.
     fn faults(notes: &[Note], found: &[(u32, u64, u64)]) -> Vec<String> {
         let mut account = Account::new(1);
         account.enter(0, notes);

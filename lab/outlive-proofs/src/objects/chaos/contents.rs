@@ -1,7 +1,7 @@
-//! The objects of the workers: five types, each of which knows its identity and counts additions.
+//! The objects of the workers. Each of the five types stores an identity and counts additions.
 //!
-//! The first word of the contents is the identity. A counter, a cell and a mutex have it from the
-//! beginning; a map and a list are created empty, and then filled.
+//! A counter stores the identity in its upper bits, a cell and a mutex in their first word. A map
+//! and a list store it under the key 0: they are created empty, and filled afterwards.
 
 use crate::killing::text;
 use outlive::heap::buddy::AllocateError;
@@ -9,7 +9,7 @@ use outlive::objects::{Blob, Counter, Named, Object, ObjectError, Objects};
 use outlive::structures::{InsertError, List, Map};
 use outlive::sync::RecoverableMutex;
 
-/// The number of bits of a counter that count the additions to it. The others are its identity.
+/// The number of lower bits of a counter that count the additions. The upper bits are its identity.
 const COUNT_BITS: u32 = 22;
 
 /// A type of objects.
@@ -23,7 +23,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds: first those that have an identity from the beginning.
+    /// All kinds. The first [`IDENTIFIED`](Self::IDENTIFIED) have an identity from their creation.
     pub const ALL: [Self; 5] = [
         Self::Counter,
         Self::Blob,
@@ -31,7 +31,7 @@ impl Kind {
         Self::Map,
         Self::List,
     ];
-    /// The number of kinds that have an identity from the beginning.
+    /// The number of kinds that have an identity from their creation.
     pub const IDENTIFIED: u64 = 3;
 }
 
@@ -39,17 +39,17 @@ impl Kind {
 #[derive(Debug)]
 pub enum Used<'h> {
     Counter(Named<'h, Counter>),
-    /// Identity, number of additions, and bytes that follow from that number.
+    /// The identity, the number of additions, and bytes that follow from that number.
     Blob(Named<'h, Blob>),
-    /// Identity, and twice the number of additions.
+    /// The identity, and two copies of the number of additions.
     Mutex(Named<'h, RecoverableMutex<[u64; 3]>>),
-    /// The identity under the key 0, and numbers of additions under others.
+    /// The identity under the key 0, and numbers of additions under the other keys.
     Map(Named<'h, Map<u64, u64>>),
     /// The identity under the key 0, and an entry for each addition.
     List(Named<'h, List<u64, u64>>),
 }
 
-/// Opens an object if it is of the type `T`; `None` if it is of another.
+/// Opens an object of the type `T`. Returns `None` if the object is of another type.
 fn open_as<'h, T: Object>(
     objects: Objects<'h>,
     name: &str,
@@ -77,7 +77,7 @@ impl<'h> Used<'h> {
         })
     }
 
-    /// Gives a map or a list its identity. Returns false if there is no memory.
+    /// Stores the identity in a map or a list. Returns `false` if the heap is full.
     pub fn fill(&self, id: u64) -> Result<bool, String> {
         let inserted = match self {
             Self::Map(map) => map.insert(&0, &id),
@@ -90,7 +90,7 @@ impl<'h> Used<'h> {
         }
     }
 
-    /// Opens the object `name`, of any type; `None` if there is none.
+    /// Opens the object `name`, of any type. Returns `None` if it does not exist.
     pub fn open(objects: Objects<'h>, name: &str) -> Result<Option<Self>, String> {
         // Between two attempts another object may get the name.
         for kind in Kind::ALL.into_iter().cycle().take(100) {
@@ -110,11 +110,11 @@ impl<'h> Used<'h> {
         Err(format!("the object `{name}` is of no known type"))
     }
 
-    /// Returns the identity and the number of additions; the identity is 0 if the object is not
-    /// filled. The number is exact if no member adds at the same time.
+    /// Returns the identity and the number of additions. The identity is 0 if the object is not
+    /// filled. The number is exact if no member adds concurrently.
     ///
     /// # Errors
-    /// If the contents are not whole.
+    /// If the contents are torn.
     pub fn read(&self) -> Result<(u64, u64), String> {
         Ok(match self {
             Self::Counter(counter) => {
@@ -124,7 +124,7 @@ impl<'h> Used<'h> {
             Self::Blob(cell) => read_blob(&cell.get())?,
             Self::Mutex(mutex) => match *mutex.lock().map_err(text)? {
                 [id, count, mirror] if count == mirror => (id, count),
-                half => return Err(format!("a mutex is half-done: {half:?}")),
+                half => return Err(format!("the value of a mutex is torn: {half:?}")),
             },
             Self::Map(map) => (
                 map.get(&0).unwrap_or(0),
@@ -139,8 +139,8 @@ impl<'h> Used<'h> {
         })
     }
 
-    /// Adds one; `unique` is a number that no other addition has. Returns false if there is no
-    /// memory.
+    /// Adds one. `unique` is a number that no other addition has. Returns `false` if the heap is
+    /// full.
     pub fn add(&self, unique: u64) -> Result<bool, String> {
         let added = match self {
             Self::Counter(counter) => {
@@ -171,7 +171,7 @@ impl<'h> Used<'h> {
     }
 }
 
-/// Returns false for an operation that had no effect since the heap is full.
+/// Returns `false` for an operation that had no effect because the heap is full.
 pub fn without_memory(error: AllocateError) -> Result<bool, String> {
     match error {
         AllocateError::Full { .. } | AllocateError::HeapFull { .. } => Ok(false),
@@ -189,6 +189,6 @@ fn read_blob(bytes: &[u8]) -> Result<(u64, u64), String> {
     let (id, count) = (word(0).unwrap_or(0), word(8).unwrap_or(0));
     match blob(id, count) == bytes {
         true => Ok((id, count)),
-        false => Err(format!("a cell is not whole: {bytes:?}")),
+        false => Err(format!("the value of a cell is torn: {bytes:?}")),
     }
 }

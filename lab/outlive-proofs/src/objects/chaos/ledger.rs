@@ -1,9 +1,9 @@
-//! The ledger of one incarnation of a worker: a file to which it appends a line before and after
-//! each operation.
+//! The ledger of one incarnation of a worker: a file to which the worker appends a line before and
+//! after each operation.
 //!
-//! The file is anonymous, and the standard output of the worker, so it outlives the worker and
-//! leaves nothing behind. A line counts when its end is there: the last append of a killed worker
-//! may be torn.
+//! The file is anonymous, and the driver keeps it open, so it outlives the worker and needs no
+//! removal. It is the standard output of the worker. A line counts only with its newline: the last
+//! append of a killed worker may be torn.
 
 use crate::killing::text;
 use core::fmt;
@@ -18,13 +18,13 @@ use std::process::Stdio;
 pub enum What {
     /// Creates the object `id` under the name `to`.
     Create,
-    /// Renames the object `id`, or any, from the name `from` to `to`.
+    /// Renames the object `id`, or any object if `id` is 0, from the name `from` to `to`.
     Rename,
-    /// Unlinks or removes the object `id`, or any, from the name `from`.
+    /// Unlinks or removes the object `id`, or any object if `id` is 0, from the name `from`.
     Remove,
     /// Adds one to the object `id`.
     Add,
-    /// Adds one to the total `to` by the request with the token `id`.
+    /// Adds one to the total `to`, by the request with the token `id`.
     Count,
 }
 
@@ -37,7 +37,7 @@ impl What {
         Self::Count,
     ];
 
-    /// Returns its name in a ledger and in a report: the number of those that took effect.
+    /// Returns its name in ledgers and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "creations",
@@ -58,19 +58,19 @@ pub struct Operation {
     pub to: u32,
 }
 
-/// A line.
+/// One line of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The last request of the worker's client, when it opened it: the token, and whether it took
-    /// effect. The token is 0 if there was none.
+    /// The last request of the worker's client when the worker opened it: the token, and whether
+    /// the request took effect. The token is 0 if the client had made no request.
     Last(u64, bool),
-    /// The worker has found the object with this identity of its own under this name.
+    /// The worker has found its own object with this identity under this name.
     Found(u64, u32),
-    /// It has found no others.
+    /// The worker has found all of its objects.
     FoundAll,
     /// The operation begins.
     Begin(Operation),
-    /// It has ended, and took effect or not.
+    /// The operation has ended. The value says whether it took effect.
     End(bool),
 }
 
@@ -119,21 +119,21 @@ impl Note {
     /// # Errors
     /// If it cannot be written.
     pub fn append(self) -> Result<(), String> {
-        // With one call, since the line is formatted before.
+        // One system call writes the whole line.
         let line = format!("{self}\n");
         std::io::stdout().write_all(line.as_bytes()).map_err(text)
     }
 }
 
-/// The ledger, for the driver.
+/// The driver's handle of a ledger.
 #[derive(Debug)]
 pub struct Ledger(File);
 
 impl Ledger {
-    /// Creates an empty one.
+    /// Creates an empty ledger.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If the file cannot be created.
     pub fn new() -> Result<Self, String> {
         let file = memfd_create("outlive-chaos-ledger", MemfdFlags::CLOEXEC).map_err(text)?;
         Ok(Self(file.into()))
@@ -142,15 +142,15 @@ impl Ledger {
     /// Returns it as the standard output of a worker.
     ///
     /// # Errors
-    /// If this process has too many files.
+    /// If this process has too many open files.
     pub fn output(&self) -> Result<Stdio, String> {
         Ok(self.0.try_clone().map_err(text)?.into())
     }
 
-    /// Returns all notes of the worker, which is dead.
+    /// Returns all notes. The worker must be dead.
     ///
     /// # Errors
-    /// If a line other than a torn last one is no note.
+    /// If a line with a newline is not a note.
     pub fn notes(mut self) -> Result<Vec<Note>, String> {
         let mut all = Vec::new();
         self.0.rewind().map_err(text)?;
@@ -162,7 +162,9 @@ impl Ledger {
 fn notes_in(bytes: &[u8]) -> Result<Vec<Note>, String> {
     let whole = bytes.iter().rposition(|byte| *byte == b'\n');
     let whole = String::from_utf8_lossy(&bytes[..whole.map_or(0, |end| end + 1)]);
-    let note = |line| Note::read(line).ok_or_else(|| format!("`{line}` in a ledger is no note"));
+    let note = |line| {
+        Note::read(line).ok_or_else(|| format!("the line `{line}` in a ledger is not a note"))
+    };
     whole.lines().map(note).collect()
 }
 

@@ -1,17 +1,17 @@
 //! Chaos over named objects: worker processes, each on a host of its own, create, rename, unlink
 //! and remove objects under a few names, use their contents, and are killed at random.
 //!
-//! A worker notes each operation in its ledger before and after it. It *owns* the objects that it
-//! creates under some of the names: only the worker renames and removes them, so its ledgers tell
-//! which objects exist, and under which names. A name may be taken by another worker's object at
-//! any time, and every worker uses all objects. Objects under the other, *common* names are renamed
-//! and removed by all workers. Each worker also adds to totals by requests of its client, and its
-//! next incarnation asks the client for the outcome of the last one.
+//! A worker notes each operation in its ledger, before and after it. It *owns* the objects that it
+//! creates under some of the names. Only the owner renames and removes them, so its ledgers
+//! determine which objects exist, and under which names. Another worker's object can take a name at
+//! any time, and every worker uses all objects. All workers rename and remove the objects under the
+//! other, *common* names. Each worker also adds to totals by requests of its client. Its next
+//! incarnation asks the client for the outcome of the last request.
 //!
-//! From time to time all workers are killed. When they are recovered, the pod is compared with the
-//! account of all ledgers, in which an operation that a kill cut off may have taken effect or not:
+//! Periodically, all workers are killed. When they are recovered, the pod is compared with the
+//! account of all ledgers. An operation that a kill interrupted may have taken effect or not:
 //!
-//! * each object of a worker exists, whole, under exactly one name that it may have, and no other
+//! * each object of a worker exists, whole, under exactly one of its possible names, and no other
 //!   object exists;
 //! * the contents of each object count the additions to it;
 //! * the totals count exactly the requests that took effect;
@@ -55,7 +55,7 @@ const KEYS: u64 = 4;
 const BETWEEN_CHECKS: Duration = Duration::from_secs(2);
 /// One in this number of kills hits several workers at once.
 const SEVERAL_ONE_IN: u64 = 8;
-/// The number of faults that are reported with their text.
+/// The maximal number of faults that are reported with their text.
 const MOST_TOLD: usize = 16;
 
 fn client_name(worker: u32) -> String {
@@ -70,12 +70,12 @@ pub struct Options {
     pub until: Until,
     /// The seed of the kills and of the workers' operations.
     pub seed: u64,
-    /// The number of workers, 63 at most.
+    /// The number of workers, at most 63.
     pub processes: u32,
     /// The way in which the workers are broken: [`Broken::Forgetful`] ones do not ask for the
     /// outcome of their last request, and [`Broken::Loses`] ones unlink objects without a note.
     pub broken: Option<Broken>,
-    /// Set, it ends the killing early; the final check follows. For signal handlers.
+    /// Ends the kills early when it is set; the final check follows. For signal handlers.
     pub enough: Arc<AtomicBool>,
 }
 
@@ -100,13 +100,13 @@ pub struct Progress {
     pub elapsed: Duration,
     /// The number of processes killed.
     pub kills: u64,
-    /// The number of times that all workers were dead and everything was checked.
+    /// The number of times that all workers were killed and the whole pod was checked.
     pub checks: u64,
     /// The number of operations that ended.
     pub operations: u64,
     /// The number of operations that took effect, by kind.
     pub effects: BTreeMap<&'static str, u64>,
-    /// The number of operations that a kill cut off.
+    /// The number of operations that a kill interrupted.
     pub cut_off: u64,
 }
 
@@ -158,7 +158,7 @@ pub fn run(
         hear,
     };
     let mut failures = Vec::from_iter(run.all().err());
-    // After a failure, the ledgers of the workers that run may show more.
+    // After a failure, the ledgers of the running workers may contain further faults.
     run.processes.clear();
     failures.extend(run.enter_all().err());
     run.update_progress();
@@ -166,7 +166,7 @@ pub fn run(
     let untold = failures.len().saturating_sub(MOST_TOLD);
     if untold > 0 {
         failures.truncate(MOST_TOLD);
-        failures.push(format!("there are {untold} more faults"));
+        failures.push(format!("{untold} more faults were found"));
     }
     Ok(Report {
         progress: run.progress,
@@ -179,9 +179,9 @@ struct Run<'r, H> {
     processes: Processes,
     session: &'r Session,
     schedule: Schedule,
-    /// The ledgers of the workers that run.
+    /// The ledgers of the running workers.
     ledgers: BTreeMap<u32, Ledger>,
-    /// The number of incarnations of all workers.
+    /// The number of workers started so far; the incarnation of the next one.
     incarnation: u64,
     account: Account,
     progress: Progress,
@@ -227,7 +227,7 @@ impl<H: FnMut(&Progress)> Run<'_, H> {
         Ok(())
     }
 
-    /// Enters the ledger of a worker that is dead.
+    /// Enters the ledger of a dead worker into the account.
     fn enter(&mut self, worker: u32) -> Result<(), String> {
         if let Some(ledger) = self.ledgers.remove(&worker) {
             self.account.enter(worker, &ledger.notes()?);
@@ -320,7 +320,7 @@ impl<H: FnMut(&Progress)> Run<'_, H> {
         }
         names.remove(TOTALS);
         if !names.is_empty() {
-            return Err(format!("there are objects under other names: {names:?}"));
+            return Err(format!("objects exist under unexpected names: {names:?}"));
         }
         let totals = self.session.map::<u64, u64>(TOTALS).map_err(text)?;
         for (key, requests) in (0..).zip(self.account.totals) {
@@ -341,7 +341,7 @@ impl<H: FnMut(&Progress)> Run<'_, H> {
         self.processes.demand_clean_pod()
     }
 
-    /// Removes all objects. Only the directory is left.
+    /// Removes all objects, and checks that only the directory is left.
     fn remove_all(&self) -> Result<(), String> {
         let objects = self.session.objects();
         for object in objects.list().map_err(text)? {

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-/// The names of objects that only their creators rename and remove. Every worker uses them.
+/// The names of objects that only their creators rename and remove. Every worker uses the objects.
 pub const OWN: Range<u32> = 0..8;
 /// The names of objects that every worker renames and removes.
 pub const COMMON: Range<u32> = 8..11;
@@ -25,11 +25,12 @@ pub fn name(name: u32) -> String {
     }
 }
 
-/// The number of bits of a number that count in an incarnation, and that count incarnations.
+/// The bits of an identity: a counter within the incarnation, then the incarnation. The remaining
+/// upper bits are the worker.
 const TAKEN_BITS: u32 = 18;
 const INCARNATION_BITS: u32 = 18;
 
-/// Numbers from 1 that no other incarnation of any worker takes, for identities.
+/// A generator of non-zero numbers that no other incarnation of any worker takes, for identities.
 #[derive(Debug)]
 pub struct Numbers(u64);
 

@@ -1,5 +1,5 @@
-//! A worker: finds the objects and the last request of its former incarnation, and works until it
-//! is killed.
+//! A worker. It finds the objects and the last request of its previous incarnation, and then works
+//! until it is killed.
 
 use super::contents::{Kind, Used, without_memory};
 use super::ledger::{Note, Operation, What};
@@ -11,9 +11,9 @@ use outlive::pod::{Pod, Session};
 use outlive::structures::Map;
 use outlive_prove::chaos::Broken;
 
-/// The largest number of objects that a worker owns.
+/// The maximal number of objects that a worker owns.
 const MOST_OWN: usize = 2;
-/// A worker that loses objects does so in one of this number of operations.
+/// A worker that is broken to lose objects loses one in one of this number of operations.
 const LOSES_ONE_IN: u64 = 5000;
 
 /// Works until it is killed, as a child does.
@@ -62,11 +62,11 @@ struct Work<'s> {
     token: u64,
     /// The identities and names of its own objects.
     own: Vec<(u64, u32)>,
-    /// An object that it continues to use, also without a name.
+    /// An object that it continues to use, even after the object has lost its name.
     kept: Option<(u64, Used<'s>)>,
 }
 
-/// Returns false for an operation that had no effect, for a reason that is no fault.
+/// Returns `None` for an operation that had no effect, for a reason that is not a fault.
 fn outcome<T>(result: Result<T, ObjectError>, may_be_lost: bool) -> Result<Option<T>, String> {
     match result {
         Ok(done) => Ok(Some(done)),
@@ -110,8 +110,8 @@ impl<'s> Work<'s> {
         Ok(done)
     }
 
-    /// Finds the last request and the objects of the former incarnation. Its operations are
-    /// settled, since the client is free.
+    /// Finds the last request and the objects of the previous incarnation. The operations of that
+    /// incarnation are settled, because the client could be opened.
     fn begin(&mut self) -> Result<(), String> {
         let last = self.client.last();
         let LastRequest { token, took_effect } = last.unwrap_or(LastRequest {
@@ -119,7 +119,7 @@ impl<'s> Work<'s> {
             took_effect: true,
         });
         if self.broken == Some(Broken::Forgetful) {
-            // It supposes that a request which it has not seen end had no effect.
+            // A forgetful worker assumes that its last request had no effect.
             self.token = token.max(1);
         } else {
             self.token = token + u64::from(took_effect);
@@ -149,7 +149,7 @@ impl<'s> Work<'s> {
     /// Carries out one operation.
     fn step(&mut self) -> Result<(), String> {
         if self.broken == Some(Broken::Loses) && self.draw(LOSES_ONE_IN) == 0 {
-            // Without a note.
+            // The loss is not noted.
             if let Some((_, at)) = self.own.pop() {
                 self.objects().unlink(&name(at)).map_err(text)?;
             }
@@ -172,8 +172,8 @@ impl<'s> Work<'s> {
         }
     }
 
-    /// Creates an object. One that has no identity yet is created under a name of the worker, and
-    /// published by renaming it.
+    /// Creates an object. An object that has no identity yet is created under the staging name of
+    /// the worker, filled, and published by renaming it.
     fn create_own(&mut self) -> Result<(), String> {
         let kind = self.draw(Kind::ALL.len() as u64);
         let (id, objects) = (self.numbers.take(), self.objects());
@@ -199,7 +199,7 @@ impl<'s> Work<'s> {
             self.rename_own(index)?;
         }
         match self.own[index].1 == at {
-            // The name is taken.
+            // The new name is taken, or the heap is full.
             true => self.remove_own(index, false),
             false => Ok(()),
         }
@@ -262,7 +262,7 @@ impl<'s> Work<'s> {
         Ok(())
     }
 
-    /// Adds one to the object that has some name now.
+    /// Adds one to the object that currently has a random name.
     fn add(&mut self) -> Result<(), String> {
         let at = self.one_of(OWN.start..COMMON.end);
         let Some(used) = Used::open(self.objects(), &name(at))? else {
@@ -286,11 +286,13 @@ impl<'s> Work<'s> {
         })?;
         match used.read()? {
             (same, _) if same == id => Ok(()),
-            (other, _) => Err(format!("the object {id:#x} in use has become {other:#x}")),
+            (other, _) => Err(format!(
+                "the identity of an object in use changed from {id:#x} to {other:#x}"
+            )),
         }
     }
 
-    /// Makes a request.
+    /// Adds one to a total by a request.
     fn count(&mut self) -> Result<(), String> {
         let token = self.token;
         let key = token % KEYS;

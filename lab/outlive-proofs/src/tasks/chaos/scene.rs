@@ -28,8 +28,8 @@ impl Role {
     const ALL: [Self; 3] = [Self::Works, Self::StandsBy, Self::Besides];
 }
 
-/// [Processes] whose threads are workers of one pool. The label of a child is the number
-/// of its workers.
+/// [Processes] whose threads are workers of one pool. The label of a child is the number of its
+/// workers.
 #[derive(Debug)]
 pub struct Scene(Processes);
 
