@@ -1,7 +1,7 @@
 //! Named objects, as an observer sees them: their contents, their faults, and leaked blocks.
 
 use outlive::membership::InstanceId;
-use outlive::memory::{Memory, Ordering};
+use outlive::memory::{Memory, Offset, Ordering};
 use outlive::objects::{Directory, ObjectError, Value};
 use outlive::pod::{Pod, PodOptions};
 use std::sync::atomic::{AtomicBool, Ordering as Order};
@@ -81,7 +81,7 @@ fn contents_are_read_by_the_description_of_their_type() {
     create_all(&pod);
     let shown = [
         ("both", "{holder: -, value: [0, 5]}"),
-        ("flags", "[0, 0, 9]"),
+        ("flags", "0x000009"),
         ("greeting", r#""good day""#),
         ("hits", "41"),
         ("me", r#"{token: 17, outcome: "took effect"}"#),
@@ -205,8 +205,21 @@ fn damage_to_a_name_a_lease_or_the_directory_is_found() {
     with(words.contents, 64, "`words`");
     let root = pod.heap().unwrap().root();
     let at = memory.load::<u64>(root, Ordering::Relaxed);
-    let leases = outlive::memory::Offset::from_raw(at) + 64;
+    let leases = Offset::from_raw(at) + 64;
     with(leases + 8 * 31, 8, "the leases of id 31 lead to no block");
+    // A ring of blocks of leases.
+    let id = (0..32).find(|id| memory.load::<u64>(leases + 8 * id, Ordering::Relaxed) != 0);
+    let block = memory.load::<u64>(leases + 8 * id.unwrap(), Ordering::Relaxed);
+    with(Offset::from_raw(block), block, "lead to no block");
+    // A map that looks empty, because its head leads to its tail; and one that is cut off.
+    let header = Offset::from_raw(memory.load(words.contents, Ordering::Relaxed));
+    let next: u64 = memory.load(header + 128, Ordering::Relaxed);
+    with(header + 128, header.raw() + 144 - 24, "has leaked");
+    with(header + 128, 8, "not a valid offset");
+    memory.store(header + 128, 8u64, Ordering::Relaxed);
+    let cut = directory(&pod).dump("words").unwrap_err();
+    assert!(matches!(cut, ObjectError::Damaged { .. }), "{cut}");
+    memory.store(header + 128, next, Ordering::Relaxed);
     assert!(pod.check().is_clean());
     memory.store(root, 8u64, Ordering::Relaxed);
     let check = pod.check();

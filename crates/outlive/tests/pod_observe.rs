@@ -83,6 +83,56 @@ fn an_observer_sees_all_and_changes_nothing() {
     assert!(none.to_string().contains("outlive-no-such-pod"));
 }
 
+#[test]
+fn a_copy_has_no_members_and_its_holes_are_filled() {
+    let (place, copy) = (Place::new("original"), Place::new("copy"));
+    let pod = Pod::create(&place.0, options()).unwrap();
+    let session = pod.session().unwrap();
+    session.counter("hits").unwrap().add(1);
+    let mut command = Command::new("cp");
+    let command = command.args(["--sparse=always", &place.0, &copy.0]);
+    assert!(command.status().unwrap().success());
+    let seen = Pod::observe(&copy.0).unwrap();
+    assert!(seen.observe_os().unwrap().is_none());
+    assert!(!seen.is_present(session.process().instance().id).unwrap());
+    assert!(seen.segment().is_read_only());
+    assert!(matches!(seen.session(), Err(PodError::ReadOnly { .. })));
+    use std::os::unix::fs::MetadataExt;
+    let file = std::fs::metadata(&copy.0).unwrap();
+    assert!(
+        file.blocks() * 512 >= file.len(),
+        "an access to a hole can be a SIGBUS"
+    );
+}
+
+#[test]
+fn an_impossible_number_of_events_ends_a_subscription() {
+    let place = Place::new("events");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    drop(pod.session().unwrap());
+    let log = pod.tables().groups().log(GroupId::POD);
+    let tail = log.tail();
+    let memory = pod.segment().memory();
+    let groups = pod
+        .segment()
+        .area(outlive::segment::AreaKind::Groups)
+        .unwrap();
+    let words = (0..groups.size / 8).map(|at| groups.offset + at * 8);
+    let word = words.into_iter().find(|at| {
+        let before: u64 = memory.load(*at, Ordering::Relaxed);
+        memory.store(*at, u64::MAX, Ordering::Relaxed);
+        let is_it = before == tail && log.tail() == u64::MAX;
+        if !is_it {
+            memory.store(*at, before, Ordering::Relaxed);
+        }
+        is_it
+    });
+    assert!(word.is_some(), "the tail is a word of the groups");
+    let ids = pod.tables().extent().ids;
+    assert_eq!(Subscription::new(log, ids, 0).observing().poll(), None);
+    assert!(!pod.check().is_clean());
+}
+
 /// Stores through an observer's mapping, if [`an_observer_cannot_scribble`] has started it.
 #[test]
 fn scribbler() {

@@ -9,6 +9,7 @@ use outlive::objects::{Description, Directory, Dump as Dumped, ObjectError, Valu
 use outlive::pod::Pod;
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
+use std::fmt::Display;
 
 /// Arguments of `outlive pod objects`.
 #[derive(Args, Debug)]
@@ -81,7 +82,8 @@ impl Objects {
                 None => (String::new(), it.bytes.to_string()),
             };
             let name = output::printable(&it.name);
-            table.row([name, it.of.clone(), entries, bytes, users.join(" ")]);
+            let of = output::printable(&it.of);
+            table.row([name, of, entries, bytes, users.join(" ")]);
         }
         table.lines().try_for_each(output::line)
     }
@@ -192,15 +194,25 @@ impl Dump {
             });
         }
         let name = output::printable(&description.name);
-        output::line(format_args!("{name}: {}", description.of))?;
+        output::line(format_args!(
+            "{name}: {}",
+            output::printable(&description.of)
+        ))?;
+        let line = |label: &dyn Display, value: &Value| {
+            let line = format!("  {label}: {value}");
+            output::line(output::printable(&line))
+        };
         match &contents {
-            Value::Entries(entries) => { entries.iter() }
-                .try_for_each(|(key, value)| output::line(format_args!("  {key}: {value}"))),
-            Value::Fields(fields) => { fields.iter() }
-                .try_for_each(|(name, value)| output::line(format_args!("  {name}: {value}"))),
-            Value::List(values) => { values.iter().enumerate() }
-                .try_for_each(|(at, value)| output::line(format_args!("  {at}: {value}"))),
-            value => output::line(format_args!("  {value}")),
+            Value::Entries(entries) => {
+                { entries.iter() }.try_for_each(|(key, value)| line(key, value))
+            }
+            Value::Fields(fields) => {
+                { fields.iter() }.try_for_each(|(name, value)| line(name, value))
+            }
+            Value::List(values) => {
+                { values.iter().enumerate() }.try_for_each(|(at, value)| line(&at, value))
+            }
+            value => output::line(format_args!("  {}", output::printable(value))),
         }?;
         if is_torn {
             output::note(

@@ -288,6 +288,9 @@ fn chunks_of<M: Memory>(memory: M, slot: Slot<M>, bytes: u64) -> Result<Vec<Offs
     while at != 0 {
         let (from, what) = (slot.chunks_at(), "chunk of descriptors");
         let chunk = check_block(memory, from, at, bytes, what)?;
+        if chunks.len() as u64 > memory.size() / bytes {
+            return Err(damaged(from, at, "chunk of descriptors in a ring"));
+        }
         chunks.push(chunk);
         at = memory.load(chunk, Ordering::Relaxed);
     }
@@ -355,7 +358,12 @@ pub(crate) fn each<M: Memory, E: From<EngineError>>(
     mut look: impl FnMut(Task<M>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut at = slot.chunks();
+    let mut most = memory.size() / chunk;
     while at != 0 {
+        if most == 0 {
+            return Err(damaged(slot.chunks_at(), at, "chunk of descriptors in a ring").into());
+        }
+        most -= 1;
         at = each_of(memory, slot, at, chunk, &mut look)?;
     }
     Ok(())

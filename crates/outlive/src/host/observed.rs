@@ -43,7 +43,7 @@ impl Linux {
         for other in 0..NAMES {
             let path = Path::new(MEETING).join(name(pod, place, other));
             let side = match open_for_reading(&path, access)? {
-                Found::Nothing => return Ok(None),
+                Found::Nothing => break,
                 Found::Fit(side) => side,
                 // `attach` skips such a file too.
                 Found::Unfit(why) => {
@@ -64,7 +64,11 @@ impl Linux {
                 side,
             }));
         }
-        Err(unfit.expect("there are names"))
+        match unfit {
+            None => Ok(None),
+            // Whether processes use it cannot be told.
+            Some(unfit) => Err(unfit),
+        }
     }
 }
 

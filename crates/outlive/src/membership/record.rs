@@ -96,7 +96,8 @@ impl<M: Memory> Records<M> {
 
     /// Returns the record of `instance`, if it has been written and not been replaced.
     pub fn read(self, instance: Instance) -> Option<Record> {
-        let at = self.at(instance.id);
+        // The instance may come from a damaged event.
+        let at = Offset::checked(self.at(instance.id).raw(), STRIDE, 8, self.memory.size()).ok()?;
         let mine = instance.to_word();
         if self.memory.load::<u64>(at, Ordering::Acquire) != mine {
             return None;

@@ -194,10 +194,17 @@ impl<M: Memory> Directory<M> {
     fn links(&self, id: InstanceId) -> impl Iterator<Item = (Offset, u64)> + use<M> {
         let memory = self.memory;
         let mut link = (id < self.ids).then(|| self.at + LEASES + u64::from(id) * 8);
-        // A damaged chain may be a ring.
-        let most = memory.size() / BLOCK;
-        (0..=most).map_while(move |_| {
+        // A damaged chain may be a ring. An anchor, which moves on after 1, 2, 4, ... links, is met
+        // again in a ring (Brent).
+        let mut anchor = Offset::from_raw(0);
+        (1u64..).map_while(move |count| {
             let at = link?;
+            if at == anchor {
+                return None;
+            }
+            if count.is_power_of_two() {
+                anchor = at;
+            }
             // Acquire: the block was cleared before it was linked.
             let block: u64 = memory.load(at, Ordering::Acquire);
             let next = Offset::checked(block, BLOCK, 16, memory.size());

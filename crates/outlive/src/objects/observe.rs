@@ -14,7 +14,7 @@ use super::record::{Record, State};
 use super::value::{Type, Value};
 use super::{Description, Directory, ObjectError, array, client};
 use crate::membership::InstanceId;
-use crate::structures::{Finding, snapshot_of};
+use crate::structures::{Finding, Snapshot, snapshot_of};
 use crate::sync;
 use core::time::Duration;
 use outlive_memory::{Memory, Offset, Ordering};
@@ -37,10 +37,27 @@ pub struct Dump {
 }
 
 /// The contents of an object, as bytes.
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq)]
 enum Raw {
     Plain(Vec<u8>),
-    Entries(Vec<(Vec<u8>, Vec<u8>)>),
+    Entries(Snapshot),
+}
+
+impl Raw {
+    /// Returns whether nothing in it is impossible, as it may be during a change.
+    fn is_sound(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Entries(snapshot) => snapshot.findings.is_empty(),
+        }
+    }
+
+    fn entries(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Entries(snapshot) => snapshot.entries.len(),
+        }
+    }
 }
 
 impl<M: Memory> Directory<M> {
@@ -86,24 +103,42 @@ impl<M: Memory> Directory<M> {
     /// # Crash
     /// The caller writes nothing.
     pub fn dump(&self, name: &str) -> Result<Dump, ObjectError> {
-        let mut before = None;
-        for reading in 1.. {
+        let read = || {
             let mut all = self.observe()?.into_iter();
             let not_found = || ObjectError::NotFound { name: name.into() };
             let description = all.find(|it| it.name == name).ok_or_else(not_found)?;
             let raw = self.raw(&description)?;
-            let is_torn = before.as_ref() != Some(&raw);
-            if !is_torn || reading == READINGS {
-                let contents = interpret(&description.of, raw);
-                return Ok(Dump {
-                    description,
-                    contents,
-                    is_torn,
-                });
+            Ok::<_, ObjectError>((description, raw))
+        };
+        let (mut best, mut is_torn) = (read()?, true);
+        let mut last = best.1.clone();
+        for _ in 1..READINGS {
+            let (description, raw) = read()?;
+            if raw == last {
+                is_torn = false;
+                best = (description, raw);
+                break;
             }
-            before = Some(raw);
+            last.clone_from(&raw);
+            // A sound reading, or else the one that came furthest.
+            let worth = |raw: &Raw| (raw.is_sound(), raw.entries());
+            if worth(&raw) >= worth(&best.1) {
+                best = (description, raw);
+            }
         }
-        unreachable!("the last reading returns");
+        let (description, raw) = best;
+        if !is_torn && !raw.is_sound() {
+            return Err(ObjectError::Damaged {
+                at: description.contents,
+                what: "the structure is not sound; run `outlive pod check` for details",
+            });
+        }
+        let contents = interpret(&description.of, raw);
+        Ok(Dump {
+            description,
+            contents,
+            is_torn,
+        })
     }
 
     /// Returns the faults of the names, the objects and the leases. No member may change them
@@ -182,7 +217,7 @@ impl<M: Memory> Directory<M> {
             return Ok(Raw::Plain(bytes));
         }
         let header = Offset::from_raw(memory.load(at, Ordering::Acquire));
-        Ok(Raw::Entries(snapshot_of(memory, header)?.entries))
+        Ok(Raw::Entries(snapshot_of(memory, header)?))
     }
 }
 
@@ -217,7 +252,7 @@ fn word_of(bytes: &[u8]) -> u64 {
 /// Reads the contents of an object whose type is described as `of`.
 fn interpret(of: &str, raw: Raw) -> Value {
     match raw {
-        Raw::Entries(entries) => match of.strip_prefix("cell of ") {
+        Raw::Entries(Snapshot { entries, .. }) => match of.strip_prefix("cell of ") {
             Some(of) => {
                 let value = entries
                     .first()
@@ -249,16 +284,20 @@ fn interpret_plain(of: &str, bytes: &[u8]) -> Option<Value> {
     let number = |number: u64| Value::Unsigned(number.into());
     if let Some(of) = of.strip_prefix("array of ") {
         let of = Type::parse(of);
-        let stride = array::stride(of.size()? as u64) as usize;
+        let size = of.size().filter(|size| *size <= bytes.len())?;
+        if of == Type::Unsigned(1) {
+            return Some(Value::Bytes(bytes.to_vec()));
+        }
+        let stride = array::stride(size as u64) as usize;
         let elements = bytes.chunks_exact(stride);
-        let size = of.size()?;
         return Some(Value::List(
             elements.map(|it| of.read(&it[..size])).collect(),
         ));
     }
     if let Some(of) = of.strip_prefix(MUTEX_OVER) {
         let of = Type::parse(of);
-        let (holder, value) = sync::parts_of(bytes, of.size()?)?;
+        let size = of.size().filter(|size| *size <= bytes.len())?;
+        let (holder, value) = sync::parts_of(bytes, size)?;
         let holder = holder.map_or(Value::Nothing, |it| Value::Text(it.to_string()));
         let fields = [("holder", holder), ("value", of.read(value))];
         let fields = fields.map(|(name, value)| (name.to_owned(), value));

@@ -47,7 +47,22 @@ impl Value {
                 let parts = a.iter().zip(b).map(|((_, a), (_, b))| a.compare(b));
                 { parts }.fold(Order::Equal, Order::then)
             }
-            _ => Order::Equal,
+            // Of different kinds, only if one is damaged.
+            _ => self.kind().cmp(&other.kind()),
+        }
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Unsigned(_) => 0,
+            Self::Signed(_) => 1,
+            Self::Float(_) => 2,
+            Self::Text(_) => 3,
+            Self::Bytes(_) => 4,
+            Self::List(_) => 5,
+            Self::Fields(_) => 6,
+            Self::Entries(_) => 7,
+            Self::Nothing => 8,
         }
     }
 }

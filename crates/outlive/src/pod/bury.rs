@@ -1,5 +1,6 @@
 //! `Pod::bury_host`: finalises a host's death on the operator's word that the host is off.
 
+use super::origin::Origin;
 use super::{Pod, PodError};
 use crate::host::{Bells, Linux, ObservedOs};
 use crate::membership::{Instance, InstanceId, Level, bury_by_word};
@@ -120,6 +121,13 @@ impl Pod {
     /// # Errors
     /// If its side file cannot be read.
     pub fn observe_os(&self) -> Result<Option<ObservedOs>, PodError> {
+        if self.segment.is_known_by_inode()
+            && let Ok(metadata) = self.segment.own_file()?.metadata()
+            && !Origin::of(self).is_in(&metadata)
+        {
+            // A copy, in which the members of the original are recorded.
+            return Ok(None);
+        }
         let (ids, access) = (self.tables.extent().ids, self.side_file_access());
         let has_one_kernel = self.segment.has_one_kernel();
         let os = Linux::observe(self.number(), ids, access, self.file(), has_one_kernel);

@@ -12,7 +12,7 @@
 
 use super::Pod;
 use crate::heap::{self, Heap};
-use crate::membership::Status;
+use crate::membership::{Instance, State, Status};
 use crate::recovery::Logs;
 use crate::segment::AreaKind;
 use outlive_memory::{Memory, Native, Offset, Ordering};
@@ -24,6 +24,19 @@ pub struct Leak {
     pub block: Offset,
     /// Its size in bytes.
     pub bytes: u64,
+}
+
+/// The incarnations of all ids, and the claimants of their logs.
+#[derive(PartialEq, Eq)]
+struct Standing(Vec<(Option<State>, Option<Instance>)>);
+
+impl Standing {
+    fn of(pod: &Pod) -> Self {
+        let (generations, logs) = (pod.tables().generations(), pod.logs());
+        let ids = 0..pod.tables().extent().ids;
+        let standing = ids.map(|id| (generations.state(id).ok(), logs.of(id).claimant()));
+        Self(standing.collect())
+    }
 }
 
 /// The state of a search.
@@ -68,6 +81,7 @@ impl Search {
 /// Returns the leaked blocks of the pod's heap. Returns `None` if a member may use the pod, or a
 /// dead member is not recovered: an operation may then hold blocks that are not linked yet.
 pub(super) fn leaks(pod: &Pod, heap: Heap) -> Option<Vec<Leak>> {
+    let before = Standing::of(pod);
     let (generations, logs) = (pod.tables().generations(), pod.logs());
     let is_at_rest = |id| {
         let status = generations.state(id).map(|state| state.status);
@@ -92,6 +106,10 @@ pub(super) fn leaks(pod: &Pod, heap: Heap) -> Option<Vec<Leak>> {
     }
     while let Some(Leak { block, bytes }) = search.due.pop() {
         search.scan(block, bytes);
+    }
+    // A member that joined, worked and left during the search has raised a generation.
+    if Standing::of(pod) != before {
+        return None;
     }
     let leaked = search.blocks.into_iter().filter(|(_, reached)| !reached);
     Some(leaked.map(|(it, _)| it).collect())

@@ -77,6 +77,13 @@ impl Origin {
         }
     }
 
+    /// Returns whether the recorded file, if there is one, is the file of `metadata`.
+    pub(super) fn is_in(self, metadata: &Metadata) -> bool {
+        let found: u128 = self.memory.load(self.settings + FILE, Ordering::Acquire);
+        let own = file_word(metadata);
+        found == 0 || own.is_none_or(|own| is_same_file(found, own))
+    }
+
     /// Makes the copy in the file of `metadata` a pod of its own. Returns `false` while another
     /// process does so.
     pub(super) fn adopt(self, metadata: &Metadata, file: &PodFile) -> Result<bool, PodError> {

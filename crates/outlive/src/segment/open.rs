@@ -100,9 +100,15 @@ impl<'a> OpenOptions<'a> {
     /// # Errors
     /// As for [`Segment::open`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Segment, OpenError> {
-        let access = self.file_access();
-        let backend = backend::for_opening(path.as_ref(), &self.places, access)?;
-        self.open_backend(backend, true)
+        let mut access = self.file_access();
+        let mut backend = backend::for_opening(path.as_ref(), &self.places, access)?;
+        if access == Access::ReadOnly && has_holes(backend.as_ref(), backend.capacity()?)? {
+            // A sparse copy. A load from a hole allocates a page, or raises SIGBUS on a full
+            // filesystem, so the holes are filled first.
+            access = Access::ReadWrite;
+            backend = backend::for_opening(path.as_ref(), &self.places, access)?;
+        }
+        self.open_backend(backend, true, access)
     }
 
     /// Opens the segment in `file`, which must have been opened for reading and writing.
@@ -122,7 +128,7 @@ impl<'a> OpenOptions<'a> {
         };
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let backend = backend::for_file(file, path.as_ref(), &self.places)?;
-        self.open_backend(backend, is_own)
+        self.open_backend(backend, is_own, Access::ReadWrite)
     }
 
     /// Opens the segment of `backend`. `is_own` says that no other opening shares its description.
@@ -130,6 +136,7 @@ impl<'a> OpenOptions<'a> {
         mut self,
         mut backend: Box<dyn Backend>,
         is_own: bool,
+        access: Access,
     ) -> Result<Segment, OpenError> {
         let path = backend.path().to_owned();
         refuse_remote(backend.file(), &path)?;
@@ -159,13 +166,13 @@ impl<'a> OpenOptions<'a> {
         if write_back && WriteBackInstruction::detect().is_none() {
             return Err(OpenError::NoWriteBack { path });
         }
-        if !is_read_only {
+        if access == Access::ReadWrite {
             fill_holes(backend.as_mut(), superblock.size, &self.places)?;
         }
 
         let mapped = superblock.size.next_multiple_of(backend.granule());
         let transparent = self.huge.are_transparent_on(backend.as_ref());
-        let (file, access) = (backend.file(), self.file_access());
+        let file = backend.file();
         let mapping = Mapping::new(file, backend.path(), mapped, transparent, access)?;
         // SAFETY: the mapping lives as long as the segment, or is dropped on an error in this
         // function, which then returns no handle. Other processes follow the rules in the module's
@@ -212,13 +219,18 @@ impl<'a> OpenOptions<'a> {
     }
 }
 
+/// Returns whether the file of a segment of `size` bytes lacks pages.
+fn has_holes(backend: &dyn Backend, size: u64) -> Result<bool, CallFailed> {
+    let stat = fstat(backend.file());
+    let stat = stat.map_err(|error| CallFailed::new("fstat", backend.path(), error))?;
+    let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
+    Ok(is_file && (stat.st_blocks as u64 * 512) < size)
+}
+
 /// Reserves the pages that a file lacks: a copy of a segment may be sparse, and an access to a hole
 /// on a full filesystem kills the process.
 fn fill_holes(backend: &mut dyn Backend, size: u64, places: &Places) -> Result<(), OpenError> {
-    let stat =
-        fstat(backend.file()).map_err(|error| CallFailed::new("fstat", backend.path(), error))?;
-    let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
-    if !is_file || stat.st_blocks as u64 * 512 >= size {
+    if !has_holes(backend, size)? {
         return Ok(());
     }
     let space = Space { size, beside: 0 };

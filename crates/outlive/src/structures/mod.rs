@@ -23,4 +23,6 @@ pub use sorted::{
     Finding, InPlace, InsertPoint, Iter, List, Map, OpenBucketsPoint, Outcome, RemovePoint,
     ReplacePoint, Report, ValueRef, recoverers,
 };
-pub(crate) use sorted::{blocks_of, check_all, dismantle, entries_of, snapshot_of, take_into_hand};
+pub(crate) use sorted::{
+    Snapshot, blocks_of, check_all, dismantle, entries_of, snapshot_of, take_into_hand,
+};

@@ -39,7 +39,10 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (Case::RenamesInTwoSteps, "\"kept\" is gone"),
         (Case::WritesTheTokenLast, "does not fit"),
         (Case::TakesTheNested, "does not fit"),
-        (Case::LeavesStale, "an object"),
+        (
+            Case::LeavesStale,
+            "an entry leads to it, but it is not live",
+        ),
     ])
 }
 

@@ -106,6 +106,9 @@ impl<M: Memory> PartialEq for Record<M> {
 }
 
 impl<M: Memory> Record<M> {
+    /// The bytes of a record without its body.
+    pub const LEAST_BYTES: u64 = BODY;
+
     /// Returns the record at `at`.
     pub fn at(memory: M, at: Offset) -> Self {
         Self { memory, at }

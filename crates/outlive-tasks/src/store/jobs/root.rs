@@ -63,8 +63,11 @@ impl<M: Memory> Root<M> {
 
     /// Returns the job that it is reserved for.
     pub fn job(self) -> Option<Record<M>> {
-        let job = self.load(JOB);
-        (job != 0).then(|| Record::at(self.layout.memory, Offset::from_raw(job)))
+        let (memory, job) = (self.layout.memory, self.load(JOB));
+        // A damaged word leads to no job.
+        let job = Offset::checked(job, Record::<M>::LEAST_BYTES, 8, memory.size()).ok();
+        let job = job.filter(|job| !job.is_null());
+        job.map(|job| Record::at(memory, job))
     }
 
     /// Returns the task, which is described if [`life`](Self::life) says so.

@@ -124,7 +124,9 @@ impl<M: Memory> Heap<M> {
     /// order.
     #[inline(always)]
     fn present_era(self) -> u64 {
-        self.memory().load::<u64>(self.era_at(), Ordering::Relaxed) + 1
+        let past: u64 = self.memory().load(self.era_at(), Ordering::Relaxed);
+        // Wraps only in a damaged heap.
+        past.wrapping_add(1)
     }
 }
 

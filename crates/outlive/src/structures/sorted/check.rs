@@ -33,6 +33,10 @@ impl fmt::Display for Finding {
 /// The blocks of the heap that a structure consists of.
 pub type Blocks = Vec<Offset>;
 
+/// The largest number of findings that are kept of one structure: one damaged word can cause
+/// hundreds of thousands.
+const MAX_FINDINGS: usize = 1000;
+
 /// The results of a check of a structure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -61,7 +65,9 @@ impl Report {
 
     fn find(&mut self, at: Offset, what: impl Into<String>) {
         let what = what.into();
-        self.findings.push(Finding { at, what });
+        if self.findings.len() < MAX_FINDINGS {
+            self.findings.push(Finding { at, what });
+        }
     }
 }
 
@@ -110,9 +116,15 @@ pub(crate) fn snapshot_of<M: Memory>(memory: M, at: Offset) -> Result<Snapshot, 
         bytes
     };
     let mut entries = Vec::new();
+    // The entries of a sound structure do not overlap.
+    let mut remaining = memory.size();
     let mut report = Report::default();
     Header::read(memory, at)?.check_into(&mut report, |found| {
-        entries.push((bytes(found.key), bytes(found.value)));
+        let len = found.key.1.saturating_add(found.value.1);
+        remaining = remaining.saturating_sub(len);
+        if remaining > 0 {
+            entries.push((bytes(found.key), bytes(found.value)));
+        }
     });
     let findings = report.findings;
     Ok(Snapshot { entries, findings })

@@ -86,7 +86,7 @@ mod value_ref;
 
 pub(crate) use chain::take_into_hand;
 pub use check::{Blocks, Finding, Report};
-pub(crate) use check::{blocks_of, check_all, entries_of, snapshot_of};
+pub(crate) use check::{Snapshot, blocks_of, check_all, entries_of, snapshot_of};
 pub(crate) use destroy::dismantle;
 pub use destroy::{DestroyError, DestroyPoint};
 pub use iterate::Iter;
