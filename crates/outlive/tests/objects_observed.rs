@@ -149,7 +149,7 @@ fn a_block_that_nothing_leads_to_has_leaked() {
         };
         let (first, second, third) = (allocate(24), allocate(100_000), allocate(5000));
         pod.roots().publish::<[u64; 3]>("first", first).unwrap();
-        memory.store(first + 16, second.raw() + 4096 | 1 << 61, Ordering::Relaxed);
+        memory.store(first + 16, (second.raw() + 4096) | 1 << 61, Ordering::Relaxed);
         memory.store(cell, third.raw(), Ordering::Relaxed);
         // These two blocks lead only to each other.
         let (small, large) = (allocate(40), allocate(70_000));
