@@ -4,6 +4,7 @@ use outlive::membership::InstanceId;
 use outlive::memory::{Memory, Offset, Ordering};
 use outlive::objects::{Directory, ObjectError, Value};
 use outlive::pod::{Pod, PodOptions};
+use outlive::segment::AreaKind;
 use std::sync::atomic::{AtomicBool, Ordering as Order};
 use std::time::{Duration, Instant};
 
@@ -149,7 +150,11 @@ fn a_block_that_nothing_leads_to_has_leaked() {
         };
         let (first, second, third) = (allocate(24), allocate(100_000), allocate(5000));
         pod.roots().publish::<[u64; 3]>("first", first).unwrap();
-        memory.store(first + 16, (second.raw() + 4096) | 1 << 61, Ordering::Relaxed);
+        memory.store(
+            first + 16,
+            (second.raw() + 4096) | 1 << 61,
+            Ordering::Relaxed,
+        );
         memory.store(cell, third.raw(), Ordering::Relaxed);
         // These two blocks lead only to each other.
         let (small, large) = (allocate(40), allocate(70_000));
@@ -207,6 +212,8 @@ fn damage_to_a_name_a_lease_or_the_directory_is_found() {
     let at = memory.load::<u64>(root, Ordering::Relaxed);
     let leases = Offset::from_raw(at) + 64;
     with(leases + 8 * 31, 8, "the leases of id 31 lead to no block");
+    let roots = pod.segment().area(AreaKind::Roots).unwrap();
+    with(roots.offset, u64::MAX, "roots: ");
     // A ring of blocks of leases.
     let id = (0..32).find(|id| memory.load::<u64>(leases + 8 * id, Ordering::Relaxed) != 0);
     let block = memory.load::<u64>(leases + 8 * id.unwrap(), Ordering::Relaxed);

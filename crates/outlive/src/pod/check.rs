@@ -79,6 +79,9 @@ impl Check {
         check.look_at_members(pod);
         check.look_at_role(pod);
         check.look_at_groups(pod);
+        for error in pod.roots().check() {
+            check.violated("roots", None, error.to_string());
+        }
         if let Some(heap) = pod.heap() {
             check.look_at_heap(pod, heap);
             check.look_at_structures(heap);
