@@ -4,6 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use outlive::host::Linux;
 use outlive::memory::{Memory, Offset, Ordering};
 use outlive::objects::Directory;
 use outlive::pod::{Pod, PodOptions};
@@ -39,6 +40,8 @@ fn create() -> (Pod, Vec<u64>) {
         session.counter("other").unwrap();
         session.objects().rename("other", "renamed").unwrap();
     }
+    // No process joins from here on.
+    Linux::remove_side_file(pod.number()).unwrap();
     let memory = pod.segment().memory();
     let payload = pod.segment().area(AreaKind::Payload).unwrap().offset.byte();
     let word = |at| memory.load(Offset::new(at), Ordering::Relaxed);
