@@ -28,6 +28,9 @@ const TASKS: &[&[&str]] = &[
     &["interface"],
 ];
 
+/// Those of the store.
+const STORE: &[&[&str]] = &[&["verbs"], &["servers"]];
+
 /// Demands that each module of the crate in `crates/NAME` is in a layer, and uses none of a layer
 /// above its own.
 fn demand_layers(name: &str, layers: &[&[&str]]) {
@@ -59,12 +62,18 @@ fn modules_of_the_tasks_use_those_below_them() {
     demand_layers("outlive-tasks", TASKS);
 }
 
+#[test]
+fn modules_of_the_store_use_those_below_them() {
+    demand_layers("outlive-store", STORE);
+}
+
 /// The crates, from the ground up, each with those of this repository that it may use. For tests,
 /// the product's may use more.
 const CRATES: &[(&str, &[&str])] = &[
     ("crates/outlive-memory", &[]),
     ("crates/outlive", &["outlive-memory"]),
     ("crates/outlive-tasks", &["outlive-memory", "outlive"]),
+    ("crates/outlive-store", &["outlive-memory", "outlive"]),
     ("crates/outlive-run", &["outlive", "outlive-tasks"]),
     (
         "crates/outlive-programs",
@@ -75,6 +84,7 @@ const CRATES: &[(&str, &[&str])] = &[
         &[
             "outlive",
             "outlive-tasks",
+            "outlive-store",
             "outlive-run",
             "outlive-programs",
         ],

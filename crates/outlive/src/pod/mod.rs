@@ -64,6 +64,7 @@ use crate::recovery::{Logs, Recoverers};
 use crate::segment::{Area, AreaKind, AreaSize, OpenOptions, Roots, Segment};
 use obligations::LogObligations;
 use opening::{Joining, Use};
+use options::PayloadWriter;
 use origin::Origin;
 use outlive_memory::Native;
 use replace::refuse_the_living;
@@ -106,6 +107,7 @@ impl Pod {
         let extent = options.extent;
         let sizes = extent.area_bytes();
         let (settings, with_heap) = (options.settings.clone(), options.heap);
+        let PayloadWriter(write_payload) = options.payload;
         let mut builder = options.segment.leave_free(
             side_file_bytes(extent.ids) + BESIDE_SIDE_FILE,
             Path::new(MEETING),
@@ -134,6 +136,9 @@ impl Pod {
                 {
                     Heap::create(memory, state.offset, payload.offset, payload.size)
                         .expect("the requested areas");
+                }
+                if let Some(payload) = area(AreaKind::Payload).filter(|_| !with_heap) {
+                    write_payload(memory, *payload);
                 }
             })
             // Before it has a name: from then on it may be copied.

@@ -3,7 +3,8 @@
 use super::PodError;
 use crate::membership::{Extent, Settings};
 use crate::recovery::Logs;
-use crate::segment::{HugePages, Segment, SegmentBuilder};
+use crate::segment::{Area, HugePages, Segment, SegmentBuilder};
+use core::fmt;
 use outlive_memory::Native;
 
 /// The options of a new pod.
@@ -19,6 +20,16 @@ pub struct PodOptions<'a> {
     pub(super) extent: Extent,
     pub(super) settings: Settings,
     pub(super) heap: bool,
+    pub(super) payload: PayloadWriter<'a>,
+}
+
+/// Writes the first contents of a payload without a heap.
+pub(super) struct PayloadWriter<'a>(pub Box<dyn FnOnce(Native, Area) + 'a>);
+
+impl fmt::Debug for PayloadWriter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PayloadWriter")
+    }
 }
 
 impl Default for PodOptions<'_> {
@@ -44,6 +55,7 @@ impl<'a> PodOptions<'a> {
                 ..Settings::default()
             },
             heap: true,
+            payload: PayloadWriter(Box::new(|_, _| {})),
         }
     }
 
@@ -74,6 +86,15 @@ impl<'a> PodOptions<'a> {
     /// [heap](crate::heap) has all of it.
     pub fn without_heap(mut self) -> Self {
         self.heap = false;
+        self
+    }
+
+    /// Leaves the payload without a heap, as [`without_heap`](Self::without_heap) does, and writes
+    /// its first contents with `write`, before any process can open the pod. The payload is zeroed
+    /// before.
+    pub fn payload(mut self, write: impl FnOnce(Native, Area) + 'a) -> Self {
+        self.heap = false;
+        self.payload = PayloadWriter(Box::new(write));
         self
     }
 

@@ -1,0 +1,549 @@
+//! The configuration of a store in shared memory: its layout, and the operations on its entries.
+//!
+//! ```text
+//! 0x0000  magic, format, replicas, process ids, poison, epoch
+//! 0x0040  64 memory servers of 64 bytes: owner, state, region bytes, region key
+//! 0x1040  the failed process ids, a bit each
+//! 0x3040  the owner of each process id, 8 bytes each
+//! ```
+//!
+//! A memory server's entry passes through these states. Only the instance that its owner word names
+//! changes the others of its words; the owner word of an entry without an owner is 0.
+//!
+//! ```text
+//! free --claim--> free, owned --> creating --> live --> leaving --> free
+//!                                                 \--> dying --> dead     (by a survivor)
+//! ```
+
+use crate::verbs::{Liveness, Region, ServerId};
+use core::fmt;
+use outlive::membership::{Generations, Instance};
+use outlive::memory::{Memory, Native, Offset, Ordering};
+
+outlive::memory::crash_points! {
+    /// Crash points of a memory server that joins or leaves.
+    pub enum JoinPoint for "store.memory.join" {
+        /// The entry has an owner.
+        Claimed,
+        /// The entry says that the segment is being created.
+        Creating,
+        /// The segment exists; the entry has its size and key.
+        Described,
+        /// The server is live.
+        Live,
+        /// The epoch has been raised.
+        Announced,
+        /// The server does not serve any more; its segment exists.
+        Leaving,
+        /// The segment is removed.
+        Removed,
+        /// The entry is free again, and still has its owner.
+        Freed,
+    }
+}
+
+outlive::memory::crash_points! {
+    /// Crash points of the recovery of a dead memory server's entry.
+    pub enum RecoverPoint for "store.memory.recover" {
+        /// The survivor owns the entry.
+        Claimed,
+        /// No batch completes with success any more.
+        Dying,
+        /// The region is poisoned, if that is wanted.
+        Poisoned,
+        /// The death is visible in the entry.
+        Dead,
+        /// The epoch has been raised.
+        Announced,
+        /// The segment is removed.
+        Removed,
+    }
+}
+
+const MAGIC: u64 = u64::from_le_bytes(*b"outstore");
+const FORMAT: u64 = 1;
+
+const REPLICAS: u64 = 0x10;
+const PROCESS_IDS: u64 = 0x18;
+const POISONS: u64 = 0x20;
+const EPOCH: u64 = 0x28;
+const SERVERS: u64 = 0x40;
+const ENTRY_BYTES: u64 = 64;
+const FAILED: u64 = SERVERS + Configuration::<Native>::MAX_MEMORY_SERVERS as u64 * ENTRY_BYTES;
+const OWNERS: u64 = FAILED + (1 << 16) / 8;
+
+const STATE: u64 = 8;
+const BYTES: u64 = 16;
+const KEY: u64 = 24;
+
+/// The state of a memory server's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// There is no server, or it left.
+    Free = 0,
+    /// The segment is being created.
+    Creating = 1,
+    /// The server can be used.
+    Live = 2,
+    /// The server is about to leave.
+    Leaving = 3,
+    /// The server has died, and its memory is about to be poisoned.
+    Dying = 4,
+    /// The server has died.
+    Dead = 5,
+}
+
+impl Phase {
+    fn of(code: u8) -> Option<Self> {
+        let all = [
+            Self::Free,
+            Self::Creating,
+            Self::Live,
+            Self::Leaving,
+            Self::Dying,
+            Self::Dead,
+        ];
+        all.into_iter().find(|phase| *phase as u8 == code)
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Free => "free",
+            Self::Creating => "creating",
+            Self::Live => "live",
+            Self::Leaving => "leaving",
+            Self::Dying => "dying",
+            Self::Dead => "dead",
+        })
+    }
+}
+
+/// The error of a configuration that is damaged or of another program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the payload of the pod is not the configuration of a store: {why}")]
+pub struct BadConfiguration {
+    /// The reason.
+    pub why: String,
+}
+
+/// The operations of the configuration on the segments of memory servers.
+pub trait Segments {
+    /// Removes the segment of `server`'s `incarnation`, if it exists.
+    fn remove(&self, server: ServerId, incarnation: u64);
+
+    /// Overwrites the region of that segment with poison, if it exists.
+    fn poison(&self, server: ServerId, incarnation: u64, region: Region);
+}
+
+/// A memory server as the configuration describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryEntry {
+    /// Its number.
+    pub id: ServerId,
+    /// The number of servers that had this number, with it.
+    pub incarnation: u64,
+    /// Its state.
+    pub phase: Phase,
+    /// The process that serves it or recovers it.
+    pub owner: Option<Instance>,
+    /// Its region; meaningless before it was live.
+    pub region: Region,
+}
+
+/// A compute server as the configuration describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ComputeEntry {
+    /// Its process id.
+    pub id: u16,
+    /// The process that has the id, or had it when it failed.
+    pub owner: Instance,
+    /// Whether it has failed.
+    pub has_failed: bool,
+}
+
+/// The configuration of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Configuration<M: Memory = Native> {
+    memory: M,
+    at: Offset,
+    process_ids: u16,
+}
+
+/// The word of a state.
+const fn state_word(phase: Phase, incarnation: u64) -> u64 {
+    incarnation << 8 | phase as u64
+}
+
+impl<M: Memory> Configuration<M> {
+    /// The largest number of memory servers.
+    pub const MAX_MEMORY_SERVERS: u16 = 64;
+    /// The largest number of process ids. Id 0 is never assigned: it means a free latch.
+    pub const MAX_PROCESS_IDS: u16 = u16::MAX;
+
+    /// Returns the number of bytes for `process_ids` process ids.
+    pub const fn bytes(process_ids: u16) -> u64 {
+        OWNERS + (process_ids as u64 + 1) * 8
+    }
+
+    /// Writes the configuration of a new store at `at` in zeroed `memory`.
+    pub fn create(memory: M, at: Offset, replicas: u16, process_ids: u16, poisons: bool) -> Self {
+        let relaxed = Ordering::Relaxed;
+        memory.store(at + REPLICAS, u64::from(replicas), relaxed);
+        memory.store(at + PROCESS_IDS, u64::from(process_ids), relaxed);
+        memory.store(at + POISONS, u64::from(poisons), relaxed);
+        memory.store(at + 8, FORMAT, relaxed);
+        // Release: the magic number publishes the rest.
+        memory.store(at, MAGIC, Ordering::Release);
+        Self {
+            memory,
+            at,
+            process_ids,
+        }
+    }
+
+    /// Opens the configuration in the `bytes` bytes at `at`.
+    ///
+    /// # Errors
+    /// If there is none, or it is damaged.
+    pub fn open(memory: M, at: Offset, bytes: u64) -> Result<Self, BadConfiguration> {
+        let bad = |why: String| Err(BadConfiguration { why });
+        if bytes < Self::bytes(0) {
+            return bad(format!(
+                "it has {bytes} bytes, and {} are needed",
+                Self::bytes(0)
+            ));
+        }
+        let word = |offset| memory.load::<u64>(at + offset, Ordering::Acquire);
+        match (word(0), word(8)) {
+            (MAGIC, FORMAT) => {}
+            (MAGIC, format) => {
+                return bad(format!(
+                    "its format is {format}, and this program knows {FORMAT}"
+                ));
+            }
+            (magic, _) => return bad(format!("it begins with {magic:#x}")),
+        }
+        let process_ids = word(PROCESS_IDS);
+        let Some(ids) = u16::try_from(process_ids)
+            .ok()
+            .filter(|ids| *ids > 0 && Self::bytes(*ids) <= bytes)
+        else {
+            return bad(format!(
+                "{process_ids} process ids do not fit into its {bytes} bytes"
+            ));
+        };
+        if !(1..=u64::from(Self::MAX_MEMORY_SERVERS)).contains(&word(REPLICAS)) {
+            return bad(format!("it asks for {} replicas", word(REPLICAS)));
+        }
+        Ok(Self {
+            memory,
+            at,
+            process_ids: ids,
+        })
+    }
+
+    /// The number of replicas of each object, f + 1.
+    pub fn replicas(self) -> u16 {
+        // Checked when it was opened.
+        self.memory
+            .load::<u64>(self.at + REPLICAS, Ordering::Relaxed) as u16
+    }
+
+    /// The number of process ids, which are 1 to this number.
+    pub fn process_ids(self) -> u16 {
+        self.process_ids
+    }
+
+    /// The epoch, which rises after each change of the set of memory servers.
+    pub fn epoch(self) -> u64 {
+        self.memory.load(self.at + EPOCH, Ordering::Acquire)
+    }
+
+    fn raise_epoch(self) {
+        // AcqRel: a reader of the new epoch sees the change. A recovery that is re-executed raises
+        // it again, which is harmless: a reader then looks for a change that it has seen.
+        self.memory
+            .fetch_add(self.at + EPOCH, 1u64, Ordering::AcqRel);
+    }
+
+    fn entry_at(self, id: ServerId) -> Offset {
+        assert!(
+            id.0 < Self::MAX_MEMORY_SERVERS,
+            "a store has at most {} memory servers, so there is no {id}",
+            Self::MAX_MEMORY_SERVERS
+        );
+        self.at + SERVERS + u64::from(id.0) * ENTRY_BYTES
+    }
+
+    fn load(self, at: Offset) -> u64 {
+        self.memory.load(at, Ordering::Acquire)
+    }
+
+    fn set_state(self, entry: &MemoryEntry, phase: Phase) -> MemoryEntry {
+        let at = self.entry_at(entry.id) + STATE;
+        let word = state_word(phase, entry.incarnation);
+        self.memory.store(at, word, Ordering::Release);
+        MemoryEntry { phase, ..*entry }
+    }
+
+    /// The memory server `id`; `None` if the entry is damaged.
+    pub fn memory_server(self, id: ServerId) -> Option<MemoryEntry> {
+        let at = self.entry_at(id);
+        // The state first: a server that is seen live has its region.
+        let state = self.load(at + STATE);
+        Some(MemoryEntry {
+            id,
+            incarnation: state >> 8,
+            phase: Phase::of(state as u8)?,
+            owner: Instance::from_word(self.load(at)),
+            region: Region {
+                bytes: self.load(at + BYTES),
+                key: self.load(at + KEY),
+            },
+        })
+    }
+
+    /// All numbers of memory servers.
+    pub fn server_ids() -> impl Iterator<Item = ServerId> {
+        (0..Self::MAX_MEMORY_SERVERS).map(ServerId)
+    }
+
+    /// The memory servers that exist or have died.
+    pub fn memory_servers(self) -> impl Iterator<Item = MemoryEntry> {
+        Self::server_ids()
+            .filter_map(move |id| self.memory_server(id))
+            .filter(|entry| entry.phase != Phase::Free || entry.owner.is_some())
+    }
+
+    /// The word that tells whether the memory of `entry` can be used.
+    pub fn liveness(self, entry: &MemoryEntry) -> Liveness<M> {
+        Liveness {
+            memory: self.memory,
+            at: self.entry_at(entry.id) + STATE,
+            live: state_word(Phase::Live, entry.incarnation),
+        }
+    }
+
+    /// Joins a memory server owned by `owner`: `create` creates its segment and returns the region.
+    /// Returns `None` if the store has its maximal number of memory servers.
+    ///
+    /// # Errors
+    /// Those of `create`. The entry is free again.
+    ///
+    /// # Crash
+    /// The server is live, or a survivor removes the segment and frees the entry.
+    pub fn join_memory<E>(
+        self,
+        owner: Instance,
+        segments: &impl Segments,
+        create: impl FnOnce(ServerId, u64) -> Result<Region, E>,
+    ) -> Result<Option<MemoryEntry>, E> {
+        let memory = self.memory;
+        let claimed = Self::server_ids().find_map(|id| {
+            let entry = self.memory_server(id)?;
+            let is_free = entry.phase == Phase::Free && entry.owner.is_none();
+            // AcqRel: this instance sees the stores of the entry's previous owner.
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            let claim = |at| memory.compare_exchange(at, 0, owner.to_word(), order.0, order.1);
+            (is_free && claim(self.entry_at(id)).is_ok()).then_some(id)
+        });
+        // Read again: the entry may have been used between the reading and the claim.
+        let Some(entry) = claimed.and_then(|id| self.memory_server(id)) else {
+            return Ok(None);
+        };
+        memory.crash_point(JoinPoint::Claimed);
+        let entry = MemoryEntry {
+            incarnation: entry.incarnation + 1,
+            ..entry
+        };
+        let entry = self.set_state(&entry, Phase::Creating);
+        memory.crash_point(JoinPoint::Creating);
+        let region = match create(entry.id, entry.incarnation) {
+            Ok(region) => region,
+            Err(error) => {
+                self.leave_memory(&entry, segments);
+                return Err(error);
+            }
+        };
+        let at = self.entry_at(entry.id);
+        memory.store(at + BYTES, region.bytes, Ordering::Release);
+        memory.store(at + KEY, region.key, Ordering::Release);
+        memory.crash_point(JoinPoint::Described);
+        let entry = self.set_state(&MemoryEntry { region, ..entry }, Phase::Live);
+        memory.crash_point(JoinPoint::Live);
+        self.raise_epoch();
+        memory.crash_point(JoinPoint::Announced);
+        Ok(Some(entry))
+    }
+
+    /// Ends the service of `entry`, which the caller owns, removes its segment and frees the
+    /// entry. Batches that have not completed then end in
+    /// [`ServerDied`](crate::verbs::VerbError::ServerDied).
+    ///
+    /// # Crash
+    /// A survivor completes it.
+    pub fn leave_memory(self, entry: &MemoryEntry, segments: &impl Segments) {
+        let entry = self.set_state(entry, Phase::Leaving);
+        self.memory.crash_point(JoinPoint::Leaving);
+        segments.remove(entry.id, entry.incarnation);
+        self.memory.crash_point(JoinPoint::Removed);
+        let entry = self.set_state(&entry, Phase::Free);
+        self.raise_epoch();
+        self.memory.crash_point(JoinPoint::Freed);
+        self.disown(&entry);
+    }
+
+    fn disown(self, entry: &MemoryEntry) {
+        // Release: the next owner sees the stores of this one.
+        self.memory
+            .store(self.entry_at(entry.id), 0u64, Ordering::Release);
+    }
+
+    /// Finishes the entries of the gone instance `gone` as `survivor`: see the
+    /// [module](crate::servers). Returns the number of memory servers that it declared dead.
+    ///
+    /// Any number of survivors may call this concurrently; one of them claims each entry.
+    ///
+    /// # Crash
+    /// The recoverer of `survivor` continues.
+    pub fn recover(self, survivor: Instance, gone: Instance, segments: &impl Segments) -> usize {
+        let ids = Self::server_ids();
+        let dead = ids.filter(|id| self.recover_memory(*id, survivor, gone, segments));
+        let dead = dead.count();
+        for id in 1..=self.process_ids {
+            if self.load(self.owner_at(id)) == gone.to_word() {
+                self.fail(id);
+            }
+        }
+        dead
+    }
+
+    fn recover_memory(
+        self,
+        id: ServerId,
+        survivor: Instance,
+        gone: Instance,
+        segments: &impl Segments,
+    ) -> bool {
+        let (memory, at) = (self.memory, self.entry_at(id));
+        let (from, to) = (gone.to_word(), survivor.to_word());
+        // AcqRel: this survivor sees the stores of `gone`, and the next one those of this one.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        if memory
+            .compare_exchange(at, from, to, order.0, order.1)
+            .is_err()
+        {
+            return false;
+        }
+        memory.crash_point(RecoverPoint::Claimed);
+        let Some(mut entry) = self.memory_server(id) else {
+            tracing::error!(%id, "the entry of a dead memory server is damaged; it is left");
+            return false;
+        };
+        let was_live = matches!(entry.phase, Phase::Live | Phase::Dying);
+        match entry.phase {
+            Phase::Live | Phase::Dying => {
+                entry = self.set_state(&entry, Phase::Dying);
+                memory.crash_point(RecoverPoint::Dying);
+                if self.load(self.at + POISONS) != 0 {
+                    segments.poison(id, entry.incarnation, entry.region);
+                    memory.crash_point(RecoverPoint::Poisoned);
+                }
+                entry = self.set_state(&entry, Phase::Dead);
+                memory.crash_point(RecoverPoint::Dead);
+                self.raise_epoch();
+                memory.crash_point(RecoverPoint::Announced);
+                segments.remove(id, entry.incarnation);
+            }
+            // The epoch may not have been raised by a survivor that died.
+            Phase::Dead => {
+                self.raise_epoch();
+                memory.crash_point(RecoverPoint::Announced);
+                segments.remove(id, entry.incarnation);
+            }
+            Phase::Creating | Phase::Leaving => {
+                segments.remove(id, entry.incarnation);
+                entry = self.set_state(&entry, Phase::Free);
+                self.raise_epoch();
+            }
+            Phase::Free => self.raise_epoch(),
+        }
+        memory.crash_point(RecoverPoint::Removed);
+        self.disown(&entry);
+        was_live
+    }
+
+    /// Finishes the entries of all owners that are gone, as `survivor`.
+    ///
+    /// # Crash
+    /// As [`recover`](Self::recover).
+    pub fn recover_gone(
+        self,
+        survivor: Instance,
+        generations: Generations<M>,
+        segments: &impl Segments,
+    ) {
+        let servers = self.memory_servers().filter_map(|entry| entry.owner);
+        let compute = self.compute_servers().filter(|entry| !entry.has_failed);
+        let owners = servers.chain(compute.map(|entry| entry.owner));
+        let mut gone: Vec<_> = owners.filter(|owner| generations.is_gone(*owner)).collect();
+        gone.dedup();
+        for owner in gone {
+            self.recover(survivor, owner, segments);
+        }
+    }
+
+    fn owner_at(self, id: u16) -> Offset {
+        self.at + OWNERS + u64::from(id) * 8
+    }
+
+    /// Gives a process id to `owner`: the lowest that has no owner and has not failed. `None` if
+    /// all are in use or have failed.
+    ///
+    /// # Crash
+    /// The id is given or not; if it is, a survivor marks it as failed.
+    pub fn join_compute(self, owner: Instance) -> Option<u16> {
+        (1..=self.process_ids).find(|id| {
+            let at = self.owner_at(*id);
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            let claim = || {
+                let memory = self.memory;
+                memory.compare_exchange(at, 0, owner.to_word(), order.0, order.1)
+            };
+            self.load(at) == 0 && claim().is_ok()
+        })
+    }
+
+    /// Frees the process id `id`, which the caller owns. It holds no latch.
+    pub fn leave_compute(self, id: u16) {
+        self.memory
+            .store(self.owner_at(id), 0u64, Ordering::Release);
+    }
+
+    /// Marks `id` as failed. Its owner is gone.
+    fn fail(self, id: u16) {
+        let at = self.at + FAILED + u64::from(id) / 64 * 8;
+        // Release: a server that finds the bit set sees the earlier stores of the recovery.
+        self.memory
+            .fetch_or(at, 1u64 << (id % 64), Ordering::AcqRel);
+    }
+
+    /// Returns whether the process id `id` has failed, so that its latches may be stolen.
+    pub fn has_failed(self, id: u16) -> bool {
+        self.load(self.at + FAILED + u64::from(id) / 64 * 8) >> (id % 64) & 1 != 0
+    }
+
+    /// The compute servers that have a process id, or had one when they failed.
+    pub fn compute_servers(self) -> impl Iterator<Item = ComputeEntry> {
+        (1..=self.process_ids).filter_map(move |id| {
+            Some(ComputeEntry {
+                id,
+                owner: Instance::from_word(self.load(self.owner_at(id)))?,
+                has_failed: self.has_failed(id),
+            })
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! The errors of stores.
+
+use super::{BadConfiguration, Phase};
+use crate::verbs::ServerId;
+use core::time::Duration;
+use outlive::membership::{Instance, JoinError, NobodyToFence};
+use outlive::pod::PodError;
+use outlive::segment::{CreateError, DestroyError, OpenError};
+use std::path::PathBuf;
+
+/// The reason why a store could not be created, opened or joined, or a server not reached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// An option has a value that no store can have.
+    #[error("a store cannot have {asked} {what}; the range is {least} to {most}")]
+    Impossible {
+        /// The name of the option.
+        what: &'static str,
+        /// The requested value.
+        asked: u64,
+        /// The smallest possible value.
+        least: u64,
+        /// The largest possible value.
+        most: u64,
+    },
+    /// The path is not that of a file. The segments of the memory servers are files beside it.
+    #[error(
+        "{} is not the path of a file; a store is created in a file, such as /dev/shm/NAME, and \
+         its memory servers create files beside it",
+        .path.display()
+    )]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The pod of the store could not be used.
+    #[error(transparent)]
+    Pod(#[from] PodError),
+    /// The process could not join.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The pod is not a store.
+    #[error("{} is not a store: {source}", .path.display())]
+    NotAStore {
+        /// The path.
+        path: PathBuf,
+        /// The reason.
+        source: BadConfiguration,
+    },
+    /// The segment of a new memory server could not be created.
+    #[error(transparent)]
+    CreateSegment(#[from] CreateError),
+    /// The segment of a memory server could not be opened.
+    #[error("the segment of {server} cannot be opened: {source}")]
+    OpenSegment {
+        /// The server.
+        server: ServerId,
+        /// The reason.
+        source: OpenError,
+    },
+    /// The segment of a memory server could not be removed.
+    #[error(transparent)]
+    RemoveSegment(#[from] DestroyError),
+    /// The file at a memory server's path is not the segment that the server registered.
+    #[error(
+        "{} is not the segment that {server} registered; restart the memory server",
+        .path.display()
+    )]
+    ForeignSegment {
+        /// The server.
+        server: ServerId,
+        /// The path of the file.
+        path: PathBuf,
+    },
+    /// The store has its maximal number of memory servers, dead ones included.
+    #[error("the store has {most} memory servers, dead ones included, and cannot have more")]
+    TooManyMemoryServers {
+        /// The largest number.
+        most: u16,
+    },
+    /// All process ids are in use or have failed.
+    #[error(
+        "all {process_ids} process ids of the store are in use or have failed; create stores with \
+         more (`StoreOptions::process_ids`)"
+    )]
+    NoProcessId {
+        /// The number of ids.
+        process_ids: u16,
+    },
+    /// A memory server does not exist or cannot be used.
+    #[error("{server} is {phase}, not live")]
+    NotLive {
+        /// The server.
+        server: ServerId,
+        /// Its state.
+        phase: Phase,
+    },
+    /// No other compute server has the process id.
+    #[error("process id {id} belongs to no other live compute server")]
+    NoSuchProcess {
+        /// The process id.
+        id: u16,
+    },
+    /// The compute server left or died before it was fenced.
+    #[error(transparent)]
+    NobodyToFence(#[from] NobodyToFence),
+    /// A fence was not completed in time. Until it is, nothing of the server is recovered.
+    #[error(
+        "compute server {server} could not be fenced within {waited:?}; it may still write. If its \
+         host is on another machine, members need a fence command"
+    )]
+    NotFenced {
+        /// The instance of its process.
+        server: Instance,
+        /// The time limit.
+        waited: Duration,
+    },
+}

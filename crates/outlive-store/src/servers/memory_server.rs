@@ -1,0 +1,80 @@
+//! The process of a memory server.
+
+use super::recover::region_of;
+use super::{Configuration, MemoryEntry, Store, StoreError};
+use crate::verbs::{Region, ServerId};
+use outlive::membership::Process;
+use outlive::segment::{AreaKind, Segment};
+use std::os::unix::fs::PermissionsExt;
+
+/// A memory server, until it is dropped: then it leaves, and its memory is lost.
+///
+/// It needs no processor time. A process has any number of them, which die together.
+#[derive(Debug)]
+pub struct MemoryServer {
+    store: Store,
+    entry: MemoryEntry,
+    segment: Segment,
+    process: Process,
+}
+
+/// The size of everything in a segment beside its region, in bytes.
+const BESIDE_REGION: u64 = 64 << 10;
+
+impl MemoryServer {
+    pub(super) fn join(store: &Store, bytes: u64) -> Result<Self, StoreError> {
+        let bytes = bytes.max(1).next_multiple_of(4096);
+        let process = store.join("memory server")?;
+        let mut segment = None;
+        let create = |id, incarnation| -> Result<Region, StoreError> {
+            let metadata = { store.pod().segment().file() }.metadata();
+            // 0600 if it cannot be read.
+            let mode = metadata.map_or(0o600, |it| it.permissions().mode() & 0o777);
+            let created = Segment::builder()
+                .size(bytes.saturating_add(BESIDE_REGION))
+                .mode(mode)
+                .area(AreaKind::Payload, bytes)
+                .create(store.files().path(id, incarnation))?;
+            segment = Some(created);
+            let (_, region) = region_of(created).expect("the area was requested");
+            Ok(region)
+        };
+        let configuration = store.configuration();
+        let joined = configuration.join_memory(process.instance(), store.files(), create)?;
+        let (Some(entry), Some(segment)) = (joined, segment) else {
+            return Err(StoreError::TooManyMemoryServers {
+                most: Configuration::<outlive::memory::Native>::MAX_MEMORY_SERVERS,
+            });
+        };
+        Ok(Self {
+            store: store.clone(),
+            entry,
+            segment,
+            process,
+        })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ServerId {
+        self.entry.id
+    }
+
+    /// The memory that it has registered.
+    pub fn region(&self) -> Region {
+        self.entry.region
+    }
+
+    /// The process that it is a part of.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl Drop for MemoryServer {
+    fn drop(&mut self) {
+        { self.store.configuration() }.leave_memory(&self.entry, self.store.files());
+        if let Err(error) = self.segment.close() {
+            tracing::warn!(%error, "the segment of a memory server was not closed");
+        }
+    }
+}

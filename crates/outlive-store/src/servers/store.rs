@@ -1,0 +1,267 @@
+//! A store: the pod with the configuration.
+
+use super::recover::{Files, RecoverServers};
+use super::{ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, StoreError};
+use outlive::membership::{Process, ProcessOptions};
+use outlive::pod::{Pod, PodOptions};
+use std::path::{Path, PathBuf};
+
+/// The options of a new store.
+///
+/// ```
+/// use outlive_store::servers::StoreOptions;
+/// let options = StoreOptions::new().replicas(3).process_ids(1000);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "options create nothing until Store::create() is called"]
+pub struct StoreOptions {
+    replicas: u16,
+    process_ids: u16,
+    members: u32,
+    mode: u32,
+    poisons: bool,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl StoreOptions {
+    /// Returns the options of a store with 2 replicas of each object, 65,535 process ids and 256
+    /// members at one time.
+    pub fn new() -> Self {
+        Self {
+            replicas: 2,
+            process_ids: Configuration::<outlive::memory::Native>::MAX_PROCESS_IDS,
+            members: 256,
+            mode: 0o600,
+            poisons: false,
+        }
+    }
+
+    /// Sets the number of replicas of each object, f + 1: the store survives the death of f memory
+    /// servers at a time.
+    pub fn replicas(mut self, replicas: u16) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// Sets the number of process ids: compute servers that may fail in the life of the store.
+    pub fn process_ids(mut self, ids: u16) -> Self {
+        self.process_ids = ids;
+        self
+    }
+
+    /// Sets the maximal number of hosts, processes and threads that use the store at one time. A
+    /// server needs two, and one for each thread.
+    pub fn members(mut self, members: u32) -> Self {
+        self.members = members;
+        self
+    }
+
+    /// Sets the permissions of the store's files. Default: 0600.
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.mode = mode & 0o777;
+        self
+    }
+
+    /// Overwrites the memory of a dead memory server with [poison](crate::verbs::POISON) before its
+    /// death is reported: for tests.
+    pub fn poison_dead(mut self, poison: bool) -> Self {
+        self.poisons = poison;
+        self
+    }
+}
+
+/// The servers of a store at one time.
+#[derive(Clone, Debug)]
+pub struct StoreStatus {
+    /// The epoch, which rises with each change of the memory servers.
+    pub epoch: u64,
+    /// The number of replicas of each object.
+    pub replicas: u16,
+    /// The number of process ids.
+    pub process_ids: u16,
+    /// The memory servers that exist or have died.
+    pub memory: Vec<MemoryEntry>,
+    /// The compute servers that exist or have failed.
+    pub compute: Vec<ComputeEntry>,
+}
+
+/// A store that this process has opened.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pod: Pod,
+    configuration: Configuration,
+    files: Files,
+}
+
+impl Store {
+    /// Creates a store without servers in a new file at `path`, and opens it.
+    ///
+    /// # Errors
+    /// If there is something at `path`, or no space for it, or `options` are impossible.
+    ///
+    /// # Crash
+    /// There is no store, an incomplete one (which `outlive store destroy` removes), or the store.
+    pub fn create(path: impl AsRef<Path>, options: StoreOptions) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        let most = Configuration::<outlive::memory::Native>::MAX_MEMORY_SERVERS.into();
+        let range = |what, asked, least, most| match (least..=most).contains(&asked) {
+            true => Ok(()),
+            false => Err(StoreError::Impossible {
+                what,
+                asked,
+                least,
+                most,
+            }),
+        };
+        range("replicas", options.replicas.into(), 1, most)?;
+        range(
+            "process ids",
+            options.process_ids.into(),
+            1,
+            u16::MAX.into(),
+        )?;
+        if path.as_os_str().as_encoded_bytes().starts_with(b"memfd:")
+            || path.starts_with("/dev/dax")
+        {
+            return Err(StoreError::NotAFile { path: path.into() });
+        }
+        let bytes = Configuration::<outlive::memory::Native>::bytes(options.process_ids);
+        // The membership's tables take about 9 KiB for each member and 1 MiB besides.
+        let size = bytes + u64::from(options.members) * (12 << 10) + (4 << 20);
+        let pod = PodOptions::new()
+            .size(size)
+            .ids(options.members)
+            .groups(0)
+            .mode(options.mode)
+            .without_heap()
+            .payload(move |memory, area| {
+                Configuration::create(
+                    memory,
+                    area.offset,
+                    options.replicas,
+                    options.process_ids,
+                    options.poisons,
+                );
+            });
+        Self::of(Pod::create(path, pod)?)
+    }
+
+    /// Opens the store at `path`.
+    ///
+    /// # Errors
+    /// If there is none, or it is damaged.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::of(Pod::open(path)?)
+    }
+
+    /// Opens the store at `path` to read its [status](Self::status). See [`Pod::observe`].
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn observe(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::of(Pod::observe(path)?)
+    }
+
+    fn of(pod: Pod) -> Result<Self, StoreError> {
+        let segment = pod.segment();
+        let payload = pod.payload().filter(|_| pod.heap().is_none());
+        let (at, bytes) = payload.map_or_else(Default::default, |area| (area.offset, area.size));
+        let opened = Configuration::open(segment.memory(), at, bytes);
+        let configuration = opened.map_err(|source| StoreError::NotAStore {
+            path: segment.path().into(),
+            source,
+        })?;
+        Ok(Self {
+            files: Files::of(segment.path(), configuration),
+            pod,
+            configuration,
+        })
+    }
+
+    /// The pod of the store.
+    pub fn pod(&self) -> &Pod {
+        &self.pod
+    }
+
+    /// The configuration.
+    pub fn configuration(&self) -> Configuration {
+        self.configuration
+    }
+
+    pub(super) fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// The file of the segment of the memory server that `entry` describes.
+    pub fn segment_path(&self, entry: &MemoryEntry) -> PathBuf {
+        self.files.path(entry.id, entry.incarnation)
+    }
+
+    /// Returns the servers as they are now.
+    pub fn status(&self) -> StoreStatus {
+        let configuration = self.configuration;
+        StoreStatus {
+            epoch: configuration.epoch(),
+            replicas: configuration.replicas(),
+            process_ids: configuration.process_ids(),
+            memory: configuration.memory_servers().collect(),
+            compute: configuration.compute_servers().collect(),
+        }
+    }
+
+    /// Joins the pod as a process on a host of its own, and finishes the entries of servers that
+    /// are gone.
+    pub(super) fn join(&self, name: &str) -> Result<Process, StoreError> {
+        let options = ProcessOptions::on_own_host().name(name);
+        let handler = RecoverServers(self.files.clone());
+        let process = self.pod.join_with(options, |others| others.room(handler))?;
+        let generations = process.tables().generations();
+        let survivor = process.instance();
+        { self.configuration }.recover_gone(survivor, generations, &self.files);
+        Ok(process)
+    }
+
+    /// Becomes a memory server with a region of `bytes` bytes, rounded up to whole pages.
+    ///
+    /// # Errors
+    /// If the process cannot join, or its segment cannot be created.
+    ///
+    /// # Crash
+    /// The server is live and dies, or it never was live and leaves nothing.
+    pub fn serve_memory(&self, bytes: u64) -> Result<MemoryServer, StoreError> {
+        MemoryServer::join(self, bytes)
+    }
+
+    /// Becomes a compute server.
+    ///
+    /// # Errors
+    /// If the process cannot join, or there is no free process id.
+    ///
+    /// # Crash
+    /// The process id is marked as failed, or it was not given out.
+    pub fn join_compute(&self) -> Result<ComputeServer, StoreError> {
+        ComputeServer::join(self)
+    }
+
+    /// Removes the store at `path`: the segments of its memory servers and its pod. Processes that
+    /// use it keep their mappings.
+    ///
+    /// # Errors
+    /// If there is no store, or a file cannot be removed.
+    pub fn destroy(path: impl AsRef<Path>) -> Result<(), StoreError> {
+        let path = path.as_ref();
+        if let Ok(store) = Self::observe(path) {
+            use super::Segments;
+            let servers = Configuration::<outlive::memory::Native>::server_ids();
+            let entries = servers.filter_map(|id| store.configuration.memory_server(id));
+            entries.for_each(|entry| store.files.remove(entry.id, entry.incarnation));
+        }
+        Pod::destroy(path)?;
+        Ok(())
+    }
+}

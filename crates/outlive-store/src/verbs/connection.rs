@@ -1,0 +1,127 @@
+//! The interface of a connection from a compute server to a memory server.
+
+use super::batch::WORD;
+use super::{Batch, RemoteOffset, Verb};
+use core::fmt;
+
+/// The number of a memory server in its store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerId(pub u16);
+
+impl fmt::Display for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "memory server {}", self.0)
+    }
+}
+
+/// The memory that a server has registered for remote access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The remote key: names this registration, and no later one of the same server.
+    pub key: u64,
+    /// The size in bytes, a multiple of 8.
+    pub bytes: u64,
+}
+
+impl Region {
+    /// Returns an error if `verb` is not inside the region and aligned.
+    ///
+    /// # Errors
+    /// [`VerbError::OutOfRegion`].
+    pub fn check(&self, server: ServerId, verb: &Verb) -> Result<(), VerbError> {
+        let bytes = verb.words() * WORD;
+        let at = verb.at.get();
+        let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        match is_inside && at.is_multiple_of(WORD) {
+            true => Ok(()),
+            false => Err(VerbError::OutOfRegion {
+                server,
+                at: verb.at,
+                bytes,
+                region: self.bytes,
+            }),
+        }
+    }
+}
+
+/// The error of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerbError {
+    /// A verb is outside the region or not aligned. No verb of the batch was executed.
+    #[error(
+        "{bytes} bytes at {at} are not 8-byte words inside the region of {server}, which has \
+         {region} bytes"
+    )]
+    OutOfRegion {
+        /// The server.
+        server: ServerId,
+        /// The start of the verb.
+        at: RemoteOffset,
+        /// The length of the verb in bytes.
+        bytes: u64,
+        /// The size of the region in bytes.
+        region: u64,
+    },
+    /// The server died or left, and its memory is lost. Nothing that the batch read is valid.
+    #[error("{server} died, and its memory is lost; use another replica")]
+    ServerDied {
+        /// The server.
+        server: ServerId,
+    },
+    /// The connection broke. Each verb of the batch was executed once or not at all; a later
+    /// connection shows which.
+    #[error("the connection to {server} broke; connect again and find out which verbs took effect")]
+    Broken {
+        /// The server.
+        server: ServerId,
+    },
+    /// The server has revoked this compute server's rights, because it was declared dead. Each verb
+    /// of the batch was executed before that or not at all.
+    #[error("{server} has revoked the rights of this compute server: it was declared dead")]
+    Revoked {
+        /// The server.
+        server: ServerId,
+    },
+}
+
+/// A batch that its connection has finished with.
+#[derive(Debug)]
+#[must_use = "the result says whether the verbs took effect"]
+pub struct Completed {
+    /// The batch. Its results are valid only if the result of the batch is `Ok`.
+    pub batch: Batch,
+    /// Whether all verbs took effect.
+    pub result: Result<(), VerbError>,
+}
+
+impl Completed {
+    /// Returns the batch if all its verbs took effect.
+    ///
+    /// # Errors
+    /// The batch's error.
+    pub fn finished(self) -> Result<Batch, VerbError> {
+        self.result.map(|()| self.batch)
+    }
+}
+
+/// A connection from a thread of a compute server to a memory server.
+///
+/// See the [module](super) for the order of verbs and for the state after an error.
+pub trait Connection {
+    /// The completion of a batch. A dropped completion does not cancel the batch.
+    type Completion: Future<Output = Completed>;
+
+    /// The server.
+    fn server(&self) -> ServerId;
+
+    /// The region that offsets refer to.
+    fn region(&self) -> Region;
+
+    /// Posts `batch`: its verbs are on their way when this returns. Makes no system call.
+    ///
+    /// # Crash
+    /// Of the batches of a dead compute server that have not completed, each verb takes effect once
+    /// or not at all, in the order of the [rules](super), until its rights are revoked.
+    fn post(&self, batch: Batch) -> Self::Completion;
+}

@@ -1,0 +1,244 @@
+//! Mapped memory behind an emulated link.
+
+use super::batch::WORD;
+use super::{Batch, Completed, Connection, Mapped, Region, ServerId, VerbKind};
+use core::cell::RefCell;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use outlive::memory::{Memory, Native};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// The properties of an emulated link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// The time from posting an empty batch to its completion.
+    pub round_trip: Duration,
+    /// The largest random delay of a request, uniform from zero.
+    pub jitter: Duration,
+    /// The bandwidth in each direction, in bits per second.
+    pub bits_per_second: u64,
+}
+
+impl Default for Link {
+    /// Returns a link of 2 µs and 100 Gb/s without jitter.
+    fn default() -> Self {
+        Self {
+            round_trip: Duration::from_micros(2),
+            jitter: Duration::ZERO,
+            bits_per_second: 100_000_000_000,
+        }
+    }
+}
+
+impl Link {
+    fn transfer(&self, bytes: u64) -> Duration {
+        let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(self.bits_per_second.max(1));
+        Duration::from_nanos(nanos.try_into().unwrap_or(u64::MAX))
+    }
+}
+
+/// The bytes of a verb's header on the wire.
+const HEADER: u64 = 30;
+
+/// A connection to mapped memory that behaves in time as if there was a [`Link`] between.
+///
+/// Verbs take effect when their request has arrived and the connection is polled, and complete half
+/// a round trip later. Labelled *emulated* in all reports: the processor waits in place of a
+/// network card, and a delay of the polling thread delays the verbs.
+#[derive(Debug)]
+pub struct Emulated<M: Memory = Native> {
+    line: Rc<Line<M>>,
+}
+
+#[derive(Debug)]
+struct Line<M: Memory> {
+    server: Mapped<M>,
+    link: Link,
+    flights: RefCell<Flights>,
+}
+
+#[derive(Debug)]
+struct Flights {
+    /// The batches that are posted and not taken, in posting order.
+    queue: VecDeque<Flight>,
+    /// The ticket of the first of them.
+    first: u64,
+    /// The arrival of the last request, which no later one precedes.
+    last_arrival: Instant,
+    /// The completion of the last batch, which no later one precedes.
+    last_completion: Instant,
+    random: fastrand::Rng,
+}
+
+#[derive(Debug)]
+struct Flight {
+    arrives: Instant,
+    state: State,
+    is_abandoned: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Request(Batch),
+    Answer(Completed, Instant),
+    Taken,
+}
+
+impl<M: Memory> Emulated<M> {
+    /// Returns a connection to `server` over `link`. `seed` determines the jitter.
+    pub fn new(server: Mapped<M>, link: Link, seed: u64) -> Self {
+        let now = Instant::now();
+        Self {
+            line: Rc::new(Line {
+                server,
+                link,
+                flights: RefCell::new(Flights {
+                    queue: VecDeque::new(),
+                    first: 0,
+                    last_arrival: now,
+                    last_completion: now,
+                    random: fastrand::Rng::with_seed(seed),
+                }),
+            }),
+        }
+    }
+}
+
+/// The words that a batch sends, or that its answer returns.
+fn bytes(batch: &Batch, is_answer: bool) -> u64 {
+    let each = |kind: VerbKind, words: u64| match kind {
+        VerbKind::Read if is_answer => words * WORD,
+        VerbKind::Write if !is_answer => words * WORD,
+        VerbKind::CompareSwap { .. } | VerbKind::FetchAdd { .. } => WORD,
+        _ => 0,
+    };
+    let verbs = batch.verbs().iter();
+    verbs.map(|it| HEADER + each(it.kind, it.words())).sum()
+}
+
+impl<M: Memory> Line<M> {
+    /// Executes the requests that have arrived at `now`, in order.
+    fn progress(&self, now: Instant) {
+        let mut flights = self.flights.borrow_mut();
+        let Flights {
+            queue,
+            last_completion,
+            first,
+            ..
+        } = &mut *flights;
+        for flight in queue.iter_mut() {
+            if flight.arrives > now {
+                break;
+            }
+            if !matches!(flight.state, State::Request(_)) {
+                continue;
+            }
+            let State::Request(batch) = core::mem::replace(&mut flight.state, State::Taken) else {
+                unreachable!("it was a request");
+            };
+            let answer = self.link.transfer(bytes(&batch, true));
+            let completed = self.server.post(batch).into_inner();
+            let earliest = flight.arrives + self.link.round_trip / 2 + answer;
+            *last_completion = earliest.max(*last_completion + answer);
+            if !flight.is_abandoned {
+                flight.state = State::Answer(completed, *last_completion);
+            }
+        }
+        while let Some(Flight {
+            state: State::Taken,
+            ..
+        }) = queue.front()
+        {
+            queue.pop_front();
+            *first += 1;
+        }
+    }
+}
+
+impl<M: Memory> Connection for Emulated<M> {
+    type Completion = Landing<M>;
+
+    fn server(&self) -> ServerId {
+        self.line.server.server()
+    }
+
+    fn region(&self) -> Region {
+        self.line.server.region()
+    }
+
+    fn post(&self, batch: Batch) -> Self::Completion {
+        let (line, now) = (&self.line, Instant::now());
+        line.progress(now);
+        let mut flights = line.flights.borrow_mut();
+        let jitter = line.link.jitter.as_nanos() as u64;
+        let jitter = Duration::from_nanos(flights.random.u64(0..=jitter));
+        let transfer = line.link.transfer(bytes(&batch, false));
+        let arrives = now + line.link.round_trip / 2 + jitter + transfer;
+        // A connection keeps the order of its requests, and sends them one after another.
+        flights.last_arrival = arrives.max(flights.last_arrival + transfer);
+        let arrives = flights.last_arrival;
+        let ticket = flights.first + flights.queue.len() as u64;
+        flights.queue.push_back(Flight {
+            arrives,
+            state: State::Request(batch),
+            is_abandoned: false,
+        });
+        Landing {
+            line: Rc::clone(line),
+            ticket,
+        }
+    }
+}
+
+/// The completion of a batch on an [`Emulated`] connection.
+#[derive(Debug)]
+#[must_use = "a completion that nothing polls completes nothing"]
+pub struct Landing<M: Memory> {
+    line: Rc<Line<M>>,
+    ticket: u64,
+}
+
+impl<M: Memory> Future for Landing<M> {
+    type Output = Completed;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completed> {
+        let now = Instant::now();
+        self.line.progress(now);
+        let mut flights = self.line.flights.borrow_mut();
+        let index = self.ticket.checked_sub(flights.first);
+        let index = index.expect("a completion is not polled after it was ready") as usize;
+        let state = &mut flights.queue[index].state;
+        match state {
+            State::Answer(_, at) if *at <= now => {
+                let State::Answer(completed, _) = core::mem::replace(state, State::Taken) else {
+                    unreachable!("it was an answer");
+                };
+                Poll::Ready(completed)
+            }
+            State::Taken => panic!("a completion is not polled after it was ready"),
+            _ => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<M: Memory> Drop for Landing<M> {
+    fn drop(&mut self) {
+        let mut flights = self.line.flights.borrow_mut();
+        let index = self.ticket.checked_sub(flights.first);
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        let flight = index.and_then(|index| flights.queue.get_mut(index));
+        if let Some(flight) = flight {
+            // The request still takes effect; its answer is not kept.
+            flight.is_abandoned = true;
+            if matches!(flight.state, State::Answer(..)) {
+                flight.state = State::Taken;
+            }
+        }
+    }
+}

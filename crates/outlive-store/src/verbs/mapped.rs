@@ -1,0 +1,168 @@
+//! Verbs as loads, stores and atomics on a memory server's mapped segment.
+
+use super::batch::WORD;
+use super::{Batch, Completed, Connection, Region, ServerId, VerbError, VerbKind};
+use core::future::{Ready, ready};
+use outlive::memory::{Memory, Native, Offset, Ordering};
+
+/// The word that fills the region of a dead memory server in tests.
+pub const POISON: u64 = 0xDEAD_5E12_4E12_DEAD;
+
+/// The word that tells whether a memory server's memory can be used. It is outside the server's
+/// segment, so that it can be read and written when the segment is lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Liveness<M: Memory = Native> {
+    /// The memory of the word.
+    pub memory: M,
+    /// The word.
+    pub at: Offset,
+    /// Its value while this incarnation of the server lives.
+    pub live: u64,
+}
+
+impl<M: Memory> Liveness<M> {
+    /// Returns whether the server's memory can be used.
+    #[inline]
+    pub fn holds(&self) -> bool {
+        // Acquire: pairs with the Release of the store that ends the server's life, and orders this
+        // load after the loads before it.
+        self.memory.load::<u64>(self.at, Ordering::Acquire) == self.live
+    }
+}
+
+/// A connection to a memory server whose segment this process has mapped.
+///
+/// A batch is executed by the call that posts it. The rights to the server are the mapping itself,
+/// so they are revoked by fencing the process (see [`crate::servers`]).
+///
+/// # Crash
+/// The process executes verbs itself, so a death ends them at an instruction: the verbs before it
+/// have taken effect, and a WRITE is cut at some 8 bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapped<M: Memory = Native> {
+    memory: M,
+    server: ServerId,
+    first: Offset,
+    region: Region,
+    liveness: Liveness<M>,
+}
+
+impl<M: Memory> Mapped<M> {
+    /// Returns a connection to `server`, whose region begins at `first` in `memory`, and whose
+    /// memory is lost when `liveness` does not hold.
+    ///
+    /// # Panics
+    /// If these are not words of their memories.
+    pub fn new(
+        memory: M,
+        server: ServerId,
+        first: Offset,
+        region: Region,
+        liveness: Liveness<M>,
+    ) -> Self {
+        let has_state = liveness.memory.has_word::<u64>(liveness.at);
+        let is_inside = first
+            .raw()
+            .checked_add(region.bytes)
+            .is_some_and(|end| end <= memory.size());
+        let is_aligned = first.raw().is_multiple_of(WORD) && region.bytes.is_multiple_of(WORD);
+        assert!(
+            has_state && is_inside && is_aligned,
+            "a region of {} bytes at {first} or its liveness word is not inside the memory",
+            region.bytes
+        );
+        Self {
+            memory,
+            server,
+            first,
+            region,
+            liveness,
+        }
+    }
+
+    /// Fills the region with [`POISON`], for tests: a result that contains it was read from a
+    /// corpse. The caller has ended the server's [liveness](Liveness) before.
+    pub fn poison(&self) {
+        for at in (0..self.region.bytes).step_by(WORD as usize) {
+            // Release: a verb that reads poison also sees that the server is dead.
+            self.memory
+                .store(self.first + at, POISON, Ordering::Release);
+        }
+    }
+
+    fn execute(&self, batch: &mut Batch) -> Result<(), VerbError> {
+        for verb in batch.verbs() {
+            self.region.check(self.server, verb)?;
+        }
+        let memory = self.memory;
+        // Whether a store may still be invisible to others. READ uses SeqCst loads and the atomics
+        // are SeqCst, so an atomic and a later READ need no fence between them (on x86 the loads
+        // are plain). A WRITE uses Release stores, because SeqCst ones cost a fence for each word.
+        let mut has_unfenced_write = false;
+        let (verbs, buffer) = batch.parts();
+        for verb in verbs {
+            let first = self.first + verb.at.get();
+            let local = &mut buffer[verb.local()];
+            match verb.kind {
+                VerbKind::Read => {
+                    if core::mem::take(&mut has_unfenced_write) {
+                        // READ takes effect after earlier WRITEs, also as others see it.
+                        memory.fence(Ordering::SeqCst);
+                    }
+                    for (word, at) in local.iter_mut().zip(0..) {
+                        // SAFETY: the region is inside the memory, and the verb inside the region
+                        // and aligned: checked in `new` and above.
+                        *word =
+                            unsafe { memory.load_unchecked(first + at * WORD, Ordering::SeqCst) };
+                    }
+                }
+                VerbKind::Write => {
+                    for (word, at) in local.iter().zip(0..) {
+                        // SAFETY: as above.
+                        unsafe {
+                            // Release: the words of a WRITE become visible after all earlier verbs.
+                            memory.store_unchecked(first + at * WORD, *word, Ordering::Release);
+                        }
+                    }
+                    has_unfenced_write = true;
+                }
+                VerbKind::CompareSwap { expected, new } => {
+                    let order = Ordering::SeqCst;
+                    let was = memory.compare_exchange(first, expected, new, order, order);
+                    local[0] = was.unwrap_or_else(|was| was);
+                }
+                VerbKind::FetchAdd { add } => {
+                    local[0] = memory.fetch_add(first, add, Ordering::SeqCst);
+                }
+            }
+        }
+        if has_unfenced_write {
+            // Completion: visible to each verb that is posted after it, on any connection.
+            memory.fence(Ordering::SeqCst);
+        }
+        match self.liveness.holds() {
+            true => Ok(()),
+            false => Err(VerbError::ServerDied {
+                server: self.server,
+            }),
+        }
+    }
+}
+
+impl<M: Memory> Connection for Mapped<M> {
+    type Completion = Ready<Completed>;
+
+    fn server(&self) -> ServerId {
+        self.server
+    }
+
+    fn region(&self) -> Region {
+        self.region
+    }
+
+    #[inline]
+    fn post(&self, mut batch: Batch) -> Self::Completion {
+        let result = self.execute(&mut batch);
+        ready(Completed { batch, result })
+    }
+}

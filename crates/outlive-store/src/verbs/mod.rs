@@ -1,0 +1,89 @@
+//! One-sided verbs: the only operations of the transaction protocols on memory servers.
+//!
+//! A compute server posts [`Batch`]es of READ, WRITE, compare-and-swap (CAS) and fetch-and-add
+//! (FAA) to a memory server over a [`Connection`], and awaits their completion. The memory server's
+//! processors take no part. The shape is that of RDMA: registered [regions](Region) with remote
+//! keys, posting, and completion queues that are polled; nothing assumes that a remote offset can
+//! be dereferenced.
+//!
+//! ```
+//! use outlive::memory::{Native, Offset, PersistenceDomain};
+//! use outlive_store::verbs::{
+//!     Batch, Connection, Liveness, Mapped, Region, RemoteOffset, ServerId, block_on,
+//! };
+//!
+//! # let memory = Native::leaked(8192, PersistenceDomain::Flushed);
+//! # let region = Region { key: 1, bytes: 4096 };
+//! # let liveness = Liveness { memory, at: Offset::new(64), live: 0 };
+//! // A program gets it from `ComputeServer::connect`.
+//! let server = Mapped::new(memory, ServerId(0), Offset::new(4096), region, liveness);
+//! let (latch, value) = (RemoteOffset::new(0), RemoteOffset::new(8));
+//! let mut batch = Batch::new();
+//! let was = batch.compare_swap(latch, 0, 7);
+//! let read = batch.read(value, 2);
+//! let done = block_on(server.post(batch)).finished()?;
+//! assert_eq!(done.value(was), 0);
+//! assert_eq!(done.words(read), [0, 0]);
+//! # Ok::<(), outlive_store::verbs::VerbError>(())
+//! ```
+//!
+//! # Order and atomicity
+//!
+//! The rules are those of a reliable RDMA connection, which every backend keeps and the simulated
+//! network of the proofs uses to the full:
+//!
+//! * The verbs of one connection take effect in posting order, within a batch and across batches,
+//!   except that a WRITE may pass an earlier READ, CAS or FAA unless it is
+//!   [fenced](Batch::fence).
+//! * READ and WRITE are atomic for each aligned 8 bytes only; the words of one verb are accessed in
+//!   any order. CAS and FAA are atomic, also towards WRITE.
+//! * There is no order between connections. A completed verb is visible to each verb that is posted
+//!   after its completion, on any connection.
+//!
+//! # Lost answers
+//!
+//! A verb executes at most once per connection: loss and duplication of packets lie below the verb.
+//! A connection that breaks leaves each of its outstanding verbs
+//! [unknown](VerbError::Broken): executed or not. A new connection to the same server opens only
+//! after the server has drained the old one, so an unknown verb takes effect before the first verb
+//! of the new connection or never. The poster then finds out:
+//!
+//! * *READ*: nothing to find out; it is posted again.
+//! * *CAS from the free word to the poster's latch word*: no two CAS of a store write the same
+//!   value, so a READ of the word tells. If it has the poster's value, the CAS took effect. If not,
+//!   it did not, or the recovery of the poster put the word back; the poster then has no rights.
+//! * *CAS from the poster's latch word to the free word*: if a READ shows the poster's value, the
+//!   CAS did not take effect; else it did.
+//! * *WRITE under a latch that the poster holds* (values, versions, log entries): posted again; the
+//!   effect is the same.
+//! * *WRITE that releases a latch*: it must not be posted again, because another server may hold
+//!   the latch by then. It is replaced by a CAS from the poster's latch word.
+//! * *FAA*: cannot be found out. It is used only where a double effect is harmless.
+//!
+//! # The death of a memory server
+//!
+//! A dead server's memory is lost. Where its bytes can still be reached (mapped memory), a survivor
+//! ends the server's [liveness](Liveness) before anything else happens to the bytes and before the
+//! death is reported. Each batch reads the word of the liveness after its last verb and returns
+//! [`VerbError::ServerDied`] if it does not hold, so no caller receives bytes of a corpse as a
+//! result.
+//!
+//! # Backends
+//!
+//! [`Mapped`]: the server's segment is mapped, and verbs are loads, stores and native atomics,
+//! which execute when they are posted. [`Emulated`]: mapped memory behind a link with a round-trip
+//! time, jitter and a bandwidth. The laboratory has a simulated network with delays, loss and
+//! crashes at every verb. One conformance suite holds for all
+//! (lab/outlive-proofs/src/store/conformance.rs).
+
+mod batch;
+mod connection;
+mod emulated;
+mod mapped;
+mod polling;
+
+pub use batch::{Batch, RemoteOffset, Slot, Verb, VerbKind};
+pub use connection::{Completed, Connection, Region, ServerId, VerbError};
+pub use emulated::{Emulated, Link};
+pub use mapped::{Liveness, Mapped, POISON};
+pub use polling::{block_on, join_all};

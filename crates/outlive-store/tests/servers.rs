@@ -1,0 +1,341 @@
+//! Memory servers and compute servers in processes of their own, which are stopped and killed.
+
+use outlive_store::servers::{Phase, Store, StoreError, StoreOptions, StoreStatus};
+use outlive_store::verbs::{
+    Batch, Connection, Mapped, POISON, RemoteOffset, ServerId, VerbError, block_on,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// The variables by which the test starts its own program as a server.
+const ROLE: &str = "OUTLIVE_STORE_TEST_ROLE";
+const PATH: &str = "OUTLIVE_STORE_TEST_PATH";
+
+const REGION: u64 = 1 << 16;
+/// The word that compute servers count in.
+const COUNTER: RemoteOffset = RemoteOffset::new(64);
+
+/// A server, if the test has started it as one.
+#[test]
+fn server() {
+    let Ok(path) = std::env::var(PATH) else {
+        return;
+    };
+    let store = Store::open(path).unwrap();
+    match std::env::var(ROLE).unwrap().as_str() {
+        "memory" => {
+            let server = store.serve_memory(REGION).unwrap();
+            println!("\nserves {}", server.id().0);
+            // Until the test closes the pipe.
+            let _ = std::io::stdin().read_line(&mut String::new());
+        }
+        "compute" => {
+            let compute = store.join_compute().unwrap();
+            let server = compute.connect(ServerId(0)).unwrap();
+            println!("\nserves {}", compute.id().get());
+            loop {
+                let mut batch = Batch::new();
+                batch.fetch_add(COUNTER, 1);
+                block_on(server.post(batch)).finished().unwrap();
+            }
+        }
+        role => panic!("{role}"),
+    }
+}
+
+struct Server {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn spawn(role: &str, path: &Path) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut child = { command.args(["server", "--exact", "--nocapture"]) }
+            .env(ROLE, role)
+            .env(PATH, path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self {
+            child,
+            input,
+            output,
+        }
+    }
+
+    /// Starts a server, and returns it with its number once it serves.
+    fn start(role: &str, path: &Path) -> (Self, u16) {
+        let mut server = Self::spawn(role, path);
+        let mut line = String::new();
+        while server.output.read_line(&mut line).unwrap() > 0 {
+            if let Some(id) = line.trim().strip_prefix("serves ") {
+                return (server, id.parse().unwrap());
+            }
+            line.clear();
+        }
+        panic!("the server did not start");
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Lets a memory server leave in good order.
+    fn leave(mut self) {
+        drop(self.input.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Place(std::path::PathBuf);
+
+impl Place {
+    fn new(name: &str, options: StoreOptions) -> (Self, Store) {
+        let path = format!("/dev/shm/outlive-store-{name}-{}", std::process::id());
+        let store = Store::create(&path, options.members(64)).unwrap();
+        (Self(path.into()), store)
+    }
+
+    /// The number of files of memory servers.
+    fn segments(&self) -> usize {
+        let name = self.0.file_name().unwrap().to_str().unwrap();
+        let prefix = format!("{name}.memory-");
+        let files = std::fs::read_dir(self.0.parent().unwrap()).unwrap();
+        let names = files.map(|file| file.unwrap().file_name());
+        { names.filter(|it| it.to_str().is_some_and(|it| it.starts_with(&prefix))) }.count()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Store::destroy(&self.0);
+    }
+}
+
+fn read(server: &Mapped, at: u64) -> Result<u64, VerbError> {
+    let mut batch = Batch::new();
+    let slot = batch.read(RemoteOffset::new(at), 1);
+    let done = block_on(server.post(batch)).finished()?;
+    Ok(done.value(slot))
+}
+
+/// Waits until `holds` for the status.
+fn await_status(store: &Store, holds: impl Fn(&StoreStatus) -> bool) -> StoreStatus {
+    let begin = Instant::now();
+    loop {
+        let status = store.status();
+        if holds(&status) {
+            return status;
+        }
+        assert!(begin.elapsed() < LIMIT, "{status:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn the_memory_of_a_dead_memory_server_is_not_read() {
+    let (place, store) = Place::new("memory", StoreOptions::new().poison_dead(true));
+    let compute = store.join_compute().unwrap();
+    let (first, _) = Server::start("memory", &place.0);
+    let (_second, other) = Server::start("memory", &place.0);
+    let (server, other) = (
+        compute.connect(ServerId(0)).unwrap(),
+        compute.connect(ServerId(other)).unwrap(),
+    );
+    let epoch = store.status().epoch;
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let begin = Instant::now();
+            while begin.elapsed() < LIMIT {
+                for at in (0..REGION).step_by(8) {
+                    match read(&server, at) {
+                        Ok(word) => assert_ne!(word, POISON, "the memory of a corpse was read"),
+                        Err(error) => return error,
+                    }
+                }
+            }
+            panic!("the death was not noticed");
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        first.kill();
+        let died = VerbError::ServerDied {
+            server: ServerId(0),
+        };
+        assert_eq!(reader.join().unwrap(), died);
+    });
+    let status = await_status(&store, |status| status.memory[0].phase == Phase::Dead);
+    assert!(status.epoch > epoch);
+    await_status(&store, |status| status.memory[0].owner.is_none());
+    assert_eq!(place.segments(), 1);
+    assert_eq!(read(&other, 0), Ok(0));
+    let refused = compute.connect(ServerId(0)).unwrap_err();
+    assert_eq!(refused.to_string(), "memory server 0 is dead, not live");
+    // The number is not given out again.
+    let (_third, third) = Server::start("memory", &place.0);
+    assert_eq!(third, 2);
+}
+
+#[test]
+fn a_memory_server_that_leaves_frees_its_number() {
+    let (place, store) = Place::new("leaves", StoreOptions::new());
+    let compute = store.join_compute().unwrap();
+    let (first, id) = Server::start("memory", &place.0);
+    let server = compute.connect(ServerId(id)).unwrap();
+    assert_eq!(read(&server, 0), Ok(0));
+    first.leave();
+    let gone = VerbError::ServerDied {
+        server: ServerId(id),
+    };
+    assert_eq!(read(&server, 0), Err(gone));
+    assert_eq!((store.status().memory.len(), place.segments()), (0, 0));
+    let (_second, again) = Server::start("memory", &place.0);
+    assert_eq!(again, id);
+    // The old connection does not reach the new incarnation.
+    assert_eq!(read(&server, 0), Err(gone));
+    assert_eq!(read(&compute.connect(ServerId(id)).unwrap(), 0), Ok(0));
+}
+
+#[test]
+fn nothing_of_a_revoked_compute_server_takes_effect() {
+    let (place, store) = Place::new("revoked", StoreOptions::new());
+    let compute = store.join_compute().unwrap();
+    let (_memory, _) = Server::start("memory", &place.0);
+    let server = compute.connect(ServerId(0)).unwrap();
+    let counter = COUNTER.get();
+    for is_stopped in [false, true] {
+        let (counting, id) = Server::start("compute", &place.0);
+        let begun = read(&server, counter).unwrap();
+        let begin = Instant::now();
+        while read(&server, counter).unwrap() < begun + 100 {
+            assert!(begin.elapsed() < LIMIT);
+        }
+        if is_stopped {
+            counting.signal(Signal::STOP);
+        }
+        compute.revoke(id, LIMIT).unwrap();
+        let counted = read(&server, counter).unwrap();
+        // Without an effect: it is dead.
+        counting.signal(Signal::CONT);
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(read(&server, counter), Ok(counted));
+        await_status(&store, |status| {
+            let mut servers = status.compute.iter();
+            servers.any(|it| it.id == id && it.has_failed)
+        });
+        let refused = compute.revoke(id, LIMIT).unwrap_err();
+        assert!(matches!(refused, StoreError::NoSuchProcess { .. }));
+    }
+    // The numbers of the failed are not given out again.
+    let (_third, third) = Server::start("compute", &place.0);
+    assert_eq!(third, 4);
+    let own = compute.revoke(compute.id().get(), LIMIT).unwrap_err();
+    assert!(matches!(own, StoreError::NoSuchProcess { .. }));
+}
+
+#[test]
+fn the_next_member_finishes_what_a_store_without_survivors_left() {
+    let (place, store) = Place::new("all", StoreOptions::new().poison_dead(true));
+    let servers: Vec<_> = ["memory", "memory", "compute", "compute"]
+        .map(|role| Server::start(role, &place.0).0)
+        .into();
+    // Stopped first, so that no survivor acts.
+    servers.iter().for_each(|it| it.signal(Signal::STOP));
+    servers.into_iter().for_each(Server::kill);
+    assert_eq!(place.segments(), 2);
+    let compute = store.join_compute().unwrap();
+    let status = await_status(&store, |status| {
+        let memory = status.memory.iter();
+        memory.filter(|it| it.phase == Phase::Dead).count() == 2
+            && status.compute.iter().filter(|it| it.has_failed).count() == 2
+    });
+    assert_eq!(status.memory.len(), 2);
+    await_status(&store, |_| place.segments() == 0);
+    drop(compute);
+}
+
+#[test]
+fn a_memory_server_killed_while_it_joins_leaves_nothing() {
+    let (place, store) = Place::new("joins", StoreOptions::new());
+    let survivor = store.join_compute().unwrap();
+    let mut random = 12_345u64;
+    for _ in 0..40 {
+        let joining = Server::spawn("memory", &place.0);
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        std::thread::sleep(Duration::from_micros(random >> 32 & 0x3FFF));
+        joining.kill();
+    }
+    let status = await_status(&store, |status| {
+        let mut memory = status.memory.iter();
+        memory.all(|it| it.phase == Phase::Dead && it.owner.is_none())
+    });
+    assert_eq!(place.segments(), 0, "{status:?}");
+    assert!(survivor.store().pod().check().is_clean());
+}
+
+#[test]
+fn limits_and_foreign_files_are_refused() {
+    let (place, store) = Place::new("limits", StoreOptions::new().process_ids(1));
+    let only = store.join_compute().unwrap();
+    let refused = store.join_compute().unwrap_err().to_string();
+    assert!(refused.starts_with("all 1 process ids"), "{refused}");
+    drop(only);
+    store.join_compute().unwrap();
+
+    let again = Store::create(&place.0, StoreOptions::new()).unwrap_err();
+    assert!(matches!(again, StoreError::Pod(_)), "{again}");
+    let none = StoreOptions::new().replicas(0);
+    let refused = Store::create("/dev/shm/outlive-store-none", none).unwrap_err();
+    let text = "a store cannot have 0 replicas; the range is 1 to 64";
+    assert_eq!(refused.to_string(), text);
+    let refused = Store::create("memfd:store", StoreOptions::new()).unwrap_err();
+    assert!(matches!(refused, StoreError::NotAFile { .. }), "{refused}");
+
+    let pod = format!("{}-pod", place.0.display());
+    let options = outlive::pod::PodOptions::new().size(8 << 20).ids(16);
+    outlive::pod::Pod::create(&pod, options).unwrap();
+    let refused = Store::open(&pod).unwrap_err();
+    outlive::pod::Pod::destroy(&pod).unwrap();
+    assert!(matches!(refused, StoreError::NotAStore { .. }), "{refused}");
+}
+
+#[test]
+fn a_verb_outside_the_region_executes_nothing_of_its_batch() {
+    let (_place, store) = Place::new("outside", StoreOptions::new());
+    let memory = store.serve_memory(100).unwrap();
+    let compute = store.join_compute().unwrap();
+    let server = compute.connect(memory.id()).unwrap();
+    assert_eq!(server.region().bytes, 4096);
+    for (at, words) in [(4096, 1), (4090, 1), (4, 1), (u64::MAX - 7, 2), (4088, 2)] {
+        let mut batch = Batch::new();
+        batch.fetch_add(COUNTER, 1);
+        batch.read(RemoteOffset::new(at), words);
+        let result = block_on(server.post(batch)).result;
+        assert!(matches!(result, Err(VerbError::OutOfRegion { .. })), "{at}");
+    }
+    assert_eq!(read(&server, COUNTER.get()), Ok(0));
+    assert_eq!(read(&server, 4088), Ok(0));
+}
