@@ -18,6 +18,7 @@ pub mod objects;
 #[doc(hidden)]
 pub mod pod;
 pub mod reclaim;
+pub mod store;
 pub mod structures;
 pub mod tasks;
 pub mod wordcount;
@@ -40,6 +41,7 @@ pub fn sweeps() -> Suite {
     reclaim::sweeps::add_to(&mut suite);
     structures::sweeps::add_to(&mut suite);
     objects::sweeps::add_to(&mut suite);
+    store::sweeps::add_to(&mut suite);
     tasks::engine::sweeps::add_to(&mut suite);
     tasks::pool::sweeps::add_to(&mut suite);
     wordcount::sweeps::add_to(&mut suite);
@@ -56,6 +58,7 @@ pub fn scenarios() -> Vec<Proof> {
     all.extend(reclaim::scenarios::all());
     all.extend(structures::scenarios::all());
     all.extend(objects::scenarios::all());
+    all.extend(store::scenarios::all());
     all.extend(tasks::engine::scenarios::all());
     all.extend(tasks::pool::scenarios::all());
     all.extend(wordcount::scenarios::all());

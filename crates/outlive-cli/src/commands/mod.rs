@@ -16,6 +16,7 @@ mod pools;
 mod resize;
 mod run;
 mod status;
+mod store;
 mod unpack;
 mod watch;
 mod watching;
@@ -59,6 +60,9 @@ enum Command {
     /// Run a program on hosts of its own, and kill some of them
     #[command(subcommand, arg_required_else_help = true)]
     Run(Box<run::Run>),
+    /// Create stores for transactions, and serve memory to them
+    #[command(subcommand, arg_required_else_help = true)]
+    Store(store::StoreCommand),
     /// Unpack an archive that `outlive run dedup` made
     Unpack(unpack::Unpack),
     /// Work in the pool of tasks of a pod, started by hand, mpirun, srun or a service manager
@@ -157,6 +161,7 @@ impl Outlive {
             Command::Pod(PodCommand::Destroy(command)) => command.run(),
             Command::Pod(PodCommand::Clean(command)) => command.run(),
             Command::Run(command) => command.run(),
+            Command::Store(command) => command.run(),
             Command::Unpack(command) => command.run(),
             Command::Worker(command) => command.run(),
             Command::Doctor(command) => command.run(),

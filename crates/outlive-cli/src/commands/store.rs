@@ -1,0 +1,299 @@
+//! `outlive store`: the servers of a transactional store.
+
+use crate::amount::{self, Bytes};
+use crate::failure::Failure;
+use crate::look::Look;
+use crate::output;
+use crate::table::Table;
+use clap::{Args, Subcommand};
+use outlive::membership::{EventKind, News};
+use outlive_store::servers::{Phase, Store, StoreError, StoreOptions};
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The commands of `outlive store`.
+#[derive(Subcommand, Debug)]
+pub enum StoreCommand {
+    /// Create a store without servers
+    Create(Create),
+    /// Serve memory to a store until interrupted
+    Memory(Memory),
+    /// Show the servers of a store
+    Status(Status),
+    /// Remove a store and the memory of its servers
+    Destroy(Destroy),
+}
+
+impl StoreCommand {
+    pub fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Create(command) => command.run(),
+            Self::Memory(command) => command.run(),
+            Self::Status(command) => command.run(),
+            Self::Destroy(command) => command.run(),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::new(error)
+    }
+}
+
+/// The store of a command.
+#[derive(Args, Debug)]
+struct Which {
+    /// The store: a file, in /dev/shm, say
+    path: PathBuf,
+}
+
+/// Arguments of `outlive store create`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive store create /dev/shm/bank\n  \
+    outlive store create /dev/shm/bank --replicas 3\n\n\
+    The store's data lies in the memory of its memory servers, which `outlive store memory` starts.")]
+pub struct Create {
+    #[command(flatten)]
+    which: Which,
+    /// Number of replicas of each object: with N, N - 1 memory servers may die at a time
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    replicas: u16,
+    /// Maximum number of compute servers that may fail in the life of the store
+    #[arg(long, default_value_t = u16::MAX, value_parser = clap::value_parser!(u16).range(1..))]
+    process_ids: u16,
+    /// Maximum number of hosts, processes and threads at one time
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=65_536))]
+    members: u32,
+    /// Permissions of the files, octal
+    #[arg(long, default_value = "600", value_parser = amount::mode)]
+    mode: u32,
+    /// Overwrite the memory of dead memory servers with a pattern: for tests
+    #[arg(long)]
+    poison: bool,
+}
+
+impl Create {
+    fn run(self) -> Result<(), Failure> {
+        let options = StoreOptions::new()
+            .replicas(self.replicas)
+            .process_ids(self.process_ids)
+            .members(self.members)
+            .mode(self.mode)
+            .poison_dead(self.poison);
+        let path = &self.which.path;
+        let store = Store::create(path, options)?;
+        output::line(format_args!(
+            "created the store {}, {} replicas of each object; it has no memory yet: \
+             `outlive store memory {}`",
+            path.display(),
+            store.configuration().replicas(),
+            path.display(),
+        ))
+    }
+}
+
+/// Arguments of `outlive store memory`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive store memory /dev/shm/bank               # in one terminal\n  \
+    outlive store memory /dev/shm/bank --size 1G     # in another; kill -9 it\n\n\
+    The server uses no processor time while others use its memory. On Ctrl-C it leaves, and its \
+    memory is lost.")]
+pub struct Memory {
+    #[command(flatten)]
+    which: Which,
+    /// Size of its memory: bytes, or a whole number with K, M, G or T
+    #[arg(long, default_value = "64M", value_parser = amount::size)]
+    size: u64,
+}
+
+/// The longest time until an interruption is handled.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+impl Memory {
+    fn run(self) -> Result<(), Failure> {
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+        let mut signals = signals.map_err(|error| {
+            Failure::new(format_args!(
+                "the handlers of signals cannot be installed: {error}"
+            ))
+        })?;
+        let store = Store::open(&self.which.path)?;
+        let server = store.serve_memory(self.size)?;
+        let process = server.process().clone();
+        let mut events = process.events();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, ringer) = (Arc::clone(&stop), process.clone());
+        let waiting = std::thread::Builder::new().spawn(move || {
+            if signals.forever().next().is_some() {
+                stopped.store(true, Ordering::Release);
+                ringer.ring();
+            }
+        });
+        waiting.map_err(Failure::no_thread)?;
+        output::line(format_args!(
+            "{} serves {}, process {}",
+            server.id(),
+            Bytes(server.region().bytes),
+            process.instance()
+        ))?;
+        let is_stopped = || stop.load(Ordering::Acquire);
+        while !is_stopped() {
+            let news = events.wait_for_unless(PATIENCE, is_stopped);
+            if let Some(News::Event(event)) = news
+                && event.kind == EventKind::ProcessDied
+            {
+                output::line(format_args!("process {} died", event.instance))?;
+            }
+        }
+        drop(server);
+        output::line("left in good order; the memory is lost")
+    }
+}
+
+/// Arguments of `outlive store status`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive store status /dev/shm/bank\n  \
+    outlive store status /dev/shm/bank --json | jq '.memory[] | select(.phase == \"live\")'\n\n\
+    The command does not join the store and changes nothing.\n\n\
+    JSON: path, epoch, replicas, process_ids, memory (id, incarnation, phase, owner, bytes) and \
+    compute (id, owner, has_failed); docs/json.md says what they mean.")]
+pub struct Status {
+    #[command(flatten)]
+    which: Which,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    path: String,
+    epoch: u64,
+    replicas: u16,
+    process_ids: u16,
+    memory: Vec<MemoryServer>,
+    compute: Vec<ComputeServer>,
+}
+
+#[derive(Serialize)]
+struct MemoryServer {
+    id: u16,
+    incarnation: u64,
+    phase: String,
+    owner: Option<String>,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct ComputeServer {
+    id: u16,
+    owner: String,
+    has_failed: bool,
+}
+
+impl Status {
+    fn run(self) -> Result<(), Failure> {
+        let status = Store::observe(&self.which.path)?.status();
+        let answer = Answer {
+            path: self.which.path.display().to_string(),
+            epoch: status.epoch,
+            replicas: status.replicas,
+            process_ids: status.process_ids,
+            memory: { status.memory.iter() }
+                .map(|it| MemoryServer {
+                    id: it.id.0,
+                    incarnation: it.incarnation,
+                    phase: it.phase.to_string(),
+                    owner: it.owner.map(|owner| owner.to_string()),
+                    bytes: it.region.bytes,
+                })
+                .collect(),
+            compute: { status.compute.iter() }
+                .map(|it| ComputeServer {
+                    id: it.id,
+                    owner: it.owner.to_string(),
+                    has_failed: it.has_failed,
+                })
+                .collect(),
+        };
+        if self.json {
+            return output::json(&answer);
+        }
+        let live = { status.memory.iter() }.filter(|it| it.phase == Phase::Live);
+        let (servers, bytes) = live.fold((0, 0), |(n, sum), it| (n + 1, sum + it.region.bytes));
+        output::line(format_args!(
+            "{}: a store with {} replicas of each object, epoch {}; {servers} live memory servers \
+             with {}",
+            answer.path,
+            answer.replicas,
+            answer.epoch,
+            Bytes(bytes),
+        ))?;
+        let mut table = Table::new(["SERVER", "STATE", "PROCESS", "MEMORY"]);
+        for server in answer.memory {
+            table.row([
+                format!("memory {}", server.id),
+                server.phase,
+                server.owner.unwrap_or_default(),
+                Bytes(server.bytes).to_string(),
+            ]);
+        }
+        for server in answer.compute {
+            let state = if server.has_failed { "failed" } else { "live" };
+            table.row([
+                format!("compute {}", server.id),
+                state.into(),
+                server.owner,
+                String::new(),
+            ]);
+        }
+        match table.rows() {
+            0 => Ok(()),
+            _ => table.lines().try_for_each(output::line),
+        }
+    }
+}
+
+/// Arguments of `outlive store destroy`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    outlive store destroy /dev/shm/bank")]
+pub struct Destroy {
+    #[command(flatten)]
+    which: Which,
+    /// Destroy the store even if it has live servers, which keep their mappings
+    #[arg(long)]
+    force: bool,
+}
+
+impl Destroy {
+    fn run(self) -> Result<(), Failure> {
+        let path = &self.which.path;
+        if let Ok(store) = Store::observe(path)
+            && !self.force
+        {
+            let pod = Look::at(store.pod());
+            if let Some(first) = pod.there().next() {
+                return Err(Failure::new(format_args!(
+                    "{} was not destroyed, because it has members, among them the {} {}: stop its \
+                     servers first (`outlive store status {}` lists them), or use --force",
+                    path.display(),
+                    first.level(),
+                    first.status.instance(),
+                    path.display(),
+                )));
+            }
+        }
+        Store::destroy(path)?;
+        output::line(format_args!("destroyed the store {}", path.display()))
+    }
+}

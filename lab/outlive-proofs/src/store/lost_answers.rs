@@ -1,0 +1,283 @@
+//! Verbs whose answers are lost, servers that die and servers whose rights are revoked, on the
+//! simulated network: the poster finds out the effect of each verb by the rules of
+//! [`verbs`](outlive_store::verbs), and the memory agrees.
+//!
+//! Clients latch a counter, add to it and release the latch, while their connections break. With
+//! the rules, each addition that a client counts has been made once. The broken clients repeat
+//! verbs blindly.
+
+use super::network::{Fault, Network, Seen, Task, Wire};
+use outlive_store::verbs::{Batch, Connection, POISON, RemoteOffset, ServerId, VerbError};
+use std::cell::Cell;
+
+/// How a client treats a verb whose outcome is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// By the rules.
+    Careful,
+    /// Broken: takes a CAS without an answer for one that failed, and posts it again.
+    RepeatsLatching,
+    /// Broken: posts the WRITE that releases the latch again.
+    RepeatsReleasing,
+}
+
+/// The result of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// The freedoms that the network used.
+    pub seen: Seen,
+    /// The additions that the clients counted.
+    pub counted: u64,
+}
+
+const SERVER: ServerId = ServerId(0);
+const LATCH: RemoteOffset = RemoteOffset::new(0);
+const COUNTER: RemoteOffset = RemoteOffset::new(8);
+const CLIENTS: usize = 3;
+const ROUNDS: u64 = 4;
+const STEPS: u64 = 200_000;
+
+/// Runs clients of a kind with the seed `seed` while their connections break.
+///
+/// # Errors
+/// If the counter disagrees with the clients, or one of them waits for ever.
+pub fn run(client: Client, seed: u64) -> Result<Run, String> {
+    let network = Network::new(seed, 1, 8);
+    let mut random = fastrand::Rng::with_seed(!seed);
+    for _ in 0..random.usize(..6) {
+        let fault = Fault::Break(random.usize(..CLIENTS), SERVER);
+        network.plan(random.u64(..200), fault);
+    }
+    let counted = Cell::new(0);
+    let tasks = (0..CLIENTS).map(|id| -> Task<'_> {
+        let teller = Teller {
+            network: network.clone(),
+            wire: network.connect(id, SERVER),
+            client,
+            id: id as u64,
+        };
+        (id, Box::pin(teller.count(&counted)))
+    });
+    let tasks = tasks.collect();
+    let stuck = |_| "a client waits for ever for the latch".to_owned();
+    network.run(tasks, STEPS).map_err(stuck)?;
+    let (counter, latch) = (network.peek(SERVER, 1), network.peek(SERVER, 0));
+    if counter != counted.get() {
+        return Err(format!(
+            "the counter is {counter}, and the clients counted {}",
+            counted.get()
+        ));
+    }
+    if latch != 0 {
+        return Err(format!("the latch is left at {latch:#x}"));
+    }
+    Ok(Run {
+        seen: network.seen(),
+        counted: counter,
+    })
+}
+
+struct Teller {
+    network: Network,
+    wire: Wire,
+    client: Client,
+    id: u64,
+}
+
+impl Teller {
+    async fn count(mut self, counted: &Cell<u64>) {
+        for round in 0..ROUNDS {
+            // No two CAS write the same value.
+            let word = (self.id + 1) << 32 | (round + 1) << 16;
+            let value = self.latch(word).await;
+            self.write(COUNTER, value + 1).await;
+            counted.set(counted.get() + 1);
+            self.release(word).await;
+        }
+    }
+
+    /// Posts what `fill` appends. `Err` if the outcome is unknown; the connection is a new one then.
+    async fn post<T>(&mut self, fill: impl Fn(&mut Batch) -> T) -> Result<(Batch, T), ()> {
+        let mut batch = Batch::new();
+        let slots = fill(&mut batch);
+        match self.wire.post(batch).await.finished() {
+            Ok(batch) => Ok((batch, slots)),
+            Err(VerbError::Broken { .. }) => {
+                self.wire = self.network.reconnect(&self.wire).await;
+                Err(())
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn read(&mut self, at: RemoteOffset) -> u64 {
+        loop {
+            if let Ok((batch, slot)) = self.post(|batch| batch.read(at, 1)).await {
+                return batch.value(slot);
+            }
+        }
+    }
+
+    async fn write(&mut self, at: RemoteOffset, value: u64) {
+        // Under the latch, so it may be posted again.
+        while self.post(|batch| batch.write(at, &[value])).await.is_err() {}
+    }
+
+    /// Takes the latch, and returns the counter.
+    async fn latch(&mut self, word: u64) -> u64 {
+        for attempt in 0.. {
+            let word = word | attempt;
+            let posted =
+                self.post(|batch| (batch.compare_swap(LATCH, 0, word), batch.read(COUNTER, 1)));
+            match posted.await {
+                Ok((batch, (latch, counter))) if batch.value(latch) == 0 => {
+                    self.note(word);
+                    return batch.value(counter);
+                }
+                Ok(_) => {}
+                Err(()) if self.client == Client::RepeatsLatching => {}
+                Err(()) => {
+                    if self.read(LATCH).await == word {
+                        self.note(word);
+                        return self.read(COUNTER).await;
+                    }
+                }
+            }
+        }
+        unreachable!("attempts do not end")
+    }
+
+    /// Remembers the word of the last attempt, which the latch has.
+    fn note(&mut self, word: u64) {
+        self.id = self.id & 0xFFFF | (word & 0xFFFF) << 16;
+    }
+
+    async fn release(&mut self, word: u64) {
+        let word = word | self.id >> 16;
+        self.id &= 0xFFFF;
+        let release = |batch: &mut Batch| batch.write(LATCH, &[0]);
+        let mut first = self.post(release).await;
+        while first.is_err() {
+            if self.client == Client::RepeatsReleasing {
+                first = self.post(release).await;
+                continue;
+            }
+            // Another client may have the latch by now.
+            let swap = |batch: &mut Batch| {
+                batch.compare_swap(LATCH, word, 0);
+            };
+            first = self.post(swap).await;
+        }
+    }
+}
+
+/// Runs a memory server that dies under its clients. Returns the number of reads that ended in the
+/// error of its death.
+///
+/// # Errors
+/// If poison is returned as a value.
+pub fn memory_crash(seed: u64) -> Result<u64, String> {
+    let network = Network::new(seed, 2, 64);
+    network.plan(
+        fastrand::Rng::with_seed(seed).u64(..600),
+        Fault::MemoryCrash(SERVER),
+    );
+    let (deaths, poisoned) = (Cell::new(0), Cell::new(false));
+    let tasks = (0..CLIENTS).map(|id| -> Task<'_> {
+        let wires = [0, 1].map(|server| network.connect(id, ServerId(server)));
+        let (deaths, poisoned) = (&deaths, &poisoned);
+        let task = async move {
+            for _ in 0..20 {
+                for wire in &wires {
+                    let mut batch = Batch::new();
+                    let slot = batch.read(RemoteOffset::new(0), 8);
+                    batch.fetch_add(RemoteOffset::new(64), 1);
+                    match wire.post(batch).await.finished() {
+                        Ok(batch) if batch.words(slot).contains(&POISON) => poisoned.set(true),
+                        Ok(_) => {}
+                        Err(VerbError::ServerDied { server }) if server == SERVER => {
+                            deaths.set(deaths.get() + 1);
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        };
+        (id, Box::pin(task))
+    });
+    let stuck = |_| "a client waits for a dead server".to_owned();
+    network.run(tasks.collect(), STEPS).map_err(stuck)?;
+    if poisoned.get() {
+        return Err("the memory of a dead server was read".into());
+    }
+    let survivor = network.peek(ServerId(1), 8);
+    match survivor {
+        60 => Ok(deaths.get()),
+        other => Err(format!("the other server counted {other} of 60")),
+    }
+}
+
+/// Revokes the rights of a compute server with verbs under way, and then reads the word that it
+/// counts in, twice. Returns the number of its verbs that were dropped.
+///
+/// # Errors
+/// If one of its verbs takes effect after the revocation, or its poster is told anything but that
+/// its rights were revoked.
+pub fn revocation(seed: u64) -> Result<u64, String> {
+    let network = Network::new(seed, 2, 64);
+    let late = Cell::new(None);
+    let victim = {
+        let wires = [0, 1].map(|server| network.connect(0, ServerId(server)));
+        async move {
+            for turn in 0.. {
+                let mut batch = Batch::new();
+                for _ in 0..3 {
+                    batch.fetch_add(COUNTER, 1);
+                }
+                match wires[turn % 2].post(batch).await.result {
+                    Ok(()) => {}
+                    Err(VerbError::Revoked { .. }) => return,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    };
+    let manager = {
+        let (network, late) = (network.clone(), &late);
+        let wires = [0, 1].map(|server| network.connect(1, ServerId(server)));
+        let delay = fastrand::Rng::with_seed(seed).usize(..12);
+        async move {
+            let read = async || {
+                let mut sum = 0;
+                for wire in &wires {
+                    let mut batch = Batch::new();
+                    let slot = batch.read(COUNTER, 1);
+                    let batch = wire.post(batch).await.finished().expect("no failure");
+                    sum += batch.value(slot);
+                }
+                sum
+            };
+            for _ in 0..delay {
+                read().await;
+            }
+            network.revoke(0).await;
+            let before = read().await;
+            for _ in 0..5 {
+                let after = read().await;
+                if after != before {
+                    late.set(Some((before, after)));
+                }
+            }
+        }
+    };
+    let tasks: Vec<Task<'_>> = vec![(0, Box::pin(victim)), (1, Box::pin(manager))];
+    let stuck = |_| "the revoked server was not told".to_owned();
+    network.run(tasks, STEPS).map_err(stuck)?;
+    match late.get() {
+        None => Ok(network.seen().dropped),
+        Some((before, after)) => Err(format!(
+            "{} verbs took effect after the revocation",
+            after - before
+        )),
+    }
+}

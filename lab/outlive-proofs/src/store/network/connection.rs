@@ -1,0 +1,187 @@
+//! The compute server's end of a connection.
+
+use super::{ComputeId, Network};
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use outlive_store::verbs::{Batch, Completed, Connection, Region, ServerId, VerbError};
+
+/// How a batch ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Outcome {
+    Done,
+    Failed(VerbError),
+}
+
+/// The batches of all connections.
+#[derive(Debug, Default)]
+pub(super) struct Batches(Vec<(Option<Batch>, Option<Outcome>)>);
+
+impl Batches {
+    fn add(&mut self, batch: Batch, outcome: Option<Outcome>) -> usize {
+        self.0.push((Some(batch), outcome));
+        self.0.len() - 1
+    }
+
+    pub fn complete(&mut self, number: usize, outcome: Outcome) {
+        self.0[number].1 = Some(outcome);
+    }
+
+    /// The local buffer, which the network writes to, as a network card would, also after the poster
+    /// has been told that the connection broke.
+    pub fn buffer(&mut self, number: usize) -> &mut [u64] {
+        match &mut self.0[number].0 {
+            Some(batch) => batch.parts().1,
+            None => unreachable!("a batch is taken when no verb of it can take effect any more"),
+        }
+    }
+}
+
+/// A connection of the simulated network.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    network: Network,
+    number: usize,
+    server: ServerId,
+}
+
+impl Wire {
+    pub(super) fn new(network: Network, number: usize, server: ServerId) -> Self {
+        Self {
+            network,
+            number,
+            server,
+        }
+    }
+
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    pub(super) fn id(&self) -> ServerId {
+        self.server
+    }
+}
+
+impl Connection for Wire {
+    type Completion = Posted;
+
+    fn server(&self) -> ServerId {
+        self.server
+    }
+
+    fn region(&self) -> Region {
+        self.network.region(self.server)
+    }
+
+    fn post(&self, batch: Batch) -> Posted {
+        let region = self.region();
+        let server = self.server;
+        let mut verbs = batch.verbs().iter();
+        let refused = verbs.find_map(|verb| region.check(server, verb).err());
+        let inner = &mut *self.network.inner.borrow_mut();
+        let responder = &mut inner.responders[self.number];
+        let is_live = inner.servers[usize::from(server.0)].is_live;
+        let failed = match () {
+            () if refused.is_some() => refused,
+            () if !is_live => Some(VerbError::ServerDied { server }),
+            () if responder.is_revoked => Some(VerbError::Revoked { server }),
+            () if responder.is_broken => Some(VerbError::Broken { server }),
+            () => None,
+        };
+        let verbs = batch.verbs().to_vec();
+        let number = inner.batches.add(batch, failed.map(Outcome::Failed));
+        if failed.is_none() {
+            responder.post(number, &verbs);
+        }
+        Posted {
+            network: self.network.clone(),
+            number,
+        }
+    }
+}
+
+/// The completion of a batch.
+#[derive(Debug)]
+pub struct Posted {
+    network: Network,
+    number: usize,
+}
+
+impl Future for Posted {
+    type Output = Completed;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Completed> {
+        let inner = &mut *self.network.inner.borrow_mut();
+        let (batch, outcome) = &mut inner.batches.0[self.number];
+        let result = match outcome {
+            None => return Poll::Pending,
+            Some(Outcome::Done) => Ok(()),
+            Some(Outcome::Failed(error)) => Err(*error),
+        };
+        // The buffer of a failed batch may still be written to: the poster gets a copy.
+        let batch = match result {
+            Ok(()) => batch.take(),
+            Err(_) => batch.clone(),
+        };
+        let batch = batch.expect("a completion is not polled after it was ready");
+        Poll::Ready(Completed { batch, result })
+    }
+}
+
+/// A new connection in place of a broken one.
+#[derive(Debug)]
+pub struct Reconnecting {
+    network: Network,
+    old: usize,
+    server: ServerId,
+}
+
+impl Reconnecting {
+    pub(super) fn new(network: Network, old: usize, server: ServerId) -> Self {
+        Self {
+            network,
+            old,
+            server,
+        }
+    }
+}
+
+impl Future for Reconnecting {
+    type Output = Wire;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Wire> {
+        let from = {
+            let inner = self.network.inner.borrow();
+            let old = &inner.responders[self.old];
+            if !old.is_drained() {
+                return Poll::Pending;
+            }
+            old.from
+        };
+        Poll::Ready(self.network.connect(from, self.server))
+    }
+}
+
+/// A revocation, which each poll takes to one more server.
+#[derive(Debug)]
+pub struct Revoking {
+    network: Network,
+    compute: ComputeId,
+}
+
+impl Revoking {
+    pub(super) fn new(network: Network, compute: ComputeId) -> Self {
+        Self { network, compute }
+    }
+}
+
+impl Future for Revoking {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        match self.network.inner.borrow_mut().withdraw(self.compute) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+}

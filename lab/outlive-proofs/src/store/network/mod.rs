@@ -1,0 +1,204 @@
+//! A simulated network between compute servers and memory servers: one thread, one seed, every
+//! freedom that the rules of [`verbs`](outlive_store::verbs) leave.
+//!
+//! Time is a sequence of steps. In each step either a task is polled, or one thing happens on the
+//! network: one word of one verb takes effect, a completion arrives, a packet is lost and sent
+//! again, a packet arrives twice, or a planned [`Fault`] strikes. All choices are drawn from the
+//! seed, so a run is repeated by its seed.
+//!
+//! * A READ or WRITE of several words takes effect word by word, in any order, with steps of others
+//!   in between.
+//! * An unfenced WRITE may pass earlier READs and atomics of its connection.
+//! * A connection that breaks leaves a random part of its outstanding verbs unexecuted, but for the
+//!   order of its verbs: none takes effect after one that is dropped, except WRITEs that passed it.
+//! * A connection to the same server is made only when the old one has been drained.
+
+mod connection;
+mod executor;
+mod responder;
+
+pub use connection::{Posted, Reconnecting, Revoking, Wire};
+pub use executor::{Stuck, Task};
+
+use connection::Batches;
+use outlive_store::verbs::{POISON, Region, ServerId};
+use responder::Responder;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The number of a simulated compute server.
+pub type ComputeId = usize;
+
+/// A failure that strikes after a number of executed words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The tasks of a compute server end, and its connections with them.
+    ComputeCrash(ComputeId),
+    /// A memory server dies, and its memory is poisoned.
+    MemoryCrash(ServerId),
+    /// The connections between a compute server and a memory server break.
+    Break(ComputeId, ServerId),
+}
+
+/// The number of times that the network used a freedom or a fault struck.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Words that took effect.
+    pub words: u64,
+    /// WRITEs that passed an earlier READ or atomic.
+    pub passed: u64,
+    /// Packets that were lost and sent again.
+    pub lost: u64,
+    /// Packets that arrived again, and were dropped by the responder.
+    pub duplicates: u64,
+    /// Batches whose verbs had all taken effect when their completion was lost.
+    pub lost_answers: u64,
+    /// Verbs that were dropped because their connection broke or its rights were revoked.
+    pub dropped: u64,
+    /// Faults that struck.
+    pub faults: u64,
+}
+
+/// A simulated network with its memory servers.
+#[derive(Clone, Debug)]
+pub struct Network {
+    inner: Rc<RefCell<Inner>>,
+}
+
+#[derive(Debug)]
+struct Server {
+    words: Vec<u64>,
+    is_live: bool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    random: fastrand::Rng,
+    servers: Vec<Server>,
+    responders: Vec<Responder>,
+    batches: Batches,
+    faults: Vec<(u64, Fault)>,
+    dead: Vec<ComputeId>,
+    revoked: Vec<ComputeId>,
+    seen: Seen,
+}
+
+impl Network {
+    /// Returns a network with `servers` memory servers of `words` zero words each.
+    pub fn new(seed: u64, servers: usize, words: usize) -> Self {
+        let server = || Server {
+            words: vec![0; words],
+            is_live: true,
+        };
+        Self {
+            inner: Rc::new(RefCell::new(Inner {
+                random: fastrand::Rng::with_seed(seed),
+                servers: (0..servers).map(|_| server()).collect(),
+                responders: Vec::new(),
+                batches: Batches::default(),
+                faults: Vec::new(),
+                dead: Vec::new(),
+                revoked: Vec::new(),
+                seen: Seen::default(),
+            })),
+        }
+    }
+
+    /// Plans `fault` for the time when `words` words have taken effect.
+    pub fn plan(&self, words: u64, fault: Fault) {
+        self.inner.borrow_mut().faults.push((words, fault));
+    }
+
+    /// Connects the compute server `from` to `server`. The first connection needs no draining.
+    pub fn connect(&self, from: ComputeId, server: ServerId) -> Wire {
+        let mut inner = self.inner.borrow_mut();
+        let number = inner.responders.len();
+        let mut responder = Responder::new(from, server);
+        responder.is_revoked = inner.revoked.contains(&from);
+        inner.responders.push(responder);
+        Wire::new(self.clone(), number, server)
+    }
+
+    /// Connects again after `broken` has broken, once the server has drained it.
+    pub fn reconnect(&self, broken: &Wire) -> Reconnecting {
+        Reconnecting::new(self.clone(), broken.number(), broken.id())
+    }
+
+    /// Revokes the rights of `compute` at all memory servers. Ready once each has acknowledged or
+    /// died.
+    pub fn revoke(&self, compute: ComputeId) -> Revoking {
+        self.inner.borrow_mut().revoked.push(compute);
+        Revoking::new(self.clone(), compute)
+    }
+
+    /// The word at `index` of `server`'s region, without a verb: for checks.
+    pub fn peek(&self, server: ServerId, index: usize) -> u64 {
+        self.inner.borrow().servers[usize::from(server.0)].words[index]
+    }
+
+    /// The freedoms that the network used.
+    pub fn seen(&self) -> Seen {
+        self.inner.borrow().seen
+    }
+
+    fn region(&self, server: ServerId) -> Region {
+        let words = self.inner.borrow().servers[usize::from(server.0)]
+            .words
+            .len();
+        Region {
+            key: server.0.into(),
+            bytes: words as u64 * 8,
+        }
+    }
+
+    fn is_dead(&self, compute: ComputeId) -> bool {
+        self.inner.borrow().dead.contains(&compute)
+    }
+
+    /// Lets one thing happen. Returns whether there was anything.
+    fn step(&self) -> bool {
+        self.inner.borrow_mut().step()
+    }
+}
+
+impl Inner {
+    fn step(&mut self) -> bool {
+        let due = self
+            .faults
+            .iter()
+            .position(|(at, _)| *at <= self.seen.words);
+        if let Some(due) = due {
+            let (_, fault) = self.faults.swap_remove(due);
+            self.strike(fault);
+            return true;
+        }
+        let busy: Vec<usize> = (0..self.responders.len())
+            .filter(|number| self.is_busy(*number))
+            .collect();
+        if busy.is_empty() {
+            return false;
+        }
+        let number = busy[self.random.usize(..busy.len())];
+        self.advance(number);
+        true
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        self.seen.faults += 1;
+        match fault {
+            Fault::ComputeCrash(compute) => {
+                self.dead.push(compute);
+                self.break_connections(|it| it.from == compute);
+            }
+            Fault::MemoryCrash(server) => {
+                let it = &mut self.servers[usize::from(server.0)];
+                it.is_live = false;
+                it.words.fill(POISON);
+                self.end_connections_to(server);
+            }
+            Fault::Break(compute, server) => {
+                self.break_connections(|it| it.from == compute && it.server == server);
+            }
+        }
+    }
+}

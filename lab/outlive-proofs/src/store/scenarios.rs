@@ -1,0 +1,194 @@
+//! Verbs on mapped memory, and survivors that recover one server, under every interleaving within
+//! bounds; and broken variants, each of which an exploration must find.
+
+use super::litmus::{ALL, Litmus, run};
+use outlive::membership::Instance;
+use outlive_memory::{Memory, Offset, Ordering};
+use outlive_prove::proof::Proof;
+use outlive_prove::schedule::{Bounds, Ghost, Scenario, Scheduled};
+use outlive_prove::weakened::{Weakened, Weakness};
+use outlive_store::servers::{Configuration, Phase, Segments};
+use outlive_store::verbs::{
+    Batch, Connection, Liveness, Mapped, POISON, Region, RemoteOffset, ServerId, VerbError,
+    block_on,
+};
+
+/// The scenarios of this file.
+pub fn all() -> Vec<Proof> {
+    let bounds = |preemptions| Bounds::default().preemptions(preemptions).deaths(0);
+    let litmus = { ALL.iter() }.map(|litmus| {
+        let scenario = race(litmus, Weakened::sound);
+        Proof::of_every(scenario, bounds(2), bounds(4))
+    });
+    let mut all: Vec<_> = litmus.collect();
+    let death = Proof::of_every(death(Weakened::sound), bounds(2), bounds(4));
+    all.push(death);
+    let deaths = Bounds::default().preemptions(1).deaths(1);
+    let full = Bounds::default().preemptions(2).deaths(2);
+    all.push(Proof::of_every(survivors(), deaths, full));
+    all
+}
+
+/// Returns scenarios that must fail within these bounds, each with a part of the message.
+pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
+    let bounds = Bounds::default().preemptions(2).deaths(0);
+    let named = |name: &str| {
+        ALL.iter()
+            .find(|it| it.name == name)
+            .expect("a litmus test")
+    };
+    let fences = |memory| Weakened::new(memory, Weakness::Fences(Ordering::SeqCst));
+    let region = |memory| Weakened::new(memory, Weakness::Orderings(FIRST, REGION.bytes));
+    let liveness = |memory| Weakened::new(memory, Weakness::Orderings(FIRST, REGION.bytes));
+    vec![
+        (
+            race(named("WRITE READ on both sides"), fences),
+            bounds.clone(),
+            "forbidden",
+        ),
+        (
+            race(
+                named("WRITE, then READ in a batch of its own, on both sides"),
+                fences,
+            ),
+            bounds.clone(),
+            "forbidden",
+        ),
+        (
+            race(named("WRITE WRITE against READ READ"), region),
+            bounds.clone(),
+            "forbidden",
+        ),
+        (
+            race(named("CAS READ on both sides"), region),
+            bounds.clone(),
+            "forbidden",
+        ),
+        (death(liveness), bounds, "poison"),
+    ]
+}
+
+const SERVER: ServerId = ServerId(0);
+const FIRST: Offset = Offset::new(512);
+const REGION: Region = Region { key: 1, bytes: 256 };
+
+fn server<M: Memory>(memory: M) -> Mapped<M> {
+    let at = Offset::new(64);
+    let liveness = Liveness {
+        memory,
+        at,
+        live: 0,
+    };
+    Mapped::new(memory, SERVER, FIRST, REGION, liveness)
+}
+
+/// Two threads run the programs of `litmus` on a memory that `weaken` weakens.
+fn race<M: Memory>(
+    litmus: &'static Litmus,
+    weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static,
+) -> Scenario {
+    let results = Ghost::<[Vec<u64>; 2]>::new();
+    let name = format!("verbs: {}", litmus.name);
+    let mut scenario = Scenario::new(&name).memory(1024);
+    for (side, name) in ["left", "right"].into_iter().enumerate() {
+        let results = results.clone();
+        scenario = scenario.thread(name, move |m| {
+            let words = block_on(run(&server(weaken(m)), litmus.programs[side]));
+            results.with(|results| results[side] = words);
+        });
+    }
+    scenario.check(move |_, _| {
+        let [left, right] = results.with(core::mem::take);
+        let forbidden = (litmus.forbids)(&left, &right);
+        assert!(!forbidden, "forbidden: {left:?} and {right:?}");
+    })
+}
+
+/// A survivor ends a server's life and poisons its memory, while another server reads it.
+fn death<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static) -> Scenario {
+    Scenario::new("verbs: a READ against the death of the server")
+        .memory(1024)
+        .thread("survivor", move |m| {
+            let memory = weaken(m);
+            memory.store(Offset::new(64), 1u64, Ordering::Release);
+            // Two words of the region are enough.
+            let region = Region {
+                bytes: 16,
+                ..REGION
+            };
+            let liveness = Liveness {
+                memory,
+                at: Offset::new(64),
+                live: 0,
+            };
+            Mapped::new(memory, SERVER, FIRST, region, liveness).poison();
+        })
+        .thread("reader", move |m| {
+            let mut batch = Batch::new();
+            let slot = batch.read(RemoteOffset::new(0), 2);
+            match block_on(server(weaken(m)).post(batch)).finished() {
+                Ok(batch) => assert!(
+                    !batch.words(slot).contains(&POISON),
+                    "poison was read as a value"
+                ),
+                Err(error) => assert_eq!(error, VerbError::ServerDied { server: SERVER }),
+            }
+        })
+}
+
+/// The configuration, and a word for the segment of the one server.
+const CONFIGURATION: Offset = Offset::new(0);
+const BYTES: u64 = 16 << 10;
+const SEGMENT: Offset = Offset::new(BYTES - 64);
+
+struct Segment<M>(M);
+
+impl<M: Memory> Segments for Segment<M> {
+    fn remove(&self, server: ServerId, _: u64) {
+        if server == SERVER {
+            self.0.store(SEGMENT, 0u64, Ordering::Release);
+        }
+    }
+
+    fn poison(&self, _: ServerId, _: u64, _: Region) {}
+}
+
+/// Two survivors, one of which may die, recover the server that died, and a third one finishes.
+fn survivors() -> Scenario {
+    let corpse = Instance::new(9, 1);
+    let open = |m| Configuration::open(m, CONFIGURATION, BYTES - 64).expect("a configuration");
+    let declared = Ghost::<usize>::new();
+    let mut scenario = Scenario::new("store: two survivors recover a memory server")
+        .memory(BYTES)
+        .prepare(move |m: Scheduled| {
+            let configuration = Configuration::create(m, CONFIGURATION, 1, 1, false);
+            let create = |_, _| {
+                m.store(SEGMENT, 1u64, Ordering::Release);
+                Ok::<_, ()>(REGION)
+            };
+            let joined = configuration.join_memory(corpse, &Segment(m), create);
+            assert!(joined.is_ok_and(|it| it.is_some()));
+        });
+    for id in 0..2u32 {
+        let declared = declared.clone();
+        scenario = scenario.mortal(&format!("survivor {id}"), move |m| {
+            let dead = open(m).recover(Instance::new(id, 1), corpse, &Segment(m));
+            declared.with(|declared| *declared += dead);
+        });
+    }
+    scenario.check(move |m, end| {
+        let configuration = open(m);
+        for id in (0..2).filter(|id| end.died(*id as usize)) {
+            configuration.recover(Instance::new(2, 1), Instance::new(id, 1), &Segment(m));
+        }
+        let entry = configuration.memory_server(SERVER).expect("a sound entry");
+        assert_eq!((entry.phase, entry.owner), (Phase::Dead, None));
+        assert_eq!(
+            m.load::<u64>(SEGMENT, Ordering::Acquire),
+            0,
+            "the segment is left"
+        );
+        let declared = declared.with(|declared| *declared);
+        assert!(declared <= 1 && (declared == 1 || end.deaths() > 0));
+    })
+}

@@ -1,0 +1,211 @@
+//! Memory servers that join, leave and are recovered, killed after every instruction together with
+//! their recoverers; and broken variants, which a sweep must find.
+
+use core::cell::Cell;
+use outlive::membership::Instance;
+use outlive_memory::{Memory, Offset, Ordering};
+use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
+use outlive_store::servers::{
+    Configuration, JoinPoint, MemoryEntry, Phase, RecoverPoint, Segments,
+};
+use outlive_store::verbs::{POISON, Region, ServerId};
+
+/// Adds the sweeps of this file.
+pub fn add_to(suite: &mut Suite) {
+    for what in [What::Join, What::Leave, What::Recover, What::Compute] {
+        suite.add(Servers(what));
+    }
+    suite.declare::<JoinPoint>().declare::<RecoverPoint>();
+}
+
+/// Returns the sweeps that must fail, each with a part of the expected message.
+pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
+    [
+        (What::ForgetsRecoverers, "has an owner"),
+        (What::KeepsSegment, "segment is left"),
+        (What::NoClaim, "has an owner"),
+    ]
+    .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Servers(what)), message) })
+    .into()
+}
+
+/// The operation that is cut short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// A memory server joins.
+    Join,
+    /// A memory server leaves.
+    Leave,
+    /// A survivor recovers a memory server that died while it was live.
+    Recover,
+    /// A compute server joins, and leaves.
+    Compute,
+    /// Broken: the entries of a survivor that died in a recovery are not recovered.
+    ForgetsRecoverers,
+    /// Broken: a recovery does not remove the segment.
+    KeepsSegment,
+    /// Broken: a server joins without a claim that names it.
+    NoClaim,
+}
+
+struct Servers(What);
+
+/// A page for the configuration, of which 7 process ids are used, and one for the segments.
+const SIZE: u64 = 20 << 10;
+const CONFIGURATION: Offset = Offset::new(64);
+/// The segment of memory server 0: whether it exists, and its first word.
+const SEGMENT: Offset = Offset::new(SIZE - 64);
+const REGION: Region = Region { key: 7, bytes: 8 };
+const SERVER: ServerId = ServerId(0);
+/// The server that died before a recovery that is swept.
+const CORPSE: Instance = Instance::new(9, 1);
+
+/// The instance of a process: 0 is the victim, the others recover.
+const fn instance(id: u32) -> Instance {
+    Instance::new(id, 1)
+}
+
+/// The segment of memory server 0, in place of a file.
+struct Segment<M> {
+    memory: M,
+    is_kept: bool,
+}
+
+impl<M: Memory> Segment<M> {
+    fn exists(&self) -> bool {
+        self.memory.load::<u64>(SEGMENT, Ordering::Acquire) != 0
+    }
+}
+
+impl<M: Memory> Segments for Segment<M> {
+    fn remove(&self, server: ServerId, _: u64) {
+        if server == SERVER && !self.is_kept {
+            self.memory.store(SEGMENT, 0u64, Ordering::Release);
+        }
+    }
+
+    fn poison(&self, server: ServerId, _: u64, _: Region) {
+        if server == SERVER {
+            self.memory.store(SEGMENT + 8, POISON, Ordering::Release);
+        }
+    }
+}
+
+impl Servers {
+    fn open(&self, memory: Marked) -> (Configuration<Marked>, Segment<Marked>) {
+        let bytes = SIZE - 128 - CONFIGURATION.raw();
+        let configuration = Configuration::open(memory, CONFIGURATION, bytes);
+        let segment = Segment {
+            memory,
+            is_kept: self.0 == What::KeepsSegment,
+        };
+        (configuration.expect("a configuration"), segment)
+    }
+
+    fn join(&self, memory: Marked, owner: Instance) -> MemoryEntry {
+        let (configuration, segment) = self.open(memory);
+        let incarnation = Cell::new(0);
+        let joined = configuration.join_memory(owner, &segment, |server, number| {
+            assert_eq!(server, SERVER);
+            incarnation.set(number);
+            memory.store(SEGMENT + 8, 0u64, Ordering::Release);
+            memory.store(SEGMENT, 1u64, Ordering::Release);
+            Ok::<_, ()>(REGION)
+        });
+        let entry = joined.expect("no error").expect("a free entry");
+        assert_eq!(
+            (entry.incarnation, entry.region),
+            (incarnation.get(), REGION)
+        );
+        entry
+    }
+}
+
+impl Sweep for Servers {
+    fn name(&self) -> String {
+        format!("store {:?}", self.0)
+    }
+
+    fn size(&self) -> u64 {
+        SIZE
+    }
+
+    fn prepare(&self, memory: Marked) {
+        Configuration::create(memory, CONFIGURATION, 1, 7, true);
+        match self.0 {
+            What::Leave => drop(self.join(memory, instance(0))),
+            What::Recover | What::ForgetsRecoverers | What::KeepsSegment => {
+                self.join(memory, CORPSE);
+            }
+            What::Join | What::Compute | What::NoClaim => {}
+        }
+    }
+
+    fn operate(&self, memory: Marked) {
+        let (configuration, segment) = self.open(memory);
+        match self.0 {
+            What::Join => drop(self.join(memory, instance(0))),
+            What::NoClaim => drop(self.join(memory, instance(8))),
+            What::Leave => {
+                let entry = configuration.memory_server(SERVER).expect("a sound entry");
+                configuration.leave_memory(&entry, &segment);
+            }
+            What::Recover | What::ForgetsRecoverers | What::KeepsSegment => {
+                configuration.recover(instance(0), CORPSE, &segment);
+            }
+            What::Compute => {
+                let id = configuration.join_compute(instance(0));
+                assert_eq!(id, Some(1));
+                configuration.leave_compute(1);
+                configuration.join_compute(instance(0));
+            }
+        }
+    }
+
+    fn recover(&self, memory: Marked, crash: &Crash) {
+        let (configuration, segment) = self.open(memory);
+        let survivor = instance(1 + crash.recoverers_lost);
+        let dead = match self.0 {
+            What::ForgetsRecoverers => 0,
+            _ => crash.recoverers_lost,
+        };
+        for gone in (0..=dead).map(instance).chain([CORPSE]) {
+            configuration.recover(survivor, gone, &segment);
+        }
+    }
+
+    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+        let (configuration, segment) = self.open(memory);
+        let entry = configuration
+            .memory_server(SERVER)
+            .ok_or("a damaged entry")?;
+        if entry.owner.is_some() {
+            return Err(format!("{SERVER} has an owner: {entry:?}"));
+        }
+        if segment.exists() {
+            return Err(format!("the segment is left: {entry:?}"));
+        }
+        match (entry.phase, self.0) {
+            (Phase::Free, What::Join | What::Leave | What::Compute) => {}
+            (Phase::Dead, What::Join | What::Leave | What::Recover) => {
+                let word: u64 = memory.load(SEGMENT + 8, Ordering::Acquire);
+                if word != POISON {
+                    return Err(format!("it is dead, and its memory is {word:#x}"));
+                }
+                if configuration.epoch() == 0 {
+                    return Err("the epoch was not raised".into());
+                }
+            }
+            (Phase::Free | Phase::Dead, _) => {}
+            (phase, _) => return Err(format!("{SERVER} is {phase}")),
+        }
+        if self.0 == What::Compute {
+            let servers: Vec<_> = configuration.compute_servers().collect();
+            let has_failed = servers.iter().all(|it| it.has_failed);
+            if !has_failed || crash.returned && servers.len() != 1 {
+                return Err(format!("the process ids are {servers:?}"));
+            }
+        }
+        Ok(())
+    }
+}
