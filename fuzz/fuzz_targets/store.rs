@@ -1,0 +1,77 @@
+//! Opens a configuration of a store whose words were changed at random, reads it, and recovers and
+//! joins servers in it. Nothing panics, and a server that joins does not take a used entry.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use outlive::membership::Instance;
+use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
+use outlive_store::servers::{Configuration, Phase, Segments};
+use outlive_store::verbs::{Region, ServerId};
+use std::sync::OnceLock;
+
+/// The number of bytes of a configuration with 7 process ids.
+const BYTES: u64 = 16 << 10;
+const AT: Offset = Offset::new(64);
+const REGION: Region = Region {
+    key: 7,
+    bytes: 4096,
+};
+
+struct NoFiles;
+
+impl Segments for NoFiles {
+    fn remove(&self, _: ServerId, _: u64) {}
+    fn poison(&self, _: ServerId, _: u64, _: Region) {}
+}
+
+fn create() -> (Native, Vec<u64>) {
+    let memory = Native::leaked(BYTES, PersistenceDomain::Flushed);
+    let configuration = Configuration::create(memory, AT, 2, 7, true);
+    for id in 1..4 {
+        let owner = Instance::new(id, 1);
+        let joined = configuration.join_memory(owner, &NoFiles, |_, _| Ok::<_, ()>(REGION));
+        assert!(joined.unwrap().is_some());
+        assert!(configuration.join_compute(owner).is_some());
+    }
+    configuration.recover(Instance::new(1, 1), Instance::new(3, 1), &NoFiles);
+    let word = |at| memory.load(Offset::new(at), Ordering::Relaxed);
+    (memory, (0..BYTES).step_by(8).map(word).collect())
+}
+
+fuzz_target!(|changes: Vec<(u16, u64)>| {
+    static SOUND: OnceLock<(Native, Vec<u64>)> = OnceLock::new();
+    let (memory, sound) = SOUND.get_or_init(create);
+    let put = |index: usize, word: u64| {
+        memory.store(Offset::new(index as u64 * 8), word, Ordering::Relaxed);
+    };
+    for (index, word) in sound.iter().enumerate() {
+        put(index, *word);
+    }
+    for (index, word) in changes {
+        put(usize::from(index) % sound.len(), word);
+    }
+    let Ok(configuration) = Configuration::open(*memory, AT, BYTES - AT.raw()) else {
+        return;
+    };
+    let before: Vec<_> = configuration.memory_servers().collect();
+    for entry in &before {
+        configuration.liveness(entry).holds();
+    }
+    let compute = configuration.compute_servers();
+    assert!(compute.count() <= configuration.process_ids().into());
+    configuration.has_failed(configuration.process_ids());
+    let (survivor, other) = (Instance::new(5, 1), Instance::new(6, 1));
+    for id in 1..4 {
+        configuration.recover(survivor, Instance::new(id, 1), &NoFiles);
+    }
+    let joined = configuration.join_memory(other, &NoFiles, |_, _| Ok::<_, ()>(REGION));
+    if let Some(entry) = joined.unwrap() {
+        let used = |it: &&outlive_store::servers::MemoryEntry| {
+            it.id == entry.id && matches!(it.phase, Phase::Dead)
+        };
+        assert!(!before.iter().any(|it| used(&it)));
+        configuration.leave_memory(&entry, &NoFiles);
+    }
+    configuration.join_compute(other);
+});
