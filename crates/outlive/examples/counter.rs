@@ -5,7 +5,7 @@ use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodOptions};
 use outlive::sync::RecoverableMutex;
 
-/// Creates the pod, or counts in it for ever.
+/// Creates the pod, or counts in it forever.
 pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("name a file in /dev/shm")?;

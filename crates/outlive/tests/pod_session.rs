@@ -54,7 +54,7 @@ fn options() -> PodOptions<'static> {
     PodOptions::new().size(16 << 20).ids(64)
 }
 
-/// Counts for ever, if the test has started it for that.
+/// Counts forever, if the test has started it for that.
 #[test]
 fn worker() {
     let Ok(path) = std::env::var(PATH) else {

@@ -14,7 +14,7 @@ pub struct Portfolio {
     references: Vec<f64>,
 }
 
-/// Why a portfolio cannot be read.
+/// The reason why a portfolio cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {

@@ -49,17 +49,17 @@ impl Mark {
         Self(at << 1 | u64::from(is_strong))
     }
 
-    /// Returns its offset.
+    /// Returns the mark's offset.
     pub fn at(self) -> u64 {
         self.0 >> 1
     }
 
-    /// Returns whether it is a strong mark.
+    /// Returns whether the mark is a strong mark.
     pub fn is_strong(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// Returns it as one word.
+    /// Returns the mark as one word.
     pub fn to_word(self) -> u64 {
         self.0
     }

@@ -31,7 +31,7 @@ const DIGEST: u64 = 1;
 const PACK: u64 = 2;
 
 task! {
-    /// Begins the present window of the run.
+    /// Starts the tasks of the run's current window.
     pub fn window(context) {
         let window = Window::of(context)?;
         window.spread(context, READ)?;
@@ -67,7 +67,7 @@ task! {
     }
 }
 
-/// The present window of the run.
+/// The current window of the run.
 #[derive(Clone, Copy)]
 struct Window {
     now: Array<u64>,

@@ -47,17 +47,17 @@ impl Default for Options {
 pub struct Unpacked {
     /// The number of files.
     pub files: u64,
-    /// The number of their bytes, without holes.
+    /// The number of the files' bytes, without holes.
     pub bytes: u64,
     /// The number of additional names of these files.
     pub hard_links: u64,
-    /// The number of bytes of their holes.
+    /// The number of bytes of the files' holes.
     pub hole_bytes: u64,
     /// The archived attributes that could not be restored.
     pub not_kept: Vec<NotKept>,
 }
 
-/// Why an archive could not be unpacked.
+/// The reason why an archive could not be unpacked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnpackError {

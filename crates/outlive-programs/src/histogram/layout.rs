@@ -70,7 +70,7 @@ pub(super) struct Head<'f> {
     pub len: usize,
 }
 
-/// Why a picture cannot be counted.
+/// The reason why a picture cannot be counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {

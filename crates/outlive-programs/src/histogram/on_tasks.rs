@@ -46,7 +46,7 @@ pub struct Counting {
     task_bytes: u64,
 }
 
-/// Why a file cannot be counted.
+/// The reason why a file cannot be counted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {

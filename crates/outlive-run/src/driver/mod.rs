@@ -66,8 +66,8 @@ pub struct Options {
     pub threads: u32,
     /// The number of hosts that are killed, spread evenly over the run.
     pub kills: u32,
-    /// The units at which they are killed instead, in ascending order, one for each kill. Empty by
-    /// default: the kills are spread.
+    /// The units at which the hosts are killed instead, in ascending order, one for each kill.
+    /// Empty by default: the kills are spread.
     pub kill_units: Vec<u64>,
     /// The moments of the kills.
     pub kill_at: KillAt,

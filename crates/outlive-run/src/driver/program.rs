@@ -108,7 +108,7 @@ pub struct Order {
 pub struct Deadline {
     /// The limit. A worker that exceeds it is reported.
     pub limit: Duration,
-    /// Whether its host is fenced too, so that another worker re-executes the task.
+    /// Whether the worker's host is fenced too, so that another worker re-executes the task.
     pub fences: bool,
 }
 
@@ -209,9 +209,9 @@ pub struct Came {
     pub why: Trigger,
     /// The number of the worker that had died in the place that it took.
     pub after: Option<u32>,
-    /// Whether it was sent away since, and so stands by again.
+    /// Whether the worker was sent away since, and so stands by again.
     pub is_away: bool,
-    /// The number of times it has come, in all its incarnations.
+    /// The number of times the worker has come, in all its incarnations.
     pub times: u32,
 }
 
@@ -220,8 +220,8 @@ pub struct Came {
 pub struct Stretch {
     /// The name of the phase: one word.
     pub phase: &'static str,
-    /// Roughly how many of its units are done.
+    /// Roughly how many of the stretch's units are done.
     pub done: u64,
-    /// The number of all its units.
+    /// The number of all the stretch's units.
     pub units: u64,
 }

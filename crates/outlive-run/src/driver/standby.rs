@@ -1,10 +1,10 @@
 //! The standby workers of a run with spares, and the hosts that took the places of dead workers.
 //!
-//! The pool decides whether a worker works or stands by; the driver infers it from the run's
-//! record. A standby worker that begins a unit has been called. It takes the place of a dead worker
-//! unless it records another reason, which occurs in a run that is resized: too many ready tasks,
-//! or a request for more workers. It also records the place that it took, if a worker died there.
-//! The workers of a host that died and is restarted stand by, since their places are taken. So does
+//! The pool decides whether a worker works or is on standby; the driver infers it from the run's
+//! record. A standby worker that begins a unit has been called. It replaces a dead worker unless it
+//! records another reason, which occurs in a run that is resized: too many ready tasks, or a
+//! request for more workers. It also records the slot that it took, if a worker died there. The
+//! workers of a host that died and is restarted go on standby, since their slots are taken. So does
 //! a worker that is sent away.
 
 use super::{Came, Failure, Running};
@@ -36,7 +36,7 @@ struct Called {
 const PATIENCE: f64 = 2.0;
 
 impl Standby {
-    /// Returns the state as a run begins: the spares stand by.
+    /// Returns the state at the start of a run: the workers of the spares are on standby.
     pub fn new(crew: Crew) -> Self {
         let spares = crew.hosts - crew.spares..crew.hosts;
         let idle = spares.flat_map(|host| crew.workers_of(host));

@@ -222,7 +222,7 @@ impl<M: Memory> Engine<'_, M> {
         Ok(Taken::Nothing)
     }
 
-    /// Whether slot `number` has an owner that is not gone.
+    /// Returns whether slot `number` has an owner that is not gone.
     pub(super) fn lives(&self, number: u32) -> bool {
         let owner = self.slots.slot(number).owner();
         let generations = self.heap.member().generations();

@@ -1,10 +1,10 @@
 //! How a pool's header is published and unpublished.
 //!
 //! A root of the pod leads to a *cell*, one word. The cell leads to the header, or holds 0 while no
-//! pool of that name exists. A thread that makes or destroys a pool keeps a block that is not in
-//! its place in a *pending-allocation cell*: one of the last words of the program's scratch area in
-//! its log. The pending cells survive the thread's death. The next incarnation of the same id
-//! checks them before it makes or destroys a pool again.
+//! pool of that name exists. A thread that creates or destroys a pool notes each block that is not
+//! reachable yet, or not any more, in a *pending-allocation cell*: one of the last words of the
+//! program's scratch area in its log. The pending cells survive the thread's death. The next
+//! incarnation of the same id checks them before it creates or destroys a pool again.
 //!
 //! | a death after | leaves in the pending cell | repair |
 //! | --- | --- | --- |
@@ -12,15 +12,15 @@
 //! | the root is published | the same | cleared: the block is in the table of roots |
 //! | the header is flagged raw | nothing | |
 //! | the header is allocated | a block of any contents, even a pool's | freed unread |
-//! | it and the flag are cleared | a header and all made for it | taken apart, then freed |
+//! | header and flag are cleared | a header and all blocks made for it | taken apart, then freed |
 //! | the cell leads to it | the same | cleared: the header is the cell's |
 //! | (destroying) it is pending | the same | cleared: the pool exists; or by another destroyer |
 //! | the cell is cleared | an unreachable header | taken apart, then freed |
 //!
-//! Whether a pending header is in its place is checked against the cells of all pools, since the
-//! next call may concern another name. Taking apart can be repeated after it was cut short
-//! anywhere. If two threads make the same pool, the first to exchange the cell's word has made it,
-//! and the other takes its own header apart.
+//! Whether a pending header was published is checked against the cells of all pools, since the next
+//! call may concern another name. Taking apart can be repeated after a death at any of its steps.
+//! If two threads create the same pool, the first to exchange the cell's word has created it, and
+//! the other takes its own header apart.
 
 use crate::PoolError;
 use crate::store::layout::{DESKS_IN_ALL, Layout, Shape};
@@ -33,7 +33,7 @@ use outlive::recovery::Logs;
 use outlive::segment::Roots;
 
 outlive::memory::crash_points! {
-    /// Where the making of a pool may be cut short.
+    /// The crash points of the creation of a pool.
     pub enum MakePoint for "tasks.make" {
         /// The block of a root is in the pending cell.
         RootAllocated,
@@ -55,7 +55,7 @@ outlive::memory::crash_points! {
 }
 
 outlive::memory::crash_points! {
-    /// Where the destruction of a pool may be cut short.
+    /// The crash points of the destruction of a pool.
     pub enum DestroyPoint for "tasks.destroy" {
         /// The header is in the pending cell, and the cell still leads to it.
         InHand,
@@ -81,7 +81,7 @@ outlive::shared! {
     struct TaskPool { header: u64 }
 }
 
-/// The pending cells of a pool's maker: the last words of the program's scratch area in its log.
+/// The pending cells of a pool's creator: the last words of the program's scratch area in its log.
 const ROOT_IN_HAND: u64 = 1024 - 8;
 const HEADER_IN_HAND: u64 = 1024 - 16;
 /// The raw flag, this far before the pending cell: not 0 while the header is uninitialised.

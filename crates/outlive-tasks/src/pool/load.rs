@@ -125,7 +125,7 @@ fn census<M: Memory>(layout: Layout<M>, generations: Generations<M>) -> (u32, u3
 }
 
 impl Load {
-    /// Returns the present load. The slots are read one after another.
+    /// Returns the current load. The slots are read one after another.
     pub fn of<M: Memory>(
         layout: Layout<M>,
         generations: Generations<M>,

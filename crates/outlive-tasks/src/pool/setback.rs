@@ -2,9 +2,10 @@
 //!
 //! A worker that fails tasks at once although other workers could do them (its disk is full, a
 //! device of its machine is missing) takes more tasks than the others, and ruins job after job. So
-//! a worker pauses before it takes another task when its last [`LIMIT`] tasks have all failed for
-//! good: a millisecond at first, twice as long after each further failure, at most [`LONGEST`]. It
-//! waits where idle workers wait, and delays no other worker. A task that succeeds ends the pauses.
+//! a worker pauses before it takes another task when its last [`LIMIT`] tasks have all failed
+//! finally: a millisecond at first, twice as long after each further failure, at most [`LONGEST`].
+//! It waits where idle workers wait, and delays no other worker. A task that succeeds ends the
+//! pauses.
 //!
 //! This state is not in the pool.
 
@@ -35,7 +36,7 @@ impl Setback {
         self.until = None;
     }
 
-    /// Records that a task has failed for good, at `now`. Returns the time for which the worker
+    /// Records that a task has failed finally, at `now`. Returns the time for which the worker
     /// pauses now, if it does.
     pub fn fails(&mut self, now: Instant) -> Option<Duration> {
         self.failures = self.failures.saturating_add(1);

@@ -1,4 +1,5 @@
-//! Why workers come and go while an application runs: the two triggers of MODC §3.1, and requests.
+//! The reasons why workers join and leave while an application runs: the two triggers of MODC
+//! §3.1, and requests.
 
 use crate::PoolError;
 use crate::store::layout::Layout;
@@ -22,7 +23,7 @@ pub enum Turn {
 }
 
 outlive::memory::crash_points! {
-    /// Where a request for another number of workers may be cut short.
+    /// The crash points of a request for another number of workers.
     pub enum AskPoint for "tasks.ask" {
         /// The number and its origin are stored; sleepers are not yet notified.
         Said,

@@ -111,7 +111,7 @@ impl<M: Memory> RoomOf<M> {
             return;
         }
         let at: Offset = table.local(slab, index / 64);
-        // Relaxed: the dead instance's own word, hence the recovering thread's.
+        // Relaxed: the dead instance's own word, so the recovering thread is its only writer.
         let local: u64 = memory.load(at, Ordering::Relaxed);
         let published = step.kind == Kind::Allocate
             && memory.load::<u64>(step.cell, Ordering::Relaxed) == step.block.raw();

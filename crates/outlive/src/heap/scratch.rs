@@ -1,11 +1,11 @@
 //! The layout of the heap's words in the scratch area of an instance's log.
 //!
 //! ```text
-//!  0x000  step          the small allocation or free that the owner is at
+//!  0x000  step          the small allocation or free that the owner is executing
 //!  0x020  tenant        the last instance that had slabs
-//!  0x040  reservation   which eras the owner may still be reading in
-//!  0x080  retired       what it retired and has not freed
-//!  0x0c0  hands         cells for what is allocated and not yet linked to anything
+//!  0x040  reservation   the eras in which the owner may still be reading
+//!  0x080  retired       blocks that it retired and has not freed
+//!  0x0c0  pending       cells for blocks that are allocated and not linked yet
 //! ```
 
 use crate::recovery::Log;

@@ -66,7 +66,7 @@ pub(super) struct Cords {
 /// A cord in `/dev/shm`, of any pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CordEntry {
-    /// The number of its pod.
+    /// The number of the cord's pod.
     pub pod: u128,
     /// The file.
     pub path: PathBuf,

@@ -11,7 +11,7 @@
 //! that fails can only delay a detection. A manager that was itself held up does not count the time
 //! it missed against any host (LUPIN §3.3), unless it is always late ([`LATE_ROUNDS_FORGIVEN`]). A
 //! heart is read between two readings of the clock. Its silence is counted from the *later* reading
-//! of the poll that last saw it move, to the *earlier* reading of the present poll. So a manager
+//! of the poll that last saw it move, to the *earlier* reading of the current poll. So a manager
 //! that is held up anywhere in between only finds silences shorter than they were.
 
 use super::agents::bit;

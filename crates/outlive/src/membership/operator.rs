@@ -1,6 +1,6 @@
 //! The operator's word that a host is off, where no evidence is available.
 //!
-//! Without evidence (memory that several kernels share, a machine that is off for good, no fence
+//! Without evidence (memory that several kernels share, a machine that is permanently off, no fence
 //! command), the host's generation may be raised on the word of an operator. Available evidence is
 //! still checked, and overrides the operator: a host lives if a process of it has its presence
 //! claimed on this kernel, or if its heart beats.

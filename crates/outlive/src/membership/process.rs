@@ -1,4 +1,4 @@
-//! A process's place in a pod, and the threads that it lets write.
+//! A process as a member of a pod, and its threads that may write.
 
 use super::admission::{Admission, refuse_the_unfenceable};
 use super::events::GroupEvents;
@@ -135,12 +135,12 @@ impl Process {
         self.inner.instance
     }
 
-    /// The host that it is on.
+    /// The host that the process is on.
     pub fn host(&self) -> Instance {
         self.inner.host
     }
 
-    /// The membership of its pod.
+    /// The membership of the process's pod.
     pub fn tables(&self) -> Tables {
         self.inner.shared.tables
     }
@@ -404,8 +404,8 @@ impl Drop for Counted {
 }
 
 /// Starts a sentinel or recovery thread of this process. A panic in it aborts the process, which
-/// would otherwise go on without a heart, or without recovering dead members. Other members can
-/// recover from its death.
+/// would otherwise continue without a heartbeat, or without recovering dead members. Other members
+/// can recover from its death.
 fn service(
     shared: &Arc<Shared>,
     name: &str,

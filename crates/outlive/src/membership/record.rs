@@ -18,12 +18,12 @@ pub struct Record {
     pub thread: ThreadIdentity,
     /// The process instance that a thread belongs to; `None` for hosts and processes.
     pub process: Option<Instance>,
-    /// The user that runs it.
+    /// The user that runs the incarnation.
     pub uid: u32,
-    /// Whether it is tied to its host's cord, by which it can be killed from other PID namespaces
-    /// and by other users.
+    /// Whether the incarnation is tied to its host's cord, by which it can be killed from other PID
+    /// namespaces and by other users.
     pub has_cord: bool,
-    /// The name it gave itself, at most [`Record::NAME`] bytes.
+    /// The name the incarnation gave itself, at most [`Record::NAME`] bytes.
     pub name: String,
 }
 

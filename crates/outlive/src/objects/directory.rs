@@ -6,7 +6,7 @@
 //! ```
 //!
 //! It is created once, by compare-and-swap of the heap's root word, and stays, as do blocks of
-//! leases: the next incarnation of an id uses them again. Only the present incarnation of an id, or
+//! leases: the next incarnation of an id uses them again. Only the current incarnation of an id, or
 //! the member that recovers it, writes to its leases.
 
 use super::ObjectError;
@@ -31,7 +31,7 @@ pub(super) const RETIRING: u64 = 2;
 pub(super) const TAGS: u64 = 3;
 
 crash_points! {
-    /// The places where the creation of the directory may be cut short.
+    /// The crash points of the creation of the directory.
     pub enum DirectoryPoint for "objects.directory" {
         /// It is written; the pending-allocation cell leads to it.
         Filled,

@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub struct Dump {
     /// The description of the object.
     pub description: Description,
-    /// Its contents.
+    /// The contents.
     pub contents: Value,
     /// Whether the object changed during every reading. If so, parts of the contents may be of
     /// different moments, or wrong.

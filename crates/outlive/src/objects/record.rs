@@ -173,7 +173,7 @@ impl<M: Memory> Record<M> {
         self.memory.load(self.at + at, Ordering::Relaxed)
     }
 
-    /// Returns its state (acquire); `None` if it is damaged.
+    /// Returns the object's state (acquire); `None` if it is damaged.
     pub fn state(self) -> Option<State> {
         State::of_word(self.memory.load(self.at + STATE, Ordering::Acquire))
     }
@@ -201,7 +201,7 @@ impl<M: Memory> Record<M> {
         Class::from_number((self.word(CLASS) >> CLASS_SHIFT) as u8)
     }
 
-    /// Returns the fingerprint of its type.
+    /// Returns the fingerprint of the object's type.
     pub fn fingerprint(self) -> u64 {
         self.word(FINGERPRINT)
     }
@@ -223,8 +223,8 @@ impl<M: Memory> Record<M> {
         self.contents() + self.content_bytes().next_multiple_of(8)
     }
 
-    /// Returns the sizes in bytes of its contents and of its type's description, each loaded once.
-    /// Returns `None` if they are not inside the memory.
+    /// Returns the sizes in bytes of the object's contents and of its type's description, each
+    /// loaded once. Returns `None` if they are not inside the memory.
     pub fn extent(self) -> Option<(u64, u64)> {
         let (contents, kind) = (self.word(CONTENT_BYTES), self.word(TYPE_BYTES));
         let bytes = contents.checked_next_multiple_of(8)?.checked_add(kind)?;
@@ -237,7 +237,7 @@ impl<M: Memory> Record<M> {
         ObjectError::Damaged { at: self.at, what }
     }
 
-    /// Returns its type, in words.
+    /// Returns the object's type, in words.
     pub fn kind(self) -> Result<String, ObjectError> {
         let Some((contents, bytes)) = self.extent() else {
             return Err(self.damaged("its sizes are wrong"));
@@ -257,13 +257,13 @@ impl<M: Memory> Record<M> {
         Ok(Some(entries_of(self.memory, header)?))
     }
 
-    /// Returns the first word of its contents: for a structure, the offset of its header.
+    /// Returns the first word of the object's contents: for a structure, the offset of its header.
     pub fn first_word(self) -> u64 {
         // Acquire: the structure was created before the object was linked.
         self.memory.load(self.contents(), Ordering::Acquire)
     }
 
-    /// Returns the version of its name (acquire).
+    /// Returns the version of the object's name (acquire).
     pub fn version(self) -> u64 {
         self.memory.load(self.at + VERSION, Ordering::Acquire)
     }
@@ -321,7 +321,7 @@ impl<M: Memory> Record<M> {
         with(None, version)
     }
 
-    /// Returns its name, and the version of that.
+    /// Returns the object's name, and the version of that.
     pub fn name(self) -> Result<(String, u64), ObjectError> {
         self.with_name(|bytes, version| {
             let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());

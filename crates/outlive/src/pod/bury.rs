@@ -25,10 +25,10 @@ impl Bells for Silent {
 
 impl Pod {
     /// Finalises the death of the host `host` on the caller's word that it is off, for a death that
-    /// cannot be proven: the memory is shared by machines, the host's machine is off for good, and
-    /// there is no fence command. The host's processes and threads are dead with it. Their state is
-    /// recovered by the members, or by the next process that joins. Needs no membership. Takes
-    /// twice the pod's suspicion time. Returns the dead host.
+    /// cannot be proven: the memory is shared by machines, the host's machine is permanently off,
+    /// and there is no fence command. The host's processes and threads are dead with it. Their
+    /// state is recovered by the members, or by the next process that joins. Needs no membership.
+    /// Takes twice the pod's suspicion time. Returns the dead host.
     ///
     /// **Relying on this word, other members take over what the host held.** If the host is on and
     /// writes later, the pod becomes corrupt.

@@ -282,7 +282,7 @@ impl Pod {
         }
     }
 
-    /// The logs of its instances.
+    /// The logs of the pod's instances.
     pub fn logs(&self) -> Logs {
         let tables = self.tables;
         Logs::new(tables.memory(), tables.log_at(0), tables.extent().ids)
@@ -424,7 +424,7 @@ impl Pod {
         self.segment.area(AreaKind::Payload)
     }
 
-    /// Returns the status of its members and groups.
+    /// Returns the status of the pod's members and groups.
     pub fn status(&self) -> Status {
         Status::of(self)
     }
@@ -493,8 +493,8 @@ impl Member {
         Ok(LocalHeap::try_of(heap, self, recoverers)?)
     }
 
-    /// Returns the handlers by which its process recovers dead members, which taking a lock needs.
-    /// `None` if it did not join through a [`Pod`].
+    /// Returns the handlers by which the member's process recovers dead members, which taking a
+    /// lock needs. `None` if it did not join through a [`Pod`].
     pub fn recoverers(&self) -> Option<&Recoverers> {
         self.owed().map(LogObligations::recoverers)
     }

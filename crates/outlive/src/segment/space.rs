@@ -121,7 +121,7 @@ fn advice(fits: u64) -> String {
     }
 }
 
-/// Why pages were not reserved.
+/// The reason why pages were not reserved.
 #[derive(Debug)]
 pub(super) enum NotReserved {
     NoRoom(NoRoom),
@@ -139,7 +139,7 @@ const LEAST_STEP: u64 = 64 << 10;
 pub(super) struct Space {
     /// The size of the file, all of whose pages are reserved.
     pub size: u64,
-    /// The number of bytes that its filesystem must have free afterwards.
+    /// The number of bytes that the file's filesystem must have free afterwards.
     pub beside: u64,
 }
 

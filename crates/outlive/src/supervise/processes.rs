@@ -288,7 +288,7 @@ impl ProcessSupervisor {
             .iter()
             .filter_map(|child| child.plan.due())
             // A child that is due and has not been started waits for a recovery or a host, whose
-            // end no event reports: mostly for a fraction of a millisecond, and for ever if no
+            // end no event reports: mostly for a fraction of a millisecond, and forever if no
             // process can recover it.
             .map(|due| match due.checked_sub(now) {
                 Some(nap) if !nap.is_zero() => nap,

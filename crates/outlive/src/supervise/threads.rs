@@ -39,7 +39,7 @@ impl Attempt {
         self.number
     }
 
-    /// Returns whether the supervisor has been asked to end. A body that runs for ever polls this
+    /// Returns whether the supervisor has been asked to end. A body that runs forever polls this
     /// from time to time and returns.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_stopped()

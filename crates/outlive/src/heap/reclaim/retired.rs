@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  retired   head     the block retired last; it leads to the one before it, and so on to 0
-//!            keeper   whose LocalHeap looks after the list; nobody's if nobody's does
+//!            owner    the instance whose LocalHeap serves the list, or 0
 //! ```
 
 use super::{BIRTH, LocalHeap, NEXT, PATIENCE, UNTIL};

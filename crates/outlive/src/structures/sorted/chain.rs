@@ -393,7 +393,7 @@ pub(super) enum Replaced {
     Done(Offset, u64),
 }
 
-/// Replaces the value at the end of `path` by the value that `want` returns for the present one.
+/// Replaces the value at the end of `path` by the value that `want` returns for the current one.
 pub(super) fn replace<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory, W: AsValue<V>>(
     header: &Header<M>,
     heap: &LocalHeap<'_, M>,

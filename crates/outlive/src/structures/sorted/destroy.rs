@@ -1,4 +1,4 @@
-//! The destruction of a structure: all of its memory goes back to the heap.
+//! The destruction of a structure: all of its memory is returned to the heap.
 //!
 //! The caller is the last user of the structure. The structure is taken apart from its head. Each
 //! block is freed out of the word that leads to it, by one
@@ -23,7 +23,7 @@
 //! # Recovery of a dead caller
 //!
 //! If the cell leads to a header with the dead member's seal, and the descriptor has the note, then
-//! the recovering member goes on with 3. With the seal and no note it takes the claim back.
+//! the recovering member continues with 3. With the seal and no note it takes the claim back.
 //! Otherwise, if the descriptor has the note, all was done, except for the block that may be in the
 //! pending-allocation cell; without the note nothing was done. A new structure in the same cell,
 //! even in the same block, is not mistaken for the old one, because it has another first word.
@@ -60,7 +60,7 @@ pub(super) const DESTROY: OperationKind = CoreOperation::DestroyStructure.kind()
 const NOTED: u64 = 1;
 
 crash_points! {
-    /// The places where the destruction of a structure may be cut short.
+    /// The crash points of the destruction of a structure.
     pub enum DestroyPoint for "structure.destroy" {
         /// It is claimed, and may be given back.
         Claimed,
@@ -125,8 +125,8 @@ pub enum DestroyError {
 }
 
 impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
-    /// Destroys the map that the word at `cell` leads to: all of its blocks go back to the heap,
-    /// and the cell is 0. Returns the number of blocks.
+    /// Destroys the map that the word at `cell` leads to: all of its blocks are returned to the
+    /// heap, and the cell is 0. Returns the number of blocks.
     ///
     /// The caller is the last user of the map: no handle on it is used any more, by any member.
     /// Earlier removed values are freed as usual, when they have no more readers. Waits for a live

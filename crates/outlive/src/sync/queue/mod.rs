@@ -52,7 +52,7 @@ const SLEEPER: u64 = 24;
 const POISON: u64 = 72;
 
 outlive_memory::crash_points! {
-    /// The places where the use of a queue lock may be cut short.
+    /// The crash points of the use of a queue lock.
     pub enum QueuePoint for "queue.lock" {
         /// The log lists the lock; the node belongs to an earlier turn.
         Listed,
@@ -279,7 +279,7 @@ impl<M: Memory> QueueLock<M> {
     }
 
     /// Enters the queue with the entry `listed` and waits until that place is the holder's. If it
-    /// returns otherwise, it has left the queue. (The place is found anew from its entry, so that
+    /// returns otherwise, it has left the queue. (The place is found again from its entry, so that
     /// the fast path can keep its own in registers.)
     #[cold]
     #[inline(never)]
@@ -458,7 +458,8 @@ impl<'m, M: Memory> Place<'m, M> {
         self.ticket_of(self.turn)
     }
 
-    /// Returns the ticket of the turn before. It is over: the entry is listed anew only after that.
+    /// Returns the ticket of the turn before. It is over: the entry is listed again only after
+    /// that.
     #[inline(always)]
     fn last_ticket(&self) -> u64 {
         self.ticket_of(self.turn.wrapping_sub(1) & TURN_MASK)
