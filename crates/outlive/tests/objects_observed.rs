@@ -141,10 +141,10 @@ fn a_block_that_nothing_leads_to_has_leaked() {
         // A root, the program's words in a log, and a block lead to blocks; tags are ignored.
         let cell = pod.logs().of(id).program_room();
         let heap = session.heap();
-        let hand = heap.hand(0);
+        let pending = heap.pending_cell(0);
         let allocate = |bytes| {
-            let block = heap.allocate_into(bytes, hand).unwrap();
-            memory.store(hand, 0u64, Ordering::Relaxed);
+            let block = heap.allocate_into(bytes, pending).unwrap();
+            memory.store(pending, 0u64, Ordering::Relaxed);
             (0..bytes / 8).for_each(|at| memory.store(block + at * 8, 0u64, Ordering::Relaxed));
             block
         };

@@ -208,7 +208,7 @@ impl<'o, R: Program> Director<'o, R> {
     }
 
     /// Records a death that was reported.
-    pub fn hear(&mut self, news: &News) {
+    pub fn on_news(&mut self, news: &News) {
         let News::Event(event) = news else {
             return;
         };

@@ -68,11 +68,11 @@ impl<M: Memory> Engine<'_, M> {
                 }
             }
         }
-        self.look_around(hooks)
+        self.search(hooks)
     }
 
     #[inline(never)]
-    fn look_around<H: Hooks<M>>(&mut self, hooks: &mut H) -> Result<Option<Running<M>>, H::Error> {
+    fn search<H: Hooks<M>>(&mut self, hooks: &mut H) -> Result<Option<Running<M>>, H::Error> {
         loop {
             self.go_on(hooks)?;
             if self.inherited {

@@ -123,7 +123,7 @@ impl Lookout {
                 }
                 left -= 1;
                 let bytes = layout.slots.settings().chunk;
-                let mut look = |task| self.look_at(memory, task);
+                let mut look = |task| self.check_task(memory, task);
                 walk.chunk = supply::each_of(memory, slot, walk.chunk, bytes, &mut look)?;
             }
             walk.slot += 1;
@@ -131,13 +131,13 @@ impl Lookout {
         for number in 0..layout.roots {
             let root = Root::of(layout, number);
             if root.life() != 0 {
-                self.look_at(memory, root.task())?;
+                self.check_task(memory, root.task())?;
             }
         }
         Ok(true)
     }
 
-    fn look_at<M: Memory>(&mut self, memory: M, task: Task<M>) -> Result<(), PoolError> {
+    fn check_task<M: Memory>(&mut self, memory: M, task: Task<M>) -> Result<(), PoolError> {
         self.looked += 1;
         let status = task.status()?;
         if status.state() == State::Waiting && has_all(memory, task, status) {

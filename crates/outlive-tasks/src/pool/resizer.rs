@@ -42,12 +42,12 @@ impl Resizer {
     pub fn look(&mut self, layout: Layout, hand: Hand<'_>) -> Result<(), PoolError> {
         match self.elastic {
             None => Ok(()),
-            Some(elastic) => self.look_at(elastic, layout, hand),
+            Some(elastic) => self.check_load(elastic, layout, hand),
         }
     }
 
     #[cold]
-    fn look_at(
+    fn check_load(
         &mut self,
         elastic: Elastic,
         layout: Layout,

@@ -17,7 +17,7 @@ use outlive_memory::{Memory, Offset};
 pub(crate) const PENDING_AT: u64 = 0x80;
 
 /// The number of pending-allocation cells of an instance.
-pub(super) const HANDS: u64 = 8;
+pub(super) const PENDING_CELLS: u64 = 8;
 
 pub(super) fn step<M: Memory>(log: Log<M>) -> Offset {
     log.room()
@@ -35,7 +35,10 @@ pub(super) fn retired<M: Memory>(log: Log<M>) -> Offset {
     log.room() + PENDING_AT
 }
 
-pub(super) fn hand<M: Memory>(log: Log<M>, number: u64) -> Offset {
-    assert!(number < HANDS, "an instance has {HANDS} hands");
+pub(super) fn pending_cell<M: Memory>(log: Log<M>, number: u64) -> Offset {
+    assert!(
+        number < PENDING_CELLS,
+        "an instance has {PENDING_CELLS} pending-allocation cells"
+    );
     log.room() + 0xC0 + number * 8
 }

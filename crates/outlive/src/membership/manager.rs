@@ -278,7 +278,7 @@ impl Manager {
             match end_process(self.tables, os, holder.id, state, true) {
                 Ending::Gone => {
                     bury_process(self.tables, os.bells(), holder.id, state, Some(self.me));
-                    detector.look_at_processes(os, true);
+                    detector.check_processes(os, true);
                     return;
                 }
                 Ending::Sent(_)

@@ -357,7 +357,7 @@ impl<'a> Sentinel<'a> {
         let thorough = now >= self.next_thorough;
         let is_one_dying = is_due && !self.detector.sighting.dying.is_empty();
         if is_one_dying || thorough || hurry.is_gone || died {
-            died |= self.detector.look_at_processes(os, thorough);
+            died |= self.detector.check_processes(os, thorough);
         }
         if thorough {
             self.next_thorough = now + THOROUGH;

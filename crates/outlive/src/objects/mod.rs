@@ -305,7 +305,7 @@ impl<'h, M: Memory> Objects<'h, M> {
         memory.crash_point(ObjectPoint::Described);
         let mut lease = Lease::new(heap, self.directory, slot, record.at());
         memory.crash_point(ObjectPoint::Leased);
-        record::clear_hand(heap);
+        record::clear_pending(heap);
         memory.crash_point(ObjectPoint::Released);
         // From here on, a dropped lease destroys the object.
         T::create(heap, record.contents(), init)?;

@@ -20,11 +20,11 @@ use super::error::MOST_NAME;
 use super::object::{Class, Object};
 use crate::heap::LocalHeap;
 use crate::recovery::kinds::PendingAllocation;
-use crate::structures::{entries_of, take_into_hand};
+use crate::structures::{allocate_pending, entries_of};
 use outlive_memory::{Memory, Offset, Ordering};
 
 /// The pending-allocation cell of objects, of the directory, and of blocks of leases.
-pub(super) const HAND: u64 = PendingAllocation::Object as u64;
+pub(super) const PENDING_CELL: u64 = PendingAllocation::Object as u64;
 
 const STATE: u64 = 24;
 const CLASS: u64 = 32;
@@ -89,11 +89,11 @@ pub(super) struct Record<M: Memory> {
 }
 
 /// Clears the pending-allocation cell.
-pub(super) fn clear_hand<M: Memory>(heap: &LocalHeap<'_, M>) {
-    let (memory, hand) = (heap.memory(), heap.hand(HAND));
+pub(super) fn clear_pending<M: Memory>(heap: &LocalHeap<'_, M>) {
+    let (memory, pending) = (heap.memory(), heap.pending_cell(PENDING_CELL));
     // Release: another word leads to the block.
-    memory.store(hand, 0u64, Ordering::Release);
-    memory.persist(hand, 8);
+    memory.store(pending, 0u64, Ordering::Release);
+    memory.persist(pending, 8);
 }
 
 impl<M: Memory> Record<M> {
@@ -110,7 +110,7 @@ impl<M: Memory> Record<M> {
         let bytes = padded.and_then(|padded| padded.checked_add(CONTENTS + of.len() as u64 + 8));
         // On overflow the size saturates, and the heap refuses it.
         let bytes = bytes.unwrap_or(u64::MAX);
-        let at = take_into_hand(heap, bytes, HAND)?;
+        let at = allocate_pending(heap, bytes, PENDING_CELL)?;
         let this = Self { memory, at };
         let words = [
             (0, heap.era()),

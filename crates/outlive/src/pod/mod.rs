@@ -27,7 +27,7 @@
 //! let heap = thread.heap(&pod)?;
 //!
 //! // A cell that survives us: should we die in here, it holds the block, or there is none.
-//! let cell = heap.hand(0);
+//! let cell = heap.pending_cell(0);
 //! let block = heap.allocate_into(24, cell)?;
 //! thread.memory().copy_in(block, b"what the others will see");
 //! heap.free_from(cell, 0)?;

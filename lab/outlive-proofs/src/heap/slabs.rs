@@ -226,7 +226,7 @@ impl Case {
                 die(3);
             }
             Self::Pay => {
-                theirs.allocate_into(LARGE, theirs.hand(0)).unwrap();
+                theirs.allocate_into(LARGE, theirs.pending_cell(0)).unwrap();
                 die(3);
             }
             Self::Full => {
@@ -268,8 +268,8 @@ impl Case {
                 way.free_from(cell(0), FREED).unwrap();
             }
             Self::Hands => {
-                way.allocate_into(100, way.hand(0)).unwrap();
-                way.allocate_into(LARGE, way.hand(7)).unwrap();
+                way.allocate_into(100, way.pending_cell(0)).unwrap();
+                way.allocate_into(LARGE, way.pending_cell(7)).unwrap();
             }
             Self::Full => {
                 let full = way.allocate_into(QUARTER, cell(10));

@@ -164,8 +164,8 @@ impl Sweep for Killed {
                 let first: u64 = memory.load(head, Ordering::Relaxed);
                 let block = Offset::from_raw(first);
                 let next: u64 = memory.load(block + 16, Ordering::Relaxed);
-                memory.store(own.hand(2), first, Ordering::Relaxed);
-                own.free_from(own.hand(2), 0).unwrap();
+                memory.store(own.pending_cell(2), first, Ordering::Relaxed);
+                own.free_from(own.pending_cell(2), 0).unwrap();
                 memory.store(head, next, Ordering::Release);
             }
             Case::End | Case::Recover => {}

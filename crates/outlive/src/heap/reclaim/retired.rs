@@ -98,7 +98,7 @@ impl<M: Memory> LocalHeap<'_, M> {
             // The operation there may have retired a block and not recorded it yet.
             return self.reclaimer.count.get();
         }
-        self.look_after_the_gone();
+        self.free_for_departed();
         let kept = self.free_retired();
         self.reclaimer.count.set(kept);
         self.reclaimer.due.set(2 * kept + PATIENCE);

@@ -35,13 +35,13 @@
 //! settled: the error names the instance to recover. Earlier removed nodes and values that wait for
 //! their readers are in the retired lists of the members that removed them.
 
-use super::chain::drop_from_hand;
+use super::chain::free_pending;
 use super::check::Finding;
 use super::datum::{Datum, OrderedDatum};
 use super::error::OpenError;
 use super::header::{ENTRY_BYTES, Header, Kind};
 use super::node::{INLINE, MARK, NEXT, OPENING, SEALED, SORT, VALUE, stamp, target};
-use super::operation::{BLOCK_HAND, CREATE};
+use super::operation::{BLOCK_CELL, CREATE};
 use super::{List, Map};
 use crate::heap::buddy::{CorruptTree, FreeError};
 use crate::heap::{Heap, LocalHeap};
@@ -176,9 +176,9 @@ fn destroy<M: Memory>(
         return Err(DestroyError::InUse { by });
     }
     refuse_damage(&header)?;
-    if memory.load::<u64>(heap.hand(BLOCK_HAND), Ordering::Relaxed) != 0 && heap.is_idle() {
+    if memory.load::<u64>(heap.pending_cell(BLOCK_CELL), Ordering::Relaxed) != 0 && heap.is_idle() {
         // A panic ended an earlier operation; its block in the cell has no other user.
-        drop_from_hand(heap, BLOCK_HAND);
+        free_pending(heap, BLOCK_CELL);
     }
     let operation = OwnLog::of(heap.member()).begin(DESTROY, &[at.raw(), cell.raw()]);
     let seal = SEALED | stamp(heap.instance().id, operation.sequence());
@@ -265,18 +265,18 @@ fn tear_down<M: Memory>(
     header: &Header<M>,
     cell: Offset,
 ) -> Result<u64, FreeError> {
-    let (memory, hand) = (header.memory, heap.hand(BLOCK_HAND));
+    let (memory, pending) = (header.memory, heap.pending_cell(BLOCK_CELL));
     let freed = empty(heap, header)?;
     // Relaxed: the caller's own word.
-    memory.store(hand, header.at.raw(), Ordering::Relaxed);
-    memory.persist(hand, 8);
+    memory.store(pending, header.at.raw(), Ordering::Relaxed);
+    memory.persist(pending, 8);
     memory.crash_point(DestroyPoint::Taken);
     // Release: the header is in the pending-allocation cell. It fails only if rules are broken.
     let order = (Ordering::Release, Ordering::Relaxed);
     let _ = memory.compare_exchange(cell, header.at.raw(), 0, order.0, order.1);
     memory.persist(cell, 8);
     memory.crash_point(DestroyPoint::Cleared);
-    heap.free_or_owe(hand, 0)?;
+    heap.free_or_owe(pending, 0)?;
     memory.crash_point(DestroyPoint::HeaderFreed);
     Ok(freed + 1)
 }

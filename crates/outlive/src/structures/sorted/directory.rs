@@ -43,11 +43,11 @@
 //! A group may have more buckets than the map needs yet. That does no harm: each is closer to some
 //! entries than the bucket that it splits from.
 
-use super::chain::{Judgement, Place, drop_from_hand, open, release_hand, seek, take_into_hand};
+use super::chain::{Judgement, Place, allocate_pending, clear_pending, free_pending, open, seek};
 use super::header::{ENTRY_BYTES, Header};
 use super::node::{CLAIMED, NEXT, OPENING, SORT, entry_as_node, stamp};
 use super::operation::{
-    ADD_PAGE, AddPagePoint, DoublePoint, OPEN_BUCKETS, OpenBucketsPoint, PAGE_HAND,
+    ADD_PAGE, AddPagePoint, DoublePoint, OPEN_BUCKETS, OpenBucketsPoint, PAGE_CELL,
 };
 use crate::heap::{LocalHeap, Pinned};
 use crate::recovery::{OwnLog, RunningOperation};
@@ -318,7 +318,7 @@ impl<M: Memory> Header<M> {
             return Some(page);
         }
         let (memory, bytes) = (self.memory, self.page_bytes(buckets.is_some()));
-        let page = take_into_hand(heap, bytes, PAGE_HAND).ok()?;
+        let page = allocate_pending(heap, bytes, PAGE_CELL).ok()?;
         for offset in (0..bytes).step_by(8) {
             let word = match buckets {
                 Some(first) if offset % ENTRY_BYTES == SORT - NEXT => {
@@ -338,14 +338,14 @@ impl<M: Memory> Header<M> {
             Ok(_) => {
                 memory.persist(slot, 8);
                 memory.crash_point(AddPagePoint::Linked);
-                release_hand(heap, PAGE_HAND);
+                clear_pending(heap, PAGE_CELL);
                 memory.crash_point(AddPagePoint::Released);
                 operation.finish(&[]);
                 Some(page)
             }
             Err(others) => {
                 operation.abandon(&[]);
-                drop_from_hand(heap, PAGE_HAND);
+                free_pending(heap, PAGE_CELL);
                 Some(Offset::from_raw(others))
             }
         }

@@ -84,7 +84,7 @@ mod outcome;
 mod recover;
 mod value_ref;
 
-pub(crate) use chain::take_into_hand;
+pub(crate) use chain::allocate_pending;
 pub use check::{Blocks, Finding, Report};
 pub(crate) use check::{Snapshot, blocks_of, check_all, entries_of, snapshot_of};
 pub(crate) use destroy::dismantle;

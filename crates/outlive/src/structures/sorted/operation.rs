@@ -19,9 +19,9 @@ pub(super) const OPEN_BUCKETS: OperationKind = CoreOperation::OpenBuckets.kind()
 pub(super) const ADD_PAGE: OperationKind = CoreOperation::AddPage.kind();
 
 /// The pending-allocation cell of nodes, value blocks and headers.
-pub(super) const BLOCK_HAND: u64 = PendingAllocation::StructureBlock as u64;
+pub(super) const BLOCK_CELL: u64 = PendingAllocation::StructureBlock as u64;
 /// The pending-allocation cell of pages of the directory.
-pub(super) const PAGE_HAND: u64 = PendingAllocation::DirectoryPage as u64;
+pub(super) const PAGE_CELL: u64 = PendingAllocation::DirectoryPage as u64;
 
 crash_points! {
     /// The crash points of the creation of a structure.

@@ -239,7 +239,7 @@ impl<M: Memory> QueueLock<M> {
             if tail != NONE {
                 let last = self.ticket(logs, tail)?;
                 if !self.left(logs, last) {
-                    match self.look_after(member, recoverers, last)? {
+                    match self.check_predecessor(member, recoverers, last)? {
                         Look::Alive => return Ok(None),
                         Look::Changed => continue,
                     }
@@ -329,7 +329,7 @@ impl<M: Memory> QueueLock<M> {
                 let (instance, lock) = (member.instance(), self.at);
                 return Err(LockError::AlreadyHeld { instance, lock });
             }
-            match self.look_after(member, recoverers, before) {
+            match self.check_predecessor(member, recoverers, before) {
                 Ok(Look::Alive) => {}
                 Ok(Look::Changed) if waiter.tries_again() => continue,
                 Ok(Look::Changed) => break None,
@@ -345,7 +345,7 @@ impl<M: Memory> QueueLock<M> {
     }
 
     /// Checks whether the owner of the preceding ticket lives, and recovers it otherwise.
-    fn look_after(
+    fn check_predecessor(
         &self,
         member: &Member<M>,
         recoverers: &Recoverers<M>,

@@ -14,8 +14,8 @@ use outlive::memory::{Memory, Offset, Ordering};
 use outlive::segment::Roots;
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_tasks::internals::{
-    Crew, DestroyPoint, JobState, Layout, MakePoint, Place, Shape, StagingSlot, blocks_of, in_hand,
-    name_key,
+    Crew, DestroyPoint, JobState, Layout, MakePoint, Place, Shape, StagingSlot, blocks_of,
+    name_key, pending_words,
 };
 use outlive_tasks::{PoolError, Settings};
 
@@ -330,7 +330,7 @@ impl Sweep for Pools {
         blocks.extend((0..IDS).flat_map(|id| pod.heap.retired(pod.logs.of(id))));
         pod.demand_sound(blocks)?;
         for id in 0..IDS {
-            if in_hand(pod.logs, id) != [0, 0] {
+            if pending_words(pod.logs, id) != [0, 0] {
                 return Err(format!("something of id {id} is left"));
             }
         }
