@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let readme = include_str!("../../../README.md");
     let transfer = include_str!("../examples/transfer.rs");
     let counter = include_str!("../examples/counter.rs").replace(
-        "/// Creates the pod, or counts in it for ever.\npub fn main",
+        "/// Creates the pod, or counts in it forever.\npub fn main",
         "fn main",
     );
     let words = include_str!("../examples/words.rs");
