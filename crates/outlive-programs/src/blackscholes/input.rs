@@ -66,7 +66,7 @@ pub enum ReadError {
         field: &'static str,
         /// The number.
         found: f64,
-        /// The least number that can be priced.
+        /// The minimal number that can be priced.
         low: f64,
         /// The largest number that can be priced.
         high: f64,

@@ -23,11 +23,11 @@ use gearhash::Hasher;
 
 /// The number of bytes that decide whether a place is a mark.
 pub const WINDOW: usize = 64;
-/// The least bytes of a chunk, except the last of a file.
+/// The minimal number of bytes of a chunk, except the last of a file.
 pub const MIN: usize = 2 << 10;
 /// The length from which any mark ends a chunk.
 pub const USUAL: usize = 8 << 10;
-/// The most bytes of a chunk.
+/// The maximal number of bytes of a chunk.
 pub const MAX: usize = 64 << 10;
 /// The leading zero bits of a mark: one in 2048 places is one.
 pub const WEAK: u32 = 11;

@@ -38,7 +38,7 @@ task! {
         next_round(context, window.round(DIGEST), cut())
     }
 
-    /// Determines the ends of the window's chunks, and has their digests taken.
+    /// Determines the ends of the window's chunks, and starts the tasks that compute their digests.
     pub fn cut(context) {
         let window = Window::of(context)?;
         window.cut(context)?;

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 /// Options of unpacking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The most bytes that the archive may take, in whole [blocks](BLOCK). Empty files, directories
-    /// and links take one block each.
+    /// The maximal number of bytes that the archive may take, in whole [blocks](BLOCK). Empty
+    /// files, directories and links take one block each.
     pub most: u64,
     /// Restore owners. Requires root.
     pub owners: bool,
@@ -148,7 +148,7 @@ pub enum UnpackError {
     },
 }
 
-/// The least number of bytes that a file, directory or link takes, and the granularity of
+/// The minimal number of bytes that a file, directory or link takes, and the granularity of
 /// [`Options::most`].
 pub const BLOCK: u64 = 4 << 10;
 

@@ -32,7 +32,7 @@ pub(super) struct Director<'o, R> {
     groups: Vec<Option<Arc<Mutex<Group>>>>,
     /// The failures that are not over.
     open: Vec<usize>,
-    /// The workers that stand by.
+    /// The workers that are on standby.
     standby: Standby,
     members: Members,
     kills: Kills,

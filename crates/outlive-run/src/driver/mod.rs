@@ -58,7 +58,8 @@ pub enum Supervise {
 pub struct Options {
     /// The number of hosts: 1 to [`MOST_HOSTS`].
     pub hosts: u32,
-    /// The number of additional hosts that stand by, each ready to take the place of one that dies.
+    /// The number of additional hosts that are on standby, each ready to take the place of one that
+    /// dies.
     pub spares: u32,
     /// The number of processes of each host: a first one, and its children.
     pub processes: u32,

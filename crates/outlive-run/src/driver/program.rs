@@ -180,7 +180,7 @@ pub trait Running: Copy + Send + Sync {
     fn attempting(&self, number: u32) -> Option<u64>;
 
     /// Returns the number of units that worker `number` has begun in all its incarnations. By it, a
-    /// spare that works is distinguished from one that stands by.
+    /// spare that works is distinguished from one that is on standby.
     fn begun(&self, number: u32) -> u64 {
         let _ = number;
         0
@@ -202,16 +202,16 @@ pub trait Running: Copy + Send + Sync {
     }
 }
 
-/// How a worker last came to work.
+/// The reason and the circumstances of a worker's last start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Came {
     /// The reason.
     pub why: Trigger,
-    /// The number of the worker that had died in the place that it took.
+    /// The number of the dead worker whose slot the worker took, if any.
     pub after: Option<u32>,
-    /// Whether the worker was sent away since, and so stands by again.
+    /// Whether the worker has become surplus since then, and is on standby again.
     pub is_away: bool,
-    /// The number of times the worker has come, in all its incarnations.
+    /// The number of times that the worker has started to work, in all its incarnations.
     pub times: u32,
 }
 

@@ -5,7 +5,7 @@
 //! records another reason, which occurs in a run that is resized: too many ready tasks, or a
 //! request for more workers. It also records the slot that it took, if a worker died there. The
 //! workers of a host that died and is restarted go on standby, since their slots are taken. So does
-//! a worker that is sent away.
+//! a worker that has become surplus.
 
 use super::{Came, Failure, Running};
 use crate::crew::Crew;
@@ -54,8 +54,8 @@ impl Standby {
         workers.any(|worker| !self.idle.contains_key(&worker))
     }
 
-    /// Records that `host` is dead: its next incarnation stands by. Returns how many of its workers
-    /// worked, and so can be replaced.
+    /// Records that `host` is dead: its next incarnation is on standby. Returns how many of its
+    /// workers worked, and so can be replaced.
     pub fn lose(&mut self, host: u32, run: &impl Running) -> u32 {
         if self.crew.spares == 0 && self.idle.is_empty() {
             // Only the host itself will stand by, when it is restarted.
@@ -71,7 +71,7 @@ impl Standby {
         self.idle.keys().any(|worker| there(*worker))
     }
 
-    /// Records workers that have begun to work, with their places, and workers that were sent away.
+    /// Records workers that have begun to work, with their places, and workers that became surplus.
     pub fn note(&mut self, run: &impl Running, failures: &mut [Failure], now: f64) {
         for worker in 0..self.crew.workers() {
             let came = run.came(worker);
@@ -186,7 +186,7 @@ mod tests {
         })
     }
 
-    /// Returns the record of a worker that was sent away.
+    /// Returns the record of a worker that became surplus.
     fn away(before: Option<Came>) -> Option<Came> {
         before.map(|came| Came {
             is_away: true,
@@ -276,7 +276,7 @@ mod tests {
     }
     #[test]
     fn who_was_sent_away_and_comes_for_a_dead_one_has_replaced_it() {
-        // Two hosts work, and one stands by; the second is sent away.
+        // Two hosts work, and one stands by; the second has become surplus.
         let mut standby = Standby::new(Crew::with_driver(2, 1, 1).and_spares(1));
         let first = came(Trigger::Beginning);
         let mut run = Begun([(5, first), (5, first), (0, None), (0, None), (0, None)]);
@@ -299,7 +299,7 @@ mod tests {
         run.0[1] = (9, again(run.0[1].1, Trigger::Failures, Some(2)));
         standby.note(&run, &mut failures, 4.0);
         assert_eq!(failures[1].taken_over_by, [1]);
-        // A worker that is sent away and called by a request has not replaced any.
+        // A worker that became surplus and was then called by a request has not replaced any.
         failures.push(killed(2, 5.0));
         failures[2].vacant = 1;
         run.0[1].1 = away(run.0[1].1);

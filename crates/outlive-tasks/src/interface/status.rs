@@ -133,7 +133,7 @@ impl PoolStatus {
         self.living() - self.guests()
     }
 
-    /// Returns the action that a launcher should take, by the paper's two triggers.
+    /// Returns the action that a launcher should take, by MODC's two triggers (MODC §3.1).
     pub fn advice(&self, band: Band) -> Advice {
         let count = |lives, is_guest| {
             let workers = self.workers.iter();

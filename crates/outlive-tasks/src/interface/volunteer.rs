@@ -72,7 +72,7 @@ pub enum VolunteerError {
 }
 
 impl Volunteer {
-    /// Returns a volunteer with one thread, on a host of its own, that works at once.
+    /// Returns a worker process with one thread, on a host of its own, that starts to work at once.
     pub fn new() -> Self {
         Self {
             host: None,

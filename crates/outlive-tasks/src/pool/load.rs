@@ -158,7 +158,7 @@ impl Load {
     }
 
     /// Returns the advice that follows from the number of ready tasks per worker, guests included,
-    /// for a pool that can have `room` more workers. Guests are not sent away.
+    /// for a pool that can have `room` more workers. Guests are never surplus.
     pub fn advice(&self, band: Band, room: u32) -> Advice {
         if self.living == 0 {
             return Advice::Stay;

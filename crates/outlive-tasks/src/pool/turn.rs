@@ -11,14 +11,14 @@ use outlive::memory::Memory;
 /// The change for a worker that [stands by](crate::WorkerPool::stand_by).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It has a slot, and works.
+    /// The worker has got a slot, and works.
     Comes {
         /// The reason.
         why: Trigger,
         /// The dead worker that it replaces, if that was an own worker of the pool.
         after: Option<Instance>,
     },
-    /// It is surplus, and stands by again.
+    /// It has become surplus, and is on standby again.
     Goes(Trigger),
 }
 

@@ -230,7 +230,7 @@ pub(crate) fn pause(os: &dyn Os, time: Duration) {
     os.bells().wait(NOBODYS_BELL, seen, time);
 }
 
-/// Returns whether the heart of `id` beats within twice the suspicion time.
+/// Returns whether the heartbeat of `id` advances within twice the suspicion time.
 pub(crate) fn beats_within<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,

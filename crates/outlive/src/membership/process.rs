@@ -291,9 +291,9 @@ impl Process {
         }
     }
 
-    /// Requests a fence of the host of `member` (a host, a process or a thread) although its heart
-    /// beats: for example, because a worker of it does not finish a task. Returns the host, which
-    /// no process can join from now on.
+    /// Requests a fence of the host of `member` (a host, a process or a thread) although its
+    /// heartbeat beats: for example, because a worker of it does not finish a task. Returns the
+    /// host, which no process can join from now on.
     ///
     /// The fabric manager fences it at its next round as if it were silent: its processes are
     /// killed, and its generation is raised when none of them can write. The host may be the

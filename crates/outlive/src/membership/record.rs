@@ -41,8 +41,8 @@ pub struct Records<M: Memory = Native> {
 
 const STRIDE: u64 = 256;
 const HEART: u64 = 128;
-/// The word of a host that names its process on watch. It is in the cache line of the host's heart,
-/// which the watcher writes.
+/// The word of a host that names its process on watch. It is in the cache line of the host's
+/// heartbeat, which the watcher writes.
 const WATCHER: u64 = 136;
 const PROVEN: u64 = 192;
 const ENDED: u64 = 208;
@@ -224,7 +224,7 @@ impl<M: Memory> Records<M> {
         self.memory.load(self.at(id) + AGENTS, Ordering::Relaxed)
     }
 
-    /// Beats the heart of `id`. Wait-free.
+    /// Advances the heartbeat of `id`. Wait-free.
     #[inline]
     pub fn beat(self, id: InstanceId) {
         // Relaxed: readers only check whether the count has changed.
@@ -246,7 +246,7 @@ impl<M: Memory> Records<M> {
         changed.is_ok()
     }
 
-    /// Returns the number of beats of the heart of `id`.
+    /// Returns the number of heartbeats of `id`.
     pub fn beats(self, id: InstanceId) -> u64 {
         self.memory.load(self.at(id) + HEART, Ordering::Relaxed)
     }

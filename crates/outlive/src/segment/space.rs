@@ -24,17 +24,17 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Those of this machine.
+    /// Returns the system directories of this machine.
     pub fn real() -> Self {
         Self::below(Path::new("/"))
     }
 
-    /// Those below `root`, which stand in for the real ones.
+    /// Returns the directories below `root`, which replace the system's in a test.
     pub fn below(root: &Path) -> Self {
         Self { root: root.into() }
     }
 
-    /// Returns whether these stand in for the real ones.
+    /// Returns whether these replace the system's directories.
     pub fn stand_in(&self) -> bool {
         self.root != Path::new("/")
     }

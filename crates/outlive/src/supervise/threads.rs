@@ -26,7 +26,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// One run of a body.
+/// One run of a supervised thread's closure.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     number: u32,

@@ -41,9 +41,9 @@ pub struct Hosts {
     #[arg(long, value_enum, default_value_t = Then::Restart)]
     supervise: Then,
     /// Let the number of workers, which starts with those of --hosts, follow the number of ready
-    /// tasks, within MIN and MAX and among the workers of hosts and --spares; the others stand by.
-    /// Workers are added above the range of --ready and removed below it. Dead workers are replaced
-    /// beyond --may-fail
+    /// tasks, within MIN and MAX and among the workers of hosts and --spares; the others are on
+    /// standby. Workers are added above the range of --ready and removed below it. Dead workers are
+    /// replaced beyond --may-fail
     #[arg(long, value_name = "MIN..MAX", value_parser = workers)]
     elastic: Option<(u32, u32)>,
     /// Range of ready tasks per worker, outside which the number of workers is changed

@@ -27,7 +27,8 @@ use outlive::heap::LocalHeap;
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 outlive::memory::crash_points! {
-    /// The crash points of a root's separation from ports that cannot be freed.
+    /// The crash points of the move of a root's ports, which cannot be freed, to the abandoned
+    /// ones.
     pub enum PartPoint for "tasks.part" {
         /// The root's word has the flag.
         Parting,

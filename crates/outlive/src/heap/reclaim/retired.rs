@@ -87,7 +87,7 @@ impl<M: Memory> LocalHeap<'_, M> {
     /// holds for a [pin](Self::pin), a [retirement](Self::retire) and the end of this heap handle,
     /// when they free blocks that were retired before.
     ///
-    /// Under a pin it does nothing, and returns the least number of blocks in the list.
+    /// Under a pin it does nothing, and returns the minimal number of blocks in the list.
     ///
     /// [`Heap::LARGEST_SMALL`]: super::Heap::LARGEST_SMALL
     ///
