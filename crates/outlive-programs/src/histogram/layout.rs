@@ -5,7 +5,7 @@ use super::compressed::name_of_compressed;
 use super::{Bins, CHANNELS};
 use std::ops::Range;
 
-/// The interpretation of a file.
+/// The file format by which the bytes of a file are interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// A picture if it begins like one, else any data.

@@ -465,7 +465,7 @@ impl<M: Memory> Slot<M> {
         }
     }
 
-    /// Notes the task that the owner is about to take, before it leaves its current place.
+    /// Notes the task that the owner is about to take, before the owner removes it from a deque.
     #[inline(always)]
     #[doc(hidden)]
     pub fn note(self, task: u64) {

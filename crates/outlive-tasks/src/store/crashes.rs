@@ -95,8 +95,8 @@ pub struct Crashes<M: Memory = Native> {
 }
 
 impl<M: Memory> Crashes<M> {
-    /// Returns the ring at `at`, which is zero at first, of a pool with `slots` slots in which
-    /// `crash_limit` deaths poison a task.
+    /// Returns the ring at `at` of a pool with `slots` slots in which
+    /// `crash_limit` deaths poison a task. The memory of a new ring must be zero.
     pub fn new(memory: M, at: Offset, slots: u32, crash_limit: u32) -> Self {
         let entries = Self::entries(slots, crash_limit);
         Self {

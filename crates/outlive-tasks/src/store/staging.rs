@@ -308,7 +308,7 @@ impl<M: Memory> StagingSlot<M> {
         }
     }
 
-    /// Empties and releases it.
+    /// Frees the block that the slot may hold, and releases the slot.
     pub fn leave(self, hand: Hand<'_, M>) -> Result<(), PoolError> {
         self.clear(hand.heap)?;
         // Release: all that was done under its ownership.

@@ -1,7 +1,7 @@
-//! The fabric manager: watches hosts' hearts, fences silent hosts, raises generations, notifies
+//! The fabric manager: watches hosts' heartbeats, fences silent hosts, raises generations, notifies
 //! groups.
 //!
-//! Every sentinel is a candidate for the role. The holder polls the hearts. A host that has not
+//! Every sentinel is a candidate for the role. The holder polls the heartbeats. A host that has not
 //! beaten for as long as the settings allow is *suspected*: its word goes to [`Status::Fencing`],
 //! so that no member joins it any more, and its members are killed. Its generation is raised only
 //! when none of them can write, from the very word that it had when the fence began. Then the

@@ -128,8 +128,8 @@ impl<M: Memory> Names<M> {
     /// # Crash
     /// An unbound cell exists, or none.
     ///
-    /// A caller that keeps the cell holds a pin until the cell is noted where removers look, and
-    /// then checks with [`Cell::keep`] that it was in time.
+    /// A caller that keeps the cell holds a pin until the cell is noted in ports or a staging slot,
+    /// which removers read, and then checks with [`Cell::keep`] that it was in time.
     pub fn cell(&self, heap: &LocalHeap<'_, M>, name: &[u8]) -> Result<Cell<M>, AllocateError> {
         loop {
             let _pin = heap.pin();
