@@ -40,8 +40,8 @@ impl FenceAgent for Agent {
 }
 
 /// Returns a pod whose processes have fence agents of their own, two operating systems, a victim on
-/// the second one, and a manager on the first one with its agent. That agent has been called against
-/// the victim's host and has not answered yet.
+/// the second one, and a manager on the first one with its agent. That agent has been called to
+/// fence the victim's host, and has not answered yet.
 fn begun_fence() -> (Tables, [Scripted; 2], Actor, Arc<Agent>, Actor) {
     let settings = Settings {
         fence_agents: true,
