@@ -1,4 +1,4 @@
-//! A look at a pod from outside: its members, and whether they are present.
+//! A snapshot of a pod, read from outside: its members, and whether they are alive.
 //!
 //! The table of generations says which members may write. Only the operating system knows whether
 //! such a member still exists: while any member lives, each death reaches the table within a
@@ -13,10 +13,10 @@ use outlive::pod::{GroupStatus, MemberStatus, Pod};
 use outlive::recovery::LockEntry;
 use std::collections::BTreeMap;
 
-/// Whether an incarnation that may write is present.
+/// Whether the process or thread of an incarnation is known to be alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is present.
+    /// It is alive.
     Here,
     /// It has died, and its generation has not been raised yet.
     Gone,
@@ -31,31 +31,31 @@ pub struct Seen {
     pub status: MemberStatus,
     /// The answer of the operating system, for members that may write.
     pub presence: Option<Presence>,
-    /// The locks in its log.
+    /// The locks in the member's log.
     pub locks: Vec<LockEntry>,
-    /// The names of the mutexes that it holds.
+    /// The names of the mutexes that the member holds.
     pub mutexes: Vec<String>,
     /// The member that recovers it, if there is one.
     pub recoverer: Option<Instance>,
 }
 
 impl Seen {
-    /// Returns its id.
+    /// Returns the member's id.
     pub fn id(&self) -> InstanceId {
         self.status.id
     }
 
-    /// Returns its state.
+    /// Returns the member's state.
     pub fn state(&self) -> State {
         self.status.state
     }
 
-    /// Returns the name of its level.
+    /// Returns the name of the member's level.
     pub fn level(&self) -> &'static str {
         self.state().level.map_or("member", Level::name)
     }
 
-    /// Describes its condition; for a dead member, with the new generation.
+    /// Describes the member's condition; for a dead member, with the new generation.
     pub fn condition(&self) -> String {
         let state = self.state();
         let name = state.status.name();
@@ -71,7 +71,8 @@ impl Seen {
         }
     }
 
-    /// Returns the number of locks in its log and the names of the mutexes that it holds, as text.
+    /// Returns the number of locks in the member's log and the names of the mutexes that it holds,
+    /// as text.
     pub fn lock_summary(&self) -> String {
         let count = Some(self.locks.len()).filter(|count| *count > 0);
         let names = self.mutexes.iter().map(printable);
@@ -84,7 +85,7 @@ impl Seen {
         }
     }
 
-    /// Returns its process id; for a thread, its process id and its thread id.
+    /// Returns the member's process id; for a thread, its process id and its thread id.
     pub fn pid(&self) -> String {
         let Some(record) = &self.status.record else {
             return "-".into();
@@ -96,7 +97,7 @@ impl Seen {
         }
     }
 
-    /// Returns the name that it gave itself.
+    /// Returns the name that the member gave itself.
     pub fn name(&self) -> &str {
         self.status
             .record
@@ -104,7 +105,7 @@ impl Seen {
             .map_or("", |record| &record.name)
     }
 
-    /// Returns whether it may write and is not known to be gone.
+    /// Returns whether the member may write and is not known to be gone.
     pub fn is_there(&self) -> bool {
         self.presence
             .is_some_and(|presence| presence != Presence::Gone)

@@ -109,9 +109,9 @@ fn contents_and_holders_are_shown_and_leaks_found() {
     {
         let session = pod.session().unwrap();
         let (heap, memory) = (session.heap(), pod.segment().memory());
-        let hand = heap.hand(0);
-        heap.allocate_into(40, hand).unwrap();
-        memory.store(hand, 0u64, Ordering::Relaxed);
+        let pending = heap.pending_cell(0);
+        heap.allocate_into(40, pending).unwrap();
+        memory.store(pending, 0u64, Ordering::Relaxed);
         let check = outlive(["pod", "check", path]).succeeds();
         assert!(
             check.contains("no search for leaked blocks: the pod is in use"),

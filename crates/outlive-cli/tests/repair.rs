@@ -49,7 +49,9 @@ fn play() {
     let root = match published {
         Some(root) => root.offset(),
         None => {
-            let block = local.allocate_into(20_000, local.hand(0)).expect("room");
+            let block = local
+                .allocate_into(20_000, local.pending_cell(0))
+                .expect("room");
             for place in KEPT {
                 memory.store(block + place, 0u64, Ordering::Relaxed);
             }
@@ -57,7 +59,7 @@ fn play() {
                 .publish::<[u64; 2]>("kept", block)
                 .expect("a root");
             // Other members reach it now.
-            memory.store(local.hand(0), 0u64, Ordering::Release);
+            memory.store(local.pending_cell(0), 0u64, Ordering::Release);
             block
         }
     };
@@ -71,13 +73,19 @@ fn play() {
     memory.store(small, 0x7E57u64, Ordering::Relaxed);
     if role == "die" {
         // Not linked yet, one small and one large.
-        local.allocate_into(SMALL, local.hand(1)).expect("room");
-        local.allocate_into(40_000, local.hand(2)).expect("room");
+        local
+            .allocate_into(SMALL, local.pending_cell(1))
+            .expect("room");
+        local
+            .allocate_into(40_000, local.pending_cell(2))
+            .expect("room");
         // Retired, and not freed while it is pinned.
-        let old = local.allocate_into(SMALL, local.hand(3)).expect("room");
+        let old = local
+            .allocate_into(SMALL, local.pending_cell(3))
+            .expect("room");
         memory.store(old, local.era(), Ordering::Relaxed);
         let pin = local.pin();
-        memory.store(local.hand(3), 0u64, Ordering::Relaxed);
+        memory.store(local.pending_cell(3), 0u64, Ordering::Relaxed);
         local.retire(old);
         tell(json!({ "small": small.byte() }));
         loop {

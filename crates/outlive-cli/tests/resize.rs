@@ -75,7 +75,7 @@ fn a_run_is_resized_in_the_middle_down_and_up() {
         (&down["least"], &down["before"]),
         (&1.into(), &down["most"])
     );
-    // The workers that were sent away stand by: they have not ended.
+    // The workers that became surplus are on standby: they have not ended.
     assert_eq!(processes_of(pod).len(), 3);
     let up = resized(pod, "3");
     assert_eq!(up["before"], 1);
@@ -172,7 +172,7 @@ fn who_dies_after_a_resize_is_replaced_by_one_that_was_sent_away() {
     let said = running.ends();
     assert!(said.contains("the pool was resized: "), "{said}");
     assert!(said.contains("2 went on request"), "{said}");
-    // Both were sent away, and were called to replace a dead one.
+    // Both became surplus, and were called to replace a dead one.
     let replaced = said.matches(", replaced by host ").count();
     assert_eq!(replaced, 2, "{said}");
     assert!(fs::read_to_string(&output).unwrap() == expected, "{said}");

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::time::Duration;
-use support::programs::{assert_killed, refused, run};
+use support::programs::{assert_killed, bytes, refused, run};
 use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
 use support::{Place, Running, command, outlive};
 
@@ -36,17 +36,6 @@ const NARROW: [&str; 8] = [
 fn counted(summary: &Value, way: &str, why: &str) -> u64 {
     let counted = &summary["workers"][way][why];
     counted.as_u64().unwrap_or_else(|| panic!("{summary:#}"))
-}
-
-/// Runs a program whose result is not a text.
-fn bytes(stage: &Stage, arguments: &[&str]) -> (Vec<u8>, Value) {
-    let output = stage.path("result");
-    let mut all = vec!["run"];
-    all.extend(arguments);
-    all.extend(["--json", "--output", &output]);
-    let summary: Value = serde_json::from_str(&outlive(all).succeeds()).unwrap();
-    assert_nothing_is_left(&summary);
-    (fs::read(&output).unwrap(), summary)
 }
 
 /// The first trigger of the paper, upwards: each worker has too many ready tasks.

@@ -7,7 +7,7 @@ use outlive_programs::matmul::{Matrix, verify::naive};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use support::programs::{an_interrupted_run_leaves_nothing, assert_killed};
+use support::programs::{an_interrupted_run_leaves_nothing, assert_killed, ways_to_die};
 use support::run::{Stage, assert_nothing_is_left};
 use support::{Ended, outlive};
 
@@ -37,15 +37,8 @@ fn products_are_those_of_three_loops_however_hosts_are_killed() {
         ("3", "2", "1", 2, Some(("1", "200"))),
         ("4", "1", "2", 6, Some(("2", "1"))),
     ] {
-        for (supervise, at) in [
-            ("restart", "commit"),
-            ("restart", "random"),
-            ("none", "commit"),
-        ] {
-            if supervise == "none" && kills >= hosts.parse().unwrap() {
-                continue;
-            }
-            let kill = kills.to_string();
+        let kill = kills.to_string();
+        for (supervise, at) in ways_to_die(hosts, &kill) {
             let mut arguments = vec!["--kill", &kill, "--kill-at", at, "--supervise", supervise];
             arguments.extend(["--hosts", hosts, "--processes", processes]);
             arguments.extend(["--threads", threads, "--verify"]);

@@ -1,5 +1,5 @@
-//! `outlive run … --spares N`: hosts that stand by take the places of dead ones, without an effect
-//! on the result.
+//! `outlive run … --spares N`: hosts that are on standby take the places of dead ones, without an
+//! effect on the result.
 
 mod support;
 

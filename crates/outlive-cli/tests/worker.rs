@@ -111,7 +111,7 @@ fn workers_come_and_go_and_die_and_the_ranks_are_the_same() {
 }
 
 /// The hosts of a run with spares have all places that its pool wants; other workers are
-/// additional, and are not sent away.
+/// additional, and are never surplus.
 #[test]
 fn workers_come_to_a_run_with_spares() {
     let (alone, together) = (Ranking::long("alone-spares"), Ranking::long("spares"));

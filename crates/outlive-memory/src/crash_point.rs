@@ -1,9 +1,9 @@
-//! Names for the places where an operation may be cut short.
+//! Crash points: names for the steps of an operation at which a sweep kills the thread.
 
 use core::fmt::Debug;
 
-/// The crash points of one recoverable operation: an enum with a variant for each place at which a
-/// death leaves something that its recovery treats differently.
+/// The crash points of one recoverable operation: an enum with a variant for each step after which
+/// a death leaves a state that recovery treats differently.
 ///
 /// An operation passes its points by [`Memory::crash_point`](crate::Memory::crash_point). On native
 /// memory a point is no instruction. The proofs' memories count the points they kill at, and a test
@@ -25,9 +25,9 @@ pub trait CrashPoint: Copy + Debug + Eq + 'static {
 ///
 /// ```
 /// outlive_memory::crash_points! {
-///     /// Where a push may be cut short.
+///     /// The crash points of a push.
 ///     pub enum PushPoint for "stack.push" {
-///         /// The node is written, nobody can reach it.
+///         /// The node is written, and not reachable.
 ///         Written,
 ///         /// The node is reachable; the operation took effect.
 ///         Linked,

@@ -24,7 +24,7 @@
 //! The modules: [`memory`](Memory) declares the operations on shared memory, [`native`](Native)
 //! implements them, [`offset`](Offset) and [`relative`](RelativePtr) name places in it,
 //! [`persist`](PersistenceDomain) says which stores survive the loss of a host's caches,
-//! [`crash_point`](CrashPoint) names the places where an operation may be cut short.
+//! [`crash_point`](CrashPoint) names the steps of an operation at which proofs kill it.
 
 mod crash_point;
 mod memory;

@@ -120,8 +120,8 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     /// Signals that the caller waits for another thread's store.
     fn spin_hint(self);
 
-    /// Marks a place where the running operation may be cut short. On native memory it is no
-    /// instruction, and it keeps the compiler from moving a store across it.
+    /// Marks a crash point: a step at which proofs kill the running operation. On native memory it
+    /// is no instruction, but keeps the compiler from moving a store across it.
     #[inline(always)]
     fn crash_point<P: CrashPoint>(self, _point: P) {}
 

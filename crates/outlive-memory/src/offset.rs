@@ -1,4 +1,4 @@
-//! Names for places in shared memory that mean the same in every process.
+//! Positions in shared memory that are valid in every process, wherever the memory is mapped.
 //!
 //! An [`Offset`] is relative to the start of a segment. Its 64 bits, from the top:
 //!
@@ -7,9 +7,9 @@
 //! | tags  | segment number |  byte offset in the segment                   |
 //! ```
 //!
-//! A bare offset has no tags; a [`Link`] is an offset with them, for algorithms that mark the
-//! pointer itself (a logically deleted node, a version). Offset 0 is the superblock, which nothing
-//! points to, so an all-zero link is the null link.
+//! An [`Offset`] has no tags. A [`Link`] is an offset with tags, for algorithms that mark the
+//! pointer itself (a logically deleted node, a version). Offset 0 is the superblock, which no
+//! structure points to, so an all-zero link is the null link.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -257,7 +257,7 @@ impl<T> Ptr<T> {
         }
     }
 
-    /// The offset that it points to.
+    /// The offset that the pointer points to.
     pub const fn offset(self) -> Offset {
         self.offset
     }

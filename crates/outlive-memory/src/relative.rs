@@ -55,7 +55,7 @@ pub struct RelativePtr<T> {
 }
 
 impl<T> RelativePtr<T> {
-    /// A pointer to nowhere; the only one that may be moved.
+    /// Returns the null pointer. Only a null pointer may be moved.
     pub const fn null() -> Self {
         Self {
             distance: Cell::new(NULL),
@@ -99,7 +99,7 @@ unsafe impl<T> Send for AtomicRelativePtr<T> {}
 unsafe impl<T> Sync for AtomicRelativePtr<T> {}
 
 impl<T> AtomicRelativePtr<T> {
-    /// A pointer to nowhere; the only one that may be moved.
+    /// Returns the null pointer. Only a null pointer may be moved.
     pub const fn null() -> Self {
         Self {
             distance: AtomicU64::new(NULL),

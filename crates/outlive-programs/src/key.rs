@@ -1,9 +1,10 @@
 //! Keys for counting: the words of a key that a table stores, and its hash.
 
-/// The most bytes of a key that is stored in a table's entry itself.
+/// The maximal number of bytes of a key that is stored in a table's entry itself.
 pub const INLINE: usize = 24;
 
-/// A key on its way into a table: three words with all of its bytes, or the bytes of a long one.
+/// A key to be looked up or inserted: three words with all of its bytes, or the bytes of a long
+/// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'k> {
     /// The bytes as little-endian words, padded with zeros; all zeros for a longer key.
@@ -39,14 +40,14 @@ impl<'k> Key<'k> {
         }
     }
 
-    /// Returns its length in bytes.
+    /// Returns the key's length in bytes.
     #[inline(always)]
     #[allow(clippy::len_without_is_empty, reason = "no key is empty")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns its hash under `seed`, which is well spread in its upper bits.
+    /// Returns the key's hash under `seed`, which is well spread in its upper bits.
     #[inline(always)]
     pub fn hash(&self, seed: u64) -> u64 {
         let [mut a, mut b, mut c] = self.words;

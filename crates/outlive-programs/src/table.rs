@@ -82,7 +82,7 @@ use outlive::memory::{Memory, Native, Offset, Ordering};
 use outlive_run::blocks::Blocks;
 
 outlive::memory::crash_points! {
-    /// Where the counting of a unit may be cut short.
+    /// The crash points of the counting of a unit.
     pub enum CountPoint for "table.count" {
         /// The attempt has a number.
         Begun,
@@ -98,7 +98,7 @@ outlive::memory::crash_points! {
 }
 
 outlive::memory::crash_points! {
-    /// Where the growth of a table may be cut short.
+    /// The crash points of the growth of a table.
     pub enum GrowPoint for "table.grow" {
         /// The new block is in the header's cell.
         Allocated,
@@ -113,7 +113,7 @@ outlive::memory::crash_points! {
     }
 }
 
-/// Why a key was not counted.
+/// The reason why a key was not counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
@@ -172,7 +172,7 @@ pub struct Place<M: Memory = Native> {
     pub header: Offset,
     /// The number of the table, from 0.
     pub number: u32,
-    /// The results of the units that are counted.
+    /// The table of commits, which decides which attempt's counts of each unit are valid.
     pub results: Results<M>,
     /// The seed of the hashes, the same for all tables that are read together.
     pub seed: u64,
@@ -331,10 +331,10 @@ pub struct Table<'m, M: Memory = Native> {
     /// The shift that turns a hash into an index.
     shift: u32,
     used: u64,
-    /// From this attempt on, all before the present one are committed.
+    /// From this attempt on, all before the current one are committed.
     #[doc(hidden)]
     pub since: u32,
-    /// The stamp of the present attempt; 0 before the first.
+    /// The stamp of the current attempt; 0 before the first.
     #[doc(hidden)]
     pub now: u64,
 }
@@ -402,12 +402,12 @@ impl<'m, M: Memory> Table<'m, M> {
         self.place.memory.crash_point(CountPoint::Begun);
     }
 
-    /// Returns the result by which the present attempt is committed.
+    /// Returns the result by which the current attempt is committed.
     pub fn result(&self) -> u64 {
         self.place.result(self.now as u32)
     }
 
-    /// Combines `value` into the total of `key`, as part of the present attempt. Wait-free unless
+    /// Combines `value` into the total of `key`, as part of the current attempt. Wait-free unless
     /// the table grows.
     ///
     /// # Errors
@@ -486,7 +486,7 @@ impl<'m, M: Memory> Table<'m, M> {
         memory.crash_point(CountPoint::Stamped);
     }
 
-    /// Returns whether a stamp other than the present attempt's is valid.
+    /// Returns whether a stamp other than the current attempt's is valid.
     #[inline(always)]
     fn holds(&self, stamp: u64) -> bool {
         stamp as u32 >= self.since || self.place.is_valid(stamp)

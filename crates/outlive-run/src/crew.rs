@@ -9,7 +9,8 @@ pub const MOST_HOSTS: u32 = 1024;
 /// from outside the run, each with ids for a host, a process and a thread.
 const OTHERS: u32 = 1 + 3 * 16;
 
-/// The hosts and workers of a run. Hosts have the ids from 0; the last of them stand by at first.
+/// The hosts and workers of a run. Hosts have the ids from 0; the last of them are on standby at
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crew {
     /// The number of hosts, spares included.
@@ -41,7 +42,7 @@ impl Crew {
         }
     }
 
-    /// Returns the same crew with `spares` additional hosts, which stand by.
+    /// Returns the same crew with `spares` additional hosts, which are on standby.
     ///
     /// ```
     /// use outlive_run::crew::Crew;
@@ -55,7 +56,7 @@ impl Crew {
         Self { spares, ..all }
     }
 
-    /// Returns whether `host` is one of those that stand by at first.
+    /// Returns whether `host` is one of those that are on standby at first.
     pub fn is_spare(&self, host: u32) -> bool {
         (self.hosts - self.spares..self.hosts).contains(&host)
     }

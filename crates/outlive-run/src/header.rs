@@ -2,11 +2,11 @@
 //! off, and where hosts are to be killed.
 //!
 //! ```text
-//!  header | halts | what the program has
+//!  header | halts | data of the program
 //! ```
 //!
-//! It is the beginning of a block of the heap, which is created with the run and found by a root of
-//! the segment.
+//! The header is the beginning of a block of the heap, which is created with the run and found by a
+//! root of the segment.
 
 mod halts;
 
@@ -149,7 +149,7 @@ impl<M: Memory> Header<M> {
         self.beginning
     }
 
-    /// Returns its offset.
+    /// Returns the header's offset.
     pub fn at(self) -> Offset {
         self.at
     }

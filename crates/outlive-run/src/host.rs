@@ -61,7 +61,7 @@ pub enum HostError {
          that started the run"
     )]
     NoProgram(u64),
-    /// A worker could not go on.
+    /// A worker could not continue.
     #[error("worker {number}: {source}")]
     Work {
         /// The number of the worker.
@@ -88,8 +88,8 @@ pub trait Work: Sync {
     /// Works at `post` until everything is done or the run is called off.
     ///
     /// # Errors
-    /// If this worker cannot go on; it has called the run off then. It is not an error if another
-    /// worker has called it off.
+    /// If this worker cannot continue; it has called the run off then. It is not an error if
+    /// another worker has called it off.
     fn work(&self, post: &Post<'_>) -> Result<(), Box<dyn Error + Send + Sync>>;
 }
 

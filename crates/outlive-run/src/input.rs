@@ -27,9 +27,9 @@ pub struct Inputs {
 /// A file and its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputFile {
-    /// Its absolute path; if it was copied, the path of the copy for this process.
+    /// The absolute path; if it was copied, the path of the copy for this process.
     pub path: PathBuf,
-    /// Its length in bytes when it was opened first.
+    /// The length in bytes when it was opened first.
     pub len: u64,
     /// A number that differs for another file and after a change, computed from its inode number,
     /// its length and the time of its last modification. If it differs when the file is read,
@@ -57,9 +57,9 @@ impl InputFile {
 /// An entry of a directory that cannot be read, and so was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Its path.
+    /// The path.
     pub path: PathBuf,
-    /// The reason why it cannot be read.
+    /// The reason why the entry cannot be read.
     pub why: String,
 }
 
@@ -114,7 +114,7 @@ pub fn path_for_all(path: &Path) -> io::Result<PathBuf> {
     })
 }
 
-/// Why an input cannot be read.
+/// The reason why an input cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
@@ -217,7 +217,7 @@ impl Inputs {
         &self.left_out
     }
 
-    /// Returns their total size in bytes.
+    /// Returns the inputs' total size in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.len).sum()
     }

@@ -10,15 +10,15 @@ use support::{LONG, with_workers};
 /// Takes every block that is available to this worker. Can be repeated.
 fn fill(context: &Context<'_>) {
     let (heap, memory) = (context.heap(), context.memory());
-    let hand = heap.hand(7);
+    let pending = heap.pending_cell(7);
     let (large, small) = ((10..26).rev(), (1..64).rev());
     for bytes in large
         .map(|log2| 1 << log2)
         .chain(small.map(|many| many * 16))
     {
-        while heap.allocate_into(bytes, hand).is_ok() {
+        while heap.allocate_into(bytes, pending).is_ok() {
             // The block is leaked: the pod ends with the test.
-            memory.store(hand, 0u64, Ordering::Relaxed);
+            memory.store(pending, 0u64, Ordering::Relaxed);
         }
     }
 }

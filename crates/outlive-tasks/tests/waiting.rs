@@ -20,12 +20,12 @@ static BUSY: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 /// Takes every block that is available to this worker, and keeps one in a pending-allocation cell.
 fn fill(context: &Context<'_>) {
     let (heap, memory) = (context.heap(), context.memory());
-    let (kept, hand) = (heap.hand(6), heap.hand(7));
+    let (kept, pending) = (heap.pending_cell(6), heap.pending_cell(7));
     heap.allocate_into(1 << 16, kept).unwrap();
     for bytes in { (10..26).rev().map(|log2| 1 << log2) }.chain((1..64).rev().map(|it| it * 16)) {
-        while heap.allocate_into(bytes, hand).is_ok() {
+        while heap.allocate_into(bytes, pending).is_ok() {
             // The block is leaked: the pod ends with the test.
-            memory.store(hand, 0u64, Order::Relaxed);
+            memory.store(pending, 0u64, Order::Relaxed);
         }
     }
 }
@@ -59,7 +59,7 @@ task! {
     /// In the last test the first one fails its job, and frees memory again.
     fn looks(context, test: u64) {
         if LOOKED[test as usize].fetch_add(1, Ordering::AcqRel) == 0 && test == FAILS {
-            context.heap().free_from(context.heap().hand(6), 0).unwrap();
+            context.heap().free_from(context.heap().pending_cell(6), 0).unwrap();
             return Err(TaskError::new("it is not what it was"));
         }
         Ok(())

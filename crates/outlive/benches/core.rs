@@ -29,7 +29,7 @@ fn in_a_pod(body: impl FnOnce(&Pod, &Member, &LocalHeap<'_>, [Offset; 2])) {
     let process = pod.join(ProcessOptions::on_host(0)).expect("to join");
     let member = process.enter(None, "bench").expect("to enter");
     let heap = member.heap(&pod).expect("a heap");
-    let cells = [2, 3].map(|number| heap.hand(number));
+    let cells = [2, 3].map(|number| heap.pending_cell(number));
     body(&pod, &member, &heap, cells);
 }
 

@@ -5,7 +5,7 @@ use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodOptions};
 use outlive::sync::RecoverableMutex;
 
-/// Creates the pod, or counts in it for ever.
+/// Creates the pod, or counts in it forever.
 pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("name a file in /dev/shm")?;
@@ -17,7 +17,7 @@ pub fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     let pod = Pod::open(&path)?;
-    // Each process is a host: hosts are fenced, and the processes of one host share its heart.
+    // Each process is a host: hosts are fenced, and the processes of one host share its heartbeat.
     let process = pod.join(ProcessOptions::on_host(what.parse()?))?;
     let member = process.enter(None, "counter")?;
     let at = pod.payload().ok_or("no payload")?.offset; // all processes must use the same offset

@@ -79,10 +79,10 @@ fn work(pod: &str, length: Duration) -> Result<(), Box<dyn Error>> {
         for allocates in [true, false] {
             let start = Instant::now();
             if allocates {
-                let block = heap.allocate_into(size, heap.hand(0))?;
+                let block = heap.allocate_into(size, heap.pending_cell(0))?;
                 memory.store(block, 1u64, Ordering::Relaxed);
             } else {
-                heap.free_from(heap.hand(0), 0)?;
+                heap.free_from(heap.pending_cell(0), 0)?;
             }
             let took = start.elapsed();
             operations += 1;

@@ -1,7 +1,10 @@
 //! The programs in `examples`, killed at random moments and started again.
 
+mod pod_file;
+
 use outlive::pod::{Pod, PodOptions};
 use outlive::sync::{Abandoned, Repair};
+use pod_file::PodFile;
 use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
@@ -14,24 +17,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const TIME_LIMIT: Duration = Duration::from_secs(100);
-
-/// A pod in /dev/shm that is destroyed at the end.
-struct TemporaryPod(String);
-
-impl TemporaryPod {
-    fn new(name: &str) -> Self {
-        Self(format!(
-            "/dev/shm/outlive-example-{name}-{}",
-            std::process::id()
-        ))
-    }
-}
-
-impl Drop for TemporaryPod {
-    fn drop(&mut self) {
-        let _ = Pod::destroy(&self.0);
-    }
-}
 
 /// Returns the path of an example, which cargo builds with the tests.
 fn example(name: &str) -> PathBuf {
@@ -147,7 +132,7 @@ fn draw(seed: &mut u64, bound: u64) -> u64 {
 fn clients_count_exactly_once() {
     const COUNT_PER_CLIENT: u64 = 20_000;
     const NAMES: [&str; 3] = ["ann", "bob", "cid"];
-    let place = TemporaryPod::new("acknowledged");
+    let place = PodFile::new("example-acknowledged");
     let most = COUNT_PER_CLIENT.to_string();
     let start = |name: &str| Running::start("acknowledged", &[&place.0, name, &most]);
     let (mut seed, mut kills) = (7, 0);
@@ -189,7 +174,7 @@ fn clients_count_exactly_once() {
 
 #[test]
 fn cache_output_is_correct_when_users_are_killed() {
-    let place = TemporaryPod::new("cache");
+    let place = PodFile::new("example-cache");
     let folder = tempfile::tempdir().unwrap();
     let mut seed = 7;
     let files: Vec<(PathBuf, Vec<u8>)> = (0..30)
@@ -238,7 +223,7 @@ fn pieces_of_work_count_exactly_once() {
     const WORKERS: u64 = 3;
     const ROUNDS: u64 = 80;
     const TOTAL: &str = "100000 pieces, 78498 primes";
-    let place = TemporaryPod::new("work-list");
+    let place = PodFile::new("example-work-list");
     let start = |worker: u64| {
         let arguments = [&*place.0, &worker.to_string(), &PIECES.to_string()];
         Running::start("work_list", &arguments)
@@ -389,7 +374,7 @@ impl Terms {
 fn a_killed_leader_is_succeeded_in_the_next_term() {
     const NAMES: [&str; 4] = ["ann", "bob", "cid", "dot"];
     const ROUNDS: u64 = 50;
-    let place = TemporaryPod::new("leader");
+    let place = PodFile::new("example-leader");
     let start = |name: &str| Running::start("leader", &[&place.0, name]);
     let mut processes: Vec<(&str, Running)> = NAMES.map(|name| (name, start(name))).into();
     let (mut seed, mut kills, mut terms) = (7, 0, Terms::default());

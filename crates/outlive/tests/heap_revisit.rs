@@ -60,9 +60,9 @@ fn revisitor_dies(pod: &Pod<Countdown>, n: u64) -> bool {
 
 /// Takes blocks until none is left; returns the first block that was allocated twice.
 fn take_all<M: Memory>(local: &LocalHeap<'_, M>, had: &mut BTreeSet<Offset>) -> Option<Offset> {
-    let (memory, hand) = (local.memory(), local.hand(3));
-    while let Ok(block) = local.allocate_into(BLOCK, hand) {
-        memory.store(hand, 0u64, Ordering::Relaxed);
+    let (memory, pending) = (local.memory(), local.pending_cell(3));
+    while let Ok(block) = local.allocate_into(BLOCK, pending) {
+        memory.store(pending, 0u64, Ordering::Relaxed);
         if !had.insert(block) {
             return Some(block);
         }

@@ -208,8 +208,8 @@ fn the_next_way_of_a_member_and_its_next_incarnation_find_its_slabs() {
 /// A heap handle, with small and large blocks in the member's pending-allocation cells.
 fn with_full_hands<'m>(pod: &'m Pod<Native>, heap: Heap, member: &'m Member) -> LocalHeap<'m> {
     let way = LocalHeap::of(heap, member, &pod.recoverers);
-    for (hand, bytes) in [(0, 100), (3, 8000), (7, SLAB)] {
-        way.allocate_into(bytes, way.hand(hand)).unwrap();
+    for (pending, bytes) in [(0, 100), (3, 8000), (7, SLAB)] {
+        way.allocate_into(bytes, way.pending_cell(pending)).unwrap();
     }
     way
 }
@@ -294,8 +294,8 @@ fn cells_of(slabs: u64) -> u64 {
 
 /// Returns the content of the first pending-allocation cell of an id.
 fn in_hand(pod: &Pod<Native>, id: u32) -> u64 {
-    let hand = pod.logs.of(id).room() + 0xC0;
-    pod.memory.load(hand, Ordering::Relaxed)
+    let pending = pod.logs.of(id).room() + 0xC0;
+    pod.memory.load(pending, Ordering::Relaxed)
 }
 
 #[test]
@@ -450,7 +450,7 @@ fn follows_the_model(steps: &[Step]) {
             }
             Step::Hand { who, bytes } => {
                 let way = &ways[who as usize];
-                if let Ok(block) = way.allocate_into(bytes, way.hand(0)) {
+                if let Ok(block) = way.allocate_into(bytes, way.pending_cell(0)) {
                     enter(&mut model, block, bytes);
                 }
             }
@@ -458,13 +458,13 @@ fn follows_the_model(steps: &[Step]) {
                 let before = ways.remove(who as usize);
                 let member = before.member();
                 // The block in its pending-allocation cell ends with it.
-                model.remove(&pod.memory.load(before.hand(0), Ordering::Relaxed));
+                model.remove(&pod.memory.load(before.pending_cell(0), Ordering::Relaxed));
                 drop(before);
                 ways.insert(who as usize, way(member));
             }
             Step::Die { who, recoverer } => {
-                let hand = ways[who as usize].hand(0);
-                model.remove(&pod.memory.load(hand, Ordering::Relaxed));
+                let pending = ways[who as usize].pending_cell(0);
+                model.remove(&pod.memory.load(pending, Ordering::Relaxed));
                 pod.declare_dead(who);
                 let by = ways[recoverer as usize].member();
                 if recoverer != who {
@@ -483,8 +483,12 @@ fn follows_the_model(steps: &[Step]) {
             }
             Step::Leave { who } => {
                 let way_of = &ways[who as usize];
-                if pod.memory.load::<u64>(way_of.hand(0), Ordering::Relaxed) != 0 {
-                    let block = way_of.free_from(way_of.hand(0), 0).unwrap();
+                if pod
+                    .memory
+                    .load::<u64>(way_of.pending_cell(0), Ordering::Relaxed)
+                    != 0
+                {
+                    let block = way_of.free_from(way_of.pending_cell(0), 0).unwrap();
                     model.remove(&block.raw());
                 }
                 pod.leave(pod.act_as(who));
@@ -504,8 +508,12 @@ fn follows_the_model(steps: &[Step]) {
         }
     }
     for way in &ways[..3] {
-        if pod.memory.load::<u64>(way.hand(0), Ordering::Relaxed) != 0 {
-            way.free_from(way.hand(0), 0).unwrap();
+        if pod
+            .memory
+            .load::<u64>(way.pending_cell(0), Ordering::Relaxed)
+            != 0
+        {
+            way.free_from(way.pending_cell(0), 0).unwrap();
         }
         pod.leave(pod.act_as(way.instance().id));
     }
@@ -542,15 +550,15 @@ fn threads_free_what_others_allocated_and_nothing_is_given_twice() {
                     state ^= state >> 7;
                     state ^= state << 17;
                     let bytes = 16 + (state >> 20) % 500;
-                    let hand = local.hand(0);
-                    let block = local.allocate_into(bytes, hand).unwrap();
+                    let pending = local.pending_cell(0);
+                    let block = local.allocate_into(bytes, pending).unwrap();
                     let words = bytes / 8;
                     // The whole block is this thread's: its stores stay.
                     memory.store(block, block.raw() ^ words, Ordering::Relaxed);
                     for word in 1..words {
                         memory.store(block + word * 8, block.raw(), Ordering::Relaxed);
                     }
-                    memory.store(hand, 0u64, Ordering::Relaxed);
+                    memory.store(pending, 0u64, Ordering::Relaxed);
                     let slot = cell(100 + (state >> 40) % slots);
                     let old: u64 = memory.exchange(slot, block.raw(), Ordering::AcqRel);
                     if old == 0 {
@@ -563,8 +571,8 @@ fn threads_free_what_others_allocated_and_nothing_is_given_twice() {
                         let found: u64 = memory.load(old + word * 8, Ordering::Relaxed);
                         assert_eq!(found, old.raw(), "handed out twice");
                     }
-                    memory.store(hand, old.raw(), Ordering::Relaxed);
-                    local.free_from(hand, 0).unwrap();
+                    memory.store(pending, old.raw(), Ordering::Relaxed);
+                    local.free_from(pending, 0).unwrap();
                 }
             });
         }

@@ -322,7 +322,7 @@ fn a_forked_child_inherits_nothing() {
     let status = toucher.reap();
     assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV);
     assert_eq!(os.obituary(1), Obituary::Held { tid: me });
-    // It may attach anew and sees the word, and its own death marks only its own obituary.
+    // It may attach again and sees the word, and its own death marks only its own obituary.
     let child = Child::run(|| {
         let os = pod.attach();
         assert_eq!(os.obituary(1), Obituary::Held { tid: me });

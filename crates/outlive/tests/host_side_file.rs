@@ -445,7 +445,7 @@ fn what_a_file_without_users_says_is_forgotten() {
         std::io::Read::read_exact(&mut read, &mut number).unwrap();
         u128::from_ne_bytes(number)
     };
-    // A damaged file that no process uses is created anew.
+    // A damaged file that no process uses is created again.
     file.write_all_at(b"damaged", 0).unwrap();
     let os = pod.attach();
     assert_eq!(os.obituary(2), Obituary::Vacant);

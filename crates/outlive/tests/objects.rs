@@ -15,6 +15,17 @@ use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// The offset of the state in the block of an object.
+const STATE: u64 = 24;
+/// The offset of the leases in the directory, and the size of each.
+const LEASES: u64 = 64;
+const LEASE_BYTES: u64 = 8;
+
+/// Returns the state of an object whose name the owner of the lease at `slot` has locked.
+fn name_locked_by(slot: Offset) -> u64 {
+    slot.raw() << 2
+}
+
 fn world() -> World<Native> {
     let world = create(Native::leaked(
         bytes::<Native>(),
@@ -532,13 +543,13 @@ fn a_name_lock_whose_holder_another_member_recovers_is_no_damage() {
     let at = fixture::names(world.heap)
         .get(&heap, fixture::KEPT)
         .unwrap();
-    let leases = Offset::from_raw(load(Offset::from_raw(load(world.heap.root())) + 64));
+    let leases = Offset::from_raw(load(Offset::from_raw(load(world.heap.root())) + LEASES));
     let slot = { 1..32 }
-        .map(|slot| leases + slot * 8)
+        .map(|slot| leases + slot * LEASE_BYTES)
         .find(|slot| load(*slot) == at);
     memory.store(
-        Offset::from_raw(at) + 24,
-        slot.unwrap().raw() << 2,
+        Offset::from_raw(at) + STATE,
+        name_locked_by(slot.unwrap()),
         Ordering::Release,
     );
     std::mem::forget(heap);

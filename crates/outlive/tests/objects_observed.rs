@@ -1,10 +1,13 @@
 //! Named objects, as an observer sees them: their contents, their faults, and leaked blocks.
 
+mod pod_file;
+
 use outlive::membership::InstanceId;
 use outlive::memory::{Memory, Offset, Ordering};
 use outlive::objects::{Directory, ObjectError, Value};
 use outlive::pod::{Pod, PodOptions};
 use outlive::segment::AreaKind;
+use pod_file::PodFile;
 use std::sync::atomic::{AtomicBool, Ordering as Order};
 use std::time::{Duration, Instant};
 
@@ -16,25 +19,27 @@ outlive::shared! {
     }
 }
 
-struct Place(String);
+/// Offsets in the block of an object, see `objects/record.rs`.
+const STATE: u64 = 24;
+const CLASS: u64 = 32;
+const TYPE_BYTES: u64 = 48;
+const NAME: u64 = 80;
+const CONTENTS: u64 = 608;
+/// The state of an object without a name.
+const UNLINKED: u64 = 1;
 
-impl Place {
-    fn new(name: &str) -> Self {
-        Self(format!(
-            "/dev/shm/outlive-observed-{name}-{}",
-            std::process::id()
-        ))
-    }
+/// The offset of the first lease of id 0 in the directory, and the distance between ids.
+const LEASES: u64 = 64;
+const LEASE_BYTES: u64 = 8;
 
-    fn create(&self) -> Pod {
-        Pod::create(&self.0, PodOptions::new().size(16 << 20).ids(32)).unwrap()
-    }
-}
+/// Offsets in the header of a structure, see `structures/sorted/header.rs`: its first and its last
+/// node, without the header of reclamation that other nodes begin with.
+const HEAD: u64 = 128;
+const TAIL: u64 = 144;
+const RECLAMATION_BYTES: u64 = 24;
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = Pod::destroy(&self.0);
-    }
+fn create(file: &PodFile) -> Pod {
+    Pod::create(&file.0, PodOptions::new().size(16 << 20).ids(32)).unwrap()
 }
 
 fn directory(pod: &Pod) -> Directory {
@@ -76,8 +81,8 @@ fn create_all(pod: &Pod) -> InstanceId {
 
 #[test]
 fn contents_are_read_by_the_description_of_their_type() {
-    let place = Place::new("contents");
-    let pod = place.create();
+    let place = PodFile::new("observed-contents");
+    let pod = create(&place);
     assert!(Directory::open(pod.heap().unwrap()).unwrap().is_none());
     create_all(&pod);
     let shown = [
@@ -127,8 +132,8 @@ fn contents_are_read_by_the_description_of_their_type() {
 
 #[test]
 fn a_block_that_nothing_leads_to_has_leaked() {
-    let place = Place::new("leak");
-    let pod = place.create();
+    let place = PodFile::new("observed-leak");
+    let pod = create(&place);
     let id = create_all(&pod);
     let check = pod.check();
     assert!(check.is_clean() && check.leaks_searched, "{check:?}");
@@ -141,10 +146,10 @@ fn a_block_that_nothing_leads_to_has_leaked() {
         // A root, the program's words in a log, and a block lead to blocks; tags are ignored.
         let cell = pod.logs().of(id).program_room();
         let heap = session.heap();
-        let hand = heap.hand(0);
+        let pending = heap.pending_cell(0);
         let allocate = |bytes| {
-            let block = heap.allocate_into(bytes, hand).unwrap();
-            memory.store(hand, 0u64, Ordering::Relaxed);
+            let block = heap.allocate_into(bytes, pending).unwrap();
+            memory.store(pending, 0u64, Ordering::Relaxed);
             (0..bytes / 8).for_each(|at| memory.store(block + at * 8, 0u64, Ordering::Relaxed));
             block
         };
@@ -177,12 +182,12 @@ fn a_block_that_nothing_leads_to_has_leaked() {
 
 #[test]
 fn damage_to_a_name_a_lease_or_the_directory_is_found() {
-    let place = Place::new("damage");
-    let pod = place.create();
+    let place = PodFile::new("observed-damage");
+    let pod = create(&place);
     create_all(&pod);
     let memory = pod.segment().memory();
     let described = directory(&pod).observe().unwrap();
-    let record = described[0].contents - 608;
+    let record = described[0].contents - CONTENTS;
     let with = |at, value: u64, expected: &str| {
         let before: u64 = memory.load(at, Ordering::Relaxed);
         memory.store(at, value, Ordering::Relaxed);
@@ -200,33 +205,42 @@ fn damage_to_a_name_a_lease_or_the_directory_is_found() {
         let _ = directory(&pod).dump("both");
         memory.store(at, before, Ordering::Relaxed);
     };
-    with(record + 24, 1, "its state is Some(Unlinked)");
-    with(record + 32, 0, "not the block of an object");
-    with(record + 48, u64::MAX, "not the block of an object");
-    with(record + 48, 1 << 40, "not the block of an object");
-    with(record + 80, 3, "its name is `bot`");
-    with(record + 80, 1 << 20, "its name is too long");
+    with(record + STATE, UNLINKED, "its state is Some(Unlinked)");
+    with(record + CLASS, 0, "not the block of an object");
+    with(record + TYPE_BYTES, u64::MAX, "not the block of an object");
+    with(record + TYPE_BYTES, 1 << 40, "not the block of an object");
+    with(record + NAME, 3, "its name is `bot`");
+    with(record + NAME, 1 << 20, "its name is too long");
     let words = described.last().unwrap();
     with(words.contents, 64, "`words`");
     let root = pod.heap().unwrap().root();
     let at = memory.load::<u64>(root, Ordering::Relaxed);
-    let leases = Offset::from_raw(at) + 64;
-    with(leases + 8 * 31, 8, "the leases of id 31 lead to no block");
+    let leases = Offset::from_raw(at) + LEASES;
+    with(
+        leases + LEASE_BYTES * 31,
+        8,
+        "the leases of id 31 lead to no block",
+    );
     let roots = pod.segment().area(AreaKind::Roots).unwrap();
     with(roots.offset, u64::MAX, "roots: ");
     // A ring of blocks of leases.
-    let id = (0..32).find(|id| memory.load::<u64>(leases + 8 * id, Ordering::Relaxed) != 0);
-    let block = memory.load::<u64>(leases + 8 * id.unwrap(), Ordering::Relaxed);
+    let id =
+        (0..32).find(|id| memory.load::<u64>(leases + LEASE_BYTES * id, Ordering::Relaxed) != 0);
+    let block = memory.load::<u64>(leases + LEASE_BYTES * id.unwrap(), Ordering::Relaxed);
     with(Offset::from_raw(block), block, "lead to no block");
     // A map that looks empty, because its head leads to its tail; and one that is cut off.
     let header = Offset::from_raw(memory.load(words.contents, Ordering::Relaxed));
-    let next: u64 = memory.load(header + 128, Ordering::Relaxed);
-    with(header + 128, header.raw() + 144 - 24, "has leaked");
-    with(header + 128, 8, "not a valid offset");
-    memory.store(header + 128, 8u64, Ordering::Relaxed);
+    let next: u64 = memory.load(header + HEAD, Ordering::Relaxed);
+    with(
+        header + HEAD,
+        header.raw() + TAIL - RECLAMATION_BYTES,
+        "has leaked",
+    );
+    with(header + HEAD, 8, "not a valid offset");
+    memory.store(header + HEAD, 8u64, Ordering::Relaxed);
     let cut = directory(&pod).dump("words").unwrap_err();
     assert!(matches!(cut, ObjectError::Damaged { .. }), "{cut}");
-    memory.store(header + 128, next, Ordering::Relaxed);
+    memory.store(header + HEAD, next, Ordering::Relaxed);
     assert!(pod.check().is_clean());
     memory.store(root, 8u64, Ordering::Relaxed);
     let check = pod.check();
@@ -240,8 +254,8 @@ fn damage_to_a_name_a_lease_or_the_directory_is_found() {
 /// the memory.
 #[test]
 fn observation_of_a_busy_pod() {
-    let place = Place::new("busy");
-    let pod = place.create();
+    let place = PodFile::new("observed-busy");
+    let pod = create(&place);
     let session = pod.session().unwrap();
     session.cell::<str>("fixed", "as it is").unwrap();
     let enough = AtomicBool::new(false);

@@ -47,7 +47,7 @@ fn use_one(path: &Path) -> Result<(), PodError> {
     let process = pod.join(ProcessOptions::on_host(0))?;
     let thread = process.enter(None, "me").unwrap();
     let heap = thread.heap(&pod)?;
-    let cell = heap.hand(0);
+    let cell = heap.pending_cell(0);
     heap.allocate_into(64, cell).unwrap();
     heap.free_from(cell, 0).unwrap();
     assert!(matches!(pod.close(), Err(PodError::InUse { .. })));

@@ -86,12 +86,12 @@ fn threads_allocate_retire_and_leave_nothing() {
                 let memory = thread.memory();
                 for _ in 0..1000 {
                     let block = heap
-                        .allocate_into(64, heap.hand(0))
+                        .allocate_into(64, heap.pending_cell(0))
                         .expect("enough free space");
                     memory.store(block, heap.era(), Ordering::Relaxed);
                     let pin = heap.pin();
                     // As a member that took it out of a structure.
-                    memory.store(heap.hand(0), 0u64, Ordering::Relaxed);
+                    memory.store(heap.pending_cell(0), 0u64, Ordering::Relaxed);
                     heap.retire(block);
                     drop(pin);
                 }
@@ -159,7 +159,8 @@ fn used() -> (Scene, Vec<(Offset, u64)>) {
     let thread = process.enter(None, "t").expect("a thread joins");
     let heap = thread.heap(&pod).expect("a heap");
     for (cell, bytes) in [(0, 24), (1, 500), (2, 40_000)] {
-        heap.allocate_into(bytes, heap.hand(cell)).expect("room");
+        heap.allocate_into(bytes, heap.pending_cell(cell))
+            .expect("room");
     }
     drop(heap);
     drop(thread);

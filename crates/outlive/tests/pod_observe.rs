@@ -1,30 +1,16 @@
 //! A pod that is opened for an observer, which writes nothing and does not hinder other processes.
 
+mod pod_file;
+
 use outlive::membership::{GroupId, ProcessOptions, Subscription};
 use outlive::memory::{Memory, Offset, Ordering};
 use outlive::pod::{Pod, PodError, PodOptions};
+use pod_file::PodFile;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 /// The environment variable with the path of the pod, for [`scribbler`].
 const PATH: &str = "OUTLIVE_OBSERVE_TEST";
-
-struct Place(String);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        Self(format!(
-            "/dev/shm/outlive-observe-{name}-{}",
-            std::process::id()
-        ))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = Pod::destroy(&self.0);
-    }
-}
 
 fn options() -> PodOptions<'static> {
     PodOptions::new().size(16 << 20).ids(32)
@@ -32,7 +18,7 @@ fn options() -> PodOptions<'static> {
 
 #[test]
 fn an_observer_sees_all_and_changes_nothing() {
-    let place = Place::new("all");
+    let place = PodFile::new("observe-all");
     let pod = Pod::create(&place.0, options()).unwrap();
     // No process has joined, and the observer creates no side file.
     let seen = Pod::observe(&place.0).unwrap();
@@ -85,7 +71,10 @@ fn an_observer_sees_all_and_changes_nothing() {
 
 #[test]
 fn a_copy_has_no_members_and_its_holes_are_filled() {
-    let (place, copy) = (Place::new("original"), Place::new("copy"));
+    let (place, copy) = (
+        PodFile::new("observe-original"),
+        PodFile::new("observe-copy"),
+    );
     let pod = Pod::create(&place.0, options()).unwrap();
     let session = pod.session().unwrap();
     session.counter("hits").unwrap().add(1);
@@ -107,7 +96,7 @@ fn a_copy_has_no_members_and_its_holes_are_filled() {
 
 #[test]
 fn an_impossible_number_of_events_ends_a_subscription() {
-    let place = Place::new("events");
+    let place = PodFile::new("observe-events");
     let pod = Pod::create(&place.0, options()).unwrap();
     drop(pod.session().unwrap());
     let log = pod.tables().groups().log(GroupId::POD);
@@ -148,7 +137,7 @@ fn an_observer_cannot_scribble() {
         eprintln!("skipped: this processor maps an observer's memory writable");
         return;
     }
-    let place = Place::new("scribble");
+    let place = PodFile::new("observe-scribble");
     let pod = Pod::create(&place.0, options()).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     let command = command.args(["scribbler", "--exact"]).env(PATH, &place.0);

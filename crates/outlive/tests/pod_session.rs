@@ -1,31 +1,17 @@
 //! Sessions of several processes: they create one pod, share named objects by name, and are killed.
 
+mod pod_file;
+
 use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodError, PodOptions};
 use outlive::segment::{CreateError, OpenError};
+use pod_file::PodFile;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// The variable by which the test starts its own program as a worker.
 const PATH: &str = "OUTLIVE_SESSION_TEST";
-
-struct Place(String);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        Self(format!(
-            "/dev/shm/outlive-session-{name}-{}",
-            std::process::id()
-        ))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = Pod::destroy(&self.0);
-    }
-}
 
 struct Worker(Child);
 
@@ -54,7 +40,7 @@ fn options() -> PodOptions<'static> {
     PodOptions::new().size(16 << 20).ids(64)
 }
 
-/// Counts for ever, if the test has started it for that.
+/// Counts forever, if the test has started it for that.
 #[test]
 fn worker() {
     let Ok(path) = std::env::var(PATH) else {
@@ -87,7 +73,7 @@ fn worker() {
 
 #[test]
 fn workers_that_are_killed_lose_nothing_that_they_acknowledged() {
-    let place = Place::new("workers");
+    let place = PodFile::new("session-workers");
     let mut workers: Vec<Worker> = (0..4).map(|_| Worker::start(&place.0)).collect();
     let until = Instant::now() + LIMIT;
     let pod = loop {
@@ -142,7 +128,7 @@ fn workers_that_are_killed_lose_nothing_that_they_acknowledged() {
 
 #[test]
 fn one_of_many_creates_the_pod() {
-    let place = Place::new("one");
+    let place = PodFile::new("session-one");
     let open = || Pod::open_or_create(&place.0, options()).unwrap().number();
     let numbers: Vec<u128> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
@@ -156,7 +142,7 @@ fn one_of_many_creates_the_pod() {
 
 #[test]
 fn the_real_error_is_reported() {
-    let place = Place::new("error");
+    let place = PodFile::new("session-error");
     match Pod::open_or_create(&place.0, PodOptions::new().size(1 << 46)) {
         Err(PodError::Create(CreateError::NoRoom(_))) => {}
         other => panic!("{other:?}"),
@@ -171,7 +157,7 @@ fn the_real_error_is_reported() {
 
 #[test]
 fn each_session_has_a_host_of_its_own_and_leaves_it() {
-    let place = Place::new("hosts");
+    let place = PodFile::new("session-hosts");
     let pod = Pod::open_or_create(&place.0, options()).unwrap();
     let first = pod.session().unwrap();
     let second = pod.session().unwrap();

@@ -1,9 +1,12 @@
 //! The README's program, run as the README says: processes are killed and stopped at any moment,
 //! and the count goes on.
 
+mod pod_file;
+
 use outlive::membership::ProcessOptions;
 use outlive::pod::Pod;
 use outlive::sync::RecoverableMutex;
+use pod_file::PodFile;
 use std::error::Error;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -27,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let readme = include_str!("../../../README.md");
     let transfer = include_str!("../examples/transfer.rs");
     let counter = include_str!("../examples/counter.rs").replace(
-        "/// Creates the pod, or counts in it for ever.\npub fn main",
+        "/// Creates the pod, or counts in it forever.\npub fn main",
         "fn main",
     );
     let words = include_str!("../examples/words.rs");
@@ -85,16 +88,8 @@ impl Drop for Host {
     }
 }
 
-struct Place(String);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = Pod::destroy(&self.0);
-    }
-}
-
 fn hosts_that_are_killed_or_stopped_hold_nobody_up() {
-    let place = Place(format!("/dev/shm/outlive-readme-{}", std::process::id()));
+    let place = PodFile::new("readme");
     let path = &place.0;
     assert!(Host::start(path, "create").ends().success());
     let mut hosts: Vec<_> = (0..HOSTS)

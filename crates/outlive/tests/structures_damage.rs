@@ -33,10 +33,10 @@ fn a_damaged_link_is_reported_and_ends_the_iteration() {
         let thread = process.enter(None, "t").expect("a thread joins");
         let (heap, memory) = (thread.heap(&pod).expect("a heap"), thread.memory());
         let cell = heap
-            .allocate_into(8, heap.hand(0))
+            .allocate_into(8, heap.pending_cell(0))
             .expect("enough free space");
         // Clears both words, as a program that publishes both does.
-        for word in [heap.hand(0), cell] {
+        for word in [heap.pending_cell(0), cell] {
             memory.store(word, 0u64, Ordering::Relaxed);
         }
         let map = Map::<u64, u64>::create(&heap, cell).expect("enough free space");

@@ -135,7 +135,12 @@ fn what_follows_a_frozen_link_is_not_read_after_it_is_freed() {
             let removes = move || {
                 assert_eq!(list.remove(other, &20), Some(2));
                 other.reclaim();
-                FREED.set(other.allocate_into(NODE, other.hand(5)).unwrap().raw());
+                FREED.set(
+                    other
+                        .allocate_into(NODE, other.pending_cell(5))
+                        .unwrap()
+                        .raw(),
+                );
             };
             AFTER_SWAP.with_borrow_mut(|hook| *hook = Some(Box::new(removes)));
         }));

@@ -60,7 +60,7 @@ fn who_has_met_sees_what_all_did() {
     assert_eq!((view.members, view.waiting), (0, 0));
 }
 
-/// Three meet for ever while the fourth dies at the barrier, before it or after it, comes back and
+/// Three meet forever while the fourth dies at the barrier, before it or after it, comes back and
 /// dies again: the rounds go on, and every coming and going is one change.
 #[test]
 fn rounds_go_on_while_a_member_dies_and_comes_back() {

@@ -34,6 +34,29 @@ pub(super) trait Case: Copy + Debug + Sync + 'static {
     }
 }
 
+/// Declares the cases of a fixture: those that must pass, which are listed in `SOUND`, and those
+/// with a deliberate fault, which a sweep must find.
+#[macro_export]
+macro_rules! cases {
+    (
+        $(#[$doc:meta])*
+        $vis:vis enum $name:ident { $($(#[$sound_doc:meta])* $sound:ident,)* }
+        broken { $($(#[$broken_doc:meta])* $broken:ident,)* }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $name {
+            $($(#[$sound_doc])* $sound,)*
+            $($(#[$broken_doc])* $broken,)*
+        }
+
+        impl $name {
+            /// The cases that must pass.
+            $vis const SOUND: [Self; [$(stringify!($sound)),*].len()] = [$(Self::$sound),*];
+        }
+    };
+}
+
 /// The sweep of a case.
 pub(super) struct Killed<C>(pub(super) C, pub(super) PersistenceDomain);
 

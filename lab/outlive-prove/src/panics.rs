@@ -14,7 +14,7 @@ pub(crate) fn listen() {
     ONCE.call_once(|| {
         let printing = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if !kill::hears(info) && !schedule::hears(info) {
+            if !kill::capture_panic(info) && !schedule::capture_panic(info) {
                 printing(info);
             }
         }));

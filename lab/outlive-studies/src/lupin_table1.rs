@@ -11,8 +11,9 @@
 //! local memory only (at its maker's request), and a NUMA machine in absolute numbers.
 
 use crate::row::Row;
-use crate::statistics::{SplitMix, median_estimate};
+use crate::statistics::median_estimate;
 use crate::{Run, Study, StudyError, clock, machine};
+use outlive_run::random::Random;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeSet;
@@ -287,9 +288,9 @@ impl<'a> Chain<'a> {
         let lines = buffer.size / LINE;
         // Sattolo's shuffle makes one cycle of all lines.
         let mut next: Vec<u32> = (0..lines as u32).collect();
-        let mut random = SplitMix(42);
+        let mut random = Random::new(42);
         for line in (1..lines).rev() {
-            next.swap(line, random.below(line));
+            next.swap(line, random.below(line as u64) as usize);
         }
         for (line, next) in next.iter().enumerate() {
             let at = line * LINE;

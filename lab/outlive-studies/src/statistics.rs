@@ -5,6 +5,8 @@
 //! anything else comes from resampling, with a fixed seed, so that the same data give the same
 //! interval.
 
+use outlive_run::random::Random;
+
 /// A value and the 95% interval around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
@@ -107,13 +109,13 @@ pub fn bootstrap_of<T: Clone, const N: usize>(
     const RESAMPLES: usize = 2000;
     let is_empty = cases.iter().any(|rounds| rounds.is_empty());
     assert!(!is_empty, "an estimate from no rounds");
-    let mut random = SplitMix(0x6F75_746C_6976_6521);
+    let mut random = Random::new(0x6F75_746C_6976_6521);
     let mut drawn = cases.map(<[T]>::to_vec);
     let mut values: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
             for (drawn, rounds) in drawn.iter_mut().zip(cases) {
                 for place in drawn {
-                    *place = rounds[random.below(rounds.len())].clone();
+                    *place = rounds[random.below(rounds.len() as u64) as usize].clone();
                 }
             }
             statistic(drawn.each_ref().map(Vec::as_slice))
@@ -132,26 +134,6 @@ fn sorted(data: &[f64]) -> Vec<f64> {
     let mut sorted = data.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted
-}
-
-/// A small generator of random numbers; a seed determines its sequence.
-#[derive(Clone, Debug)]
-pub struct SplitMix(pub u64);
-
-impl SplitMix {
-    /// Returns the next number.
-    pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.draw()) * bound as u128) >> 64) as usize
-    }
 }
 
 #[cfg(test)]
@@ -197,8 +179,8 @@ mod tests {
     /// not many fewer.
     #[test]
     fn the_interval_covers_what_it_says() {
-        let mut random = SplitMix(7);
-        let mut uniform = || random.draw() as f64 / u64::MAX as f64;
+        let mut random = Random::new(7);
+        let mut uniform = || random.word() as f64 / u64::MAX as f64;
         let (mut covered, mut resampled) = (0, 0);
         for _ in 0..400 {
             // Skewed, as times are: the true median of u/(1-u) is 1.

@@ -42,7 +42,7 @@ pub struct Create {
     /// Create no heap: the programs that use the pod manage its payload themselves
     #[arg(long)]
     without_heap: bool,
-    /// Whether writes in the caches of a failed host survive
+    /// Persistence domain: whether writes in the caches of a failed host survive
     #[arg(long, value_enum, default_value_t = Domain::Flushed)]
     domain: Domain,
     /// Touch all pages now, so that members do not wait for them later

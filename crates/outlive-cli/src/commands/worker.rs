@@ -106,7 +106,7 @@ impl Worker {
                 }
             });
             let tell = |process| {
-                // The work goes on if the output is closed.
+                // The work continues if the output is closed.
                 let _ = output::line(format_args!(
                     "process {process}, pid {}, works in the pool {pool} of {} with {} thread{}",
                     std::process::id(),

@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use support::programs::{an_interrupted_run_leaves_nothing, assert_killed};
+use support::programs::{an_interrupted_run_leaves_nothing, assert_killed, ways_to_die};
 use support::run::{Stage, assert_nothing_is_left, wait_until};
 use support::{Ended, Place, Running, outlive};
 
@@ -93,15 +93,8 @@ fn archives_are_the_same_to_the_last_byte_however_hosts_are_killed() {
         ("3", "2", "1", 2, Some("100K"), Some("3M")),
         ("4", "1", "2", 6, Some("40K"), Some("700K")),
     ] {
-        for (supervise, at) in [
-            ("restart", "commit"),
-            ("restart", "random"),
-            ("none", "commit"),
-        ] {
-            if supervise == "none" && kills >= hosts.parse().unwrap() {
-                continue;
-            }
-            let kill = kills.to_string();
+        let kill = kills.to_string();
+        for (supervise, at) in ways_to_die(hosts, &kill) {
             let mut arguments = vec!["--kill", &kill, "--kill-at", at, "--supervise", supervise];
             arguments.extend(["--hosts", hosts, "--processes", processes]);
             arguments.extend(["--threads", threads, "--level", "1"]);

@@ -10,13 +10,19 @@ use std::time::Duration;
 
 /// Runs a program. Returns the output and the report. `arguments` begin with the program's name.
 pub fn run(stage: &Stage, arguments: &[&str]) -> (String, Value) {
+    let (output, summary) = bytes(stage, arguments);
+    (String::from_utf8(output).unwrap(), summary)
+}
+
+/// Does the same for a program whose output is not a text.
+pub fn bytes(stage: &Stage, arguments: &[&str]) -> (Vec<u8>, Value) {
     let output = stage.path("result");
     let mut all = vec!["run"];
     all.extend(arguments);
     all.extend(["--json", "--output", &output]);
     let summary: Value = serde_json::from_str(&outlive(all).succeeds()).unwrap();
     assert_nothing_is_left(&summary);
-    (fs::read_to_string(&output).unwrap(), summary)
+    (fs::read(&output).unwrap(), summary)
 }
 
 /// Runs a program that is refused.
@@ -24,6 +30,15 @@ pub fn refused(arguments: &[&str]) -> Ended {
     let mut all = vec!["run"];
     all.extend(arguments);
     outlive(all)
+}
+
+/// Returns the values of `--supervise` and `--kill-at` for a run with `kills` kills. Without
+/// restarts, a host has to be left.
+pub fn ways_to_die(hosts: &str, kills: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let [hosts, kills]: [u32; 2] = [hosts, kills].map(|number| number.parse().unwrap());
+    let all = ["restart", "none"].into_iter();
+    all.flat_map(|supervise| [(supervise, "commit"), (supervise, "random")])
+        .filter(move |(supervise, _)| *supervise == "restart" || kills < hosts)
 }
 
 /// Runs a program while hosts are killed in all kinds of ways, and requires the output `expected`.
@@ -41,18 +56,10 @@ pub fn is_the_same_however_hosts_are_killed(
     for (hosts, processes, threads, kills) in
         [(1, 1, 1, 1), (2, 1, 2, 1), (3, 2, 1, 2), (4, 1, 2, 6)]
     {
-        for (supervise, at) in [
-            ("restart", "commit"),
-            ("restart", "random"),
-            ("none", "commit"),
-            ("none", "random"),
-        ] {
-            if supervise == "none" && kills >= hosts {
-                continue;
-            }
+        let numbers = [hosts, processes, threads, kills].map(|it: u64| it.to_string());
+        let [hosts, processes, threads, kill] = &numbers;
+        for (supervise, at) in ways_to_die(hosts, kill) {
             for _ in 0..2 {
-                let numbers = [hosts, processes, threads, kills].map(|it: u64| it.to_string());
-                let [hosts, processes, threads, kill] = &numbers;
                 let mut all = arguments.to_vec();
                 all.extend(["--kill-at", at, "--supervise", supervise]);
                 all.extend(["--hosts", hosts, "--processes", processes]);

@@ -14,7 +14,7 @@ pub struct Portfolio {
     references: Vec<f64>,
 }
 
-/// Why a portfolio cannot be read.
+/// The reason why a portfolio cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -66,7 +66,7 @@ pub enum ReadError {
         field: &'static str,
         /// The number.
         found: f64,
-        /// The least number that can be priced.
+        /// The minimal number that can be priced.
         low: f64,
         /// The largest number that can be priced.
         high: f64,

@@ -48,7 +48,7 @@ impl Kind {
     /// The right to sell.
     pub const PUT: Self = Self(1);
 
-    /// Returns whether it is the right to sell.
+    /// Returns whether the option is the right to sell.
     pub fn is_put(self) -> bool {
         self.0 != 0
     }
@@ -60,7 +60,7 @@ impl Kind {
 pub struct EuropeanOption {
     /// The present price of the share.
     pub spot: f64,
-    /// The price at which it may be bought or sold.
+    /// The price at which the option may be bought or sold.
     pub strike: f64,
     /// The riskless rate of interest, continuously compounded: 0.1 is 10% a year.
     pub rate: f64,

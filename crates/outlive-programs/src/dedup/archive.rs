@@ -63,9 +63,9 @@ pub const INDEX: u64 = 128 << 20;
 /// An entry of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name: parts with `/` between them.
+    /// The name: parts with `/` between them.
     pub name: Vec<u8>,
-    /// Its archived attributes.
+    /// The archived attributes.
     pub attributes: Attributes,
     /// The contents.
     pub content: Content,
@@ -99,7 +99,7 @@ impl Entry {
     }
 }
 
-/// Why an archive cannot be read.
+/// The reason why an archive cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
@@ -136,7 +136,7 @@ pub enum ArchiveError {
     IndexLen {
         /// The length of the index in bytes.
         len: u64,
-        /// The most bytes that are read.
+        /// The maximal number of bytes that are read.
         most: u64,
     },
     /// The index is damaged.
@@ -460,7 +460,7 @@ impl<S: ReadAt> Archive<S> {
         Ok(Self { source, index })
     }
 
-    /// Returns its entries; every directory comes before its contents.
+    /// Returns the archive's entries; every directory comes before its contents.
     pub fn entries(&self) -> &[Entry] {
         &self.index.entries
     }
@@ -470,9 +470,9 @@ impl<S: ReadAt> Archive<S> {
         self.index.bytes
     }
 
-    /// Returns the number of bytes it takes in blocks of `block` bytes. Every file takes at least
-    /// one block, and every directory and every link takes one; a hard link takes none. So an
-    /// archive of many empty entries is not small.
+    /// Returns the number of bytes the archive takes in blocks of `block` bytes. Every file takes
+    /// at least one block, and every directory and every link takes one; a hard link takes none. So
+    /// an archive of many empty entries is not small.
     pub fn bytes_in_blocks(&self, block: u64) -> u64 {
         let block = block.max(1);
         let each = self.entries().iter().map(|entry| match &entry.content {

@@ -20,7 +20,7 @@ pub struct Attributes {
     pub mode: u32,
     /// The time of the last modification. Archives of format 2 have no times.
     pub modified: Option<Time>,
-    /// Its owner, if that is archived. It is always archived for files with a setuid or setgid bit,
+    /// The owner, if that is archived. It is always archived for files with a setuid or setgid bit,
     /// as the effect of these bits depends on it.
     pub owner: Option<Owner>,
     /// The extended attributes, sorted by name; empty if they are not archived.

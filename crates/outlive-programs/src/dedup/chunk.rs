@@ -23,11 +23,11 @@ use gearhash::Hasher;
 
 /// The number of bytes that decide whether a place is a mark.
 pub const WINDOW: usize = 64;
-/// The least bytes of a chunk, except the last of a file.
+/// The minimal number of bytes of a chunk, except the last of a file.
 pub const MIN: usize = 2 << 10;
 /// The length from which any mark ends a chunk.
 pub const USUAL: usize = 8 << 10;
-/// The most bytes of a chunk.
+/// The maximal number of bytes of a chunk.
 pub const MAX: usize = 64 << 10;
 /// The leading zero bits of a mark: one in 2048 places is one.
 pub const WEAK: u32 = 11;
@@ -49,17 +49,17 @@ impl Mark {
         Self(at << 1 | u64::from(is_strong))
     }
 
-    /// Returns its offset.
+    /// Returns the mark's offset.
     pub fn at(self) -> u64 {
         self.0 >> 1
     }
 
-    /// Returns whether it is a strong mark.
+    /// Returns whether the mark is a strong mark.
     pub fn is_strong(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// Returns it as one word.
+    /// Returns the mark as one word.
     pub fn to_word(self) -> u64 {
         self.0
     }

@@ -8,14 +8,14 @@ use std::io;
 /// A range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The offset of its first byte.
+    /// The offset of the range's first byte.
     pub start: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
 impl Span {
-    /// Returns the offset after its last byte.
+    /// Returns the offset after the range's last byte.
     pub fn end(self) -> u64 {
         self.start.saturating_add(self.len)
     }

@@ -81,13 +81,13 @@ use tree::Tree;
 pub struct Summary {
     /// The number of files.
     pub files: u64,
-    /// The number of their bytes, without holes.
+    /// The number of the files' bytes, without holes.
     pub bytes: u64,
     /// The number of additional names of these files.
     pub hard_links: u64,
-    /// The number of bytes of their holes.
+    /// The number of bytes of the files' holes.
     pub hole_bytes: u64,
-    /// The number of their chunks.
+    /// The number of the files' chunks.
     pub chunks: u64,
     /// The number of different chunks.
     pub distinct: u64,
@@ -95,7 +95,7 @@ pub struct Summary {
     pub archive_bytes: u64,
 }
 
-/// Why files could not be archived.
+/// The reason why files could not be archived.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackError {

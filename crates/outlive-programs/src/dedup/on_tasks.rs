@@ -132,7 +132,7 @@ fn first<T: Element>(
 impl<'t, W: Write + Send> Archiving<'t, W> {
     /// Begins an archive of `tree` in `out`; `text` has the files of `tree`. The archive is written
     /// in large pieces. A full `out` may return [`WouldBlock`](io::ErrorKind::WouldBlock) after a
-    /// moment; the write is then retried for as long as the run goes on.
+    /// moment; the write is then retried until the run ends.
     ///
     /// # Errors
     /// If `out` cannot be written.

@@ -1,5 +1,5 @@
 //! A buffer of output until its reader has space, so that the driver never waits for a reader
-//! longer than the run goes on.
+//! longer than the run continues.
 
 use std::io::{self, ErrorKind, Write};
 

@@ -136,7 +136,7 @@ impl Plan {
         len.div_ceil(self.stretch)
     }
 
-    /// Returns the least number of units, as windows overlap.
+    /// Returns the minimal number of units, as windows overlap.
     pub fn units(&self) -> u64 {
         3 * self.stretches(self.bytes)
     }

@@ -31,14 +31,14 @@ const DIGEST: u64 = 1;
 const PACK: u64 = 2;
 
 task! {
-    /// Begins the present window of the run.
+    /// Starts the tasks of the run's current window.
     pub fn window(context) {
         let window = Window::of(context)?;
         window.spread(context, READ)?;
         next_round(context, window.round(DIGEST), cut())
     }
 
-    /// Determines the ends of the window's chunks, and has their digests taken.
+    /// Determines the ends of the window's chunks, and starts the tasks that compute their digests.
     pub fn cut(context) {
         let window = Window::of(context)?;
         window.cut(context)?;
@@ -67,7 +67,7 @@ task! {
     }
 }
 
-/// The present window of the run.
+/// The current window of the run.
 #[derive(Clone, Copy)]
 struct Window {
     now: Array<u64>,

@@ -146,7 +146,7 @@ pub(super) struct Extents {
 
 /// A piece of one extent.
 pub(super) struct Piece<'b> {
-    /// Its offset in the bytes read.
+    /// The offset in the bytes read.
     pub at: usize,
     /// The preceding bytes of the extent, at most [`WINDOW`] - 1.
     pub before: &'b [u8],
@@ -262,7 +262,7 @@ impl Extents {
     }
 }
 
-/// Why a part of the text could not be read.
+/// The reason why a part of the text could not be read.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// The operating system reported an error to this worker.

@@ -26,9 +26,9 @@ pub struct Tree {
 pub struct Source {
     /// The path.
     pub path: PathBuf,
-    /// Its name in the archive: parts with `/` between them.
+    /// The name in the archive: parts with `/` between them.
     pub name: Vec<u8>,
-    /// Its mode and time, and the optional attributes.
+    /// The mode and time, and the optional attributes.
     pub attributes: Attributes,
     /// The contents.
     pub content: Content,
@@ -60,9 +60,9 @@ pub enum Content {
 /// The properties of a file that are known before its content is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileContent {
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// Its ranges that are not holes, in their order.
+    /// The ranges that are not holes, in their order.
     pub data: Vec<Span>,
     /// A value that changes when the file changes: see
     /// [`InputFile::version`](outlive_run::input::InputFile::version).
@@ -83,7 +83,7 @@ pub struct Selection {
     pub strict: bool,
 }
 
-/// Why an entry cannot be archived.
+/// The reason why an entry cannot be archived.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TreeError {

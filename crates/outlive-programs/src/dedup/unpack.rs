@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 /// Options of unpacking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The most bytes that the archive may take, in whole [blocks](BLOCK). Empty files, directories
-    /// and links take one block each.
+    /// The maximal number of bytes that the archive may take, in whole [blocks](BLOCK). Empty
+    /// files, directories and links take one block each.
     pub most: u64,
     /// Restore owners. Requires root.
     pub owners: bool,
@@ -47,17 +47,17 @@ impl Default for Options {
 pub struct Unpacked {
     /// The number of files.
     pub files: u64,
-    /// The number of their bytes, without holes.
+    /// The number of the files' bytes, without holes.
     pub bytes: u64,
     /// The number of additional names of these files.
     pub hard_links: u64,
-    /// The number of bytes of their holes.
+    /// The number of bytes of the files' holes.
     pub hole_bytes: u64,
     /// The archived attributes that could not be restored.
     pub not_kept: Vec<NotKept>,
 }
 
-/// Why an archive could not be unpacked.
+/// The reason why an archive could not be unpacked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnpackError {
@@ -148,7 +148,7 @@ pub enum UnpackError {
     },
 }
 
-/// The least number of bytes that a file, directory or link takes, and the granularity of
+/// The minimal number of bytes that a file, directory or link takes, and the granularity of
 /// [`Options::most`].
 pub const BLOCK: u64 = 4 << 10;
 

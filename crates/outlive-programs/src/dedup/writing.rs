@@ -13,11 +13,11 @@ use std::io::{self, Write};
 pub(super) struct Occurrence<'p> {
     /// The number of the chunk.
     pub number: u32,
-    /// Its digest.
+    /// The digest.
     pub digest: Digest,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// Its stored form, at its first occurrence.
+    /// The stored form, at its first occurrence.
     pub packed: Option<&'p [u8]>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Writing<'t, W> {
 /// The file that is being entered. Its chunks so far are in [`Writing::chunks`].
 struct Entering<'t> {
     source: &'t Source,
-    /// The bytes left of the present extent.
+    /// The bytes left of the current extent.
     left: u64,
     /// The extents after it.
     extents: std::slice::Iter<'t, Span>,

@@ -5,7 +5,7 @@ use crate::compressed::Compression;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a graph cannot be read or generated.
+/// The reason why a graph cannot be read or generated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphError {

@@ -192,7 +192,7 @@ fn class(byte: u8) -> u8 {
 
 /// A field of a line.
 pub(super) struct Field<'l> {
-    /// Its bytes, without the quotes around it.
+    /// The bytes, without the quotes around it.
     pub bytes: Cow<'l, [u8]>,
     /// The classes of its bytes, including the padding after it.
     classes: u8,
@@ -202,8 +202,8 @@ pub(super) struct Field<'l> {
 }
 
 impl Field<'_> {
-    /// Returns an error if the field cannot be the name of a vertex. `is_decided`: the first line
-    /// has decided the separator, not the caller.
+    /// Returns an error if the field cannot be the name of a vertex. `is_decided` is true if the
+    /// separator was derived from the first line, and false if the caller chose it.
     pub fn check_name(&self, separator: Separator, is_decided: bool) -> Result<(), Mistake> {
         if self.bytes.is_empty() {
             return Err(Mistake::EmptyField);

@@ -172,7 +172,8 @@ impl Graph {
         self.labels.of(vertex)
     }
 
-    /// Returns whether its input had more than edges, weights for example, which are not used.
+    /// Returns whether the graph's input had more than edges, weights for example, which are not
+    /// used.
     pub fn has_more_than_edges(&self) -> bool {
         self.notes.has_more
     }

@@ -5,7 +5,7 @@ use super::compressed::name_of_compressed;
 use super::{Bins, CHANNELS};
 use std::ops::Range;
 
-/// The interpretation of a file.
+/// The file format by which the bytes of a file are interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// A picture if it begins like one, else any data.
@@ -70,7 +70,7 @@ pub(super) struct Head<'f> {
     pub len: usize,
 }
 
-/// Why a picture cannot be counted.
+/// The reason why a picture cannot be counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {

@@ -46,7 +46,7 @@ pub struct Counting {
     task_bytes: u64,
 }
 
-/// Why a file cannot be counted.
+/// The reason why a file cannot be counted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -110,7 +110,7 @@ impl Counting {
         })
     }
 
-    /// Sets the most bytes of a task.
+    /// Sets the maximal number of bytes of a task.
     #[must_use]
     pub fn task_bytes(mut self, bytes: u64) -> Self {
         self.task_bytes = bytes;
@@ -156,7 +156,7 @@ struct Plan {
     layout: [u64; 5],
     /// Of the file.
     version: u64,
-    /// The most bytes that a task counts.
+    /// The maximal number of bytes that a task counts.
     each: u64,
 }
 

@@ -18,7 +18,7 @@ pub struct Points {
     dimensions: usize,
 }
 
-/// Why points cannot be read.
+/// The reason why points cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {

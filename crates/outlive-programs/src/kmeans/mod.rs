@@ -83,7 +83,7 @@ pub struct Clusters {
     pub options: Options,
 }
 
-/// Why points cannot be grouped.
+/// The reason why points cannot be grouped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {

@@ -27,7 +27,7 @@
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 outlive::memory::crash_points! {
-    /// Where a commit may be cut short.
+    /// The crash points of a commit.
     pub enum CommitPoint for "mapreduce.commit" {
         /// Everything is written; nothing counts.
         Ready,

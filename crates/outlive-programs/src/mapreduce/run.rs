@@ -56,14 +56,14 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// One unit of the input.
+/// One unit of the input: a range of a file, which one task counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// The number of its file.
+    /// The number of the unit's file.
     pub file: u32,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u32,
-    /// Its first byte's position in the file.
+    /// The first byte's position in the file.
     pub from: u64,
 }
 

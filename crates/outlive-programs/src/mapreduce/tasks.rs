@@ -132,7 +132,7 @@ fn run_of(context: &Context<'_>) -> Result<Run, TaskError> {
     run.ok_or_else(|| damaged("the data of the run are invalid"))
 }
 
-/// Why a unit was not done.
+/// The reason why a unit was not done.
 #[derive(Debug, thiserror::Error)]
 enum UnitError {
     /// A block could not be allocated.

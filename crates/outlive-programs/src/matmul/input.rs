@@ -7,7 +7,7 @@ use crate::number::number;
 use crate::whole_file::{self, Unreadable};
 use std::path::Path;
 
-/// Why a matrix cannot be read.
+/// The reason why a matrix cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {

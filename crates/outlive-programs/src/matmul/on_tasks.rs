@@ -56,7 +56,7 @@ impl<'m> Multiplication<'m> {
         }
     }
 
-    /// Returns the most rows and columns of a block.
+    /// Returns the maximal numbers of rows and columns of a block.
     pub fn block(&self) -> (usize, usize) {
         self.block
     }

@@ -78,7 +78,7 @@ impl<M: Memory> Table<'_, M> {
         memory.crash_point(GrowPoint::Allocated);
         clear(memory, new, capacity * ENTRY);
         let old = Offset::from_raw(place.word(BLOCK));
-        // Counted anew: a worker that died right after inserting a key had not counted it.
+        // Counted again: a worker that died right after inserting a key had not counted it.
         let mut used = 0;
         if !old.is_null() {
             for index in 0..1u64 << place.word(LOG2) {

@@ -32,7 +32,7 @@ pub(super) struct Director<'o, R> {
     groups: Vec<Option<Arc<Mutex<Group>>>>,
     /// The failures that are not over.
     open: Vec<usize>,
-    /// The workers that stand by.
+    /// The workers that are on standby.
     standby: Standby,
     members: Members,
     kills: Kills,
@@ -122,7 +122,7 @@ impl<'o, R: Program> Director<'o, R> {
             match self.next_kill() {
                 Next::Wait => break,
                 Next::Kill(host) => self.kill(host),
-                Next::Miss => drop(self.kills.is_over()),
+                Next::Miss => drop(self.kills.finish_next()),
             }
         }
         self.follow();
@@ -179,7 +179,7 @@ impl<'o, R: Program> Director<'o, R> {
         }
         let failure = Failure {
             killed_at: is_sent.then_some(killed_at),
-            killed_at_unit: self.kills.is_over(),
+            killed_at_unit: self.kills.finish_next(),
             instance,
             threads_lost: self.threads_among(&lost),
             lost,
@@ -208,7 +208,7 @@ impl<'o, R: Program> Director<'o, R> {
     }
 
     /// Records a death that was reported.
-    pub fn hear(&mut self, news: &News) {
+    pub fn on_news(&mut self, news: &News) {
         let News::Event(event) = news else {
             return;
         };

@@ -121,9 +121,9 @@ impl Kills {
         }
     }
 
-    /// Records that the next kill was sent or missed, and opens its gate. Returns its unit if it
-    /// was a kill at random.
-    pub fn is_over(&mut self) -> Option<u64> {
+    /// Records that the next kill was sent or missed. For a kill at random, opens the gate that
+    /// stops later units, and returns the unit of the kill.
+    pub fn finish_next(&mut self) -> Option<u64> {
         let unit = self.units.get(self.over).copied();
         if unit.is_some() {
             self.header.open_gate(self.over as u64);
@@ -206,7 +206,7 @@ mod tests {
         assert!(matches!(next(&mut kills, 7.0, &others), Next::Kill(host) if host != drawn));
         assert_eq!(next(&mut kills, 7.0, &[]), Next::Wait);
         assert_eq!(next(&mut kills, 22.0, &[]), Next::Miss);
-        assert_eq!(kills.is_over(), Some(unit));
+        assert_eq!(kills.finish_next(), Some(unit));
         assert!(!kills.header.is_gated(unit + 1) || kills.units[1] == unit);
     }
 

@@ -58,7 +58,8 @@ pub enum Supervise {
 pub struct Options {
     /// The number of hosts: 1 to [`MOST_HOSTS`].
     pub hosts: u32,
-    /// The number of additional hosts that stand by, each ready to take the place of one that dies.
+    /// The number of additional hosts that are on standby, each ready to take the place of one that
+    /// dies.
     pub spares: u32,
     /// The number of processes of each host: a first one, and its children.
     pub processes: u32,
@@ -66,8 +67,8 @@ pub struct Options {
     pub threads: u32,
     /// The number of hosts that are killed, spread evenly over the run.
     pub kills: u32,
-    /// The units at which they are killed instead, in ascending order, one for each kill. Empty by
-    /// default: the kills are spread.
+    /// The units at which the hosts are killed instead, in ascending order, one for each kill.
+    /// Empty by default: the kills are spread.
     pub kill_units: Vec<u64>,
     /// The moments of the kills.
     pub kill_at: KillAt,

@@ -98,35 +98,36 @@ pub struct Failure {
     /// The time at which the driver sent SIGKILL to it, if it died of that signal; `None` if it
     /// ended otherwise.
     pub killed_at: Option<f64>,
-    /// The number of begun units after which it was to be killed, if it was killed at random.
+    /// The number of begun units after which the host was to be killed, if it was killed at random.
     pub killed_at_unit: Option<u64>,
     /// Whether survivors fenced it because it was silent.
     pub fenced: bool,
-    /// The exit status of its first process; `None` if that is not known.
+    /// The exit status of the host's first process; `None` if that is not known.
     pub ended: Option<ExitStatus>,
-    /// The time at which its death was reported to the control group, or seen in the tables before.
+    /// The time at which the host's death was reported to the control group, or seen in the tables
+    /// before.
     pub detected_at: Option<f64>,
-    /// The process that proved it dead, possibly the driver. `None` if that is not known: the
+    /// The process that proved the host dead, possibly the driver. `None` if that is not known: the
     /// process was not a member yet (the next incarnation of the host), or died before it could
     /// record the proof.
     pub detected_by: Option<Instance>,
     /// The host of that process; the driver's has the number after the last worker's.
     pub detected_by_host: Option<u32>,
-    /// The time at which all that its members held had been recovered.
+    /// The time at which all that the host's members held had been recovered.
     pub recovered_at: Option<f64>,
-    /// The time at which all its restarted processes had joined, if it was restarted.
+    /// The time at which all the host's restarted processes had joined, if it was restarted.
     pub rejoined_at: Option<f64>,
-    /// The hosts that took its places: spares, or others that stood by. Hosts that came because of
-    /// ready tasks or a request are not among them. Empty if there were none, or they came when no
-    /// work was left.
+    /// The hosts that took the host's places: spares, or others that stood by. Hosts that came
+    /// because of ready tasks or a request are not among them. Empty if there were none, or they
+    /// came when no work was left.
     pub taken_over_by: Vec<u32>,
     /// The time at which the last of these places was taken: a standby worker began a task there.
     pub taken_over_at: Option<f64>,
-    /// The instances that died with it: all processes and threads of its tree.
+    /// The instances that died with the host: all processes and threads of its tree.
     pub lost: Vec<Instance>,
     /// The number of threads among them; the others were processes.
     pub threads_lost: usize,
-    /// The units that it had begun and not committed, and that were re-executed.
+    /// The units that the host had begun and not committed, and that were re-executed.
     pub units_redone: Vec<u64>,
     /// The incarnation of the host that failed, if it was a member.
     pub(super) instance: Option<Instance>,

@@ -94,7 +94,7 @@ impl<R: super::Running> Scene<R> {
                         let nap = if director.is_busy() { LOOK } else { PROGRESS };
                         let called = || director.is_wanted() || settled.is_stopped();
                         if let Some(news) = events.wait_for_unless(nap, called) {
-                            director.hear(&news);
+                            director.on_news(&news);
                         }
                         director.look();
                         tell(director.failed());
@@ -104,7 +104,7 @@ impl<R: super::Running> Scene<R> {
                     let goes_on = || Instant::now() < until && !stop.is_stopped();
                     while director.is_waiting() && !director.is_powerless() && goes_on() {
                         if let Some(news) = events.wait_for(LOOK) {
-                            director.hear(&news);
+                            director.on_news(&news);
                         }
                         director.look();
                         tell(director.failed());

@@ -108,7 +108,7 @@ pub struct Order {
 pub struct Deadline {
     /// The limit. A worker that exceeds it is reported.
     pub limit: Duration,
-    /// Whether its host is fenced too, so that another worker re-executes the task.
+    /// Whether the worker's host is fenced too, so that another worker re-executes the task.
     pub fences: bool,
 }
 
@@ -180,7 +180,7 @@ pub trait Running: Copy + Send + Sync {
     fn attempting(&self, number: u32) -> Option<u64>;
 
     /// Returns the number of units that worker `number` has begun in all its incarnations. By it, a
-    /// spare that works is distinguished from one that stands by.
+    /// spare that works is distinguished from one that is on standby.
     fn begun(&self, number: u32) -> u64 {
         let _ = number;
         0
@@ -202,16 +202,16 @@ pub trait Running: Copy + Send + Sync {
     }
 }
 
-/// How a worker last came to work.
+/// The reason and the circumstances of a worker's last start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Came {
     /// The reason.
     pub why: Trigger,
-    /// The number of the worker that had died in the place that it took.
+    /// The number of the dead worker whose slot the worker took, if any.
     pub after: Option<u32>,
-    /// Whether it was sent away since, and so stands by again.
+    /// Whether the worker has become surplus since then, and is on standby again.
     pub is_away: bool,
-    /// The number of times it has come, in all its incarnations.
+    /// The number of times that the worker has started to work, in all its incarnations.
     pub times: u32,
 }
 
@@ -220,8 +220,8 @@ pub struct Came {
 pub struct Stretch {
     /// The name of the phase: one word.
     pub phase: &'static str,
-    /// Roughly how many of its units are done.
+    /// Roughly how many of the stretch's units are done.
     pub done: u64,
-    /// The number of all its units.
+    /// The number of all the stretch's units.
     pub units: u64,
 }

@@ -162,7 +162,7 @@ fn begin<R: Running>(
             recoverers: member.recoverers().ok_or(HostError::NoRun)?,
         },
         heap: &local,
-        // A cell owned by the driver, for the block on its way into the root.
+        // A cell owned by the driver, for the block until the root leads to it.
         cell: pod.logs().of(member.instance().id).program_room(),
     };
     program.begin(order, &stage).map_err(|error| {

@@ -1,11 +1,11 @@
 //! The standby workers of a run with spares, and the hosts that took the places of dead workers.
 //!
-//! The pool decides whether a worker works or stands by; the driver infers it from the run's
-//! record. A standby worker that begins a unit has been called. It takes the place of a dead worker
-//! unless it records another reason, which occurs in a run that is resized: too many ready tasks,
-//! or a request for more workers. It also records the place that it took, if a worker died there.
-//! The workers of a host that died and is restarted stand by, since their places are taken. So does
-//! a worker that is sent away.
+//! The pool decides whether a worker works or is on standby; the driver infers it from the run's
+//! record. A standby worker that begins a unit has been called. It replaces a dead worker unless it
+//! records another reason, which occurs in a run that is resized: too many ready tasks, or a
+//! request for more workers. It also records the slot that it took, if a worker died there. The
+//! workers of a host that died and is restarted go on standby, since their slots are taken. So does
+//! a worker that has become surplus.
 
 use super::{Came, Failure, Running};
 use crate::crew::Crew;
@@ -36,7 +36,7 @@ struct Called {
 const PATIENCE: f64 = 2.0;
 
 impl Standby {
-    /// Returns the state as a run begins: the spares stand by.
+    /// Returns the state at the start of a run: the workers of the spares are on standby.
     pub fn new(crew: Crew) -> Self {
         let spares = crew.hosts - crew.spares..crew.hosts;
         let idle = spares.flat_map(|host| crew.workers_of(host));
@@ -54,8 +54,8 @@ impl Standby {
         workers.any(|worker| !self.idle.contains_key(&worker))
     }
 
-    /// Records that `host` is dead: its next incarnation stands by. Returns how many of its workers
-    /// worked, and so can be replaced.
+    /// Records that `host` is dead: its next incarnation is on standby. Returns how many of its
+    /// workers worked, and so can be replaced.
     pub fn lose(&mut self, host: u32, run: &impl Running) -> u32 {
         if self.crew.spares == 0 && self.idle.is_empty() {
             // Only the host itself will stand by, when it is restarted.
@@ -71,7 +71,7 @@ impl Standby {
         self.idle.keys().any(|worker| there(*worker))
     }
 
-    /// Records workers that have begun to work, with their places, and workers that were sent away.
+    /// Records workers that have begun to work, with their places, and workers that became surplus.
     pub fn note(&mut self, run: &impl Running, failures: &mut [Failure], now: f64) {
         for worker in 0..self.crew.workers() {
             let came = run.came(worker);
@@ -186,7 +186,7 @@ mod tests {
         })
     }
 
-    /// Returns the record of a worker that was sent away.
+    /// Returns the record of a worker that became surplus.
     fn away(before: Option<Came>) -> Option<Came> {
         before.map(|came| Came {
             is_away: true,
@@ -276,7 +276,7 @@ mod tests {
     }
     #[test]
     fn who_was_sent_away_and_comes_for_a_dead_one_has_replaced_it() {
-        // Two hosts work, and one stands by; the second is sent away.
+        // Two hosts work, and one stands by; the second has become surplus.
         let mut standby = Standby::new(Crew::with_driver(2, 1, 1).and_spares(1));
         let first = came(Trigger::Beginning);
         let mut run = Begun([(5, first), (5, first), (0, None), (0, None), (0, None)]);
@@ -299,7 +299,7 @@ mod tests {
         run.0[1] = (9, again(run.0[1].1, Trigger::Failures, Some(2)));
         standby.note(&run, &mut failures, 4.0);
         assert_eq!(failures[1].taken_over_by, [1]);
-        // A worker that is sent away and called by a request has not replaced any.
+        // A worker that became surplus and was then called by a request has not replaced any.
         failures.push(killed(2, 5.0));
         failures[2].vacant = 1;
         run.0[1].1 = away(run.0[1].1);

@@ -3,14 +3,15 @@
 //! A *halt* stops one worker right before its commit point, so that its host can be killed there:
 //! the worst case.
 //!
-//! Each halt has the number of a unit. The first worker that is about to commit a unit from that
-//! number on takes the halt and waits for its death, unless its host has a halted worker already. A
-//! host that was killed before takes it only after others have let it pass for half the interval
-//! between kills. Halts are taken in order, also before the driver has seen the previous one.
+//! Each halt has the number of a unit. The first worker that is about to commit a unit of that or a
+//! higher number takes the halt and waits for its death, unless its host has a halted worker
+//! already. A worker of a host that was killed before takes it only if no other worker has taken it
+//! for half the interval between kills. Halts are taken in order; a halt may be taken before the
+//! driver has seen the previous one.
 //!
-//! A *gate* has the number of a unit as well. It stops all workers that have begun a later unit,
-//! and the worker of its own unit before the commit, until the driver has killed a host and opens
-//! the gate. So the run cannot be over before the kill.
+//! A *gate* has the number of a unit, too. It stops all workers that have begun a later unit, and
+//! the worker of that unit before the commit, until the driver has killed a host and opens the
+//! gate. So the run cannot end before the kill.
 
 use super::{FIXED, HIT, Header, SPARED};
 use outlive::memory::{Memory, Offset, Ordering};

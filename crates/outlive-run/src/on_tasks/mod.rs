@@ -6,9 +6,9 @@
 //! done here.
 //!
 //! * The *driver* creates the pool and the [`Record`], lets the program put its data there, submits
-//!   the job of round 0 and waits, and checks meanwhile whether the run is called off. When a job
-//!   is complete and has created no [next round](next_round), all is done. Then the pool wants no
-//!   workers, and hosts end.
+//!   the job of round 0 and waits. While it waits, it checks whether the run is called off. When a
+//!   job is complete and has created no [next round](next_round), the run is done. The driver then
+//!   sets the wanted number of workers to 0, and hosts end.
 //! * A *worker* of a host works in the pool ([`PoolWork`]), without knowing which program it is.
 //! * A *task* does a unit of work in [`unit()`], which records the unit for its worker, and halts
 //!   before the commit if the host is to be killed there. A task that has more than its share of
@@ -200,14 +200,14 @@ pub trait TaskProgram: Sync {
     /// Returns the task with which round 0 begins.
     fn begin(&self) -> Call;
 
-    /// Does the driver's work after the job of a round is complete, while hosts go on with the next
-    /// round if that was [created](next_round). If it was not, the returned task begins one.
+    /// Does the driver's work after the job of a round is complete, while hosts continue with the
+    /// next round if that was [created](next_round). If it was not, the returned task begins one.
     ///
-    /// Work that may wait for others, a reader for example, has to check meanwhile whether the run
-    /// `goes_on`: a failure is reported only after this returns.
+    /// Work that may wait for others, a reader for example, has to check while it waits whether the
+    /// run `goes_on`: a failure is reported only after this returns.
     ///
     /// # Errors
-    /// If the run cannot go on; [`RunError::Interrupted`] if `goes_on` returned false.
+    /// If the run cannot continue; [`RunError::Interrupted`] if `goes_on` returned false.
     fn completed(
         &self,
         round: u64,
@@ -239,7 +239,7 @@ pub trait TaskProgram: Sync {
 /// The end of the last job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// The number of its round, from 0.
+    /// The number of the job's round, from 0.
     pub round: u64,
     /// The [result](outlive_tasks::Context::result) of the job; empty if it has none.
     pub said: Vec<u8>,
@@ -360,7 +360,7 @@ fn wait<P: TaskProgram>(
         let deserted = || created.is_some() && over.is_stopped();
         let goes_on = || !(has_failed() || called_off() || deserted());
         let call = match program.completed(round, pool, heap, &goes_on) {
-            // The reason why it does not go on is known here, or to the driver.
+            // The reason why it does not continue is known here, or to the driver.
             Err(RunError::Interrupted) if !goes_on() => match created.filter(|_| has_failed()) {
                 Some(failed) => return Ok(failed.wait(Some(Duration::ZERO)).map(drop)?),
                 None => return Ok(()),
@@ -430,7 +430,7 @@ impl<P: TaskProgram> Program for P {
     ) -> Result<(), RunError> {
         let pool = WorkerPool::open(attendant.pod, P::POOL.name).map_err(HostError::from)?;
         let waited = wait(self, run, &pool, attendant, over);
-        // Whether it is done or not, no worker is to go on.
+        // Whether it is done or not, no worker may continue.
         let resized = pool.resize(attendant.heap, 0).map_err(HostError::from);
         waited.and(resized.map_err(RunError::from))
     }

@@ -1,7 +1,7 @@
 //! The record of a run of tasks: its progress, and the current unit of each worker.
 //!
 //! ```text
-//!  header of the run | round | last round, units | begun | about to commit | finished | done again | steps | turns | each worker's unit
+//!  header of the run | round | last round, units | begun | about to commit | finished | re-executed | steps | turns | each worker's unit
 //! ```
 //!
 //! Words written by different threads are on separate lines. All of it is for the progress, the

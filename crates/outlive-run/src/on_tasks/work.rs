@@ -73,7 +73,7 @@ impl Part<'_> {
 
     /// Works whenever the pool has fewer workers than it wants, until the run is over: at once if
     /// it wants all workers that come. Spares work when they are called, like hosts that have lost
-    /// their places to a spare, and workers that a resized pool has sent away.
+    /// their places to a spare, and workers that a resized pool no longer needs.
     fn stand_by(&self) -> Result<(), PoolError> {
         if self.post.header.crew().is_spare(self.post.host) {
             self.let_hosts_come();

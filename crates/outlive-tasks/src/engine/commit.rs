@@ -157,7 +157,8 @@ impl<'w, M: Memory> Engine<'w, M> {
         }
     }
 
-    /// Fails the task for good: it has no effect, and its job is notified. Lock-free.
+    /// Fails the task finally: it has no effect, is not retried, and its job is notified.
+    /// Lock-free.
     ///
     /// # Errors
     /// If its job could not be notified: the task [is spent](Running::is_spent), and

@@ -213,7 +213,7 @@ pub struct Deque<M: Memory = Native> {
     bottom: u64,
     /// The end of the entries that are written; those from `bottom` on are not published.
     end: u64,
-    /// A `top` that was read earlier: the present one is not below it.
+    /// A `top` that was read earlier: the current one is not below it.
     top: u64,
 }
 
@@ -286,7 +286,7 @@ impl<M: Memory> Deque<M> {
         (self.bottom.wrapping_sub(top) as i64).max(0) as u64
     }
 
-    /// Whether the deque is empty, approximately.
+    /// Returns whether the deque is empty, approximately.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,13 +1,13 @@
 //! A task's descriptor: 128 bytes of shared memory.
 //!
 //! ```text
-//!  0x00  status      who runs it (see the module `status`)
+//!  0x00  status      the state and the runner (see the module `status`)
 //!  0x08  function    number 32 | length of the arguments 20 | home slot 12
 //!  0x10  next        the next child of the same parent; on a free list, the next free one
-//!  0x18  job         its job: a word of those who keep jobs
+//!  0x18  job         the job of the task: a word of the layer above
 //!  0x20  children    the head of its children | the attempt that was committed
-//!  0x28  inputs      two words of those who keep names
-//!  0x30  outputs
+//!  0x28  inputs      the names that the task reads: a word of the layer above
+//!  0x30  outputs     the names that it writes: a word of the layer above
 //!  0x38  block       the heap block of arguments that are longer than 64 bytes
 //!  0x40  arguments   up to 64 bytes
 //! ```
@@ -57,15 +57,15 @@ pub(crate) const NO_HOME: u32 = 0xFFF;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec<'a> {
-    /// The number of its function.
+    /// The number of the task's function.
     pub function: u32,
-    /// The word of its job.
+    /// The word of the task's job.
     pub job: u64,
-    /// Its inputs: a word of the layer that keeps names.
+    /// The names that the task reads: a word of the layer above.
     pub inputs: u64,
-    /// Its outputs: a word of the layer that keeps names.
+    /// The names that the task writes: a word of the layer above.
     pub outputs: u64,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: &'a [u8],
 }
 
@@ -139,13 +139,13 @@ impl<M: Memory> Task<M> {
         }
     }
 
-    /// Returns its offset.
+    /// Returns the task's offset.
     #[inline(always)]
     pub fn offset(self) -> Offset {
         self.at
     }
 
-    /// Returns the memory that contains it.
+    /// Returns the memory that contains the task.
     #[inline(always)]
     pub fn memory(self) -> M {
         self.memory
@@ -194,47 +194,47 @@ impl<M: Memory> Task<M> {
             .is_ok()
     }
 
-    /// Returns the number of its function.
+    /// Returns the number of the task's function.
     #[inline(always)]
     pub fn function(self) -> u32 {
         self.word(FUNCTION) as u32
     }
 
-    /// Returns the word of its job.
+    /// Returns the word of the task's job.
     #[inline(always)]
     pub fn job(self) -> u64 {
         self.word(JOB)
     }
 
-    /// Returns the offset of the word of its job.
+    /// Returns the offset of the word of the task's job.
     #[doc(hidden)]
     pub fn job_at(self) -> Offset {
         self.at + JOB
     }
 
-    /// Returns the word of its inputs.
+    /// Returns the word of the task's inputs.
     #[inline(always)]
     pub fn inputs(self) -> u64 {
         self.word(INPUTS)
     }
 
-    /// Returns the offset of the word of its inputs: a cell of the task's holder.
+    /// Returns the offset of the word of the task's inputs: a cell of the task's holder.
     pub fn inputs_at(self) -> Offset {
         self.at + INPUTS
     }
 
-    /// Returns the word of its outputs.
+    /// Returns the word of the task's outputs.
     #[inline(always)]
     pub fn outputs(self) -> u64 {
         self.word(OUTPUTS)
     }
 
-    /// Returns the offset of the word of its outputs: a cell of the task's holder.
+    /// Returns the offset of the word of the task's outputs: a cell of the task's holder.
     pub fn outputs_at(self) -> Offset {
         self.at + OUTPUTS
     }
 
-    /// Returns its arguments. The caller holds the task.
+    /// Returns the task's arguments. The caller holds the task.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] if the words that describe them are invalid.
@@ -264,7 +264,7 @@ impl<M: Memory> Task<M> {
         (self.word(FUNCTION) >> HOME) as u32
     }
 
-    /// Returns the next child of its parent, or the next free descriptor: an unchecked word.
+    /// Returns the next child of the task's parent, or the next free descriptor: an unchecked word.
     #[inline(always)]
     #[doc(hidden)]
     pub fn next(self) -> u64 {
@@ -280,7 +280,8 @@ impl<M: Memory> Task<M> {
         self.set(NEXT, next);
     }
 
-    /// Returns the head of its children, an unchecked word, and the attempt that was committed.
+    /// Returns the head of the task's children, an unchecked word, and the attempt that was
+    /// committed.
     #[inline(always)]
     #[doc(hidden)]
     pub fn children(self) -> (u64, u8) {

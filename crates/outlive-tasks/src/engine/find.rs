@@ -68,11 +68,11 @@ impl<M: Memory> Engine<'_, M> {
                 }
             }
         }
-        self.look_around(hooks)
+        self.search(hooks)
     }
 
     #[inline(never)]
-    fn look_around<H: Hooks<M>>(&mut self, hooks: &mut H) -> Result<Option<Running<M>>, H::Error> {
+    fn search<H: Hooks<M>>(&mut self, hooks: &mut H) -> Result<Option<Running<M>>, H::Error> {
         loop {
             self.go_on(hooks)?;
             if self.inherited {
@@ -222,7 +222,7 @@ impl<M: Memory> Engine<'_, M> {
         Ok(Taken::Nothing)
     }
 
-    /// Whether slot `number` has an owner that is not gone.
+    /// Returns whether slot `number` has an owner that is not gone.
     pub(super) fn lives(&self, number: u32) -> bool {
         let owner = self.slots.slot(number).owner();
         let generations = self.heap.member().generations();

@@ -17,16 +17,17 @@ pub trait Hooks<M: Memory> {
     /// The error of a hook.
     type Error: From<EngineError>;
 
-    /// Whether `task` has outputs to [publish](Self::committed), so that it cannot be done at once.
+    /// Returns whether `task` has outputs to [publish](Self::committed). If so, its commit takes
+    /// more than one step.
     #[inline]
     fn has_outputs(&mut self, task: Task<M>) -> bool {
         let _ = task;
         false
     }
 
-    /// Whether tasks that [wait](State::Waiting) although all their inputs are there are found and
-    /// [run](super::Engine::start_waiting). If so, tasks that do not fit into the deque wait.
-    /// Otherwise a full heap is an error, and the worker keeps the commit.
+    /// Returns whether the pool scans for tasks that [wait](State::Waiting) although all their
+    /// inputs exist, and [runs](super::Engine::start_waiting) them. If so, a task that does not fit
+    /// into the deque may wait. Otherwise a full heap is an error, and the worker keeps the commit.
     fn finds_waiting(&self) -> bool {
         false
     }
@@ -60,7 +61,7 @@ pub trait Hooks<M: Memory> {
         Ok(batch.ready(child)?)
     }
 
-    /// Reports to its job that `task` has failed for good in attempt `attempt`.
+    /// Reports to its job that `task` has failed finally, in attempt `attempt`.
     ///
     /// # Errors
     /// As [`committed`](Self::committed).
@@ -131,11 +132,12 @@ impl<'b, 'w, M: Memory> Batch<'b, 'w, M> {
     }
 
     /// Makes a new or waiting task ready, and pushes it. Pushes a ready task, too: the worker that
-    /// made it ready may have died before the push. Does nothing in any other state. If the task
-    /// does not fit it waits, provided that waiting tasks are found.
+    /// made it ready may have died before the push. Does nothing in any other state. If the deque
+    /// is full and cannot grow, the task waits, provided that the pool
+    /// [scans](Hooks::finds_waiting) for waiting tasks.
     ///
     /// # Errors
-    /// If the deque must grow, the heap is full, and waiting tasks are not found.
+    /// If the deque must grow, the heap is full, and the pool does not scan for waiting tasks.
     ///
     /// # Crash
     /// The task is ready and in no deque, or waits and this was not reported: a worker that takes

@@ -4,8 +4,8 @@
 //! to the caller, which reports their outcome.
 //!
 //! ```text
-//!  loop:   next      own deque, others' deques, running slots of the dead        READY -> RUNNING
-//!          …         the caller runs it; spawn makes children                    NEW, known to the worker alone
+//!  loop:   next      own deque, others' deques, running slots of dead workers    READY -> RUNNING
+//!          …         the caller runs it; spawn creates children                  NEW, private to the worker
 //!          complete  nothing to publish                                          RUNNING -> DONE
 //!                    else: chain the children, then                              RUNNING -> COMMITTING
 //!                          publish outputs and children, in steps that can be repeated, then       -> DONE
@@ -152,7 +152,7 @@ pub struct Engine<'w, M: Memory = Native> {
 /// A task that the worker runs.
 ///
 /// The worker must [complete](Engine::complete), [fail](Engine::fail) or [retry](Engine::retry) it.
-/// If it is dropped instead, the worker holds the task until the worker is gone.
+/// If it is dropped instead, the worker holds the task until the worker leaves or dies.
 #[derive(Debug)]
 #[must_use = "a task that is neither completed nor failed is held until its worker leaves or dies"]
 pub struct Running<M: Memory = Native> {
@@ -227,8 +227,9 @@ impl<M: Memory> Running<M> {
         self.count
     }
 
-    /// Whether the task was completed or has failed: nothing more can be done with it. If that
-    /// returned an error, [`Engine::next`] or a worker that takes over does the remaining work.
+    /// Returns whether the task was completed or has failed, so that no further operation on it is
+    /// possible. If that operation returned an error, [`Engine::next`] or a worker that takes over
+    /// does the remaining work.
     pub fn is_spent(&self) -> bool {
         self.spent
     }

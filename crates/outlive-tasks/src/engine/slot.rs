@@ -1,12 +1,12 @@
 //! The worker slots: one for each worker that works at the same time.
 //!
 //! ```text
-//!  header:  magic | capacity | size of chunks | smallest array        used: slots that were ever claimed, or about to be
+//!  header:  magic | capacity | size of chunks | smallest array        used: no slot from this number on was ever claimed
 //!
-//!  slot:    0x000  owner      its worker, and whether that is a guest; or 0        | buffer  the array of its deque
-//!           0x080  top        where others steal
-//!           0x100  bottom     where the owner pushes and pops
-//!           0x180  running    its last task | heartbeat | chunks  the head of a list | fresh  a chunk on its way there
+//!  slot:    0x000  owner      the worker, and whether it is a guest; or 0           | buffer  the array of its deque
+//!           0x080  top        the end of the deque at which other workers steal
+//!           0x100  bottom     the end at which the owner pushes and pops
+//!           0x180  running    the last task | heartbeat | chunks  the head of a list | fresh  a chunk that is not linked yet
 //!           0x200  arrays     a cell for each size of an array
 //! ```
 //!
@@ -124,7 +124,8 @@ pub struct Slots<M: Memory = Native> {
 pub struct Occupant {
     /// The worker's instance.
     pub worker: Instance,
-    /// Whether it is an additional worker, which the pool did not request and does not count.
+    /// Whether the occupant is an additional worker, which the pool did not request and does not
+    /// count.
     pub is_guest: bool,
 }
 
@@ -146,9 +147,9 @@ impl Occupant {
 pub struct SlotView {
     /// The owner of the slot.
     pub owner: Option<Occupant>,
-    /// The approximate number of entries in its deque.
+    /// The approximate number of entries in the slot's deque.
     pub queued: u64,
-    /// The last task that its owner held or tried to take, with its status.
+    /// The last task that the slot's owner held or tried to take, with its status.
     pub running: Option<(Offset, crate::Status)>,
     /// The number of heartbeats.
     pub heartbeat: u64,
@@ -237,7 +238,7 @@ impl<M: Memory> Slots<M> {
         self.at
     }
 
-    /// Returns the settings with which they were created.
+    /// Returns the settings with which the slots were created.
     pub fn settings(self) -> Settings {
         self.settings
     }
@@ -453,7 +454,7 @@ impl<M: Memory> Slot<M> {
             .store(self.at + OWNER, Instance::NONE, Ordering::Release);
     }
 
-    /// Returns the last task that its owner held or tried to take.
+    /// Returns the last task that the slot's owner held or tried to take.
     #[doc(hidden)]
     pub fn running(self, memory: M) -> Result<Option<Task<M>>, EngineError> {
         // Acquire: not needed for the task, whose status is checked. A reader that has acquired the
@@ -464,7 +465,7 @@ impl<M: Memory> Slot<M> {
         }
     }
 
-    /// Notes the task that the owner is about to take, before it leaves its current place.
+    /// Notes the task that the owner is about to take, before the owner removes it from a deque.
     #[inline(always)]
     #[doc(hidden)]
     pub fn note(self, task: u64) {

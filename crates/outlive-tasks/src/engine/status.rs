@@ -74,13 +74,13 @@ impl State {
         Self::Failed,
     ];
 
-    /// Whether a worker holds a task in this state.
+    /// Returns whether a worker holds a task in this state.
     #[inline(always)]
     pub const fn is_held(self) -> bool {
         matches!(self, Self::Running | Self::Committing | Self::Failing)
     }
 
-    /// Whether the descriptor can have another life.
+    /// Returns whether the descriptor can have another life.
     #[inline(always)]
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Free | Self::Done | Self::Failed)
@@ -191,7 +191,7 @@ impl Status {
         Self(self.0 & !0xF | 0xFFF << RUNNER | State::Failed as u64)
     }
 
-    /// Whether the task is over and was never begun: no slot has this number.
+    /// Returns whether the task is over and was never begun: no slot has this number.
     pub const fn is_given_up(self) -> bool {
         matches!(self.state(), State::Failed) && self.runner() == 0xFFF
     }

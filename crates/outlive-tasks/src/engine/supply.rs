@@ -1,8 +1,8 @@
-//! The allocation of descriptors, from chunks of the pod's heap that a slot keeps for ever.
+//! The allocation of descriptors, from chunks of the pod's heap that a slot never frees.
 //!
 //! ```text
-//!  slot:   chunks -> chunk -> chunk          fresh: a chunk on its way into the list
-//!  chunk:  next, 120 bytes of nothing | descriptor | descriptor | …
+//!  slot:   chunks -> chunk -> chunk          fresh: a chunk that is not linked yet
+//!  chunk:  next, 120 unused bytes | descriptor | descriptor | …
 //! ```
 //!
 //! Whether a descriptor is free is decided by its status: if its last life [is

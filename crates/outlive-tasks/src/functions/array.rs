@@ -113,7 +113,7 @@ impl<T: Element> Array<T> {
         self.len
     }
 
-    /// Whether it has no elements.
+    /// Returns whether the array has no elements.
     pub fn is_empty(self) -> bool {
         self.len == 0
     }

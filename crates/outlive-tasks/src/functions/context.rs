@@ -83,7 +83,7 @@ impl<'c> Context<'c> {
         Record::at(self.layout.memory, Offset::from_raw(job))
     }
 
-    /// Returns the name of its job.
+    /// Returns the name of the task's job.
     pub fn job(&self) -> String {
         String::from_utf8_lossy(&self.record().name()).into_owned()
     }

@@ -53,7 +53,7 @@ impl TaskError {
         }
     }
 
-    /// Whether the reason only concerns this worker.
+    /// Returns whether the reason only concerns this worker.
     pub fn is_unable(&self) -> bool {
         self.unable
     }
@@ -128,7 +128,7 @@ impl Definition {
         }
     }
 
-    /// Returns its name.
+    /// Returns the function's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -444,7 +444,7 @@ impl Registry {
         self.definitions.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.definitions.is_empty()
     }

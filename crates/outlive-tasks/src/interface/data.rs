@@ -90,7 +90,7 @@ impl WorkerPool {
     }
 
     /// Removes the data of `name`. Returns `false` if there is none. The name is unbound again, and
-    /// may be written anew. The time grows with the number of jobs and of descriptors.
+    /// may be written again. The time grows with the number of jobs and of descriptors.
     ///
     /// Tasks that are reading the data have it until they end. The program must not use other
     /// handles on it ([`Data`], [`Array`]) afterwards: they would access memory of another owner.

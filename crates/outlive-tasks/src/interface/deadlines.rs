@@ -1,9 +1,9 @@
 //! Detection of workers that do not finish a task, by an observer.
 //!
-//! This state is not in the pool: the observer remembers by which tenure (see
-//! [`status`](crate::engine::status)) each worker holds which task, and since when it has seen
-//! that. The time begins anew for a task that is retried, or taken over from a dead worker. The
-//! total time of a task with its retries is not limited.
+//! This state is not in the pool. For each worker, the observer remembers the task that the worker
+//! holds, the tenure (see [`status`](crate::engine::status)), and the time at which it first saw
+//! that tenure. The time starts again for a task that is retried, or taken over from a dead worker.
+//! The total time of a task with its retries is not limited.
 
 use super::WorkerPool;
 use crate::pool::worker::shown;
@@ -20,7 +20,7 @@ use std::time::Instant;
 pub struct Overdue {
     /// The worker.
     pub worker: Instance,
-    /// The number of its slot.
+    /// The number of the worker's slot.
     pub slot: u32,
     /// The task with its arguments, as text.
     pub task: String,

@@ -71,19 +71,19 @@ impl<'h> Job<'h> {
         self.ask(Record::keep) == Some(true)
     }
 
-    /// Returns its name; empty if it was removed.
+    /// Returns the job's name; empty if it was removed.
     pub fn name(&self) -> String {
         let name = self.ask(Record::name).unwrap_or_default();
         String::from_utf8_lossy(&name).into_owned()
     }
 
-    /// Returns its state.
+    /// Returns the job's state.
     pub fn state(&self) -> JobState {
         self.ask(Record::state).unwrap_or(JobState::Removed)
     }
 
-    /// Returns its result, which its tasks [wrote](crate::Context::result), once it is complete;
-    /// empty if they wrote none. Waits at most for `timeout`; without one, for ever.
+    /// Returns the job's result, which its tasks [wrote](crate::Context::result), once it is
+    /// complete; empty if they wrote none. Waits at most for `timeout`; without one, forever.
     ///
     /// # Errors
     /// If it failed, or has not ended in time.
@@ -120,7 +120,7 @@ impl<'h> Job<'h> {
         }
     }
 
-    /// Returns its result as a value; `None` if it has another size.
+    /// Returns the job's result as a value; `None` if it has another size.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -146,7 +146,7 @@ impl<'h> Job<'h> {
         }
     }
 
-    /// Returns the reason of its failure, if it failed.
+    /// Returns the reason of the job's failure, if it failed.
     pub fn error(&self) -> Option<String> {
         let hand = self.pool.hand(self.heap);
         (self.state() == JobState::Failed)

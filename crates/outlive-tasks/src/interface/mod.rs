@@ -167,7 +167,7 @@ impl WorkerPool {
         }
     }
 
-    /// Whether another worker is present or comes: a spare does when a worker has left.
+    /// Returns whether another worker is present or comes: a spare does when a worker has left.
     fn has_others(&self, heap: &LocalHeap<'_>, stop: &Stop) -> bool {
         let mut seen = 0;
         for _ in 0..COMPANY {

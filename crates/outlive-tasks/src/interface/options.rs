@@ -44,7 +44,8 @@ impl Options {
         self
     }
 
-    /// Sets the number of workers that the pool first requests. Others leave again, or stand by.
+    /// Sets the number of workers that the pool first requests. Others leave again, or are on
+    /// standby.
     pub fn workers(mut self, workers: u32) -> Self {
         self.shape.original = workers;
         self

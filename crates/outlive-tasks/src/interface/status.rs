@@ -19,16 +19,16 @@ use outlive::sync::View;
 pub struct PoolStatus {
     /// The maximum number of workers.
     pub capacity: u32,
-    /// The number of workers that it requests.
+    /// The number of workers that the pool requests.
     pub wanted: u32,
-    /// The number of workers that it requested at first.
+    /// The number of workers that the pool requested at first.
     pub original: u32,
     /// The range of numbers that can be [requested](super::WorkerPool::request): up to the maximum,
     /// or that within which it [resizes itself](super::Options::elastic).
     pub room: RangeInclusive<u32>,
-    /// Whether it resizes itself.
+    /// Whether the pool resizes itself.
     pub is_elastic: bool,
-    /// Its workers, and dead ones that have not been replaced in their slots.
+    /// The workers, and dead ones that have not been replaced in their slots.
     pub workers: Vec<WorkerStatus>,
     /// The number of ready tasks in all deques.
     pub ready: u64,
@@ -38,7 +38,7 @@ pub struct PoolStatus {
     pub open: Vec<String>,
     /// The heartbeat that more than half of the workers have reached.
     pub frontier: u64,
-    /// The barrier.
+    /// The state of the barrier at which idle workers wait.
     pub barrier: View,
 }
 
@@ -46,19 +46,19 @@ pub struct PoolStatus {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorkerStatus {
-    /// The number of its slot.
+    /// The number of the worker's slot.
     pub slot: u32,
     /// The worker's instance.
     pub worker: Instance,
-    /// Whether it lives.
+    /// Whether the worker lives.
     pub lives: bool,
-    /// Whether it is a [guest](super::WorkerPool::work_besides), an additional worker.
+    /// Whether the worker is a [guest](super::WorkerPool::work_besides), an additional worker.
     pub is_guest: bool,
-    /// The number of tasks in its deque.
+    /// The number of tasks in the worker's deque.
     pub queued: u64,
-    /// The task that it holds, as text, with its status.
+    /// The task that the worker holds, as text, with its status.
     pub running: Option<(String, Status)>,
-    /// Its heartbeat.
+    /// The heartbeat.
     pub heartbeat: u64,
 }
 
@@ -133,7 +133,7 @@ impl PoolStatus {
         self.living() - self.guests()
     }
 
-    /// Returns the action that a launcher should take, by the paper's two triggers.
+    /// Returns the action that a launcher should take, by MODC's two triggers (MODC §3.1).
     pub fn advice(&self, band: Band) -> Advice {
         let count = |lives, is_guest| {
             let workers = self.workers.iter();

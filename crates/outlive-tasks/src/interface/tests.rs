@@ -88,7 +88,7 @@ fn a_pool_that_its_dead_maker_has_in_hand_still_is_not_taken_apart_for_another_o
     let process = pod.join(ProcessOptions::on_host(0)).unwrap();
     let member = process.enter(None, "caller").unwrap();
     let heap = member.heap(&pod).unwrap();
-    let (memory, hand) = (heap.memory(), header::header_in_hand(&pod, &heap));
+    let (memory, hand) = (heap.memory(), header::pending_header(&pod, &heap));
     let a = WorkerPool::create(&pod, &heap, "a", Options::new()).unwrap();
     a.submit(&heap, "job", something(1)).unwrap();
     // As if the creator had died right after the pool was published, or before it was unpublished.
@@ -115,7 +115,7 @@ fn who_destroys_a_pool_takes_it_out_of_the_hands_of_the_dead() {
     let process = pod.join(ProcessOptions::on_host(0)).unwrap();
     let member = process.enter(None, "maker").unwrap();
     let heap = member.heap(&pod).unwrap();
-    let (memory, hand) = (heap.memory(), header::header_in_hand(&pod, &heap));
+    let (memory, hand) = (heap.memory(), header::pending_header(&pod, &heap));
     let pool = WorkerPool::create(&pod, &heap, "p", Options::new()).unwrap();
     // As if its creator had died right after it was published.
     memory.store(hand, pool.layout.at.raw(), Ordering::Relaxed);

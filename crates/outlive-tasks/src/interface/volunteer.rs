@@ -72,7 +72,7 @@ pub enum VolunteerError {
 }
 
 impl Volunteer {
-    /// Returns a volunteer with one thread, on a host of its own, that works at once.
+    /// Returns a worker process with one thread, on a host of its own, that starts to work at once.
     pub fn new() -> Self {
         Self {
             host: None,
@@ -84,7 +84,7 @@ impl Volunteer {
         }
     }
 
-    /// Sets the host of its process (hosts fail as a whole). Default: a host of its own.
+    /// Sets the host of the worker's process (hosts fail as a whole). Default: a host of its own.
     pub fn host(self, host: InstanceId) -> Self {
         let host = Some(host);
         Self { host, ..self }
@@ -100,13 +100,13 @@ impl Volunteer {
         }
     }
 
-    /// Sets its name, for people.
+    /// Sets the worker's name, for people.
     pub fn name(self, name: impl Into<String>) -> Self {
         let name = name.into();
         Self { name, ..self }
     }
 
-    /// Sets the number of its threads.
+    /// Sets the number of the worker's threads.
     pub fn threads(self, threads: NonZeroU32) -> Self {
         Self { threads, ..self }
     }
@@ -258,7 +258,7 @@ impl Drop for StopsOthers<'_> {
 /// The time for which a process tries to get a host of its own, while others do the same.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Whether `me` keeps its host among the processes that are there.
+/// Returns whether `me` keeps its host among the processes that are there.
 fn is_first(pod: &Pod, me: &Process) -> bool {
     let host = me.host().id;
     pod.tables().writers().all(|(id, state)| {

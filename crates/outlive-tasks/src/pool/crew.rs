@@ -1,8 +1,8 @@
-//! One worker's part in a pool: where it finds tasks, what their commits publish, and what it does
-//! at the barrier.
+//! One worker's role in a pool: it finds tasks, publishes the outputs of those that it commits, and
+//! judges jobs at the barrier.
 //!
-//! It runs no functions. [`worker`](crate::pool::worker) does, and so do the proofs, over other
-//! memories.
+//! This module does not run the functions of tasks. [`worker`](crate::pool::worker) does, and so do
+//! the proofs, over other memories.
 
 use crate::engine::supply;
 use crate::pool::judge::{Verdict, judge};
@@ -170,7 +170,7 @@ impl<'w, M: Memory> Crew<'w, M> {
         self.find_root()
     }
 
-    /// Returns a task that waits although its inputs exist. For a worker without other work.
+    /// Returns a task that waits although its inputs exist. Called by a worker without other work.
     #[inline(never)]
     fn find_waiting(&mut self) -> Result<Option<Running<M>>, PoolError> {
         loop {
@@ -258,7 +258,8 @@ impl<'w, M: Memory> Crew<'w, M> {
         self.engine.complete(run, &mut self.publisher)
     }
 
-    /// Fails the task for good; `wanted` are the bytes that it could not allocate, if that is why.
+    /// Fails the task finally. `wanted` is the size that it could not allocate, if that is the
+    /// reason.
     pub fn fail(
         &mut self,
         run: &mut Running<M>,

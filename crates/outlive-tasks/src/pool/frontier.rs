@@ -4,8 +4,8 @@
 //! Each worker has a heartbeat in its slot, a counter of its progress. Every beat moves the
 //! heartbeat to one beyond the global *frontier*. The frontier advances when more than half of the
 //! workers have gone beyond it, by one compare-and-swap that any worker makes. So a heartbeat that
-//! stands still falls behind the others. In a pool in which all workers sleep nothing moves, and no
-//! worker is suspected.
+//! does not advance falls behind the others. In a pool in which all workers sleep no heartbeat
+//! advances, and no worker is suspected.
 //!
 //! An observer notes which heartbeats lag behind the frontier, and since when. A worker that has
 //! not moved for the configured time is *frozen*. That is only a suspicion, for people and
@@ -23,7 +23,7 @@ use outlive::memory::{Memory, Native, Offset, Ordering};
 use std::time::Instant;
 
 outlive::memory::crash_points! {
-    /// Where a heartbeat may be cut short.
+    /// The crash points of a heartbeat.
     pub enum FrontierPoint for "tasks.frontier" {
         /// The worker has stored its heartbeat.
         Beaten,
@@ -43,11 +43,11 @@ pub struct Frontier<M: Memory = Native> {
 /// A worker with a heartbeat that stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frozen {
-    /// Its slot.
+    /// The slot.
     pub slot: u32,
-    /// Its instance.
+    /// The instance.
     pub worker: Instance,
-    /// Its heartbeat.
+    /// The heartbeat.
     pub heartbeat: u64,
     /// The time for which the observer has not seen the heartbeat change.
     pub since: Duration,

@@ -1,10 +1,10 @@
 //! How a pool's header is published and unpublished.
 //!
 //! A root of the pod leads to a *cell*, one word. The cell leads to the header, or holds 0 while no
-//! pool of that name exists. A thread that makes or destroys a pool keeps a block that is not in
-//! its place in a *pending-allocation cell*: one of the last words of the program's scratch area in
-//! its log. The pending cells survive the thread's death. The next incarnation of the same id
-//! checks them before it makes or destroys a pool again.
+//! pool of that name exists. A thread that creates or destroys a pool notes each block that is not
+//! reachable yet, or not any more, in a *pending-allocation cell*: one of the last words of the
+//! program's scratch area in its log. The pending cells survive the thread's death. The next
+//! incarnation of the same id checks them before it creates or destroys a pool again.
 //!
 //! | a death after | leaves in the pending cell | repair |
 //! | --- | --- | --- |
@@ -12,15 +12,15 @@
 //! | the root is published | the same | cleared: the block is in the table of roots |
 //! | the header is flagged raw | nothing | |
 //! | the header is allocated | a block of any contents, even a pool's | freed unread |
-//! | it and the flag are cleared | a header and all made for it | taken apart, then freed |
+//! | header and flag are cleared | a header and all blocks made for it | taken apart, then freed |
 //! | the cell leads to it | the same | cleared: the header is the cell's |
 //! | (destroying) it is pending | the same | cleared: the pool exists; or by another destroyer |
 //! | the cell is cleared | an unreachable header | taken apart, then freed |
 //!
-//! Whether a pending header is in its place is checked against the cells of all pools, since the
-//! next call may concern another name. Taking apart can be repeated after it was cut short
-//! anywhere. If two threads make the same pool, the first to exchange the cell's word has made it,
-//! and the other takes its own header apart.
+//! Whether a pending header was published is checked against the cells of all pools, since the next
+//! call may concern another name. Taking apart can be repeated after a death at any of its steps.
+//! If two threads create the same pool, the first to exchange the cell's word has created it, and
+//! the other takes its own header apart.
 
 use crate::PoolError;
 use crate::store::layout::{DESKS_IN_ALL, Layout, Shape};
@@ -33,7 +33,7 @@ use outlive::recovery::Logs;
 use outlive::segment::Roots;
 
 outlive::memory::crash_points! {
-    /// Where the making of a pool may be cut short.
+    /// The crash points of the creation of a pool.
     pub enum MakePoint for "tasks.make" {
         /// The block of a root is in the pending cell.
         RootAllocated,
@@ -55,7 +55,7 @@ outlive::memory::crash_points! {
 }
 
 outlive::memory::crash_points! {
-    /// Where the destruction of a pool may be cut short.
+    /// The crash points of the destruction of a pool.
     pub enum DestroyPoint for "tasks.destroy" {
         /// The header is in the pending cell, and the cell still leads to it.
         InHand,
@@ -81,9 +81,9 @@ outlive::shared! {
     struct TaskPool { header: u64 }
 }
 
-/// The pending cells of a pool's maker: the last words of the program's scratch area in its log.
-const ROOT_IN_HAND: u64 = 1024 - 8;
-const HEADER_IN_HAND: u64 = 1024 - 16;
+/// The pending cells of a pool's creator: the last words of the program's scratch area in its log.
+const PENDING_ROOT: u64 = 1024 - 8;
+const PENDING_HEADER: u64 = 1024 - 16;
 /// The raw flag, this far before the pending cell: not 0 while the header is uninitialised.
 const RAW: u64 = 8;
 
@@ -140,7 +140,7 @@ pub struct Place<'h, M: Memory = Native> {
     logs: Logs<M>,
     /// The word that leads to the header.
     cell: Offset,
-    hand: Offset,
+    pending: Offset,
 }
 
 impl<'h> Place<'h> {
@@ -159,13 +159,13 @@ impl<'h, M: Memory> Place<'h, M> {
         name: &str,
     ) -> Result<Self, PoolError> {
         let room = logs.of(heap.instance().id).program_room();
-        let cell = root_cell(roots, room + ROOT_IN_HAND, heap, name)?;
+        let cell = root_cell(roots, room + PENDING_ROOT, heap, name)?;
         let place = Self {
             heap,
             roots,
             logs,
             cell,
-            hand: room + HEADER_IN_HAND,
+            pending: room + PENDING_HEADER,
         };
         place.settle()?;
         Ok(place)
@@ -196,18 +196,18 @@ impl<'h, M: Memory> Place<'h, M> {
 
     /// Allocates a zeroed header into the pending cell.
     pub fn clear_header(self, shape: &Shape) -> Result<Offset, PoolError> {
-        let Self { heap, hand, .. } = self;
+        let Self { heap, pending, .. } = self;
         let memory = heap.memory();
         let bytes = shape.bytes::<M>();
         // Release, both: a new block has arbitrary contents, and may look like a pool.
-        memory.store(hand - RAW, 1u64, Ordering::Release);
+        memory.store(pending - RAW, 1u64, Ordering::Release);
         memory.crash_point(MakePoint::Raw);
-        let at = heap.allocate_into(bytes, hand)?;
+        let at = heap.allocate_into(bytes, pending)?;
         memory.crash_point(MakePoint::Allocated);
         for word in (0..bytes).step_by(8) {
             memory.store(at + word, 0u64, Ordering::Relaxed);
         }
-        memory.store(hand - RAW, 0u64, Ordering::Release);
+        memory.store(pending - RAW, 0u64, Ordering::Release);
         memory.crash_point(MakePoint::Cleared);
         Ok(at)
     }
@@ -225,7 +225,7 @@ impl<'h, M: Memory> Place<'h, M> {
     /// Clears the pending cell, after its header was published.
     pub fn release(self) {
         let memory = self.heap.memory();
-        memory.store(self.hand, 0u64, Ordering::Relaxed);
+        memory.store(self.pending, 0u64, Ordering::Relaxed);
         memory.crash_point(MakePoint::Released);
     }
 
@@ -242,17 +242,19 @@ impl<'h, M: Memory> Place<'h, M> {
     /// Puts the published header into the pending cell, and clears it from all other pending cells.
     pub fn take(self, header: Offset) {
         let memory = self.heap.memory();
-        memory.store(self.hand, header.raw(), Ordering::Relaxed);
+        memory.store(self.pending, header.raw(), Ordering::Relaxed);
         memory.crash_point(DestroyPoint::InHand);
         // A thread that died with the published header in its pending cell would later find the
         // header in no cell, and take apart the block that is there by then.
         let ids = self.heap.member().generations().capacity();
         for id in 0..ids {
-            let hand = self.logs.of(id).program_room() + HEADER_IN_HAND;
-            if hand != self.hand && memory.load::<u64>(hand, Ordering::Acquire) == header.raw() {
+            let pending = self.logs.of(id).program_room() + PENDING_HEADER;
+            if pending != self.pending
+                && memory.load::<u64>(pending, Ordering::Acquire) == header.raw()
+            {
                 let order = (Ordering::AcqRel, Ordering::Relaxed);
                 // If the word has changed, its owner has settled it.
-                let _ = memory.compare_exchange(hand, header.raw(), 0, order.0, order.1);
+                let _ = memory.compare_exchange(pending, header.raw(), 0, order.0, order.1);
             }
         }
         memory.crash_point(DestroyPoint::Alone);
@@ -261,31 +263,31 @@ impl<'h, M: Memory> Place<'h, M> {
     /// Empties the pending cell: clears it if its header is published, and takes the header apart
     /// if not.
     pub fn settle(self) -> Result<(), PoolError> {
-        let Self { heap, hand, .. } = self;
+        let Self { heap, pending, .. } = self;
         let memory = heap.memory();
-        let held: u64 = memory.load(hand, Ordering::Relaxed);
-        if held == 0 || memory.load::<u64>(hand - RAW, Ordering::Relaxed) != 0 {
+        let held: u64 = memory.load(pending, Ordering::Relaxed);
+        if held == 0 || memory.load::<u64>(pending - RAW, Ordering::Relaxed) != 0 {
             if held != 0 {
                 // Its maker died before it was zeroed: it leads to no other block.
-                heap.free_from(hand, 0)?;
+                heap.free_from(pending, 0)?;
             }
-            memory.store(hand - RAW, 0u64, Ordering::Release);
+            memory.store(pending - RAW, 0u64, Ordering::Release);
             return Ok(());
         }
         let at = Offset::from_raw(held);
         // Check the cells of all pools: the pending header may belong to another one.
         let headers = headers(memory, self.roots)?;
         if headers.iter().any(|(_, header)| *header == at) {
-            memory.store(hand, 0u64, Ordering::Relaxed);
+            memory.store(pending, 0u64, Ordering::Relaxed);
             return Ok(());
         }
         // A destroyer clears all other pending cells before it clears the pool's cell, and that was
         // seen cleared. So the header is taken apart only by the thread that still has it pending.
-        if memory.load::<u64>(hand, Ordering::Acquire) != held {
+        if memory.load::<u64>(pending, Ordering::Acquire) != held {
             return Ok(());
         }
         self.take_apart(at)?;
-        heap.free_from(hand, 0)?;
+        heap.free_from(pending, 0)?;
         memory.crash_point(DestroyPoint::Freed);
         Ok(())
     }
@@ -311,40 +313,40 @@ impl<'h, M: Memory> Place<'h, M> {
 
 /// Returns the offset of the caller's pending cell for a header.
 #[cfg(test)]
-pub fn header_in_hand(pod: &Pod, heap: &LocalHeap<'_>) -> Offset {
-    pod.logs().of(heap.instance().id).program_room() + HEADER_IN_HAND
+pub fn pending_header(pod: &Pod, heap: &LocalHeap<'_>) -> Offset {
+    pod.logs().of(heap.instance().id).program_room() + PENDING_HEADER
 }
 
 /// Returns the pending root and header in the log `id` of `logs`; 0 for none.
-pub fn in_hand<M: Memory>(logs: Logs<M>, id: u32) -> [u64; 2] {
+pub fn pending_words<M: Memory>(logs: Logs<M>, id: u32) -> [u64; 2] {
     let room = logs.of(id).program_room();
-    [ROOT_IN_HAND, HEADER_IN_HAND].map(|at| logs.memory().load(room + at, Ordering::Acquire))
+    [PENDING_ROOT, PENDING_HEADER].map(|at| logs.memory().load(room + at, Ordering::Acquire))
 }
 
 /// Returns the word that leads to the pool's header, under a root that is made if it does not
-/// exist. `hand` is the pending cell for the root's block.
+/// exist. `pending` is the pending cell for the root's block.
 fn root_cell<M: Memory>(
     roots: Roots<M>,
-    hand: Offset,
+    pending: Offset,
     heap: &LocalHeap<'_, M>,
     name: &str,
 ) -> Result<Offset, PoolError> {
     let (memory, name) = (heap.memory(), root_name(name));
     loop {
-        let held = Offset::from_raw(memory.load(hand, Ordering::Relaxed));
+        let held = Offset::from_raw(memory.load(pending, Ordering::Relaxed));
         if !held.is_null() && roots.list()?.iter().any(|root| root.offset == held) {
             // It was published, and its publisher died.
-            memory.store(hand, 0u64, Ordering::Relaxed);
+            memory.store(pending, 0u64, Ordering::Relaxed);
             continue;
         }
         if let Some(root) = roots.find::<TaskPool>(&name)? {
             if !held.is_null() {
-                heap.free_from(hand, 0)?;
+                heap.free_from(pending, 0)?;
             }
             return Ok(root.offset());
         }
         let block = if held.is_null() {
-            let block = heap.allocate_into(16, hand)?;
+            let block = heap.allocate_into(16, pending)?;
             memory.crash_point(MakePoint::RootAllocated);
             block
         } else {
@@ -357,7 +359,7 @@ fn root_cell<M: Memory>(
                 memory.crash_point(MakePoint::RootPublished);
             }
             Err(error) => {
-                heap.free_from(hand, 0)?;
+                heap.free_from(pending, 0)?;
                 return Err(error.into());
             }
         }

@@ -32,7 +32,7 @@ use crate::{PoolError, State, Task};
 use outlive::memory::{Memory, Offset};
 
 outlive::memory::crash_points! {
-    /// Where a judgement may be cut short.
+    /// The crash points of a judgement.
     pub enum JudgePoint for "tasks.judge" {
         /// No worker had anything to do.
         Quiet,

@@ -125,7 +125,7 @@ fn census<M: Memory>(layout: Layout<M>, generations: Generations<M>) -> (u32, u3
 }
 
 impl Load {
-    /// Returns the present load. The slots are read one after another.
+    /// Returns the current load. The slots are read one after another.
     pub fn of<M: Memory>(
         layout: Layout<M>,
         generations: Generations<M>,
@@ -158,7 +158,7 @@ impl Load {
     }
 
     /// Returns the advice that follows from the number of ready tasks per worker, guests included,
-    /// for a pool that can have `room` more workers. Guests are not sent away.
+    /// for a pool that can have `room` more workers. Guests are never surplus.
     pub fn advice(&self, band: Band, room: u32) -> Advice {
         if self.living == 0 {
             return Advice::Stay;

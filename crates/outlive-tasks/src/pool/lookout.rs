@@ -4,20 +4,20 @@
 //! for a larger one, the task keeps waiting ([`Batch`](crate::Batch)). A process that brings data
 //! from outside has no deque at all. The [judge](crate::pool::judge) finds such tasks, but it
 //! judges only while no worker works, which may never happen. So a thread that leaves such a task
-//! *calls*. A worker that finds nothing else to do and sees a call walks through all descriptors: a
-//! part of them each time it has searched for tasks in vain, so that it is never away for long. It
-//! keeps the tasks that the walk finds in private memory, and runs them one by one, unless other
-//! workers are faster. Nothing in the pod changes before it [starts](crate::Engine::start_waiting)
-//! one. So all idle workers walk, and share the tasks.
+//! *calls*: it raises a counter. An idle worker that sees a call scans all descriptors, a part of
+//! them after each unsuccessful search for tasks, so that the next search is never delayed for
+//! long. It keeps the tasks that the scan finds in private memory, and runs them one by one, unless
+//! other workers are faster. Nothing in the pod changes before it
+//! [starts](crate::Engine::start_waiting) one. So all idle workers scan, and share the tasks.
 //!
 //! Without a call this costs an idle worker two loads.
 //!
 //! # When a call is answered
 //!
-//! A call is answered when a walk that began after it has found nothing. The call was made after
-//! the task was left (release, paired with the acquire at the start of a walk). A thread that
+//! A call is answered when a scan that began after it has found nothing. The call was made after
+//! the task was left (release, paired with the acquire at the start of a scan). A thread that
 //! leaves a task and dies before it calls is in a commit, which is repeated. So a task that was
-//! called for is either seen waiting or already taken. A walk that has found tasks answers no call,
+//! called for is either seen waiting or already taken. A scan that has found tasks answers no call,
 //! because its worker may die with them in private memory.
 //!
 //! (A process that brings data calls as it clears its staging slot. If it dies before, the next
@@ -25,11 +25,11 @@
 //!
 //! # Why the scan may run while others work
 //!
-//! It reads a status, then the words that belong to it. The result counts only if the status is
-//! moved on from that very value, hence in that life of the descriptor: a descriptor that was left
-//! has another sequence ([`status`](crate::engine::status)). Ports of a task that has ended in
-//! between may be free and hold anything. They are range-checked as they are read, and a cell is
-//! followed only if the task's status is unchanged after the word was read.
+//! The scan reads a status, then the words that belong to it. The result counts only if the status
+//! is then replaced by compare-and-swap from that value, so in the same life of the descriptor:
+//! another life has another sequence ([`status`](crate::engine::status)). Ports of a task that has
+//! ended in between may be free and have any contents. They are range-checked as they are read, and
+//! a cell is followed only if the task's status is unchanged after the word was read.
 //!
 //! A task whose job has failed is found like any other. It is skipped when it is run, and its
 //! descriptor becomes free. (Other tasks of such a job, which wait for missing data, keep their
@@ -123,7 +123,7 @@ impl Lookout {
                 }
                 left -= 1;
                 let bytes = layout.slots.settings().chunk;
-                let mut look = |task| self.look_at(memory, task);
+                let mut look = |task| self.check_task(memory, task);
                 walk.chunk = supply::each_of(memory, slot, walk.chunk, bytes, &mut look)?;
             }
             walk.slot += 1;
@@ -131,13 +131,13 @@ impl Lookout {
         for number in 0..layout.roots {
             let root = Root::of(layout, number);
             if root.life() != 0 {
-                self.look_at(memory, root.task())?;
+                self.check_task(memory, root.task())?;
             }
         }
         Ok(true)
     }
 
-    fn look_at<M: Memory>(&mut self, memory: M, task: Task<M>) -> Result<(), PoolError> {
+    fn check_task<M: Memory>(&mut self, memory: M, task: Task<M>) -> Result<(), PoolError> {
         self.looked += 1;
         let status = task.status()?;
         if status.state() == State::Waiting && has_all(memory, task, status) {

@@ -3,8 +3,9 @@
 //! No single worker is responsible. Every worker checks the load at intervals, when it beats. A
 //! worker that gets the same result several times in a row changes the wanted number, by one
 //! compare-and-swap from the value that it has read. No worker changes the number until the pool
-//! has the size that was wanted last. So one need is answered once, whichever worker sees it, and
-//! each change has time to take effect. A worker that dies has changed the number or not.
+//! has the size that was wanted last. So a change of the load is answered once, by any worker, and
+//! each change of the number has time to take effect. A worker that dies has changed the number or
+//! not.
 
 use super::load::{Advice, Load};
 use crate::PoolError;
@@ -41,12 +42,12 @@ impl Resizer {
     pub fn look(&mut self, layout: Layout, hand: Hand<'_>) -> Result<(), PoolError> {
         match self.elastic {
             None => Ok(()),
-            Some(elastic) => self.look_at(elastic, layout, hand),
+            Some(elastic) => self.check_load(elastic, layout, hand),
         }
     }
 
     #[cold]
-    fn look_at(
+    fn check_load(
         &mut self,
         elastic: Elastic,
         layout: Layout,

@@ -2,9 +2,10 @@
 //!
 //! A worker that fails tasks at once although other workers could do them (its disk is full, a
 //! device of its machine is missing) takes more tasks than the others, and ruins job after job. So
-//! a worker pauses before it takes another task when its last [`LIMIT`] tasks have all failed for
-//! good: a millisecond at first, twice as long after each further failure, at most [`LONGEST`]. It
-//! waits where idle workers wait, and delays no other worker. A task that succeeds ends the pauses.
+//! a worker pauses before it takes another task when its last [`LIMIT`] tasks have all failed
+//! finally: a millisecond at first, twice as long after each further failure, at most
+//! [`MAX_PAUSE`]. It waits where idle workers wait, and delays no other worker. A task that
+//! succeeds ends the pauses.
 //!
 //! This state is not in the pool.
 
@@ -14,10 +15,10 @@ use std::time::Instant;
 /// The number of consecutive failures after which a worker pauses.
 const LIMIT: u32 = 3;
 /// The first pause.
-const FIRST: Duration = Duration::from_millis(1);
+const MIN_PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause. It is short because tasks that fail on all workers make all of them pause,
 /// and other jobs wait for that time.
-const LONGEST: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// The failures of a worker's last tasks.
 #[derive(Debug, Default)]
@@ -35,14 +36,14 @@ impl Setback {
         self.until = None;
     }
 
-    /// Records that a task has failed for good, at `now`. Returns the time for which the worker
+    /// Records that a task has failed finally, at `now`. Returns the time for which the worker
     /// pauses now, if it does.
     pub fn fails(&mut self, now: Instant) -> Option<Duration> {
         self.failures = self.failures.saturating_add(1);
         let beyond = self.failures.checked_sub(LIMIT)?;
-        let pause = FIRST
+        let pause = MIN_PAUSE
             .saturating_mul(1u32.checked_shl(beyond).unwrap_or(u32::MAX))
-            .min(LONGEST);
+            .min(MAX_PAUSE);
         self.until = Some(now + pause);
         Some(pause)
     }
@@ -83,7 +84,7 @@ mod tests {
         for _ in 0..100 {
             setback.fails(now);
         }
-        assert_eq!(setback.fails(now), Some(LONGEST));
+        assert_eq!(setback.fails(now), Some(MAX_PAUSE));
         setback.succeeds();
         assert!(!setback.pauses());
     }
@@ -95,11 +96,11 @@ mod tests {
         for _ in 0..LIMIT {
             setback.fails(long_ago);
         }
-        while long_ago.elapsed() < FIRST {
+        while long_ago.elapsed() < MIN_PAUSE {
             std::hint::spin_loop();
         }
         assert!(!setback.pauses());
-        setback.fails(Instant::now() + LONGEST);
+        setback.fails(Instant::now() + MAX_PAUSE);
         assert!(setback.pauses());
     }
 }

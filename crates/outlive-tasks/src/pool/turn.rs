@@ -1,4 +1,5 @@
-//! Why workers come and go while an application runs: the two triggers of MODC §3.1, and requests.
+//! The reasons why workers join and leave while an application runs: the two triggers of MODC
+//! §3.1, and requests.
 
 use crate::PoolError;
 use crate::store::layout::Layout;
@@ -10,19 +11,19 @@ use outlive::memory::Memory;
 /// The change for a worker that [stands by](crate::WorkerPool::stand_by).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It has a slot, and works.
+    /// The worker has got a slot, and works.
     Comes {
         /// The reason.
         why: Trigger,
         /// The dead worker that it replaces, if that was an own worker of the pool.
         after: Option<Instance>,
     },
-    /// It is surplus, and stands by again.
+    /// It has become surplus, and is on standby again.
     Goes(Trigger),
 }
 
 outlive::memory::crash_points! {
-    /// Where a request for another number of workers may be cut short.
+    /// The crash points of a request for another number of workers.
     pub enum AskPoint for "tasks.ask" {
         /// The number and its origin are stored; sleepers are not yet notified.
         Said,

@@ -1,22 +1,22 @@
 //! The loop of a worker.
 //!
 //! ```text
-//!  find a task   own deque, others' deques, what the dead were about, roots of open jobs,
-//!                those that wait and need not                                            -> run it
-//!  else          arrive at the barrier, unless something has happened since one began to look
-//!     the last   judges: jobs end, others open; releases all if there is something to do
-//!     another    waits: 50 us at first, up to 1 ms, then looks again by itself, for a spawn rings no bell;
-//!                when all wait, until a job is submitted, or a worker comes or dies
+//!  find a task   own deque, others' deques, tasks of dead workers, roots of open jobs,
+//!                waiting tasks whose inputs exist                                        -> run it
+//!  otherwise     arrive at the barrier, unless it has changed since the search began
+//!     the last   judges: ends jobs, opens others; releases all workers if there are tasks now
+//!     another    waits: 50 us at first, up to 1 ms, then searches again, since a spawn wakes no worker;
+//!                if all wait, until a job is submitted, or a worker joins or dies
 //! ```
 //!
 //! A pool without work sleeps: each worker checks five times a second whether it was stopped.
 //! Spawning and stealing make no system call.
 //!
 //! A task that fails, by an error or a panic, is retried at once, up to the pool's limit; then its
-//! job fails. If this worker cannot do a task for a reason of its own, it leaves the task to other
-//! workers, and itself leaves the pool. A panic ends neither the thread nor its membership. A
-//! worker whose tasks all fail [pauses between tasks](crate::pool::setback). A task in which worker
-//! after worker dies is poisoned: it is not run again, and its job fails.
+//! job fails. If a worker cannot do a task for a reason of its own, it leaves the task to other
+//! workers, and leaves the pool. A panic ends neither the thread nor its membership. A worker whose
+//! tasks all fail [pauses between tasks](crate::pool::setback). A task in which several workers
+//! have died is poisoned: it is not run again, and its job fails.
 
 use super::load::{is_surplus, living, why_came};
 use super::resizer::Resizer;
@@ -44,16 +44,16 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Served {
-    /// The number of tasks that it ran.
+    /// The number of tasks that the worker ran.
     pub tasks: u64,
     /// The number of these that a dead worker had begun.
     pub taken_over: u64,
     /// The number of retries of failed tasks.
     pub retried: u64,
-    /// The number of tasks that it skipped, because their jobs had failed.
+    /// The number of tasks that the worker skipped, because their jobs had failed.
     pub skipped: u64,
-    /// The number of descriptors that it scanned for tasks that waited although their inputs
-    /// existed.
+    /// The number of descriptors that the worker scanned for tasks that waited although their
+    /// inputs existed.
     pub looked: u64,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Worker<'w> {
     setback: Setback,
 }
 
-/// Why a worker stops.
+/// The reason why a worker stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {

@@ -34,7 +34,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 outlive::memory::crash_points! {
-    /// Where the note of a death may be cut short.
+    /// The crash points of the note of a death.
     pub enum DeathPoint for "tasks.death" {
         /// The note has its number; the entry still holds an older note.
         Numbered,
@@ -67,7 +67,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub struct Crash {
     pub worker: Instance,
     pub process: Option<Instance>,
-    /// The wait status of its process, if its supervisor has recorded it.
+    /// The wait status of the worker's process, if its supervisor has recorded it.
     pub ended: Option<i32>,
     at: Offset,
     number: u64,
@@ -95,8 +95,8 @@ pub struct Crashes<M: Memory = Native> {
 }
 
 impl<M: Memory> Crashes<M> {
-    /// Returns the ring at `at`, which is zero at first, of a pool with `slots` slots in which
-    /// `crash_limit` deaths poison a task.
+    /// Returns the ring at `at` of a pool with `slots` slots in which
+    /// `crash_limit` deaths poison a task. The memory of a new ring must be zero.
     pub fn new(memory: M, at: Offset, slots: u32, crash_limit: u32) -> Self {
         let entries = Self::entries(slots, crash_limit);
         Self {

@@ -4,13 +4,13 @@
 //! header  0x000  magic | slots, roots | fingerprint and text of the registry
 //!         0x020  cells of the maps: names, jobs, errors
 //!         0x040  settings, those of resizing among them
-//!         0x080  version: raised when jobs come, open or end | how many workers are wanted, and whose word that is
+//!         0x080  version: raised when a job is submitted, opens or ends | wanted number of workers, and its origin
 //!         0x100  frontier
-//!         0x180  waits: how many tasks were ever made to wait | settled: how many of them had ended, when none waited
-//!         0x190  quiets: how often a judge saw that no task was held | ports of given-up tasks, a list
+//!         0x180  waits: number of tasks that were ever made to wait | settled: value of waits when none was waiting
+//!         0x190  quiets: number of times that a judge saw no task held | list of abandoned ports
 //!         0x1a0  number of the next submission
-//!         0x1a8  calls: how often a task was left to wait that has all it waits for | answered: how many of them need no look any more
-//!         0x200  desks, for those who are no workers and bring a block
+//!         0x1a8  calls: number of tasks left waiting although their inputs exist | answered: number of answered calls
+//!         0x200  staging slots, for members without a worker
 //!         0x400  roots of open jobs, 256 bytes each
 //!                barrier | worker slots | the last deaths in tasks
 //! ```
@@ -79,9 +79,9 @@ pub struct Shape {
     pub freeze: Duration,
     /// The number of workers that the pool begins with.
     pub original: u32,
-    /// The limits within which it resizes itself, if it does.
+    /// The limits within which the pool resizes itself, if it does.
     pub elastic: Option<Elastic>,
-    /// Whether its maps have small nodes, so that proofs are short.
+    /// Whether the pool's maps have small nodes, so that proofs are short.
     pub small: bool,
 }
 
@@ -267,7 +267,7 @@ impl<M: Memory> Layout<M> {
         self.memory.load(self.at + place, order)
     }
 
-    /// Returns the fingerprint and the text of its registry.
+    /// Returns the fingerprint and the text of the pool's registry.
     pub fn registry(self) -> (u64, String) {
         // The text existed when the pool was opened, and never changes.
         let (at, bytes) = text_of(self.memory, self.at).unwrap_or((self.at, 0));
@@ -302,7 +302,7 @@ impl<M: Memory> Layout<M> {
         Duration::from_nanos(self.load(FREEZE, Ordering::Relaxed))
     }
 
-    /// Returns the number of workers that it began with.
+    /// Returns the number of workers that the pool began with.
     pub fn original(self) -> u32 {
         self.load(ORIGINAL, Ordering::Relaxed) as u32
     }
@@ -357,7 +357,7 @@ impl<M: Memory> Layout<M> {
         self.memory.compare_exchange(at, from, to, order.0, order.1)
     }
 
-    /// Returns the limits within which it resizes itself, if it does.
+    /// Returns the limits within which the pool resizes itself, if it does.
     pub fn elastic(self) -> Option<Elastic> {
         // Relaxed, all of them: written before the pool was published.
         let range = self.load(RANGE, Ordering::Relaxed);
@@ -425,7 +425,7 @@ impl<M: Memory> Layout<M> {
     }
 
     /// Records that no task waited when `waits` tasks had been made to. A late record of an older
-    /// number is harmless, since it differs from the present one.
+    /// number is harmless, since it differs from the current one.
     pub fn settle_waits(self, waits: u64) {
         self.memory
             .store(self.at + SETTLED, waits, Ordering::Relaxed);

@@ -2,8 +2,8 @@
 //! staging slots, deaths.
 //!
 //! * [`layout`]: the offsets of all parts of a pool.
-//! * [`names`]: cells, which are bound once; the tasks that wait for them. [`desk`]: staging slots,
-//!   by which members without a worker bring data.
+//! * [`names`]: cells, which are bound once; the tasks that wait for them. [`staging`]: staging
+//!   slots, by which members without a worker put data into the pool.
 //! * [`jobs`]: records by name, from submission to their end; roots of open jobs.
 //! * [`task_ports`]: the inputs and outputs of a task. [`crashes`]: the deaths of workers in tasks.
 

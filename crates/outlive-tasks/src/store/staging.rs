@@ -1,8 +1,8 @@
-//! Staging slots ([`StagingSlot`]): members without a worker bind names by them; they also serve
-//! removals.
+//! Staging slots ([`StagingSlot`]), by which members without a worker bind names, and by which data
+//! and jobs are removed.
 //!
 //! ```text
-//! desk   owner, who sits there | block, on its way | place, what it is about | noted, a word more of that
+//! slot   owner | block to be bound or freed | cell, data or job of the operation | additional word
 //! ```
 //!
 //! | death after | leaves | the slot's next owner |
@@ -25,7 +25,7 @@ use outlive::heap::LocalHeap;
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 outlive::memory::crash_points! {
-    /// Where putting data into a pool may be cut short.
+    /// The crash points of storing data in a pool from outside a task.
     pub enum PutPoint for "tasks.put" {
         /// A staging slot is taken.
         Seated,
@@ -109,7 +109,7 @@ impl<M: Memory> StagingSlot<M> {
         Self { layout, at, number }
     }
 
-    /// Returns its number.
+    /// Returns the slot's number.
     pub fn number(self) -> u64 {
         self.number
     }
@@ -126,7 +126,7 @@ impl<M: Memory> StagingSlot<M> {
         At::from_word(self.load(PLACE))
     }
 
-    /// Records the operation that is about to begin, with an additional word. For the owner.
+    /// Records the owner's operation, which is about to begin, with an additional word.
     pub fn note(self, at: At, word: u64) {
         self.store(NOTED, word);
         self.store(PLACE, at.to_word());
@@ -171,7 +171,7 @@ impl<M: Memory> StagingSlot<M> {
         self.layout.memory.load(self.at + place, Ordering::Acquire)
     }
 
-    /// Returns the present or last owner; 0 for none.
+    /// Returns the current or last owner; 0 if there was none.
     pub fn owner(self) -> u64 {
         self.load(OWNER)
     }
@@ -308,7 +308,7 @@ impl<M: Memory> StagingSlot<M> {
         }
     }
 
-    /// Empties and releases it.
+    /// Frees the block that the slot may hold, and releases the slot.
     pub fn leave(self, hand: Hand<'_, M>) -> Result<(), PoolError> {
         self.clear(hand.heap)?;
         // Release: all that was done under its ownership.

@@ -1,4 +1,5 @@
-//! Why workers come and go while an application runs: the two triggers of MODC §3.1, and requests.
+//! The reasons why workers join and leave while an application runs: the two triggers of MODC
+//! §3.1, and requests.
 
 /// The reason why a worker comes or goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

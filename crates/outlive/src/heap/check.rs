@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The use of the slabs of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassStatistics {
-    /// The size of its blocks in bytes.
+    /// The size of the class's blocks in bytes.
     pub size: u64,
     /// The number of slabs.
     pub slabs: u64,
@@ -174,7 +174,7 @@ impl fmt::Display for HeapStatistics {
 #[non_exhaustive]
 pub enum HeapRepair {
     /// Bits that stand for no block were cleared.
-    #[error("cleared the bits {bits:#x} at {at}, which stood for no block")]
+    #[error("cleared the bits {bits:#x} at {at}, which represented no block")]
     Bits {
         /// The offset of the word.
         at: Offset,

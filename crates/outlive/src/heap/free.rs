@@ -122,7 +122,7 @@ impl<M: Memory> LocalHeap<'_, M> {
     fn freed_the_last(&self, slab: Slab, block: Offset) -> Result<Offset, FreeError> {
         let number = self.heap.table.class_word(slab) as usize % CLASSES;
         if self.aids.current[number].slab.get() != u64::from(slab.index()) {
-            self.look_whether_empty(number, slab);
+            self.check_empty(number, slab);
         }
         Ok(block)
     }

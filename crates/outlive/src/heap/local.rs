@@ -13,8 +13,8 @@ use outlive_memory::{Memory, Native, Offset, OffsetOutOfRange, Ordering, Persist
 ///
 /// Its own state is only a cache: it may be dropped at any time, and the member's next handle finds
 /// all that this one had. (Dropping it frees the blocks in the member's
-/// [pending-allocation cells](Self::hand), unless an operation is running, and those of its retired
-/// blocks that can be freed.)
+/// [pending-allocation cells](Self::pending_cell), unless an operation is running, and those of its
+/// retired blocks that can be freed.)
 ///
 /// Allocating and freeing up to [`Heap::LARGEST_SMALL`] bytes is wait-free and makes no system
 /// call, except when the member's slabs of the class are full. Then, and for larger blocks, it
@@ -160,13 +160,13 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         self.member
     }
 
-    /// Returns one of the member's pending-allocation cells, by number from 0 to 7, for a block on
-    /// its way from the heap into a structure. (Structures use 0 and 1, named objects 7.) If the
-    /// member dies, the handler of the running operation decides about the block; a block that it
-    /// leaves in a cell is freed. So is a block in a cell when this handle is dropped, even by a
-    /// panic, while no operation is running.
-    pub fn hand(&self, number: u64) -> Offset {
-        scratch::hand(self.log, number)
+    /// Returns one of the member's pending-allocation cells, by number from 0 to 7, for a block
+    /// that is allocated and not yet linked into a structure. (Structures use 0 and 1, named
+    /// objects 7.) If the member dies, the handler of the running operation decides about the
+    /// block; a block that it leaves in a cell is freed. So is a block in a cell when this handle
+    /// is dropped, even by a panic, while no operation is running.
+    pub fn pending_cell(&self, number: u64) -> Offset {
+        scratch::pending_cell(self.log, number)
     }
 
     /// Returns whether the fast path may use `cell`: it is a word of the memory, and nothing needs
@@ -194,10 +194,10 @@ impl<M: Memory> Drop for LocalHeap<'_, M> {
         }
         if std::thread::panicking() {
             // The cause of the panic may make this fail too, which must not end the process.
-            let emptied = AssertUnwindSafe(|| self.empty_hands());
+            let emptied = AssertUnwindSafe(|| self.free_pending_blocks());
             let _ = std::panic::catch_unwind(emptied);
         } else {
-            self.empty_hands();
+            self.free_pending_blocks();
         }
         self.end_reclamation();
         let memory = self.heap.memory;

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  state:   header | the era of reclamation | hints | a table with an entry for each 32 KiB | buddy allocator
-//!  region:  the blocks, nothing else
+//!  region:  only the blocks
 //! ```
 
 mod allocate;
@@ -194,7 +194,7 @@ impl<M: Memory> Heap<M> {
         }
     }
 
-    /// The offset of its state.
+    /// The offset of the heap's state.
     pub fn state(&self) -> Offset {
         self.state
     }

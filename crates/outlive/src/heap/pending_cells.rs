@@ -20,23 +20,23 @@ impl<M: Memory> LocalHeap<'_, M> {
 
     /// Frees the blocks in the member's pending-allocation cells if it is idle. Otherwise it cannot
     /// leave, and its recovery settles them.
-    pub(super) fn empty_hands(&self) {
-        if (0..scratch::HANDS).any(|number| self.holds(number)) && self.is_idle() {
-            let full = (0..scratch::HANDS).filter(|&number| self.holds(number));
-            full.for_each(|number| self.empty_hand(number));
+    pub(super) fn free_pending_blocks(&self) {
+        if (0..scratch::PENDING_CELLS).any(|number| self.holds(number)) && self.is_idle() {
+            let full = (0..scratch::PENDING_CELLS).filter(|&number| self.holds(number));
+            full.for_each(|number| self.free_pending_block(number));
         }
     }
 
     fn holds(&self, number: u64) -> bool {
         // Relaxed: the member's own word.
         self.memory()
-            .load::<u64>(self.hand(number), Ordering::Relaxed)
+            .load::<u64>(self.pending_cell(number), Ordering::Relaxed)
             != 0
     }
 
-    fn empty_hand(&self, number: u64) {
-        let (memory, hand) = (self.memory(), self.hand(number));
-        match self.free_from(hand, 0) {
+    fn free_pending_block(&self, number: u64) {
+        let (memory, pending) = (self.memory(), self.pending_cell(number));
+        match self.free_from(pending, 0) {
             Ok(_) => {}
             // The value in the cell is not a block.
             Err(
@@ -45,8 +45,8 @@ impl<M: Memory> LocalHeap<'_, M> {
                 | FreeError::Inside { .. }
                 | FreeError::CellEmpty { .. },
             ) => {
-                memory.store(hand, 0u64, Ordering::Relaxed);
-                memory.persist(hand, 8);
+                memory.store(pending, 0u64, Ordering::Relaxed);
+                memory.persist(pending, 8);
             }
             // The block is still the caller's. The next owner of the log finds it in the cell.
             Err(_) => {}

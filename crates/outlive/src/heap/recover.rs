@@ -31,16 +31,16 @@ impl<M: Memory> RecoverRoom<M> for RoomOf<M> {
     fn release(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError> {
         let (heap, memory) = (self.0, self.0.memory);
         let way = LocalHeap::of_the_dead(heap, dead);
-        for number in 0..scratch::HANDS {
-            let hand = way.hand(number);
+        for number in 0..scratch::PENDING_CELLS {
+            let pending = way.pending_cell(number);
             // Relaxed: only the recovering thread uses it.
-            if memory.load::<u64>(hand, Ordering::Relaxed) == 0 {
+            if memory.load::<u64>(pending, Ordering::Relaxed) == 0 {
                 continue;
             }
-            if way.free_from(hand, 0).is_err() {
+            if way.free_from(pending, 0).is_err() {
                 // The value in the cell is not a block.
-                memory.store(hand, 0u64, Ordering::Relaxed);
-                memory.persist(hand, 8);
+                memory.store(pending, 0u64, Ordering::Relaxed);
+                memory.persist(pending, 8);
             }
             memory.crash_point(HeapRecoverPoint::HandEmptied);
         }
@@ -111,7 +111,7 @@ impl<M: Memory> RoomOf<M> {
             return;
         }
         let at: Offset = table.local(slab, index / 64);
-        // Relaxed: the dead instance's own word, hence the recovering thread's.
+        // Relaxed: the dead instance's own word, so the recovering thread is its only writer.
         let local: u64 = memory.load(at, Ordering::Relaxed);
         let published = step.kind == Kind::Allocate
             && memory.load::<u64>(step.cell, Ordering::Relaxed) == step.block.raw();

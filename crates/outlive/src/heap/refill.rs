@@ -70,7 +70,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     pub(super) fn refill(&self, number: usize, asked: u64) -> Result<(), AllocateError> {
         let recoverers = self.living();
         self.resume();
-        if self.look_round(number, OWN) {
+        if self.search_ring(number, OWN) {
             return Ok(());
         }
         let memory = self.memory();
@@ -90,7 +90,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
                 let found = self.pay_all(&locked) && self.cut(&locked, number).is_ok()
                     || self.adopt(&locked, number, all)
                     || self.recut(number)
-                    || self.look_round(number, all);
+                    || self.search_ring(number, all);
                 found.then_some(()).ok_or_else(|| self.full(asked))
             }
             Err(error) => Err(error),
@@ -178,7 +178,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     }
 
     /// Searches up to `looks` slabs of the ring, from the current one on, for a free block.
-    fn look_round(&self, number: usize, looks: u64) -> bool {
+    fn search_ring(&self, number: usize, looks: u64) -> bool {
         let (table, class) = (&self.heap.table, Class::get(number));
         let current = &self.aids.current[number];
         let Some(first) = table.slab(current.slab.get()) else {
@@ -374,7 +374,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
     /// Keeps one empty slab of a class and returns others, unless the lock is not available at
     /// once.
     #[cold]
-    pub(super) fn look_whether_empty(&self, number: usize, slab: Slab) {
+    pub(super) fn check_empty(&self, number: usize, slab: Slab) {
         let (table, class) = (&self.heap.table, Class::get(number));
         if !table.is_empty(slab, class) {
             return;

@@ -12,11 +12,11 @@ use std::io::Error;
 pub struct Capability {
     /// The name.
     pub name: &'static str,
-    /// Whether it is available.
+    /// Whether the feature is available.
     pub available: bool,
     /// The finding, as text.
     pub detail: String,
-    /// The consequence of its absence.
+    /// The consequence of the feature's absence.
     pub cost: &'static str,
     /// Whether Outlive requires it.
     pub needed: bool,

@@ -76,7 +76,7 @@ impl Cgroup {
         }
     }
 
-    /// Returns its path.
+    /// Returns the control group's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -89,7 +89,7 @@ impl Cgroup {
         self.write("cgroup.procs", &pid.to_string())
     }
 
-    /// Sends SIGKILL to every process in it, without waiting.
+    /// Sends SIGKILL to every process in the control group, without waiting.
     ///
     /// # Errors
     /// If the group is gone or this process may not kill it.
@@ -107,7 +107,7 @@ impl Cgroup {
         Ok(events.lines().any(|line| line == "populated 0"))
     }
 
-    /// Waits until it is empty, at most for `timeout`.
+    /// Waits until the control group is empty, at most for `timeout`.
     ///
     /// # Errors
     /// If the group is gone.

@@ -43,7 +43,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The number of attempts to take a lease while another open description of the file prevents it.
 const TRIES: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(1);
+/// The time between two attempts.
+const LEASE_RETRY_PAUSE: Duration = Duration::from_millis(1);
 /// The flags with which a process opens the cord to which it ties itself.
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
@@ -66,7 +67,7 @@ pub(super) struct Cords {
 /// A cord in `/dev/shm`, of any pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CordEntry {
-    /// The number of its pod.
+    /// The number of the cord's pod.
     pub pod: u128,
     /// The file.
     pub path: PathBuf,
@@ -220,7 +221,7 @@ impl Cords {
             if !is_open_elsewhere || tries == TRIES {
                 return Err(error);
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(LEASE_RETRY_PAUSE);
         }
         // SAFETY: a new mapping without access to its bytes.
         let base = unsafe {

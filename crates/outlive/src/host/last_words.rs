@@ -6,8 +6,8 @@ use rustix::process::{Signal, getpid, kill_process};
 
 /// Writes `message` to standard error, if that is possible at once, and kills this process.
 ///
-/// SIGKILL, since an abort runs the program's handler, and the program's other threads would go on
-/// meanwhile. For the same reason, nothing here waits: a full pipe loses the message.
+/// SIGKILL, since an abort runs the program's handler, and the program's other threads would
+/// continue during it. For the same reason, nothing here waits: a full pipe loses the message.
 pub(crate) fn end_this_process(message: &str) -> ! {
     let errors = std::io::stderr();
     let mut fds = [PollFd::new(&errors, PollFlags::OUT)];

@@ -73,7 +73,7 @@ impl Linux {
 }
 
 impl ObservedOs {
-    /// Returns its identity.
+    /// Returns the operating system's identity.
     pub fn identity(&self) -> OsIdentity {
         self.identity
     }

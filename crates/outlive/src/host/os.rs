@@ -34,20 +34,20 @@ pub struct OsIdentity {
 /// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessIdentity {
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
-    /// Its start time, in clock ticks since boot.
+    /// The start time, in clock ticks since boot.
     pub start_time: u64,
 }
 
 /// A thread, distinguished from earlier and later ones with the same tid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadIdentity {
-    /// The process that it belongs to.
+    /// The process that the thread belongs to.
     pub process: ProcessIdentity,
-    /// Its thread id.
+    /// The thread id.
     pub tid: u32,
-    /// Its start time, in clock ticks since boot.
+    /// The start time, in clock ticks since boot.
     pub start_time: u64,
 }
 

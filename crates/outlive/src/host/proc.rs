@@ -65,14 +65,15 @@ impl Proc {
         Ok(Self { root })
     }
 
-    /// Opens `/proc` if it is that of this process's own PID namespace, so that its ids are those
-    /// that this process knows, and if the calling thread is in the PID and time namespaces
-    /// `namespaces`: another time namespace shows other start times. In its own `/proc` the process
-    /// has exactly one id. (In that of a parent namespace it has two; in that of a child or a
-    /// sibling it has no line at all.)
+    /// Opens `/proc` if two conditions hold: it shows this process's own PID namespace, so that its
+    /// ids are those that this process knows; and the calling thread is in the PID and time
+    /// namespaces `namespaces`, since another time namespace shows other start times. The first
+    /// condition holds if this process has exactly one id there. (A parent namespace shows two ids
+    /// of it, a child or a sibling shows no line for it.)
     ///
     /// # Errors
-    /// `Unsupported` if it is another one or missing, and the errors of opening a file.
+    /// `Unsupported` if `/proc` is missing or does not meet the conditions, and the errors of
+    /// opening a file.
     pub fn own(namespaces: u64) -> io::Result<Self> {
         let other = io::ErrorKind::Unsupported;
         let missing = |error: io::Error| match error.raw_os_error() {

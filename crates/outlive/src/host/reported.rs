@@ -157,7 +157,7 @@ impl Running {
     }
 
     /// Reaps the helper, which ends after its report or was killed. The program may have reaped it
-    /// before, and its pid may be that of a child that goes on: so the wait is limited.
+    /// before, and its pid may be that of a child that continues, so the wait is limited.
     fn reap(&self) {
         let until = Instant::now() + Duration::from_secs(1);
         while let Ok(None) = waitpid(Some(self.helper), WaitOptions::NOHANG)
@@ -270,7 +270,8 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
 /// Forks without the handlers that the program has registered for a fork.
 ///
 /// # Safety
-/// The child may only make system calls: locks of the C library may be held in it for good.
+/// The child may only make system calls: locks of the C library may be held in it by threads that
+/// it does not have.
 unsafe fn fork() -> libc::pid_t {
     let none: libc::c_long = 0;
     // SAFETY: as the caller guarantees; the child has a copy of this thread's stack.

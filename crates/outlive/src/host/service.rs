@@ -17,8 +17,8 @@ const SYNCHRONOUS: [libc::c_int; 6] = [
 ];
 
 /// Starts a thread that blocks the program's signals and does not inherit a low priority of the
-/// calling thread. A handler may wait for work of the new thread, and a host whose heart beats too
-/// rarely is fenced.
+/// calling thread. A handler may wait for work of the new thread, and a host whose heartbeat
+/// advances too rarely is fenced.
 ///
 /// # Errors
 /// If the thread cannot be started.

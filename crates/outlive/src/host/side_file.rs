@@ -50,7 +50,7 @@ use super::side_file_header::{
 };
 use super::side_file_name::{NAMES, name, remove_locked, remove_unused, still_named};
 use super::side_file_open::{
-    Access, Found, PATIENCE, PAUSE, cannot_lock, clear, create, is_dirty, lock, open,
+    Access, Found, PATIENCE, RETRY_PAUSE, cannot_lock, clear, create, is_dirty, lock, open,
 };
 use super::window::{WORDS, Window};
 use super::{Bells, OsError, PodFile, futex, futex::last_error};
@@ -179,7 +179,7 @@ impl SideFile {
         if !is_alone && is_dirty(&file, path)? {
             // The process that was clearing the file died while this one waited. All processes that
             // see that release their lock, until one of them is alone.
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_PAUSE);
             return Ok(None);
         }
         if is_alone {

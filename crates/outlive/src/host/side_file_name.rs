@@ -22,9 +22,9 @@ pub(super) const NAMES: u32 = 8;
 /// A side file in `/dev/shm`, of any pod and boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SideFileEntry {
-    /// The number of its pod.
+    /// The number of the file's pod.
     pub pod: u128,
-    /// The boot in which it was created.
+    /// The boot in which the file was created.
     pub boot: u128,
     /// The file.
     pub path: PathBuf,

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// The longest time that a process waits for another that clears or removes the file.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// The time between two tries.
-pub(super) const PAUSE: Duration = Duration::from_micros(200);
+/// The time between two attempts.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_micros(200);
 
 /// The permissions and the owner of a pod's side file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ pub(super) fn lock(file: &File, path: &Path) -> Result<bool, OsError> {
                 path: path.to_owned(),
             });
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RETRY_PAUSE);
     }
 }
 

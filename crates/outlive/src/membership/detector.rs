@@ -32,7 +32,7 @@ pub(crate) struct Sighting {
 /// notifies their groups. It takes a few microseconds, and makes no system call except for
 /// wake-ups. `me` is the calling process. Lists the held obituaries for which `is_to_be_held` is
 /// true.
-pub(crate) fn look_at_obituaries(
+pub(crate) fn check_obituaries(
     tables: Tables,
     os: &dyn Os,
     os_number: u16,
@@ -114,7 +114,7 @@ impl Detector {
                 || of == host.id
                 || tables.records().watch(of) == instance.to_word()
         };
-        look_at_obituaries(
+        check_obituaries(
             tables,
             os,
             self.os_number,
@@ -130,7 +130,7 @@ impl Detector {
     /// those of hosts without a watcher that is present, and all processes of other operating
     /// systems for which a free presence is proof. (Watchers take turns, so a stopped watcher
     /// delays no detection by more than two checks.) Returns whether a member was found dead.
-    pub(crate) fn look_at_processes(&mut self, os: &dyn Os, thorough: bool) -> bool {
+    pub(crate) fn check_processes(&mut self, os: &dyn Os, thorough: bool) -> bool {
         let tables = self.tables;
         let systems = tables.operating_systems();
         let bells = Gathered::new(os.bells());

@@ -1,6 +1,6 @@
 //! Waiting for a group's events.
 
-use super::detector::{Sighting, look_at_obituaries};
+use super::detector::{Sighting, check_obituaries};
 use super::sentinel::in_turn;
 use super::shared::Shared;
 use super::watch::{self, watcher_of};
@@ -121,7 +121,7 @@ impl GroupEvents {
             self.sighting.held.clear();
             return;
         };
-        look_at_obituaries(
+        check_obituaries(
             shared.tables,
             os,
             shared.os_number,

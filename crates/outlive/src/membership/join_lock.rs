@@ -1,4 +1,4 @@
-//! The join lock of a host: under it the host comes to life and ends.
+//! The join lock of a host, under which the host's incarnations begin and end.
 //!
 //! It consists of two locks: the presence of the *host's* id, which processes of all operating
 //! systems of this kernel see, and the obituary of that id, which notifies processes of one
@@ -230,7 +230,7 @@ pub(crate) fn pause(os: &dyn Os, time: Duration) {
     os.bells().wait(NOBODYS_BELL, seen, time);
 }
 
-/// Returns whether the heart of `id` beats within twice the suspicion time.
+/// Returns whether the heartbeat of `id` advances within twice the suspicion time.
 pub(crate) fn beats_within<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,

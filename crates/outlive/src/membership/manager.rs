@@ -1,7 +1,7 @@
-//! The fabric manager: watches hosts' hearts, fences silent hosts, raises generations, notifies
+//! The fabric manager: watches hosts' heartbeats, fences silent hosts, raises generations, notifies
 //! groups.
 //!
-//! Every sentinel is a candidate for the role. The holder polls the hearts. A host that has not
+//! Every sentinel is a candidate for the role. The holder polls the heartbeats. A host that has not
 //! beaten for as long as the settings allow is *suspected*: its word goes to [`Status::Fencing`],
 //! so that no member joins it any more, and its members are killed. Its generation is raised only
 //! when none of them can write, from the very word that it had when the fence began. Then the
@@ -10,9 +10,9 @@
 //! The manager copies counters that others increment and measures by its own clock. So a manager
 //! that fails can only delay a detection. A manager that was itself held up does not count the time
 //! it missed against any host (LUPIN §3.3), unless it is always late ([`LATE_ROUNDS_FORGIVEN`]). A
-//! heart is read between two readings of the clock. Its silence is counted from the *later* reading
-//! of the poll that last saw it move, to the *earlier* reading of the present poll. So a manager
-//! that is held up anywhere in between only finds silences shorter than they were.
+//! heartbeat is read between two readings of the clock. Its silence is counted from the *later*
+//! reading of the poll that last saw it move, to the *earlier* reading of the current poll. So a
+//! manager that is held up anywhere in between only finds silences shorter than they were.
 
 use super::agents::bit;
 use super::death::{bury_members, bury_orphans, bury_process, members_of, note_fence, raise, tell};
@@ -32,11 +32,11 @@ use std::sync::Arc;
 /// example, under a CPU quota) would never suspect a host. So after them a late round counts as one
 /// poll.
 ///
-/// This suspects no host that beats. A heart that moves at least once between two rounds of the
-/// manager has no silence, however late the rounds are, and its late rounds are counted from zero
-/// again. A suspected host has not beaten once in `LATE_ROUNDS_FORGIVEN` rounds and then `suspicion
-/// / poll` more, while the manager ran in every one of them: no stall that stops both explains
-/// that.
+/// This suspects no host that beats. A heartbeat that advances at least once between two rounds of
+/// the manager has no silence, however late the rounds are, and its late rounds are counted from
+/// zero again. A suspected host has not beaten once in `LATE_ROUNDS_FORGIVEN` rounds and then
+/// `suspicion / poll` more, while the manager ran in every one of them: no stall that stops both
+/// explains that.
 const LATE_ROUNDS_FORGIVEN: u32 = 8;
 
 /// A counter that another member increments, and when it was last seen to have moved.
@@ -278,7 +278,7 @@ impl Manager {
             match end_process(self.tables, os, holder.id, state, true) {
                 Ending::Gone => {
                     bury_process(self.tables, os.bells(), holder.id, state, Some(self.me));
-                    detector.look_at_processes(os, true);
+                    detector.check_processes(os, true);
                     return;
                 }
                 Ending::Sent(_)
@@ -323,8 +323,9 @@ impl Manager {
         }
     }
 
-    /// Returns the time for which the heart of the manager's host has not moved; a backup follows
-    /// no other heart. Called at every round, since a round that this process missed is forgiven.
+    /// Returns the time for which the heartbeat of the manager's host has not moved; a backup
+    /// follows no other heartbeat. Called at every round, since a round that this process missed is
+    /// forgiven.
     fn silence_of_its_host(&mut self, os: &dyn Os, manager: Instance, missed: Missed) -> Duration {
         let generations = self.tables.generations();
         let state_of = |id| generations.state(id).ok();
@@ -335,7 +336,7 @@ impl Manager {
         host.map_or(Duration::ZERO, |host| self.silence_of(os, host, missed))
     }
 
-    /// Returns the time for which this process has not seen the heart of `host` move.
+    /// Returns the time for which this process has not seen the heartbeat of `host` move.
     fn silence_of(&mut self, os: &dyn Os, host: Instance, missed: Missed) -> Duration {
         let records = self.tables.records();
         let pulse = self.hosts.entry(host.id).or_insert(None);

@@ -25,7 +25,8 @@ pub trait Obligations: Any + Send + Sync {
     fn recover(&self, member: &Member);
 }
 
-/// The obligations of a membership without logs: there is nothing to finish.
+/// The obligations for a membership without logs: no step is needed when an instance joins, leaves
+/// or dies.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NothingHeld;
 

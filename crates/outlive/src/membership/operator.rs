@@ -1,9 +1,9 @@
 //! The operator's word that a host is off, where no evidence is available.
 //!
-//! Without evidence (memory that several kernels share, a machine that is off for good, no fence
+//! Without evidence (memory that several kernels share, a machine that is permanently off, no fence
 //! command), the host's generation may be raised on the word of an operator. Available evidence is
 //! still checked, and overrides the operator: a host lives if a process of it has its presence
-//! claimed on this kernel, or if its heart beats.
+//! claimed on this kernel, or if its heartbeat advances.
 
 use super::death::{bury_members, members_of, note_fence, raise, tell};
 use super::{Instance, InstanceId, Level, State, Status, Tables};
@@ -13,7 +13,7 @@ use outlive_memory::{Memory, Ordering};
 use std::thread::sleep;
 use std::time::Instant;
 
-/// The interval between two checks of the heart.
+/// The interval between two checks of the heartbeat.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The reason why a host is not declared dead on an operator's word.
@@ -41,7 +41,7 @@ pub enum NotBuried {
         /// Its pid, as the process sees it; 0 if that is not known.
         pid: u32,
     },
-    /// Its heart beats.
+    /// Its heartbeat advances.
     #[error("host {0} is alive: its heartbeat continues; end its processes instead")]
     Beats(Instance),
     /// Its state changed concurrently.
@@ -92,7 +92,8 @@ pub(crate) fn bury_by_word(
     Ok(dead)
 }
 
-/// Returns one of `hosts` whose heart beats within twice the suspicion time, if there is one.
+/// Returns one of `hosts` whose heartbeat advances within twice the suspicion time, if there is
+/// one.
 pub(crate) fn one_that_beats(
     tables: Tables,
     hosts: &[InstanceId],

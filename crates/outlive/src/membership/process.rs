@@ -1,4 +1,4 @@
-//! A process's place in a pod, and the threads that it lets write.
+//! A process as a member of a pod, and its threads that may write.
 
 use super::admission::{Admission, refuse_the_unfenceable};
 use super::events::GroupEvents;
@@ -135,12 +135,12 @@ impl Process {
         self.inner.instance
     }
 
-    /// The host that it is on.
+    /// The host that the process is on.
     pub fn host(&self) -> Instance {
         self.inner.host
     }
 
-    /// The membership of its pod.
+    /// The membership of the process's pod.
     pub fn tables(&self) -> Tables {
         self.inner.shared.tables
     }
@@ -291,9 +291,9 @@ impl Process {
         }
     }
 
-    /// Requests a fence of the host of `member` (a host, a process or a thread) although its heart
-    /// beats: for example, because a worker of it does not finish a task. Returns the host, which
-    /// no process can join from now on.
+    /// Requests a fence of the host of `member` (a host, a process or a thread) although its
+    /// heartbeat beats: for example, because a worker of it does not finish a task. Returns the
+    /// host, which no process can join from now on.
     ///
     /// The fabric manager fences it at its next round as if it were silent: its processes are
     /// killed, and its generation is raised when none of them can write. The host may be the
@@ -404,8 +404,8 @@ impl Drop for Counted {
 }
 
 /// Starts a sentinel or recovery thread of this process. A panic in it aborts the process, which
-/// would otherwise go on without a heart, or without recovering dead members. Other members can
-/// recover from its death.
+/// would otherwise continue without a heartbeat, or without recovering dead members. Other members
+/// can recover from its death.
 fn service(
     shared: &Arc<Shared>,
     name: &str,

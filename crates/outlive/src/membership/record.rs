@@ -18,12 +18,12 @@ pub struct Record {
     pub thread: ThreadIdentity,
     /// The process instance that a thread belongs to; `None` for hosts and processes.
     pub process: Option<Instance>,
-    /// The user that runs it.
+    /// The user that runs the incarnation.
     pub uid: u32,
-    /// Whether it is tied to its host's cord, by which it can be killed from other PID namespaces
-    /// and by other users.
+    /// Whether the incarnation is tied to its host's cord, by which it can be killed from other PID
+    /// namespaces and by other users.
     pub has_cord: bool,
-    /// The name it gave itself, at most [`Record::NAME`] bytes.
+    /// The name the incarnation gave itself, at most [`Record::NAME`] bytes.
     pub name: String,
 }
 
@@ -41,8 +41,8 @@ pub struct Records<M: Memory = Native> {
 
 const STRIDE: u64 = 256;
 const HEART: u64 = 128;
-/// The word of a host that names its process on watch. It is in the cache line of the host's heart,
-/// which the watcher writes.
+/// The word of a host that names its process on watch. It is in the cache line of the host's
+/// heartbeat, which the watcher writes.
 const WATCHER: u64 = 136;
 const PROVEN: u64 = 192;
 const ENDED: u64 = 208;
@@ -224,7 +224,7 @@ impl<M: Memory> Records<M> {
         self.memory.load(self.at(id) + AGENTS, Ordering::Relaxed)
     }
 
-    /// Beats the heart of `id`. Wait-free.
+    /// Advances the heartbeat of `id`. Wait-free.
     #[inline]
     pub fn beat(self, id: InstanceId) {
         // Relaxed: readers only check whether the count has changed.
@@ -246,7 +246,7 @@ impl<M: Memory> Records<M> {
         changed.is_ok()
     }
 
-    /// Returns the number of beats of the heart of `id`.
+    /// Returns the number of heartbeats of `id`.
     pub fn beats(self, id: InstanceId) -> u64 {
         self.memory.load(self.at(id) + HEART, Ordering::Relaxed)
     }

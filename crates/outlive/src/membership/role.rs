@@ -88,13 +88,13 @@ impl<M: Memory> Role<M> {
         self.memory.persist(self.at, 8);
     }
 
-    /// Beats the manager's heart.
+    /// Advances the manager's heartbeat.
     pub fn beat(self) {
         self.memory
             .fetch_add(self.at + BEATS, 1u64, Ordering::Relaxed);
     }
 
-    /// Returns the number of beats of the manager's heart, over all managers.
+    /// Returns the number of the manager's heartbeats, over all managers.
     pub fn beats(self) -> u64 {
         self.memory.load(self.at + BEATS, Ordering::Relaxed)
     }

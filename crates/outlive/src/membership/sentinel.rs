@@ -3,14 +3,14 @@
 //! It joins for its process (and brings its host to life under the join lock), so it is the thread
 //! whose obituary stands for the process. If its process is on [watch](super::watch) for the host,
 //! then on every heartbeat and whenever an obituary or its wake-up futex wakes it, the sentinel
-//! beats its host's heart, scans for dead members of its operating system, notifies the groups of
-//! deaths that have not been reported, is a candidate for fabric manager, and wakes local sleepers
-//! for events that other operating systems have reported. The sentinels of the host's other
-//! processes only watch the watcher.
+//! advances its host's heartbeat, scans for dead members of its operating system, notifies the
+//! groups of deaths that have not been reported, is a candidate for fabric manager, and wakes local
+//! sleepers for events that other operating systems have reported. The sentinels of the host's
+//! other processes only watch the watcher.
 //!
-//! It does nothing that could take long: a host whose heart stops for a recovery would be fenced.
-//! The [recovery thread](super::recovery_thread), which it wakes, finishes the operations of dead
-//! members.
+//! It does nothing that could take long: a host whose heartbeat stops for a recovery would be
+//! fenced. The [recovery thread](super::recovery_thread), which it wakes, finishes the operations
+//! of dead members.
 
 use super::admission::{Admission, refuse_the_unfenceable};
 use super::death::reconcile;
@@ -357,7 +357,7 @@ impl<'a> Sentinel<'a> {
         let thorough = now >= self.next_thorough;
         let is_one_dying = is_due && !self.detector.sighting.dying.is_empty();
         if is_one_dying || thorough || hurry.is_gone || died {
-            died |= self.detector.look_at_processes(os, thorough);
+            died |= self.detector.check_processes(os, thorough);
         }
         if thorough {
             self.next_thorough = now + THOROUGH;

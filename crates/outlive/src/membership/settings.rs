@@ -45,8 +45,8 @@ impl fmt::Debug for FenceCommandDigest {
 /// [`Settings::real_hosts`] are the paper's (LUPIN §3.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The time between two beats of a host's heart by its process on watch. (The other processes
-    /// of the host beat more rarely.)
+    /// The time between two heartbeats of a host, sent by its process on watch. (The other
+    /// processes of the host beat more rarely.)
     pub heartbeat: Duration,
     /// The time between two polls of the hearts by the fabric manager.
     pub poll: Duration,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! generations   one word an id: generation, host, level, status        (state.rs)
-//! instances     one record an id: where the incarnation runs, its heart (record.rs)
+//! instances     one record an id: where the incarnation runs, its heartbeat (record.rs)
 //! roles         settings, operating systems, the fabric manager's role  (settings.rs, operating_systems.rs, role.rs)
 //! groups        control groups: a log of events and a table of members  (group.rs)
 //! logs          one log an id, for the rooms above

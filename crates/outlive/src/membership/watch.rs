@@ -1,18 +1,18 @@
 //! The watch of a host: one of its processes watches for all of its processes.
 //!
 //! If every process watched every other, a pod's idle cost would grow with the square of its
-//! processes. So one process of each host is on *watch*. It beats the host's heart at every
+//! processes. So one process of each host is on *watch*. It advances the host's heartbeat at every
 //! heartbeat, sleeps on the obituaries of the host's members and of the other hosts' watchers,
 //! scans for dead members, and is a candidate for fabric manager. The other processes of the host
-//! are its *backups*: each sleeps on the watcher's obituary, and beats the host's heart and checks
-//! the watcher's heart only once every [`interval`].
+//! are its *backups*: each sleeps on the watcher's obituary, and advances the host's heartbeat and
+//! checks the watcher's heartbeat only once every [`interval`].
 //!
 //! The watch is one word in the host's record, which names its holder. A process takes it by
-//! compare-and-swap from a holder that is dead, that has left, or whose own heart has stopped for a
-//! while; a stopped watcher that continues sees that the word names another process, and becomes a
-//! backup. **No proof of a death rests on this word**: two watchers at a time may detect a death
-//! twice, and a time without a watcher delays a detection. So its loads and stores need no order
-//! beyond their own.
+//! compare-and-swap from a holder that is dead, that has left, or whose own heartbeat has stopped
+//! for a while; a stopped watcher that continues sees that the word names another process, and
+//! becomes a backup. **No proof of a death rests on this word**: two watchers at a time may detect
+//! a death twice, and a time without a watcher delays a detection. So its loads and stores need no
+//! order beyond their own.
 
 use super::sentinel::bell_of;
 use super::{Instance, Level, Settings, Status, Tables};
@@ -66,7 +66,7 @@ pub(crate) struct Watch<M: Memory> {
     tables: Tables<M>,
     host: Instance,
     me: Instance,
-    /// The time for which the watcher's heart may be silent.
+    /// The time for which the watcher's heartbeat may be silent.
     patience: Duration,
     seen: Option<Seen>,
 }

@@ -29,7 +29,7 @@ impl<T: Shared, M: Memory> Array<T, M> {
         self.len
     }
 
-    /// Returns whether it has no elements.
+    /// Returns whether the array has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

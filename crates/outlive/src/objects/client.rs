@@ -33,7 +33,7 @@ const STRUCTURE: u64 = 24;
 const BYTES: u64 = REQUESTS + 2 * REQUEST;
 
 crash_points! {
-    /// The places where a request may be cut short.
+    /// The crash points of a request.
     pub enum RequestPoint for "objects.request" {
         /// It is written, but not the last request yet.
         Written,
@@ -54,9 +54,9 @@ const NO_EFFECT: u64 = 3;
 /// The last request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastRequest {
-    /// Its token.
+    /// The token.
     pub token: u64,
-    /// Whether its operation took effect; false while the request is running.
+    /// Whether the request's operation took effect; false while the request is running.
     pub took_effect: bool,
 }
 

@@ -6,14 +6,14 @@
 //! ```
 //!
 //! It is created once, by compare-and-swap of the heap's root word, and stays, as do blocks of
-//! leases: the next incarnation of an id uses them again. Only the present incarnation of an id, or
+//! leases: the next incarnation of an id uses them again. Only the current incarnation of an id, or
 //! the member that recovers it, writes to its leases.
 
 use super::ObjectError;
-use super::record::{HAND, clear_hand};
+use super::record::{PENDING_CELL, clear_pending};
 use crate::heap::{Heap, LocalHeap};
 use crate::membership::InstanceId;
-use crate::structures::{Map, take_into_hand};
+use crate::structures::{Map, allocate_pending};
 use outlive_memory::{Memory, Native, Offset, Ordering, crash_points};
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ pub(super) const RETIRING: u64 = 2;
 pub(super) const TAGS: u64 = 3;
 
 crash_points! {
-    /// The places where the creation of the directory may be cut short.
+    /// The crash points of the creation of the directory.
     pub enum DirectoryPoint for "objects.directory" {
         /// It is written; the pending-allocation cell leads to it.
         Filled,
@@ -62,7 +62,7 @@ impl<M: Memory> Directory<M> {
         if memory.load::<u64>(root, Ordering::Acquire) == 0 {
             let ids = heap.logs().capacity();
             let bytes = LEASES + u64::from(ids) * 8;
-            let at = take_into_hand(heap, bytes, HAND)?;
+            let at = allocate_pending(heap, bytes, PENDING_CELL)?;
             memory.copy_in(at, &vec![0; bytes as usize]);
             memory.store(at + MAGIC_AT, MAGIC, Ordering::Relaxed);
             memory.store(at + IDS, u64::from(ids), Ordering::Relaxed);
@@ -74,9 +74,9 @@ impl<M: Memory> Directory<M> {
                 Ok(_) => {
                     memory.persist(root, 8);
                     memory.crash_point(DirectoryPoint::Published);
-                    clear_hand(heap);
+                    clear_pending(heap);
                 }
-                Err(_) => drop(heap.free_or_owe(heap.hand(HAND), 0)?),
+                Err(_) => drop(heap.free_or_owe(heap.pending_cell(PENDING_CELL), 0)?),
             }
         }
         let at = Self::place(heap.heap())?.ok_or(ObjectError::Damaged {
@@ -253,7 +253,7 @@ impl<M: Memory> Directory<M> {
             let what = "no block of leases can be there";
             return Err(ObjectError::Damaged { at: link, what });
         }
-        let block = take_into_hand(heap, BLOCK, HAND)?;
+        let block = allocate_pending(heap, BLOCK, PENDING_CELL)?;
         memory.copy_in(block, &[0; BLOCK as usize]);
         memory.persist(block, BLOCK);
         memory.crash_point(super::LeasePoint::Filled);
@@ -261,7 +261,7 @@ impl<M: Memory> Directory<M> {
         memory.store(link, block.raw(), Ordering::Release);
         memory.persist(link, 8);
         memory.crash_point(super::LeasePoint::Linked);
-        clear_hand(heap);
+        clear_pending(heap);
         Ok(block + 8)
     }
 

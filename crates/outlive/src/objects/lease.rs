@@ -10,7 +10,7 @@ use core::panic::AssertUnwindSafe;
 use outlive_memory::{Memory, Offset, Ordering, crash_points};
 
 crash_points! {
-    /// The places where the leasing of an object may be cut short.
+    /// The crash points of the leasing of an object.
     pub enum LeasePoint for "objects.lease" {
         /// A block of slots is cleared; the pending-allocation cell leads to it.
         Filled,
@@ -22,7 +22,7 @@ crash_points! {
 }
 
 crash_points! {
-    /// The places where the end of a lease may be cut short.
+    /// The crash points of the end of a lease.
     pub enum ReleasePoint for "objects.release" {
         /// The slot no longer counts as a use.
         GivenUp,

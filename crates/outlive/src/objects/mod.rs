@@ -128,7 +128,7 @@ use record::{Record, State};
 use std::collections::BTreeSet;
 
 crash_points! {
-    /// The places where the creation of an object may be cut short.
+    /// The crash points of the creation of an object.
     pub enum ObjectPoint for "objects.create" {
         /// The block is described; the pending-allocation cell leads to it.
         Described,
@@ -146,20 +146,20 @@ crash_points! {
 /// The description of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its type, in words.
+    /// The type, in words.
     pub of: String,
-    /// The approximate number of its entries, if it is a map, a list or a cell.
+    /// The approximate number of the object's entries, if it is a map, a list or a cell.
     pub entries: Option<u64>,
-    /// The member that holds it, if it is a mutex. A dead holder is shown until another member has
-    /// taken the mutex from it.
+    /// The member that holds the object, if it is a mutex. A dead holder is shown until another
+    /// member has taken the mutex from it.
     pub holder: Option<Instance>,
-    /// The offset of its contents.
+    /// The offset of the object's contents.
     pub contents: Offset,
-    /// The size of its contents in bytes, without the blocks of a structure.
+    /// The size of the object's contents in bytes, without the blocks of a structure.
     pub bytes: u64,
-    /// The ids of the members that use it; an id comes once for each handle.
+    /// The ids of the members that use the object; an id comes once for each handle.
     pub users: Vec<InstanceId>,
 }
 
@@ -305,7 +305,7 @@ impl<'h, M: Memory> Objects<'h, M> {
         memory.crash_point(ObjectPoint::Described);
         let mut lease = Lease::new(heap, self.directory, slot, record.at());
         memory.crash_point(ObjectPoint::Leased);
-        record::clear_hand(heap);
+        record::clear_pending(heap);
         memory.crash_point(ObjectPoint::Released);
         // From here on, a dropped lease destroys the object.
         T::create(heap, record.contents(), init)?;
@@ -491,7 +491,7 @@ impl<'h, M: Memory> Objects<'h, M> {
     }
 
     /// Returns every block of the heap that the directory and the objects consist of, for the check
-    /// of the heap. No member may change an object meanwhile.
+    /// of the heap. No member may change an object during the call.
     ///
     /// # Errors
     /// If an object is damaged.

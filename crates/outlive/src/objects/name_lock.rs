@@ -9,7 +9,7 @@ use core::panic::AssertUnwindSafe;
 use outlive_memory::{Memory, Offset, crash_points};
 
 crash_points! {
-    /// The places where the unlinking of an object may be cut short.
+    /// The crash points of the unlinking of an object.
     pub enum UnlinkPoint for "objects.unlink" {
         /// Its name is locked.
         Locked,
@@ -21,7 +21,7 @@ crash_points! {
 }
 
 crash_points! {
-    /// The places where the renaming of an object may be cut short.
+    /// The crash points of the renaming of an object.
     pub enum RenamePoint for "objects.rename" {
         /// Its name is locked.
         Locked,
@@ -39,7 +39,7 @@ crash_points! {
 }
 
 /// The lock on an object's name: no other member renames or unlinks the object. On drop, the object
-/// becomes live under its present name, or unlinked if no entry of that name leads to it.
+/// becomes live under its current name, or unlinked if no entry of that name leads to it.
 pub(super) struct NameLock<'l, 'h, M: Memory> {
     lease: &'l Lease<'h, M>,
 }

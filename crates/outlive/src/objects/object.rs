@@ -107,9 +107,9 @@ pub trait Object<M: Memory = Native>: Sized {
 /// The contents of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<M: Memory = Native> {
-    /// The memory that they are in.
+    /// The memory that the contents are in.
     pub memory: M,
-    /// Where they begin; aligned to 16 bytes.
+    /// Where the contents begin; aligned to 16 bytes.
     pub at: Offset,
     /// Their size in bytes.
     pub bytes: u64,

@@ -21,15 +21,16 @@ use outlive_memory::{Memory, Offset, Ordering};
 use std::collections::HashMap;
 
 /// The maximal number of readings of an object that changes.
-const READINGS: u32 = 8;
-const PAUSE: Duration = Duration::from_millis(1);
+const MAX_READINGS: u32 = 8;
+/// The time between two readings.
+const READING_PAUSE: Duration = Duration::from_millis(1);
 
 /// The contents of an object.
 #[derive(Clone, Debug)]
 pub struct Dump {
     /// The description of the object.
     pub description: Description,
-    /// Its contents.
+    /// The contents.
     pub contents: Value,
     /// Whether the object changed during every reading. If so, parts of the contents may be of
     /// different moments, or wrong.
@@ -112,7 +113,7 @@ impl<M: Memory> Directory<M> {
         };
         let (mut best, mut is_torn) = (read()?, true);
         let mut last = best.1.clone();
-        for _ in 1..READINGS {
+        for _ in 1..MAX_READINGS {
             let (description, raw) = read()?;
             if raw == last {
                 is_torn = false;
@@ -185,13 +186,13 @@ impl<M: Memory> Directory<M> {
 
     /// Returns the entries of the map of names.
     fn entries(&self) -> Result<Vec<(Vec<u8>, u64)>, ObjectError> {
-        for _ in 0..READINGS {
+        for _ in 0..MAX_READINGS {
             let names = snapshot_of(self.memory(), self.names_at())?;
             if names.findings.is_empty() {
                 let entries = names.entries.into_iter();
                 return Ok(entries.map(|(name, at)| (name, word_of(&at))).collect());
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(READING_PAUSE);
         }
         Err(ObjectError::Damaged {
             at: self.names_at(),

@@ -20,11 +20,11 @@ use super::error::MOST_NAME;
 use super::object::{Class, Object};
 use crate::heap::LocalHeap;
 use crate::recovery::kinds::PendingAllocation;
-use crate::structures::{entries_of, take_into_hand};
+use crate::structures::{allocate_pending, entries_of};
 use outlive_memory::{Memory, Offset, Ordering};
 
 /// The pending-allocation cell of objects, of the directory, and of blocks of leases.
-pub(super) const HAND: u64 = PendingAllocation::Object as u64;
+pub(super) const PENDING_CELL: u64 = PendingAllocation::Object as u64;
 
 const STATE: u64 = 24;
 const CLASS: u64 = 32;
@@ -89,11 +89,11 @@ pub(super) struct Record<M: Memory> {
 }
 
 /// Clears the pending-allocation cell.
-pub(super) fn clear_hand<M: Memory>(heap: &LocalHeap<'_, M>) {
-    let (memory, hand) = (heap.memory(), heap.hand(HAND));
+pub(super) fn clear_pending<M: Memory>(heap: &LocalHeap<'_, M>) {
+    let (memory, pending) = (heap.memory(), heap.pending_cell(PENDING_CELL));
     // Release: another word leads to the block.
-    memory.store(hand, 0u64, Ordering::Release);
-    memory.persist(hand, 8);
+    memory.store(pending, 0u64, Ordering::Release);
+    memory.persist(pending, 8);
 }
 
 impl<M: Memory> Record<M> {
@@ -110,7 +110,7 @@ impl<M: Memory> Record<M> {
         let bytes = padded.and_then(|padded| padded.checked_add(CONTENTS + of.len() as u64 + 8));
         // On overflow the size saturates, and the heap refuses it.
         let bytes = bytes.unwrap_or(u64::MAX);
-        let at = take_into_hand(heap, bytes, HAND)?;
+        let at = allocate_pending(heap, bytes, PENDING_CELL)?;
         let this = Self { memory, at };
         let words = [
             (0, heap.era()),
@@ -173,7 +173,7 @@ impl<M: Memory> Record<M> {
         self.memory.load(self.at + at, Ordering::Relaxed)
     }
 
-    /// Returns its state (acquire); `None` if it is damaged.
+    /// Returns the object's state (acquire); `None` if it is damaged.
     pub fn state(self) -> Option<State> {
         State::of_word(self.memory.load(self.at + STATE, Ordering::Acquire))
     }
@@ -201,7 +201,7 @@ impl<M: Memory> Record<M> {
         Class::from_number((self.word(CLASS) >> CLASS_SHIFT) as u8)
     }
 
-    /// Returns the fingerprint of its type.
+    /// Returns the fingerprint of the object's type.
     pub fn fingerprint(self) -> u64 {
         self.word(FINGERPRINT)
     }
@@ -223,8 +223,8 @@ impl<M: Memory> Record<M> {
         self.contents() + self.content_bytes().next_multiple_of(8)
     }
 
-    /// Returns the sizes in bytes of its contents and of its type's description, each loaded once.
-    /// Returns `None` if they are not inside the memory.
+    /// Returns the sizes in bytes of the object's contents and of its type's description, each
+    /// loaded once. Returns `None` if they are not inside the memory.
     pub fn extent(self) -> Option<(u64, u64)> {
         let (contents, kind) = (self.word(CONTENT_BYTES), self.word(TYPE_BYTES));
         let bytes = contents.checked_next_multiple_of(8)?.checked_add(kind)?;
@@ -237,7 +237,7 @@ impl<M: Memory> Record<M> {
         ObjectError::Damaged { at: self.at, what }
     }
 
-    /// Returns its type, in words.
+    /// Returns the object's type, in words.
     pub fn kind(self) -> Result<String, ObjectError> {
         let Some((contents, bytes)) = self.extent() else {
             return Err(self.damaged("its sizes are wrong"));
@@ -257,13 +257,13 @@ impl<M: Memory> Record<M> {
         Ok(Some(entries_of(self.memory, header)?))
     }
 
-    /// Returns the first word of its contents: for a structure, the offset of its header.
+    /// Returns the first word of the object's contents: for a structure, the offset of its header.
     pub fn first_word(self) -> u64 {
         // Acquire: the structure was created before the object was linked.
         self.memory.load(self.contents(), Ordering::Acquire)
     }
 
-    /// Returns the version of its name (acquire).
+    /// Returns the version of the object's name (acquire).
     pub fn version(self) -> u64 {
         self.memory.load(self.at + VERSION, Ordering::Acquire)
     }
@@ -321,7 +321,7 @@ impl<M: Memory> Record<M> {
         with(None, version)
     }
 
-    /// Returns its name, and the version of that.
+    /// Returns the object's name, and the version of that.
     pub fn name(self) -> Result<(String, u64), ObjectError> {
         self.with_name(|bytes, version| {
             let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());

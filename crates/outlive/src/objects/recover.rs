@@ -2,7 +2,7 @@
 
 use super::directory::Directory;
 use super::lease::{finish_retiring, give_up};
-use super::record::{HAND, clear_hand};
+use super::record::{PENDING_CELL, clear_pending};
 use crate::heap::{Heap, LocalHeap};
 use crate::recovery::{RecoverError, RecoverRoom, Recoverers, Recovering};
 use core::panic::AssertUnwindSafe;
@@ -36,7 +36,7 @@ impl<M: Memory> RecoverRoom<M> for Leases<M> {
         let (memory, id) = (heap.memory(), dead.owner().id);
         let directory = Directory::open(self.0);
         // Relaxed, here and below: acquired with the claim on the log.
-        let held: u64 = memory.load(heap.hand(HAND), Ordering::Relaxed);
+        let held: u64 = memory.load(heap.pending_cell(PENDING_CELL), Ordering::Relaxed);
         let is_root = memory.load::<u64>(self.0.root(), Ordering::Relaxed) == held;
         // The dead member died after it had linked the block, and before it had cleared the cell.
         // In a damaged directory the block may be linked, so it is not freed.
@@ -46,7 +46,7 @@ impl<M: Memory> RecoverRoom<M> for Leases<M> {
             Err(_) => true,
         };
         if held != 0 && (is_root || is_kept) {
-            clear_hand(&heap);
+            clear_pending(&heap);
         }
         if let Ok(Some(directory)) = &directory {
             let slots = directory.slots(id);

@@ -68,9 +68,9 @@ impl Value {
 }
 
 /// The maximal number of bytes of a value that its text shows.
-const SHOWN_BYTES: usize = 64;
+const MAX_SHOWN_BYTES: usize = 64;
 /// The maximal length of a parsed description in bytes. It bounds the recursion on a damaged one.
-const LONGEST: usize = 4096;
+const MAX_DESCRIPTION_BYTES: usize = 4096;
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,7 +80,7 @@ impl fmt::Display for Value {
             Self::Float(number) => write!(f, "{number:?}"),
             Self::Text(text) => write!(f, "{text:?}"),
             Self::Bytes(bytes) => {
-                let shown = &bytes[..bytes.len().min(SHOWN_BYTES)];
+                let shown = &bytes[..bytes.len().min(MAX_SHOWN_BYTES)];
                 f.write_str("0x")?;
                 shown.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
                 match bytes.len() - shown.len() {
@@ -142,7 +142,7 @@ impl Type {
         if text == <str as Datum>::describe() {
             return Self::Text;
         }
-        if text.len() > LONGEST {
+        if text.len() > MAX_DESCRIPTION_BYTES {
             return Self::Opaque;
         }
         let number = |rest: &str| -> Option<usize> {

@@ -24,20 +24,20 @@ impl Bells for Silent {
 }
 
 impl Pod {
-    /// Finalises the death of the host `host` on the caller's word that it is off, for a death that
-    /// cannot be proven: the memory is shared by machines, the host's machine is off for good, and
-    /// there is no fence command. The host's processes and threads are dead with it. Their state is
-    /// recovered by the members, or by the next process that joins. Needs no membership. Takes
-    /// twice the pod's suspicion time. Returns the dead host.
+    /// Finalises the death of the host `host`, which the caller confirms to be off, for a death
+    /// that cannot be proven: the memory is shared by machines, the host's machine is permanently
+    /// off, and there is no fence command. The host's processes and threads are dead with it. Their
+    /// state is recovered by the members, or by the next process that joins. Needs no membership.
+    /// Takes twice the pod's suspicion time. Returns the dead host.
     ///
     /// **Relying on this word, other members take over what the host held.** If the host is on and
     /// writes later, the pod becomes corrupt.
     ///
     /// # Errors
     /// If no such host is up, or it is known to be live: a process of it is on this machine, or its
-    /// heart beats. The call does not see processes of this machine that are stopped, of another
-    /// container, and reached the memory by another node of the device or another mount of an
-    /// overlay, or on an overlay have closed all their descriptors.
+    /// heartbeat advances. The call cannot detect a process of this machine that is stopped, is in
+    /// another container, and has mapped the memory by another node of the device or another mount
+    /// of an overlay (or has closed all its descriptors of a file on an overlay).
     ///
     /// # Crash
     /// It can be called again.

@@ -76,27 +76,27 @@ impl Check {
             ids: pod.tables().extent().ids,
             ..Self::default()
         };
-        check.look_at_members(pod);
-        check.look_at_role(pod);
-        check.look_at_groups(pod);
+        check.check_members(pod);
+        check.check_role(pod);
+        check.check_groups(pod);
         for error in pod.roots().check() {
             check.violated("roots", None, error.to_string());
         }
         if let Some(heap) = pod.heap() {
-            check.look_at_heap(pod, heap);
-            check.look_at_structures(heap);
-            check.look_at_objects(heap);
+            check.check_heap(pod, heap);
+            check.check_structures(heap);
+            check.check_objects(heap);
             if check.is_clean() {
-                check.look_for_leaks(pod, heap);
+                check.find_leaks(pod, heap);
             }
         }
         check
     }
 
-    fn look_at_heap(&mut self, pod: &Pod, heap: Heap) {
+    fn check_heap(&mut self, pod: &Pod, heap: Heap) {
         let logs = pod.logs();
         let (wrong, report) = heap_violations(pod, heap);
-        self.look_again(wrong, || heap_violations(pod, heap).0);
+        self.recheck(wrong, || heap_violations(pod, heap).0);
         self.heap = Some(HeapCheck {
             statistics: report,
             retired: (0..logs.capacity())
@@ -106,13 +106,13 @@ impl Check {
     }
 
     /// Checks the lists and maps in the heap.
-    fn look_at_structures(&mut self, heap: Heap) {
+    fn check_structures(&mut self, heap: Heap) {
         let look = || violations("structures", structures::check_all(&heap));
-        self.look_again(look(), look);
+        self.recheck(look(), look);
     }
 
     /// Checks the named objects and the leases.
-    fn look_at_objects(&mut self, heap: Heap) {
+    fn check_objects(&mut self, heap: Heap) {
         let directory = match Directory::open(heap) {
             Ok(None) => return,
             Ok(Some(directory)) => directory,
@@ -121,11 +121,11 @@ impl Check {
             }
         };
         let look = || violations("objects", directory.check());
-        self.look_again(look(), look);
+        self.recheck(look(), look);
         self.objects = directory.observe().ok().map(|all| all.len() as u64);
     }
 
-    fn look_for_leaks(&mut self, pod: &Pod, heap: Heap) {
+    fn find_leaks(&mut self, pod: &Pod, heap: Heap) {
         let Some(leaks) = leaks(pod, heap) else {
             return;
         };
@@ -140,7 +140,7 @@ impl Check {
     }
 
     /// Records the violations of `wrong` that every check finds.
-    fn look_again(&mut self, mut wrong: Vec<Violation>, look: impl Fn() -> Vec<Violation>) {
+    fn recheck(&mut self, mut wrong: Vec<Violation>, look: impl Fn() -> Vec<Violation>) {
         // Also if no member could write at first: a process may have joined since.
         for _ in 1..LOOKS {
             if wrong.is_empty() {
@@ -157,7 +157,7 @@ impl Check {
         self.violations.push(Violation { room, at, what });
     }
 
-    fn look_at_members(&mut self, pod: &Pod) {
+    fn check_members(&mut self, pod: &Pod) {
         let generations = pod.tables().generations();
         for id in 0..self.ids {
             let at = Some(generations.word_at(id));
@@ -182,7 +182,7 @@ impl Check {
         }
     }
 
-    fn look_at_role(&mut self, pod: &Pod) {
+    fn check_role(&mut self, pod: &Pod) {
         let tables = pod.tables();
         let Some(holder) = tables.role().holder() else {
             return;
@@ -195,15 +195,15 @@ impl Check {
         }
     }
 
-    fn look_at_groups(&mut self, pod: &Pod) {
+    fn check_groups(&mut self, pod: &Pod) {
         let groups = pod.tables().groups();
         for group in groups.all() {
             self.groups += 1;
-            self.look_at_group(pod, group);
+            self.check_group(pod, group);
         }
     }
 
-    fn look_at_group(&mut self, pod: &Pod, group: GroupId) {
+    fn check_group(&mut self, pod: &Pod, group: GroupId) {
         let (groups, generations) = (pod.tables().groups(), pod.tables().generations());
         let log = groups.log(group);
         let tail = log.tail();

@@ -20,9 +20,9 @@ use outlive_memory::{Memory, Native, Offset, Ordering};
 /// An allocated block that cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leak {
-    /// Its start.
+    /// The start.
     pub block: Offset,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: u64,
 }
 

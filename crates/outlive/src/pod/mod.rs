@@ -27,7 +27,7 @@
 //! let heap = thread.heap(&pod)?;
 //!
 //! // A cell that survives us: should we die in here, it holds the block, or there is none.
-//! let cell = heap.hand(0);
+//! let cell = heap.pending_cell(0);
 //! let block = heap.allocate_into(24, cell)?;
 //! thread.memory().copy_in(block, b"what the others will see");
 //! heap.free_from(cell, 0)?;
@@ -287,7 +287,7 @@ impl Pod {
         }
     }
 
-    /// The logs of its instances.
+    /// The logs of the pod's instances.
     pub fn logs(&self) -> Logs {
         let tables = self.tables;
         Logs::new(tables.memory(), tables.log_at(0), tables.extent().ids)
@@ -429,7 +429,7 @@ impl Pod {
         self.segment.area(AreaKind::Payload)
     }
 
-    /// Returns the status of its members and groups.
+    /// Returns the status of the pod's members and groups.
     pub fn status(&self) -> Status {
         Status::of(self)
     }
@@ -498,8 +498,8 @@ impl Member {
         Ok(LocalHeap::try_of(heap, self, recoverers)?)
     }
 
-    /// Returns the handlers by which its process recovers dead members, which taking a lock needs.
-    /// `None` if it did not join through a [`Pod`].
+    /// Returns the handlers by which the member's process recovers dead members, which taking a
+    /// lock needs. `None` if it did not join through a [`Pod`].
     pub fn recoverers(&self) -> Option<&Recoverers> {
         self.owed().map(LogObligations::recoverers)
     }

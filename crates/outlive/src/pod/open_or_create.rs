@@ -10,7 +10,8 @@ use std::time::Instant;
 
 /// The longest wait for the turn to create, and for another creator or a repair.
 const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(1);
+/// The time between two attempts.
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Pod {
     /// Opens the pod at `path`; creates it with `options` if nothing is there. Of several processes
@@ -77,7 +78,7 @@ fn open_when_created(path: &Path) -> Result<Pod, PodError> {
     loop {
         match Pod::open(path) {
             Err(PodError::Open(OpenError::Busy { .. })) if Instant::now() < until => {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(RETRY_PAUSE);
             }
             opened => return opened,
         }
@@ -98,7 +99,7 @@ fn turn(path: &Path) -> Option<File> {
         if Instant::now() >= until {
             return None;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RETRY_PAUSE);
     }
     Some(directory)
 }

@@ -47,7 +47,7 @@ self_cell!(
 /// The process of a session is a host of its own, unless it was [joined](Pod::session_of)
 /// otherwise. If such a process is stopped (by Ctrl-Z, or a debugger), it is fenced after the
 /// suspicion time, that is, killed, and its locks and handles are released. Processes that share a
-/// host share its heart: a stopped one is not noticed while another one of them runs, so other
+/// host share its heartbeat: a stopped one is not noticed while another one of them runs, so other
 /// members wait for the locks that it holds. Share a host among processes that fail together
 /// anyway, such as the workers of a server.
 ///

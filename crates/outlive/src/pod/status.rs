@@ -8,11 +8,12 @@ use crate::membership::{GroupId, Instance, InstanceId, Record, State};
 pub struct MemberStatus {
     /// The id.
     pub id: InstanceId,
-    /// Its state in the table of generations.
+    /// The state in the table of generations.
     pub state: State,
-    /// Where its incarnation runs or, once it has left or died, ran; `None` if that is unknown.
+    /// Where the member's incarnation runs or, once it has left or died, ran; `None` if that is
+    /// unknown.
     pub record: Option<Record>,
-    /// The number of its heartbeats (hosts and processes).
+    /// The number of the member's heartbeats (hosts and processes).
     pub beats: u64,
 }
 
@@ -33,9 +34,9 @@ impl MemberStatus {
 pub struct GroupStatus {
     /// The id of the group.
     pub id: GroupId,
-    /// Its name; empty for the pod's own.
+    /// The name; empty for the pod's own.
     pub name: String,
-    /// The number of its current members.
+    /// The number of the group's current members.
     pub members: u32,
     /// The number of events that were reported.
     pub events: u64,

@@ -13,7 +13,7 @@ use outlive_memory::{Memory, Native, Offset};
 /// It runs while the recoverer holds the claim on the dead instance's log and while the dead
 /// instance's locks are still locked. It must come to the same result if it is cut short at any
 /// instruction and run again by another recoverer. It takes no lock (two recoverers could wait for
-/// each other for ever): it works under those of the dead instance.
+/// each other forever): it works under those of the dead instance.
 pub trait RecoverOperation<M: Memory>: Send + Sync {
     /// Recovers the running operation `operation` and [settles](Recovering::running) it.
     ///

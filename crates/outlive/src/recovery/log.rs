@@ -130,7 +130,7 @@ impl<M: Memory> Log<M> {
         operation::latest(self)
     }
 
-    /// The last operation of the previous incarnation, as its recovery left it, until the present
+    /// The last operation of the previous incarnation, as its recovery left it, until the current
     /// incarnation calls [`forget_inherited`](OwnLog::forget_inherited).
     ///
     /// # Errors
@@ -218,7 +218,7 @@ pub struct TooManyLocks {
     pub instance: Instance,
 }
 
-/// Why a log could not be closed. It stays open.
+/// The reason why a log could not be closed. It stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {

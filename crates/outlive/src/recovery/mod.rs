@@ -1,6 +1,6 @@
 //! The logs of instances, and how exactly one other instance completes the work of a dead one.
 //!
-//! Every instance id has a log at a known place (LUPIN §3.5). A live instance records there the
+//! Every instance id has a log at a fixed offset (LUPIN §3.5). A live instance records there the
 //! locks that it holds or is about to take, the changes that it is about to make under them, and
 //! its current operation. When it is dead, one survivor (or the id's next incarnation) *claims* the
 //! log, completes the recorded work, releases the locks and settles the log for the next
@@ -10,7 +10,7 @@
 //!
 //! ```text
 //!  0x000  owner            the instance that the contents belong to
-//!  0x040  claim            who may write here now: the owner, its recoverer, or nobody
+//!  0x040  claim            the instance that may write to the log: its owner, a recoverer, or none
 //!  0x080  operation 0   \  the running operation and the one before it;
 //!  0x100  operation 1   /  sequence numbers say which is which
 //!  0x180  inherited        the last operation of the previous incarnation, with its result
@@ -18,7 +18,7 @@
 //!  0x300  redo             sequence number, commit word, busy flag
 //!  0x400  redo records     192 pairs: target with size, value
 //!  0x1000 queue nodes      32 lines, one per lock entry: used by queue locks
-//!  0x1800 room             2 KiB for the rooms above: 1 KiB for the heap, 1 KiB for the program
+//!  0x1800 scratch area     2 KiB for the layers above: 1 KiB for the heap, 1 KiB for the program
 //!  0x2000 the next id's log
 //! ```
 //!

@@ -103,19 +103,19 @@ fn stamp(sequence: u64, progress: Progress) -> u64 {
 /// A descriptor as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// The instance that began it.
+    /// The instance that began the operation.
     pub instance: Instance,
-    /// Its number among the operations of this id, from 1.
+    /// The number among the operations of this id, from 1.
     pub sequence: u64,
     /// The kind of operation.
     pub kind: OperationKind,
-    /// Its progress.
+    /// The progress.
     pub progress: Progress,
-    /// Its arguments; unused ones are 0.
+    /// The arguments; unused ones are 0.
     pub arguments: [u64; Self::ARGUMENTS],
-    /// The last note that it wrote for its own recovery.
+    /// The last note that the operation wrote for its own recovery.
     pub note: u64,
-    /// Its result, once it is done.
+    /// The result, once it is done.
     pub result: [u64; Self::RESULTS],
 }
 
@@ -125,7 +125,7 @@ impl Operation {
     /// The number of words of a result.
     pub const RESULTS: usize = 4;
 
-    /// Returns whether it is settled, done or undone.
+    /// Returns whether the operation is over: completed, or undone.
     pub fn is_done(&self) -> bool {
         self.progress != Progress::Running
     }
@@ -137,9 +137,9 @@ impl Operation {
 pub struct BadOperation {
     /// The offset of the descriptor.
     pub at: Offset,
-    /// Its stamp.
+    /// The stamp.
     pub stamp: u64,
-    /// Its kind.
+    /// The kind.
     pub kind: u64,
 }
 
@@ -284,7 +284,7 @@ impl<M: Memory> RunningOperation<'_, M> {
         }
     }
 
-    /// Its number among the operations of this id.
+    /// The number among the operations of this id.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -298,7 +298,7 @@ impl<M: Memory> RunningOperation<'_, M> {
         memory.persist(at, 8);
     }
 
-    /// The present note.
+    /// The current note.
     pub fn noted(&self) -> u64 {
         let at = self.at() + NOTE;
         self.log.memory().load(at, Ordering::Acquire)

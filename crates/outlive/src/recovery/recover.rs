@@ -55,7 +55,7 @@ pub enum Recovered {
     ByAnother(Instance),
 }
 
-/// Why a recovery failed. The log has been left to another recoverer.
+/// The reason why a recovery failed. The log has been left to another recoverer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {

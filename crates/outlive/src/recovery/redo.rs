@@ -39,7 +39,7 @@ outlive_memory::crash_points! {
     }
 }
 
-/// Why a redo transaction could not be begun or extended.
+/// The reason why a redo transaction could not be begun or extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RedoError {
@@ -144,7 +144,7 @@ impl<M: Memory> Redo<'_, M> {
     }
 
     /// Returns the word at `at` as it will be after the commit: the transaction's own store to it,
-    /// or else its present value.
+    /// or else its current value.
     pub fn load<W: Word>(&self, at: Offset) -> W {
         let memory = self.log.memory();
         for index in (0..self.count).rev() {
@@ -164,12 +164,12 @@ impl<M: Memory> Redo<'_, M> {
         self.count = self.count.min(count);
     }
 
-    /// The number of its stores.
+    /// The number of the transaction's stores.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Returns whether it has no stores.
+    /// Returns whether the transaction has no stores.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -1,7 +1,7 @@
 //! The areas of a segment, each with its kind, and the choice of their places.
 //!
 //! Words that synchronise (generations, logs, locks, heads, bitmaps) are kept apart from bulk
-//! payload, because present hardware may be coherent in a small part of its memory only. So every
+//! payload, because current hardware may be coherent in a small part of its memory only. So every
 //! area has a class, areas that synchronise come first in a segment, and all areas begin on pages
 //! of their own.
 
@@ -200,15 +200,15 @@ impl fmt::Debug for AreaName {
 /// A part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// Its contents. A segment has at most one area of a kind.
+    /// The contents. A segment has at most one area of a kind.
     pub kind: AreaKind,
-    /// Its name in messages.
+    /// The name in messages.
     pub name: AreaName,
-    /// The requirement on the memory under it.
+    /// The requirement on the memory under the area.
     pub class: AreaClass,
-    /// Its start, aligned to 4096.
+    /// The start, aligned to 4096.
     pub offset: Offset,
-    /// Its size in bytes, a multiple of 4096.
+    /// The size in bytes, a multiple of 4096.
     pub size: u64,
 }
 
@@ -241,7 +241,7 @@ impl From<u64> for AreaSize {
     }
 }
 
-/// Why no segment can have the requested areas.
+/// The reason why no segment can have the requested areas.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {

@@ -16,7 +16,7 @@
 //! leaves a segment. A mark holds a random number: of two creators on different hosts, which no
 //! file lock keeps apart, the one that was overtaken fails at 4 instead of completing memory that
 //! the other clears. It checks its mark before each piece that it clears and each page that it
-//! writes, so a creator that was stopped goes on with one piece at most.
+//! writes, so a creator that was stopped continues with one piece at most.
 //!
 //! Before 4 no other process accesses the memory, except for the first word, so it is written by
 //! plain payload copies.

@@ -158,7 +158,7 @@ impl<'a> SegmentBuilder<'a> {
 
     /// Creates the segment in place over an earlier one on a device or in a file (as famfs prepares
     /// them), or over any contents of a device. All of it is cleared. The caller guarantees that no
-    /// process uses the present contents, and that of two creators whose file locks are not the
+    /// process uses the current contents, and that of two creators whose file locks are not the
     /// same (of two machines, or above and below an overlay) only one runs. Processes of this
     /// kernel that have the segment open by a local file are noticed.
     pub fn replace(mut self, replace: bool) -> Self {

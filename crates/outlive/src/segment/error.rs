@@ -44,7 +44,7 @@ pub(crate) fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Why a path cannot hold a segment.
+/// The reason why a path cannot hold a segment.
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot hold a segment: {why}", path.display())]
 pub struct Unsuitable {
@@ -63,7 +63,7 @@ impl Unsuitable {
     }
 }
 
-/// Why a segment was not created. Nothing is left behind.
+/// The reason why a segment was not created. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
@@ -75,7 +75,7 @@ pub enum CreateError {
     Exists {
         /// The path.
         path: PathBuf,
-        /// The present contents, and advice.
+        /// The current contents, and advice.
         what: String,
     },
     /// Another process is creating a segment there at this moment.
@@ -149,7 +149,7 @@ fn reserve_command(page_size: u64, reserve: u64) -> String {
     )
 }
 
-/// Why a segment was not opened.
+/// The reason why a segment was not opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -212,7 +212,7 @@ impl OpenError {
     }
 }
 
-/// Why a segment was not destroyed. It is unchanged.
+/// The reason why a segment was not destroyed. It is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DestroyError {

@@ -26,13 +26,13 @@ pub unsafe trait Shared: Pod {
 /// The layout of a type in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeLayout {
-    /// Its name, without a path.
+    /// The name, without a path.
     pub name: &'static str,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: usize,
-    /// Its alignment in bytes.
+    /// The alignment in bytes.
     pub align: usize,
-    /// Its composition.
+    /// The composition.
     pub shape: Shape,
 }
 
@@ -55,11 +55,11 @@ pub enum Shape {
 /// A field of a struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its offset in bytes from the struct's start.
+    /// The offset in bytes from the struct's start.
     pub offset: usize,
-    /// The layout of its type.
+    /// The layout of the field's type.
     pub layout: TypeLayout,
 }
 

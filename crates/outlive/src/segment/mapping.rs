@@ -76,7 +76,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// The file that it maps.
+    /// The file that the mapping maps.
     pub fn which(&self) -> Which {
         self.which
     }
@@ -130,7 +130,7 @@ impl Mapping {
         self.advise(Advice::LinuxHugepage)
     }
 
-    /// Asks the kernel to collapse present pages into huge ones, now.
+    /// Asks the kernel to collapse resident pages into huge ones, now.
     pub fn collapse(&self) -> Result<(), Errno> {
         // SAFETY: collapsing moves pages without changing what a load returns.
         let result = unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, MADV_COLLAPSE) };

@@ -176,7 +176,7 @@ impl Segment {
     /// Removes the segment at `path`, complete or not, sound or damaged: a file loses its name, a
     /// device its superblock.
     ///
-    /// Processes that have a file open go on with it; its memory is freed when the last of them
+    /// Processes that have a file open continue with it; its memory is freed when the last of them
     /// ends. On a device the caller guarantees that no process uses it. A kill in the middle leaves
     /// the segment, an incomplete one, or none.
     ///
@@ -231,17 +231,17 @@ impl Segment {
         self.inner().memory
     }
 
-    /// The checked contents of its first page.
+    /// The checked contents of the segment's first page.
     pub fn superblock(&self) -> &'static Superblock {
         &self.inner().superblock
     }
 
-    /// The identity of the pod that it belongs to.
+    /// The identity of the pod that the segment belongs to.
     pub fn uuid(&self) -> Uuid {
         self.inner().superblock.uuid
     }
 
-    /// Its size in bytes.
+    /// The size in bytes.
     pub fn size(&self) -> u64 {
         self.inner().superblock.size
     }
@@ -260,12 +260,12 @@ impl Segment {
             .copied()
     }
 
-    /// All its areas, by rising offset if this library created it.
+    /// All the segment's areas, by rising offset if this library created it.
     pub fn areas(&self) -> &'static [Area] {
         &self.inner().superblock.areas
     }
 
-    /// Its typed roots.
+    /// The typed roots.
     pub fn roots(&self) -> Roots {
         let area = self
             .area(AreaKind::Roots)
@@ -282,7 +282,7 @@ impl Segment {
         }
     }
 
-    /// The kind of medium that holds it.
+    /// The kind of medium that holds the segment.
     ///
     /// # Panics
     /// Like every method that needs the file, if the segment was [closed](Self::close).
@@ -290,7 +290,7 @@ impl Segment {
         self.medium().kind()
     }
 
-    /// The path at which it can be opened: for a memfd `/proc/PID/fd/N` of this process.
+    /// The path at which the segment can be opened: for a memfd `/proc/PID/fd/N` of this process.
     pub fn path(&self) -> &'static Path {
         &self.inner().path
     }
@@ -333,7 +333,7 @@ impl Segment {
         self.inner().has_one_kernel
     }
 
-    /// Returns whether it was opened [for an observer](OpenOptions::read_only).
+    /// Returns whether the segment was opened [for an observer](OpenOptions::read_only).
     pub fn is_read_only(&self) -> bool {
         self.inner().access == Access::ReadOnly
     }
@@ -360,7 +360,7 @@ impl Segment {
         companion.expect("one layer has a companion")
     }
 
-    /// The kind of pages that it was mapped with.
+    /// The kind of pages that the segment was mapped with.
     pub fn pages(&self) -> &'static Pages {
         &self.inner().pages
     }

@@ -64,9 +64,9 @@ impl<'a> OpenOptions<'a> {
         }
     }
 
-    /// Opens it for an observer. The mapping cannot be written, this user does not need the right
-    /// to write, and other processes can still repair, replace or remove the segment. A store
-    /// through its [memory](Segment::memory) raises SIGSEGV.
+    /// Opens the segment for an observer. The mapping cannot be written, this user does not need
+    /// the right to write, and other processes can still repair, replace or remove the segment. A
+    /// store through its [memory](Segment::memory) raises SIGSEGV.
     ///
     /// On a processor whose loads of 128 bits write (x86-64 without AVX, Arm without LSE2), the
     /// file is opened for reading and writing, and the mapping can be written.

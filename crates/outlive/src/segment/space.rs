@@ -24,17 +24,17 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Those of this machine.
+    /// Returns the system directories of this machine.
     pub fn real() -> Self {
         Self::below(Path::new("/"))
     }
 
-    /// Those below `root`, which stand in for the real ones.
+    /// Returns the directories below `root`, which replace the system's in a test.
     pub fn below(root: &Path) -> Self {
         Self { root: root.into() }
     }
 
-    /// Returns whether these stand in for the real ones.
+    /// Returns whether these replace the system's directories.
     pub fn stand_in(&self) -> bool {
         self.root != Path::new("/")
     }
@@ -121,7 +121,7 @@ fn advice(fits: u64) -> String {
     }
 }
 
-/// Why pages were not reserved.
+/// The reason why pages were not reserved.
 #[derive(Debug)]
 pub(super) enum NotReserved {
     NoRoom(NoRoom),
@@ -139,7 +139,7 @@ const LEAST_STEP: u64 = 64 << 10;
 pub(super) struct Space {
     /// The size of the file, all of whose pages are reserved.
     pub size: u64,
-    /// The number of bytes that its filesystem must have free afterwards.
+    /// The number of bytes that the file's filesystem must have free afterwards.
     pub beside: u64,
 }
 

@@ -21,7 +21,7 @@
 //!
 //! Numbers are in the byte order of the processor that created the segment; a processor of the
 //! other order refuses it. The first 24 bytes and the extent of the checksum mean the same in every
-//! format, for ever, so that damage can be told from an unknown format.
+//! format, forever, so that damage can be told from an unknown format.
 
 use super::area::{Area, AreaClass, AreaKind, AreaName};
 use super::roots::Roots;
@@ -85,11 +85,12 @@ pub struct Superblock {
     pub domain: PersistenceDomain,
     /// The time of its creation, in seconds since 1970, by the creator's clock.
     pub created: u64,
-    /// Its areas.
+    /// The areas.
     pub areas: Vec<Area>,
 }
 
-/// Why bytes are not accepted as a segment. Places are byte offsets from the segment's start.
+/// The reason why a byte range is not accepted as a segment. Positions are byte offsets from its
+/// start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {

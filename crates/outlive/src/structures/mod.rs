@@ -24,5 +24,5 @@ pub use sorted::{
     ReplacePoint, Report, ValueRef, recoverers,
 };
 pub(crate) use sorted::{
-    Snapshot, blocks_of, check_all, dismantle, entries_of, snapshot_of, take_into_hand,
+    Snapshot, allocate_pending, blocks_of, check_all, dismantle, entries_of, snapshot_of,
 };

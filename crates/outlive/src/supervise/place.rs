@@ -19,7 +19,7 @@ pub struct Place {
     pub pod: OsString,
     /// The host of the process.
     pub host: InstanceId,
-    /// The id under which it joins.
+    /// The id under which the child joins.
     pub id: InstanceId,
 }
 

@@ -246,7 +246,7 @@ impl Plan {
         matches!(self.phase, Phase::Launched { .. })
     }
 
-    /// Returns whether it is running, or on its way, so that it counts for its host.
+    /// Returns whether the child is running or being started, so that it counts for its host.
     pub(super) fn runs(&self) -> bool {
         matches!(self.phase, Phase::Launched { .. } | Phase::Watched { .. })
     }

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 /// waiting. If restarts follow one another within [`window`](Self::window), the second waits for
 /// [`backoff`](Self::backoff) and each further one twice as long as the one before, up to
 /// [`longest`](Self::longest). When a failure would need more than [`most`](Self::most) restarts
-/// within a window, the supervisor gives up on this thread or process, reports it, and goes on with
-/// the others.
+/// within a window, the supervisor gives up on this thread or process, reports it, and continues
+/// with the others.
 ///
 /// The waits are not random: one supervisor restarts its threads or processes one after the other,
 /// so there is no herd to scatter, and a run is repeatable.

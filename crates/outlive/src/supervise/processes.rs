@@ -196,8 +196,8 @@ impl ProcessSupervisor {
     }
 
     /// Sets the receiver of the reports, on the supervisor's thread. They go to `tracing` as well.
-    pub fn on_report(mut self, hear: impl FnMut(&Report) + Send + 'static) -> Self {
-        self.on_report = Some(Box::new(hear));
+    pub fn on_report(mut self, receiver: impl FnMut(&Report) + Send + 'static) -> Self {
+        self.on_report = Some(Box::new(receiver));
         self
     }
 
@@ -288,7 +288,7 @@ impl ProcessSupervisor {
             .iter()
             .filter_map(|child| child.plan.due())
             // A child that is due and has not been started waits for a recovery or a host, whose
-            // end no event reports: mostly for a fraction of a millisecond, and for ever if no
+            // end no event reports: mostly for a fraction of a millisecond, and forever if no
             // process can recover it.
             .map(|due| match due.checked_sub(now) {
                 Some(nap) if !nap.is_zero() => nap,
@@ -301,13 +301,13 @@ impl ProcessSupervisor {
     /// Checks all children once.
     fn look(&mut self) {
         for i in 0..self.children.len() {
-            while self.look_at(i) {}
+            while self.step(i) {}
         }
         self.reap();
     }
 
     /// Takes the next step for child `i`. Returns whether there may be more to do.
-    fn look_at(&mut self, i: usize) -> bool {
+    fn step(&mut self, i: usize) -> bool {
         let child = &mut self.children[i];
         let id = child.child.id;
         // Its end before the table: see `Plan::look`.
@@ -436,8 +436,8 @@ impl ProcessSupervisor {
             what,
         };
         log(&report);
-        if let Some(hear) = &mut self.on_report {
-            hear(&report);
+        if let Some(receiver) = &mut self.on_report {
+            receiver(&report);
         }
     }
 }

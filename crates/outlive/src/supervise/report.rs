@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 pub struct Report {
     /// The id of the supervised thread or process.
     pub id: InstanceId,
-    /// Whether it is a thread or a process.
+    /// Whether the child is a thread or a process.
     pub level: Level,
     /// The event.
     pub what: What,

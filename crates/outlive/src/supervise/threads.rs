@@ -26,7 +26,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// One run of a body.
+/// One run of a supervised thread's closure.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     number: u32,
@@ -39,7 +39,7 @@ impl Attempt {
         self.number
     }
 
-    /// Returns whether the supervisor has been asked to end. A body that runs for ever polls this
+    /// Returns whether the supervisor has been asked to end. A body that runs forever polls this
     /// from time to time and returns.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_stopped()
@@ -173,8 +173,8 @@ impl ThreadSupervisor {
     }
 
     /// Sets the receiver of the reports, on the supervisor's thread. They go to `tracing` as well.
-    pub fn on_report(mut self, hear: impl FnMut(&Report) + Send + 'static) -> Self {
-        self.on_report = Some(Box::new(hear));
+    pub fn on_report(mut self, receiver: impl FnMut(&Report) + Send + 'static) -> Self {
+        self.on_report = Some(Box::new(receiver));
         self
     }
 
@@ -238,7 +238,7 @@ impl ThreadSupervisor {
     fn look(&mut self) {
         for i in 0..self.threads.len() {
             let now = self.began.elapsed();
-            if let Some(what) = self.look_at(i, now) {
+            if let Some(what) = self.check_thread(i, now) {
                 self.report(i, what);
             }
             let due = matches!(self.threads[i].phase, Phase::Absent { from } if from <= now);
@@ -261,7 +261,7 @@ impl ThreadSupervisor {
     }
 
     /// Checks whether thread `i` has ended, and how.
-    fn look_at(&mut self, i: usize, now: Duration) -> Option<What> {
+    fn check_thread(&mut self, i: usize, now: Duration) -> Option<What> {
         let generations = self.process.tables().generations();
         let thread = &mut self.threads[i];
         let Phase::Started {
@@ -353,8 +353,8 @@ impl ThreadSupervisor {
             what,
         };
         log(&report);
-        if let Some(hear) = &mut self.on_report {
-            hear(&report);
+        if let Some(receiver) = &mut self.on_report {
+            receiver(&report);
         }
     }
 }

@@ -18,7 +18,7 @@
 //! and of a redo transaction. An owner that changes data in place under one of the other three
 //! locks announces that by [`Poison::on_panic`]; the next owner can then detect the panic.
 //!
-//! A lock word that names an id this pod does not have is an error, not a reason to wait for ever.
+//! A lock word that names an id this pod does not have is an error, not a reason to wait forever.
 //!
 //! A lock is used with members of its own pod. A member of another pod is not detected: its
 //! instance would be written into the word, and its log, in the other pod, would list the lock.
@@ -67,7 +67,7 @@ pub fn recoverers<M: Memory>(logs: Logs<M>) -> Recoverers<M> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// The caller already holds the lock; it would wait for itself for ever.
+    /// The caller already holds the lock; it would wait for itself forever.
     #[error("{instance} already holds the lock at {lock}; these locks are not recursive")]
     AlreadyHeld {
         /// The caller.

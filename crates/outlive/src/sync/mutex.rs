@@ -30,7 +30,7 @@ const SELECTOR: u64 = 16;
 const COPIES: u64 = 32;
 
 outlive_memory::crash_points! {
-    /// The places where the commit of a mutex's value may be cut short.
+    /// The crash points of the commit of a mutex's value.
     pub enum MutexPoint for "mutex.commit" {
         /// The unselected copy is written; the old value stands.
         Written,

@@ -16,7 +16,7 @@ use crate::membership::{InstanceId, Member};
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
 outlive_memory::crash_points! {
-    /// Where an owner that panics may be cut short.
+    /// The crash points of the poisoning of a lock.
     pub enum PoisonPoint for "lock.poison" {
         /// The lock is poisoned, and still held.
         Poisoned,

@@ -121,7 +121,7 @@ impl<'m, M: Memory> Waiter<'m, M> {
     ) -> Self {
         let until = match timeout {
             None => Until::Forever,
-            // A time that no clock reaches is for ever.
+            // A time that no clock reaches is forever.
             Some(timeout) if native::<M>() => Instant::now()
                 .checked_add(timeout)
                 .map_or(Until::Forever, Until::Time),
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(rests(short, short * 2), [false, true]);
         // The one yield has taken all the time: this thread does not yield for a while.
         assert_eq!(rests(short, short * 2), [true, true]);
-        // A waiter that is to yield for ever yields nevertheless.
+        // A waiter that is to yield forever yields nevertheless.
         assert_eq!(rests(Duration::MAX, short * 2), [false, false]);
     }
 }

@@ -30,7 +30,7 @@ pub fn run(tests: &[(&str, fn())]) -> ExitCode {
     ExitCode::from(failures.min(1))
 }
 
-/// Starts the time limit anew.
+/// Starts the time limit again.
 pub fn more_time() {
     // SAFETY: the alarm's only effect is to end this process.
     unsafe { libc::alarm(LIMIT) };

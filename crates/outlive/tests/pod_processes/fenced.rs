@@ -75,7 +75,7 @@ fn fenced_a_process_that_is_declared_dead_ends() {
     });
 }
 
-/// Its heart beats all the time, but fencing is requested.
+/// Its heartbeat advances all the time, but fencing is requested.
 #[test]
 fn fenced_on_request_a_host_is_killed_before_it_is_raised_and_never_writes_again() {
     let mut scene = Scene::new(settings());

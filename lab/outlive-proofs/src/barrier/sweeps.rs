@@ -14,18 +14,7 @@ use outlive_prove::weakened::{Weakened, Weakness};
 
 /// Adds the sweeps of this file.
 pub fn add_to(suite: &mut Suite) {
-    for what in [
-        Join,
-        JoinWhereOneDied,
-        Arrive,
-        Enter,
-        WaitForTheDead,
-        Doze,
-        Withdraw,
-        Interrupt,
-        Bury,
-        Leave,
-    ] {
+    for what in What::SOUND {
         suite.add(Killed(what));
     }
     suite.declare::<BarrierPoint>();
@@ -42,34 +31,37 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     .into()
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    /// A member joins while others wait.
-    Join,
-    /// A member joins when all seats are taken, one of them by a dead member.
-    JoinWhereOneDied,
-    /// A member arrives before the others.
-    Arrive,
-    /// A member arrives last, and releases.
-    Enter,
-    /// A member waits for a dead one, removes it and arrives again.
-    WaitForTheDead,
-    /// A member sleeps until its time is up, and withdraws.
-    Doze,
-    /// A member arrives and withdraws.
-    Withdraw,
-    /// Waiting is interrupted.
-    Interrupt,
-    /// An instance that is not a member removes a dead one.
-    Bury,
-    /// A member leaves while others wait.
-    Leave,
-    /// Broken: a join does not record which slot must follow.
-    JoinWithoutAStep,
-    /// Broken: a leave does not record which slot must follow.
-    LeaveWithoutAStep,
-    /// Broken: the dead member is removed, but remains counted as waiting.
-    BuryAndKeepWaiting,
+crate::cases! {
+    enum What {
+        /// A member joins while others wait.
+        Join,
+        /// A member joins when all seats are taken, one of them by a dead member.
+        JoinWhereOneDied,
+        /// A member arrives before the others.
+        Arrive,
+        /// A member arrives last, and releases.
+        Enter,
+        /// A member waits for a dead one, removes it and arrives again.
+        WaitForTheDead,
+        /// A member sleeps until its time is up, and withdraws.
+        Doze,
+        /// A member arrives and withdraws.
+        Withdraw,
+        /// Waiting is interrupted.
+        Interrupt,
+        /// An instance that is not a member removes a dead one.
+        Bury,
+        /// A member leaves while others wait.
+        Leave,
+    }
+    broken {
+        /// A join does not record which slot must follow.
+        JoinWithoutAStep,
+        /// A leave does not record which slot must follow.
+        LeaveWithoutAStep,
+        /// The dead member is removed, but remains counted as waiting.
+        BuryAndKeepWaiting,
+    }
 }
 
 use What::*;

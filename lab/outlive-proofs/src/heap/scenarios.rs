@@ -258,7 +258,7 @@ fn indebted(name: &str) -> Scenario {
     members(name, |world| {
         let member = world.act_as(0);
         let way = world.local(&member);
-        way.allocate_into(LARGE, way.hand(0)).unwrap();
+        way.allocate_into(LARGE, way.pending_cell(0)).unwrap();
         way.allocate_into(LARGE, cell(0)).unwrap();
         slabs::forsake(world, way);
     })
@@ -266,7 +266,7 @@ fn indebted(name: &str) -> Scenario {
         let world = world(m);
         let member = world.act_as(0);
         let way = world.local(&member);
-        way.free_from(way.hand(0), 0).unwrap();
+        way.free_from(way.pending_cell(0), 0).unwrap();
     })
     .check(|m, _| {
         settle(m);

@@ -77,70 +77,54 @@ pub fn demand_sound<M: Memory>(pod: &World<M>) -> Result<(), String> {
     Ok(())
 }
 
-/// The operation during which the victim, number 0, dies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Case {
-    /// Allocates a small block into cell 10, from a slab with free space.
-    Allocate,
-    /// Frees cell 0 of its own slab.
-    FreeOwn,
-    /// Frees cell 1 of another member's slab.
-    FreeRemote,
-    /// Frees cell 1 of the slab of a member that is dead and not recovered.
-    FreeOfTheDead,
-    /// Allocates into cell 10 when there is no slab yet.
-    Cut,
-    /// Allocates into cell 10 when another member has freed two blocks of a full slab.
-    Collect,
-    /// Allocates into cell 10 from the slab of a member that died and has been recovered.
-    Adopt,
-    /// The same with a member that died in the middle of a free, and has not been recovered.
-    AdoptBeforeRecovery,
-    /// Allocates into cell 10 from a dead member's empty slab that had blocks of another class.
-    Recut,
-    /// Frees cells 0, 1 and 2, each the last block of its slab.
-    GiveBack,
-    /// Allocates a large block into cell 10.
-    AllocateLarge,
-    /// Frees the large block of cell 0.
-    FreeLarge,
-    /// Allocates a large block into cell 10; dead members' empty slabs must be given back first.
-    AllocateLargeWhenFull,
-    /// Allocates a small and a large block into its pending-allocation cells.
-    Hands,
-    /// Allocates a large block into cell 10, where a dead instance's large block is owed.
-    Pay,
-    /// Fails to allocate into cell 10.
-    Full,
-    /// Broken: the cell is written, then the bit is set.
-    PublishesFirst,
-    /// Broken: the bit is set without a note, then the cell is written.
-    ForgetsTheNote,
-    /// Broken: the cell is emptied, then the bit is cleared, without a note.
-    FreesWithoutNote,
+crate::cases! {
+    /// The operation during which the victim, number 0, dies.
+    pub enum Case {
+        /// Allocates a small block into cell 10, from a slab with free space.
+        Allocate,
+        /// Frees cell 0 of its own slab.
+        FreeOwn,
+        /// Frees cell 1 of another member's slab.
+        FreeRemote,
+        /// Frees cell 1 of the slab of a member that is dead and not recovered.
+        FreeOfTheDead,
+        /// Allocates into cell 10 when there is no slab yet.
+        Cut,
+        /// Allocates into cell 10 when another member has freed two blocks of a full slab.
+        Collect,
+        /// Allocates into cell 10 from the slab of a member that died and has been recovered.
+        Adopt,
+        /// The same with a member that died in the middle of a free, and has not been recovered.
+        AdoptBeforeRecovery,
+        /// Allocates into cell 10 from a dead member's empty slab that had blocks of another class.
+        Recut,
+        /// Frees cells 0, 1 and 2, each the last block of its slab.
+        GiveBack,
+        /// Allocates a large block into cell 10.
+        AllocateLarge,
+        /// Frees the large block of cell 0.
+        FreeLarge,
+        /// Allocates a large block into cell 10; dead members' empty slabs must be given back
+        /// first.
+        AllocateLargeWhenFull,
+        /// Allocates a small and a large block into its pending-allocation cells.
+        Hands,
+        /// Allocates a large block into cell 10, where a dead instance's large block is owed.
+        Pay,
+        /// Fails to allocate into cell 10.
+        Full,
+    }
+    broken {
+        /// The cell is written, then the bit is set.
+        PublishesFirst,
+        /// The bit is set without a note, then the cell is written.
+        ForgetsTheNote,
+        /// The cell is emptied, then the bit is cleared, without a note.
+        FreesWithoutNote,
+    }
 }
 
 impl Case {
-    /// The cases that must hold.
-    pub const SOUND: [Self; 16] = [
-        Self::Allocate,
-        Self::FreeOwn,
-        Self::FreeRemote,
-        Self::FreeOfTheDead,
-        Self::Cut,
-        Self::Collect,
-        Self::Adopt,
-        Self::AdoptBeforeRecovery,
-        Self::Recut,
-        Self::GiveBack,
-        Self::AllocateLarge,
-        Self::FreeLarge,
-        Self::AllocateLargeWhenFull,
-        Self::Hands,
-        Self::Pay,
-        Self::Full,
-    ];
-
     /// Returns the number of slabs that fit into the region.
     pub const fn slabs(self) -> u64 {
         match self {
@@ -226,7 +210,7 @@ impl Case {
                 die(3);
             }
             Self::Pay => {
-                theirs.allocate_into(LARGE, theirs.hand(0)).unwrap();
+                theirs.allocate_into(LARGE, theirs.pending_cell(0)).unwrap();
                 die(3);
             }
             Self::Full => {
@@ -268,8 +252,8 @@ impl Case {
                 way.free_from(cell(0), FREED).unwrap();
             }
             Self::Hands => {
-                way.allocate_into(100, way.hand(0)).unwrap();
-                way.allocate_into(LARGE, way.hand(7)).unwrap();
+                way.allocate_into(100, way.pending_cell(0)).unwrap();
+                way.allocate_into(LARGE, way.pending_cell(7)).unwrap();
             }
             Self::Full => {
                 let full = way.allocate_into(QUARTER, cell(10));

@@ -10,6 +10,7 @@ mod processes;
 pub use processes::{PATIENCE, Processes, pod_of_child};
 
 use core::fmt;
+use outlive_run::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -59,7 +60,7 @@ impl<P: fmt::Display> fmt::Display for Report<P> {
 pub(crate) struct Schedule {
     until: Until,
     enough: Arc<AtomicBool>,
-    random: u64,
+    random: Random,
     started: Instant,
     next_kill: Instant,
     second: u64,
@@ -72,7 +73,7 @@ impl Schedule {
         Self {
             until,
             enough: Arc::clone(enough),
-            random: seed,
+            random: Random::new(seed),
             started: now,
             next_kill: now,
             second: 0,
@@ -81,9 +82,7 @@ impl Schedule {
 
     /// Draws a number below `bound`.
     pub fn draw(&mut self, bound: u64) -> u64 {
-        self.random =
-            { self.random.wrapping_mul(0x5851_F42D_4C95_7F2D) }.wrapping_add(0x1405_7B7E_F767_814F);
-        (self.random >> 33) % bound
+        self.random.below(bound)
     }
 
     pub fn elapsed(&self) -> Duration {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 /// The time limit for an event that should take seconds.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The number of ids of the pod.
-const IDS: u32 = 256;
+/// The number of ids of the pod, which bounds the number of processes and threads.
+const POD_IDS: u32 = 256;
 
 /// The environment variable with the path of the pod, for a child.
 const POD: &str = "OUTLIVE_CHAOS_POD";
@@ -58,7 +58,10 @@ impl Processes {
             poll: Duration::from_millis(40),
             ..Settings::default()
         };
-        let options = PodOptions::new().size(bytes).ids(IDS).settings(settings);
+        let options = PodOptions::new()
+            .size(bytes)
+            .ids(POD_IDS)
+            .settings(settings);
         let pod = Pod::create(&path, options).map_err(text)?;
         Ok(Self {
             path: path.into(),
@@ -126,7 +129,7 @@ impl Processes {
             })
         };
         let until = Instant::now() + PATIENCE;
-        while !(0..IDS).all(is_settled) {
+        while !(0..POD_IDS).all(is_settled) {
             if Instant::now() >= until {
                 return Err(format!(
                     "the dead members are not recovered within {PATIENCE:?}"
@@ -145,7 +148,7 @@ impl Processes {
     pub fn demand_only(&self, blocks: impl IntoIterator<Item = Offset>) -> Result<(), String> {
         let whole = self.pod.heap().ok_or("the pod has no heap")?;
         let logs = self.pod.logs();
-        let retired = (0..IDS).flat_map(|id| whole.retired(logs.of(id)));
+        let retired = (0..POD_IDS).flat_map(|id| whole.retired(logs.of(id)));
         let roots = self.pod.roots().list().map_err(text)?;
         let roots = roots.iter().map(|root| root.offset);
         let report = whole.check_reachable(blocks.into_iter().chain(retired).chain(roots));

@@ -17,19 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Adds the sweeps of this file.
 pub fn add_to(suite: &mut Suite) {
-    for what in [
-        LockedUpdate,
-        LockedUpdateAfterADeath,
-        QueuedLock,
-        ImpatientQueuedLock,
-        QueuedLockAfterADeath,
-        Mutex,
-        PanickedBareLock,
-        PanickedLoggedLock,
-        PanickedQueueLock,
-        Close,
-        Open,
-    ] {
+    for what in What::SOUND {
         suite.add(Killed(what));
     }
     suite.declare::<RedoPoint>().declare::<RecoverPoint>();
@@ -72,40 +60,43 @@ fn pod(memory: Marked) -> Pod<Marked> {
     pod
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    /// A detectable, logged update under a logged lock.
-    LockedUpdate,
-    /// The same while a dead instance holds the lock: the victim recovers that one first.
-    LockedUpdateAfterADeath,
-    /// A queue lock without contention.
-    QueuedLock,
-    /// A queue lock that a live instance holds until the victim's time is up.
-    ImpatientQueuedLock,
-    /// A queue lock that a dead instance held.
-    QueuedLockAfterADeath,
-    /// Two commits of a mutex's value.
-    Mutex,
-    /// A panic under a bare lock.
-    PanickedBareLock,
-    /// A panic under a logged lock.
-    PanickedLoggedLock,
-    /// A panic under a queue lock.
-    PanickedQueueLock,
-    /// Leaving the pod.
-    Close,
-    /// Joining it again.
-    Open,
-    /// Broken: the lock is taken without its entry.
-    Unlisted,
-    /// Broken: the changes are made before they are committed.
-    Early,
-    /// Broken: the changes are made in place.
-    InPlace,
-    /// Broken: a bare lock is poisoned after its release.
-    LatePoison,
-    /// Broken: a queue lock is poisoned after its release.
-    LateQueuePoison,
+crate::cases! {
+    enum What {
+        /// A detectable, logged update under a logged lock.
+        LockedUpdate,
+        /// The same while a dead instance holds the lock: the victim recovers that one first.
+        LockedUpdateAfterADeath,
+        /// A queue lock without contention.
+        QueuedLock,
+        /// A queue lock that a live instance holds until the victim's time is up.
+        ImpatientQueuedLock,
+        /// A queue lock that a dead instance held.
+        QueuedLockAfterADeath,
+        /// Two commits of a mutex's value.
+        Mutex,
+        /// A panic under a bare lock.
+        PanickedBareLock,
+        /// A panic under a logged lock.
+        PanickedLoggedLock,
+        /// A panic under a queue lock.
+        PanickedQueueLock,
+        /// Leaving the pod.
+        Close,
+        /// Joining it again.
+        Open,
+    }
+    broken {
+        /// The lock is taken without its entry.
+        Unlisted,
+        /// The changes are made before they are committed.
+        Early,
+        /// The changes are made in place.
+        InPlace,
+        /// A bare lock is poisoned after its release.
+        LatePoison,
+        /// A queue lock is poisoned after its release.
+        LateQueuePoison,
+    }
 }
 
 use What::*;

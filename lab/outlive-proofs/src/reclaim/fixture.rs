@@ -66,7 +66,7 @@ pub fn link(index: u64) -> Offset {
 pub fn block<M: Memory>(local: &LocalHeap<'_, M>, payload: u64) -> Offset {
     let memory = local.memory();
     let block = local
-        .allocate_into(BLOCK, local.hand(0))
+        .allocate_into(BLOCK, local.pending_cell(0))
         .expect("there is free space");
     memory.store(block, local.era(), Ordering::Relaxed);
     memory.store(block + 8, 0u64, Ordering::Relaxed);
@@ -78,7 +78,7 @@ pub fn block<M: Memory>(local: &LocalHeap<'_, M>, payload: u64) -> Offset {
 pub fn put<M: Memory>(local: &LocalHeap<'_, M>, index: u64, payload: u64) -> Offset {
     let (memory, block) = (local.memory(), block(local, payload));
     memory.store(link(index), block.raw(), Ordering::Release);
-    memory.store(local.hand(0), 0u64, Ordering::Relaxed);
+    memory.store(local.pending_cell(0), 0u64, Ordering::Relaxed);
     block
 }
 
@@ -97,10 +97,10 @@ pub fn remove<M: Memory>(local: &LocalHeap<'_, M>, index: u64) {
     let word = pin.load(link(index));
     if word != 0 {
         // The block about to be removed, for the handler.
-        memory.store(local.hand(1), word, Ordering::Relaxed);
+        memory.store(local.pending_cell(1), word, Ordering::Relaxed);
         take(memory, index);
         local.retire(Offset::from_raw(word));
-        memory.store(local.hand(1), 0u64, Ordering::Release);
+        memory.store(local.pending_cell(1), 0u64, Ordering::Release);
     }
     operation.finish(&[]);
 }
@@ -111,14 +111,14 @@ impl<M: Memory> RecoverOperation<M> for Removal {
     fn recover(&self, dead: &Recovering<'_, M>, operation: &Operation) -> Result<(), RecoverError> {
         let memory = dead.member().memory();
         let local = LocalHeap::of_the_dead(heap(memory), dead);
-        let hand = local.hand(1);
-        let word: u64 = memory.load(hand, Ordering::Relaxed);
+        let pending = local.pending_cell(1);
+        let word: u64 = memory.load(pending, Ordering::Relaxed);
         let linked: u64 = memory.load(link(operation.arguments[0]), Ordering::Acquire);
         let block = Offset::from_raw(word);
         if word != 0 && word != linked && !local.is_last_retired(block) {
             local.retire(block);
         }
-        memory.store(hand, 0u64, Ordering::Release);
+        memory.store(pending, 0u64, Ordering::Release);
         dead.running(operation).abandon(&[]);
         Ok(())
     }

@@ -256,7 +256,7 @@ fn reader_of_the_young(way: Reads) -> Scenario {
                 move_on(m);
                 m.store(young, local.era(), Ordering::Relaxed);
                 m.store(link(2), young.raw(), Ordering::Release);
-                m.store(local.hand(0), 0u64, Ordering::Relaxed);
+                m.store(local.pending_cell(0), 0u64, Ordering::Relaxed);
                 let young = take(m, 2).expect("our own");
                 local.retire(young);
             });
@@ -319,12 +319,12 @@ impl RecoverOperation<Memories> for LookAgain {
         let local = LocalHeap::of_the_dead(heap(dead.member().memory()), dead);
         let pin = local.pin();
         let m = local.memory();
-        let seen: u64 = m.load(local.hand(1), Ordering::Relaxed);
+        let seen: u64 = m.load(local.pending_cell(1), Ordering::Relaxed);
         if seen != 0 {
             // The block that the dead reader had reached; below, the block that can be reached now.
             let payload = m.load(Offset::from_raw(seen) + 24, Ordering::Relaxed);
             assert_whole(&self.0, payload);
-            m.store(local.hand(1), 0u64, Ordering::Relaxed);
+            m.store(local.pending_cell(1), 0u64, Ordering::Relaxed);
         }
         if let Some((_, payload)) = read(&pin, m, 0) {
             assert_whole(&self.0, payload);
@@ -371,9 +371,11 @@ fn death_of_a_reader(when: Release) -> Scenario {
                 if let Some((block, payload)) = read(&pin, local.memory(), 0) {
                     local
                         .memory()
-                        .store(local.hand(1), block.raw(), Ordering::Relaxed);
+                        .store(local.pending_cell(1), block.raw(), Ordering::Relaxed);
                     assert_whole(&freed, payload);
-                    local.memory().store(local.hand(1), 0u64, Ordering::Relaxed);
+                    local
+                        .memory()
+                        .store(local.pending_cell(1), 0u64, Ordering::Relaxed);
                 }
                 operation.finish(&[]);
             });

@@ -32,38 +32,32 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     .into()
 }
 
-/// The operation during which the victim, number 0, dies. Number 2 lives, and reads the block that
-/// was linked at 2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Case {
-    /// Removes a block, as an operation of a structure.
-    Remove,
-    /// Retires a block out of a cell of its own.
-    RetireFrom,
-    /// Frees its retired blocks, all but the one that is read.
-    Reclaim,
-    /// Frees the blocks that a departed member has left.
-    Adopt,
-    /// Recovers a dead member that has retired blocks.
-    Recover,
-    /// Its heap handle ends.
-    End,
-    /// Broken: the operation is over before the block is retired.
-    RetiresTooLate,
-    /// Broken: a block is freed, then it is taken off the list.
-    FreesFirst,
+crate::cases! {
+    /// The operation during which the victim, number 0, dies. Number 2 lives, and reads the block
+    /// that was linked at 2.
+    enum Case {
+        /// Removes a block, as an operation of a structure.
+        Remove,
+        /// Retires a block out of a cell of its own.
+        RetireFrom,
+        /// Frees its retired blocks, all but the one that is read.
+        Reclaim,
+        /// Frees the blocks that a departed member has left.
+        Adopt,
+        /// Recovers a dead member that has retired blocks.
+        Recover,
+        /// Its heap handle ends.
+        End,
+    }
+    broken {
+        /// The operation is over before the block is retired.
+        RetiresTooLate,
+        /// A block is freed, then it is taken off the list.
+        FreesFirst,
+    }
 }
 
 impl Case {
-    const SOUND: [Self; 6] = [
-        Self::Remove,
-        Self::RetireFrom,
-        Self::Reclaim,
-        Self::Adopt,
-        Self::Recover,
-        Self::End,
-    ];
-
     /// Returns the member that has retired blocks 0 to 2 before the operation.
     fn retirer(self) -> Option<u32> {
         match self {
@@ -164,8 +158,8 @@ impl Sweep for Killed {
                 let first: u64 = memory.load(head, Ordering::Relaxed);
                 let block = Offset::from_raw(first);
                 let next: u64 = memory.load(block + 16, Ordering::Relaxed);
-                memory.store(own.hand(2), first, Ordering::Relaxed);
-                own.free_from(own.hand(2), 0).unwrap();
+                memory.store(own.pending_cell(2), first, Ordering::Relaxed);
+                own.free_from(own.pending_cell(2), 0).unwrap();
                 memory.store(head, next, Ordering::Release);
             }
             Case::End | Case::Recover => {}

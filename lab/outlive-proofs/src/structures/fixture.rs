@@ -276,12 +276,15 @@ impl Case {
                 let blocks = map(memory).blocks();
                 memory.store(MAP, 0u64, Ordering::Release);
                 for block in blocks {
-                    memory.store(heap.hand(0), block.raw(), Ordering::Relaxed);
-                    heap.free_from(heap.hand(0), 0).unwrap();
+                    memory.store(heap.pending_cell(0), block.raw(), Ordering::Relaxed);
+                    heap.free_from(heap.pending_cell(0), 0).unwrap();
                 }
             }
             LinksFirst => {
-                let (list, node) = (list(memory), heap.allocate_into(64, heap.hand(0)).unwrap());
+                let (list, node) = (
+                    list(memory),
+                    heap.allocate_into(64, heap.pending_cell(0)).unwrap(),
+                );
                 let head = list.offset() + 128;
                 let arguments = [list.offset().raw(), node.raw()];
                 let running = OwnLog::of(victim).begin(OperationKind::new(0x201), &arguments);
@@ -290,7 +293,7 @@ impl Case {
                 for (offset, word) in (0..).step_by(8).zip(words) {
                     memory.store(node + offset, word, Ordering::Release);
                 }
-                memory.store(heap.hand(0), 0u64, Ordering::Release);
+                memory.store(heap.pending_cell(0), 0u64, Ordering::Release);
                 running.finish(&[]);
             }
         }
@@ -453,7 +456,7 @@ impl<M: Memory> RecoverOperation<M> for Unseen<M> {
             dead.running(operation).abandon(&[]);
             return Ok(());
         }
-        memory.store(heap.hand(0), 0u64, Ordering::Relaxed);
+        memory.store(heap.pending_cell(0), 0u64, Ordering::Relaxed);
         let old = Offset::from_raw(operation.note);
         if !heap.is_last_retired(old) {
             heap.retire(old);

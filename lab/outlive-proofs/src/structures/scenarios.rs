@@ -117,10 +117,10 @@ fn prepare<M: Memory>(m: M, has_key: bool) {
         let heap = local(&world, &member);
         // A slab of each size that it will need.
         for (hand, bytes) in [(2, 64), (3, 48)] {
-            heap.allocate_into(bytes, heap.hand(hand)).unwrap();
+            heap.allocate_into(bytes, heap.pending_cell(hand)).unwrap();
         }
         for hand in [2, 3] {
-            heap.free_from(heap.hand(hand), 0).unwrap();
+            heap.free_from(heap.pending_cell(hand), 0).unwrap();
         }
     }
     let member = world.act_as(3);
@@ -396,13 +396,13 @@ fn across_eras(walker: Walker, sight: Sight) -> Scenario {
             // The broken walker is led into the block's new contents. So all blocks that the thread
             // saw free before are used up, until it searches anew.
             for _ in 0..if paced { 64 } else { 1 } {
-                let other = heap.allocate_into(64, heap.hand(4)).unwrap();
+                let other = heap.allocate_into(64, heap.pending_cell(4)).unwrap();
                 // If it is the same block: a link that leads a walker on to the list's end, and
                 // another value.
                 let end = list.offset().raw() + 144 - 24;
                 m.store(other + 24, end, Ordering::Relaxed);
                 m.store(other + 56, 99u64, Ordering::Relaxed);
-                heap.free_from(heap.hand(4), 0).unwrap();
+                heap.free_from(heap.pending_cell(4), 0).unwrap();
             }
         });
     };

@@ -108,11 +108,11 @@ mod tests {
 
     /// Retires `many` blocks.
     fn retire(heap: &LocalHeap<'_>, many: u64) {
-        let (memory, hand) = (heap.memory(), heap.hand(0));
+        let (memory, pending) = (heap.memory(), heap.pending_cell(0));
         for _ in 0..many {
-            let block = heap.allocate_into(64, hand).unwrap();
+            let block = heap.allocate_into(64, pending).unwrap();
             memory.store(block, heap.era(), Ordering::Relaxed);
-            memory.store(hand, 0u64, Ordering::Relaxed);
+            memory.store(pending, 0u64, Ordering::Relaxed);
             heap.retire(block);
         }
     }

@@ -35,7 +35,7 @@ const WORKER_BYTES: u64 = 4 << 20;
 /// The number of workers that a pod is sized for at least.
 const LEAST_SIZED_FOR: u64 = 8;
 /// The number of workers' failures whose text is kept.
-const MOST_TOLD: usize = 4;
+const MAX_REPORTED_FAULTS: usize = 4;
 
 /// The options of a chaos run.
 #[derive(Clone, Debug)]
@@ -215,14 +215,14 @@ impl Drop for Place {
 }
 
 /// Runs chaos over a pod in /dev/shm. `command` makes the command of a worker, which calls
-/// [`work`](super::work); `hear` is called every second with the progress.
+/// [`work`](super::work); `on_progress` is called every second with the progress.
 ///
 /// # Errors
 /// If the run was not possible. Faults of the pod are in the report.
 pub fn run(
     options: &Options,
     command: impl Fn() -> Command + Clone + Send + 'static,
-    mut hear: impl FnMut(&Progress),
+    mut on_progress: impl FnMut(&Progress),
 ) -> Result<Report, String> {
     options.refuse()?;
     require_effective_kills().map_err(text)?;
@@ -261,7 +261,7 @@ pub fn run(
         failures: Vec::new(),
         moved: vec![(0, started); options.processes as usize],
     };
-    let report = show.play(&process, &member, command, &mut hear);
+    let report = show.play(&process, &member, command, &mut on_progress);
     drop(member);
     process.leave().map_err(text)?;
     report
@@ -284,7 +284,7 @@ impl Show<'_> {
         process: &Process,
         member: &Member,
         command: impl Fn() -> Command + Clone + Send + 'static,
-        hear: &mut impl FnMut(&Progress),
+        on_progress: &mut impl FnMut(&Progress),
     ) -> Result<Report, String> {
         let Options {
             hosts, processes, ..
@@ -301,7 +301,7 @@ impl Show<'_> {
             let strike_at = Instant::now() + blow.after;
             while Instant::now() < strike_at.min(curtain) && !self.is_enough() {
                 let nap = (strike_at - Instant::now()).min(Duration::from_millis(100));
-                self.listen(&mut events, nap, &supervision, hear);
+                self.listen(&mut events, nap, &supervision, on_progress);
             }
             if Instant::now() >= curtain || self.is_enough() {
                 break;
@@ -319,9 +319,14 @@ impl Show<'_> {
         let wrong = !self.failures.is_empty();
         let until = Instant::now() + if wrong { CUT_SHORT } else { CURTAIN };
         while !supervision.is_over() && Instant::now() < until {
-            self.listen(&mut events, Duration::from_millis(50), &supervision, hear);
+            self.listen(
+                &mut events,
+                Duration::from_millis(50),
+                &supervision,
+                on_progress,
+            );
         }
-        self.listen(&mut events, Duration::ZERO, &supervision, hear);
+        self.listen(&mut events, Duration::ZERO, &supervision, on_progress);
         self.failures.extend(supervision.end());
         if let Some((many, first)) = self.stage.accusations() {
             self.failures
@@ -351,7 +356,7 @@ impl Show<'_> {
         events: &mut GroupEvents,
         time: Duration,
         supervision: &Supervising,
-        hear: &mut impl FnMut(&Progress),
+        on_progress: &mut impl FnMut(&Progress),
     ) {
         let until = Instant::now() + time;
         loop {
@@ -379,13 +384,13 @@ impl Show<'_> {
         }
         let elapsed = self.started.elapsed();
         if elapsed.as_secs() != self.progress.elapsed.as_secs() {
-            self.look_at_workers();
+            self.check_workers();
             self.progress.elapsed = elapsed;
-            hear(&self.progress);
+            on_progress(&self.progress);
         }
     }
 
-    fn look_at_workers(&mut self) {
+    fn check_workers(&mut self) {
         let logs = self.pod.logs();
         self.progress.operations = 0;
         for worker in 0..self.options.processes {
@@ -417,7 +422,7 @@ struct Heard {
     restarts: AtomicU64,
     /// The number of failures that no kill explains.
     faults: AtomicU64,
-    /// The first [`MOST_TOLD`] of them.
+    /// The first [`MAX_REPORTED_FAULTS`] of them.
     failures: Mutex<Vec<String>>,
 }
 
@@ -513,7 +518,7 @@ impl Heard {
     fn accuse(&self, what: String) {
         self.faults.fetch_add(1, Ordering::Relaxed);
         if let Ok(mut failures) = self.failures.lock()
-            && failures.len() < MOST_TOLD
+            && failures.len() < MAX_REPORTED_FAULTS
         {
             failures.push(what);
         }
@@ -550,7 +555,7 @@ impl Supervising {
             failures.extend(told.iter().cloned());
         }
         let faults = self.told.faults.load(Ordering::Relaxed);
-        if faults > MOST_TOLD as u64 {
+        if faults > MAX_REPORTED_FAULTS as u64 {
             failures.push(format!(
                 "{faults} failures of workers, not all of which are reported"
             ));

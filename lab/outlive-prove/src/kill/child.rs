@@ -103,7 +103,7 @@ impl Registers {
 static OURS: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Sends the panic message of a child to its control page; `false` if this process is no child.
-pub(crate) fn hears(info: &PanicHookInfo<'_>) -> bool {
+pub(crate) fn capture_panic(info: &PanicHookInfo<'_>) -> bool {
     let control = OURS.load(Ordering::Relaxed);
     if control.is_null() {
         return false;

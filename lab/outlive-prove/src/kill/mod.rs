@@ -97,7 +97,7 @@ mod turns;
 mod watch;
 
 pub use assertions::{assert_clean, assert_found};
-pub(crate) use child::hears;
+pub(crate) use child::capture_panic;
 pub use coverage::{Coverage, PassedPoint, PointKind};
 pub use effect::{KillsDoNothing, require_effective_kills};
 pub use error::{KillError, PtraceForbidden, unless_forbidden};

@@ -23,7 +23,7 @@ pub(crate) mod trace;
 
 pub use bounds::Bounds;
 pub use coverage::Coverage;
-pub(crate) use engine::hears;
+pub(crate) use engine::capture_panic;
 pub use ghost::Ghost;
 pub(crate) use handle::memory_of_the_engine;
 pub use handle::{Plan, Proving, Scheduled, World};

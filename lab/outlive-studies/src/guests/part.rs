@@ -82,7 +82,7 @@ impl InGuest {
                 let pod = open(&pod)?;
                 println!("{IS_THERE}");
                 let mut task = (None, Instant::now());
-                look_at(&pod, host, || {
+                poll(&pod, host, || {
                     let now = task_of(&pod, &pool, host);
                     if now != task.0 {
                         task = (now, Instant::now());
@@ -157,7 +157,7 @@ struct Sight {
 
 /// Prints lines when `host` works, when its heart stands still then, and when it is recovered after
 /// its death; and the longest silence of its heart before it worked.
-fn look_at(pod: &Pod, host: InstanceId, mut look: impl FnMut() -> Sight) -> Result<(), StudyError> {
+fn poll(pod: &Pod, host: InstanceId, mut look: impl FnMut() -> Sight) -> Result<(), StudyError> {
     let (tables, records) = (pod.tables(), pod.tables().records());
     let generations = tables.generations();
     let status = || generations.state(host).map(|state| state.status);

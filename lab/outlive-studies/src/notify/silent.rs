@@ -14,11 +14,12 @@ use super::victim::{Role, Scene};
 use crate::children::{Launcher, Part, Playing, ready};
 use crate::row::{Goal, How, Row};
 use crate::scratch::{ScratchPod, payload};
-use crate::statistics::{SplitMix, longest, median, median_estimate};
+use crate::statistics::{longest, median, median_estimate};
 use crate::{Run, StudyError, clock};
 use outlive::membership::{EventKind, News, ProcessOptions, Settings};
 use outlive::memory::{Memory, Ordering};
 use outlive::pod::Pod;
+use outlive_run::random::Random;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -151,12 +152,12 @@ pub fn study(run: &Run<'_>) -> Result<Vec<Row>, StudyError> {
     let polls = 2.0 * settings.poll.as_secs_f64() * 1000.0;
     let mut watch = Watch::new(run.launcher(), settings)?;
     let rounds = run.effort().of(2, 40, 200);
-    let mut random = SplitMix(1);
+    let mut random = Random::new(1);
     let (mut told, mut limits, mut void) = (Vec::new(), Vec::new(), 0u32);
     while told.len() < rounds {
         run.go_on()?;
         // The stop occurs at any time between two polls.
-        let phase = Duration::from_micros(random.below(16_000) as u64);
+        let phase = Duration::from_micros(random.below(16_000));
         match watch.round(phase)? {
             Some(time) => {
                 told.push(time);

@@ -24,7 +24,7 @@ enum To {
     /// A new file in the directory of the destination, which it replaces at the end: a run that
     /// fails loses nothing.
     Beside(NamedTempFile),
-    /// A pipe, a terminal or the like, which cannot be replaced.
+    /// A pipe, a terminal or another file that cannot be replaced.
     There(Stream),
 }
 
@@ -93,7 +93,7 @@ fn interrupted() -> io::Error {
 
 impl Destination {
     /// Opens the destination, to which results are written at the end, without changing existing
-    /// contents. It cannot be one of the files in `read`: `to_be` says how these are used.
+    /// contents. It cannot be one of the files in `read`; the error names their use, `to_be`.
     pub fn prepare<'i>(
         named: &Path,
         read: impl IntoIterator<Item = &'i Path>,

@@ -16,8 +16,8 @@ pub struct Hosts {
     #[arg(long, value_name = "H", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     hosts: u32,
-    /// Number of additional hosts that stand by: one takes the place of a host that has died, at
-    /// once. With --supervise restart, restarted hosts then stand by
+    /// Number of additional standby hosts. When a host dies, one of them replaces it at once. With
+    /// --supervise restart, the restarted host becomes a standby host
     #[arg(long, value_name = "N", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=1023))]
     spares: u32,
@@ -34,16 +34,16 @@ pub struct Hosts {
     /// [default: 0]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(0..=1024))]
     kill: Option<u32>,
-    /// When to kill
+    /// Moment at which a host is killed
     #[arg(long, value_enum, default_value_t = When::Commit)]
     kill_at: When,
-    /// What to do with a dead host
+    /// Treatment of a dead host
     #[arg(long, value_enum, default_value_t = Then::Restart)]
     supervise: Then,
     /// Let the number of workers, which starts with those of --hosts, follow the number of ready
-    /// tasks, within MIN and MAX and among the workers of hosts and --spares; the others stand by.
-    /// Workers are added above the range of --ready and removed below it. Dead workers are replaced
-    /// beyond --may-fail
+    /// tasks, within MIN and MAX and among the workers of hosts and --spares; the others are on
+    /// standby. Workers are added above the range of --ready and removed below it. Dead workers are
+    /// replaced beyond --may-fail
     #[arg(long, value_name = "MIN..MAX", value_parser = workers)]
     elastic: Option<(u32, u32)>,
     /// Range of ready tasks per worker, outside which the number of workers is changed
@@ -57,7 +57,7 @@ pub struct Hosts {
     #[arg(long, value_name = "TIME", value_parser = time)]
     freeze: Option<Duration>,
     /// Report a worker as overdue after it has executed one task for this time. The driver checks
-    /// about fifty times a second; the time begins anew when a task is re-executed
+    /// about fifty times a second; the time starts again when a task is re-executed
     #[arg(long, value_name = "TIME", value_parser = time)]
     deadline: Option<Duration>,
     /// Fence the host of a worker that is overdue: its processes are killed, and another worker
@@ -73,9 +73,9 @@ pub struct Hosts {
     size: Option<u64>,
     #[command(flatten)]
     watching: Watching,
-    /// Repeat a run's choices: with --kill-at random which hosts are killed, in which order and at
-    /// which units. The instruction at which a host dies, the host that --kill-at commit kills, and
-    /// the replacement for a drawn host that is not working are not repeated
+    /// Seed of the random choices. The same seed kills the same hosts in the same order at the same
+    /// units with --kill-at random. It does not fix the instruction at which a host dies, the host
+    /// that --kill-at commit kills, or the host killed in place of a drawn one that is not working
     #[arg(long, value_parser = amount::whole, allow_negative_numbers = true)]
     seed: Option<u64>,
 }

@@ -55,7 +55,7 @@ impl Interrupted {
     }
 }
 
-/// Calls `load`, which loads an input, and shows a spinner meanwhile on a terminal.
+/// Calls `load`, which loads an input. On a terminal, shows a spinner until it returns.
 pub fn loading<T>(what: String, load: impl FnOnce() -> T) -> T {
     let spinner = ProgressBar::new_spinner();
     spinner.set_message(what);

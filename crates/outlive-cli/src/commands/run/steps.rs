@@ -61,11 +61,12 @@ impl Verdict {
 pub struct Text<F> {
     /// The result for JSON.
     pub found: F,
-    /// Whether JSON has the fields of `found` beside those of the report, and not below `result`.
+    /// Whether the fields of `found` are at the top level of the JSON report instead of in
+    /// `result`.
     pub is_flat: bool,
     /// The line before the report.
     pub headline: String,
-    /// The lines after it.
+    /// The lines after the report.
     pub lines: Vec<String>,
 }
 

@@ -25,7 +25,7 @@ use crate::{EngineError, PoolError, Spec, State};
 use outlive::memory::{Memory, Offset, Ordering};
 
 outlive::memory::crash_points! {
-    /// Where the opening of a job may be cut short.
+    /// The crash points of the opening of a job.
     pub enum OpenPoint for "tasks.open" {
         /// A root is reserved for the job.
         Reserved,
@@ -45,8 +45,8 @@ outlive::memory::crash_points! {
 }
 
 impl<M: Memory> Record<M> {
-    /// Returns whether a submitted job can be opened, or has to fail. For a judge. Gives back a
-    /// root that has become free.
+    /// Returns whether a submitted job can be opened, or has to fail. Gives back a root that has
+    /// become free. Called by a judge.
     pub fn can_advance(self, layout: Layout<M>, hand: Hand<'_, M>) -> Result<bool, PoolError> {
         let fails = self
             .dependencies()

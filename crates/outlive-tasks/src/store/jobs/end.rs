@@ -1,7 +1,7 @@
 //! How a job ends: complete, or failed with a reason.
 //!
 //! A job is complete when a judge says so ([`judge`](crate::pool::judge)). It fails when one of its
-//! tasks has failed for good, when it cannot go on, or when a job that it depends on has failed.
+//! tasks has failed finally, when it is stuck, or when a job that it depends on has failed.
 //! First the reason is put into the map of errors (the first one stays), then the state is changed
 //! by compare-and-swap. A worker that takes a task of a failed job skips it.
 
@@ -12,7 +12,7 @@ use outlive::memory::Memory;
 use outlive::structures::InsertError;
 
 outlive::memory::crash_points! {
-    /// Where the end of a job may be cut short.
+    /// The crash points of the end of a job.
     pub enum EndPoint for "tasks.end" {
         /// The reason of its failure is recorded.
         Explained,
@@ -68,7 +68,7 @@ impl<M: Memory> Layout<M> {
         Ok(ended)
     }
 
-    /// Completes the job, if it is open. For a judge.
+    /// Completes the job, if it is open. Called by a judge.
     pub fn complete_job(self, hand: Hand<'_, M>, job: Record<M>) -> bool {
         let ended = job.go(JobState::Open, JobState::Complete);
         if ended {

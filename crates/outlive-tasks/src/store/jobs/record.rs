@@ -7,7 +7,7 @@
 //!   0  state   submitted, open, complete, failed | above 8 bits, a tag while it is being removed
 //!   8  root    the number of its root, from 1; 0 before it has one
 //!  16  number  of the submission
-//!  24  wanted  how many bytes a task of it asked for in vain, if that is why it failed
+//!  24  wanted  the size of the failed allocation, if the job failed for lack of memory
 //!  32  function | lengths of the arguments, the name | numbers of dependencies, inputs, outputs
 //!  56  dependencies (records) | arguments | name | names of inputs and of outputs, each with its length
 //! ```
@@ -135,7 +135,7 @@ impl<M: Memory> Record<M> {
             .is_ok()
     }
 
-    /// Returns the number of its submission.
+    /// Returns the number of the job's submission.
     pub fn number(self) -> u64 {
         self.word(NUMBER)
     }
@@ -213,7 +213,7 @@ impl<M: Memory> Record<M> {
         (word as u32).checked_sub(1)
     }
 
-    /// Returns the task of its root, once it can be started.
+    /// Returns the task of the job's root, once it can be started.
     pub fn root_task(self, layout: Layout<M>) -> Option<Task<M>> {
         let root = self.root().filter(|root| *root < layout.roots)?;
         let root = Root::of(layout, root);
@@ -257,7 +257,7 @@ impl<M: Memory> Record<M> {
         })
     }
 
-    /// Returns its name.
+    /// Returns the job's name.
     pub fn name(self) -> Vec<u8> {
         self.contents()
             .map_or_else(Vec::new, |contents| contents.name)

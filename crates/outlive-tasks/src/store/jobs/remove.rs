@@ -32,7 +32,7 @@ use outlive::heap::LocalHeap;
 use outlive::memory::{Memory, Offset};
 
 outlive::memory::crash_points! {
-    /// Where the removal of a job may be cut short.
+    /// The crash points of the removal of a job.
     pub enum RemoveJobPoint for "tasks.remove_job" {
         /// The staging slot names the job that is to be removed.
         Noted,
@@ -176,7 +176,7 @@ impl<M: Memory> Layout<M> {
     }
 }
 
-/// Finishes the removal of a job that is taken. For the owner of the staging slot.
+/// Finishes the removal of a job that is taken. Called by the owner of the staging slot.
 pub fn finish_removal_of_job<M: Memory>(
     layout: Layout<M>,
     heap: &LocalHeap<'_, M>,

@@ -3,9 +3,9 @@
 //! ```text
 //! 0x00  the descriptor of the task
 //! 0x80  job       the record of the job that it is reserved for, or 0
-//! 0x88  claimant  who describes it, or gives it back; who has done so, or died of it
+//! 0x88  claimant  the instance that describes it or gives it back, or was the last to do so
 //! 0x90  ports     of the task, or 0 | PARTING
-//! 0x98  life      which life of the descriptor is the job's, plus one; 0 before it is described
+//! 0x98  life      the number of the descriptor's life that is the job's, plus one; 0 at first
 //! ```
 //!
 //! A root is reserved by the thread that [opens](super::advance) a job, and described under a
@@ -27,7 +27,8 @@ use outlive::heap::LocalHeap;
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 outlive::memory::crash_points! {
-    /// Where a root's parting from ports that have to stay may be cut short.
+    /// The crash points of the move of a root's ports, which cannot be freed, to the abandoned
+    /// ones.
     pub enum PartPoint for "tasks.part" {
         /// The root's word has the flag.
         Parting,
@@ -61,7 +62,7 @@ impl<M: Memory> Root<M> {
         self.layout.memory.load(self.at + place, Ordering::Acquire)
     }
 
-    /// Returns the job that it is reserved for.
+    /// Returns the job that the root is reserved for.
     pub fn job(self) -> Option<Record<M>> {
         let (memory, job) = (self.layout.memory, self.load(JOB));
         // A damaged word leads to no job.
@@ -121,7 +122,7 @@ impl<M: Memory> Root<M> {
             .is_ok())
     }
 
-    /// Returns the present or last claimant; 0 for none.
+    /// Returns the current or last claimant; 0 if there was none.
     pub fn claimant(self) -> u64 {
         self.load(CLAIMANT)
     }
@@ -142,10 +143,10 @@ impl<M: Memory> Root<M> {
     }
 
     /// Parts from ports that hang on an unbound cell: moves them to the list of abandoned ports.
-    /// For the claimant.
+    /// Called by the claimant.
     ///
     /// # Crash
-    /// It has flagged ports, in the list or not yet, or none.
+    /// The root has flagged ports, in the list or not yet, or none.
     fn part(self) {
         let memory = self.layout.memory;
         let at = self.ports().raw();
@@ -178,10 +179,10 @@ impl<M: Memory> Root<M> {
 
     /// Frees the descriptor. The next job's record may be at the offset of the last one's, so the
     /// word in the descriptor does not tell the two apart. Only a descriptor that is not free is
-    /// described. For the claimant.
+    /// described. Called by the claimant.
     ///
     /// # Crash
-    /// It leads to no block, and is described or not. The next claimant does this again.
+    /// The root leads to no block, and is described or not. The next claimant does this again.
     fn undescribe(self) -> Result<(), PoolError> {
         let task = self.task();
         let status = task.status()?;
@@ -192,7 +193,7 @@ impl<M: Memory> Root<M> {
         Ok(())
     }
 
-    /// Returns the blocks that it leads to, except that of long arguments.
+    /// Returns the blocks that the root leads to, except that of long arguments.
     pub fn blocks(self) -> Result<Vec<Offset>, PoolError> {
         let abandoned = || self.ports_of().is_abandoned(self.layout.abandoned_at());
         Ok(if !self.has_ports() || self.is_parting() && abandoned() {
@@ -204,7 +205,8 @@ impl<M: Memory> Root<M> {
         })
     }
 
-    /// Frees the blocks that it leads to. For the last user of the pool. Can be repeated.
+    /// Frees the blocks that the root leads to. Called by the last user of the pool. Can be
+    /// repeated.
     pub fn dismantle(self, heap: &LocalHeap<'_, M>) -> Result<(), PoolError> {
         if self.is_parting() {
             self.part();
@@ -222,8 +224,8 @@ impl<M: Memory> Root<M> {
         Ok(())
     }
 
-    /// Gives it back, if its job and its task are over and its ports are no longer reachable.
-    /// Returns whether it becomes free by time or quiet moments alone.
+    /// Gives the root back, if its job and its task are over and its ports are no longer reachable.
+    /// Returns whether the root becomes free by time or quiet moments alone.
     pub fn give_back_if_over(self, hand: Hand<'_, M>) -> Result<bool, PoolError> {
         let Some(job) = self.job() else {
             return Ok(false);

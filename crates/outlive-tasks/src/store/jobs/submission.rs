@@ -17,7 +17,7 @@ use outlive::structures::InsertError;
 use xxhash_rust::xxh3::xxh3_64;
 
 outlive::memory::crash_points! {
-    /// Where the submission of a job may be cut short.
+    /// The crash points of the submission of a job.
     pub enum SubmitPoint for "tasks.submit" {
         /// A staging slot announces the submission of a job that depends on others.
         AtDesk,
@@ -198,11 +198,11 @@ impl<M: Memory> Layout<M> {
         }
     }
 
-    /// Submits a job that depends on others, with a staging slot, so that none of these is removed
-    /// meanwhile. `stay` returns whether all of them [are kept](Record::keep).
+    /// Submits a job that depends on other jobs. A staging slot keeps those jobs from being removed
+    /// during the submission. `stay` returns whether all of them [are kept](Record::keep).
     ///
     /// # Crash
-    /// It is submitted or not.
+    /// The job is submitted or not.
     pub fn submit_dependent(
         self,
         hand: Hand<'_, M>,

@@ -1,8 +1,8 @@
 //! Cells: each is bound once, and then the waiting tasks are notified.
 //!
 //! ```text
-//! cell   0  value    0, or the block that it is bound to, with a tag while that is being removed; GONE
-//!        8  waiters  a list of nodes, which stand in ports; CLOSED once it is bound
+//! cell   0  value    0, or the block that it is bound to, tagged during its removal; or GONE
+//!        8  waiters  the head of a list of nodes, which are in ports; CLOSED once it is bound
 //! node   0  cell | next in the cell's list, TRIED | ports
 //! ```
 //!
@@ -24,7 +24,7 @@ use outlive::heap::Pinned;
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 outlive::memory::crash_points! {
-    /// Where a task's waiting for its inputs may be cut short.
+    /// The crash points of a task's waiting for its inputs.
     pub enum AwaitPoint for "tasks.await" {
         /// A node is marked, and in no list.
         Marked,
@@ -64,7 +64,7 @@ impl Tag {
     }
 }
 
-/// Returns whether the data of a cell with that value was removed for good.
+/// Returns whether the data of a cell with that value has been removed.
 pub(super) fn is_gone(value: u64) -> bool {
     value == GONE
 }
@@ -99,12 +99,12 @@ impl<M: Memory> Cell<M> {
         Self { memory, at }
     }
 
-    /// Returns its offset.
+    /// Returns the cell's offset.
     pub fn offset(self) -> Offset {
         self.at
     }
 
-    /// Returns the data that it is bound to. Wait-free.
+    /// Returns the data that the cell is bound to. Wait-free.
     #[inline]
     pub fn value(self) -> Option<Data<M>> {
         // Acquire: the data was written before it was bound.
@@ -122,13 +122,13 @@ impl<M: Memory> Cell<M> {
         (!at.is_null()).then_some(Data { memory, at })
     }
 
-    /// Returns whether it is bound. Wait-free.
+    /// Returns whether the cell is bound. Wait-free.
     #[inline]
     pub fn is_bound(self) -> bool {
         !block_of(self.memory.load(self.at, Ordering::Acquire)).is_null()
     }
 
-    /// Returns whether its data has been removed. Then the cell is not used any more.
+    /// Returns whether the cell's data has been removed. Then the cell is not used any more.
     pub fn is_gone(self) -> bool {
         is_gone(self.memory.load(self.at, Ordering::Acquire))
     }
@@ -185,7 +185,7 @@ impl<M: Memory> Cell<M> {
         self.change(block.raw() | tag.map_or(0, Tag::bits), GONE);
     }
 
-    /// Binds it to `block`, unless it is bound. Returns whether it is bound to `block` now.
+    /// Binds the cell to `block`, unless it is bound. Returns whether it is bound to `block` now.
     /// Wait-free.
     pub fn bind(self, block: Offset) -> bool {
         // Release: the data. Acquire: on failure, the cell may have been bound by the dead worker
@@ -199,8 +199,8 @@ impl<M: Memory> Cell<M> {
         bound.map_or_else(|there| block_of(there) == block, |_| true)
     }
 
-    /// Closes the list of waiting tasks, and calls `tell` with the ports of each. For a caller that
-    /// has found the cell bound. Can be repeated.
+    /// Closes the list of waiting tasks of a bound cell, and calls `tell` with the ports of each.
+    /// Can be repeated.
     pub fn tell<E>(self, mut tell: impl FnMut(Ports<M>) -> Result<(), E>) -> Result<(), E> {
         let memory = self.memory;
         // Acquire: the nodes. Release: a thread that finds the list closed finds the cell bound.

@@ -1,7 +1,7 @@
 //! Named data, by which tasks pass results to other tasks.
 //!
-//! A name leads to a *cell*, which is unbound, or bound to a block for good. An unbound cell is a
-//! future: tasks that read it wait in a list of the cell, and hold no worker.
+//! A name leads to a *cell*, which is unbound, or bound to a block that never changes. An unbound
+//! cell is a future: tasks that read it wait in a list of the cell, and occupy no worker.
 //!
 //! ```text
 //! cell (in the map of names)   see cell.rs
@@ -61,17 +61,17 @@ impl<M: Memory> Data<M> {
         Self { memory, at }
     }
 
-    /// Returns the offset of its block.
+    /// Returns the offset of the data's block.
     pub fn block(self) -> Offset {
         self.at
     }
 
-    /// Returns the offset of its first byte.
+    /// Returns the offset of the data's first byte.
     pub fn start(self) -> Offset {
         self.at + DATA_HEADER
     }
 
-    /// Returns its length in bytes.
+    /// Returns the data's length in bytes.
     pub fn len(self) -> u64 {
         // Relaxed: written before it was bound.
         let len: u64 = self.memory.load(self.at + LEN, Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl<M: Memory> Data<M> {
         len.min(room)
     }
 
-    /// Returns whether its length is 0.
+    /// Returns whether the data's length is 0.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -128,8 +128,8 @@ impl<M: Memory> Names<M> {
     /// # Crash
     /// An unbound cell exists, or none.
     ///
-    /// A caller that keeps the cell holds a pin until the cell is noted where removers look, and
-    /// then checks with [`Cell::keep`] that it was in time.
+    /// A caller that keeps the cell holds a pin until the cell is noted in ports or a staging slot,
+    /// which removers read, and then checks with [`Cell::keep`] that it was in time.
     pub fn cell(&self, heap: &LocalHeap<'_, M>, name: &[u8]) -> Result<Cell<M>, AllocateError> {
         loop {
             let _pin = heap.pin();
@@ -151,8 +151,8 @@ impl<M: Memory> Names<M> {
         self.find(heap, name)?.read(pin)
     }
 
-    /// Removes the entry of `name` if its data is removed. For the remover, or a thread that finds
-    /// such an entry. Lock-free.
+    /// Removes the entry of `name` if its data is removed. Called by the remover, or by a thread
+    /// that finds such an entry. Lock-free.
     pub fn drop_gone(&self, heap: &LocalHeap<'_, M>, name: &[u8]) {
         // A cell that is gone stays gone.
         self.map
@@ -201,8 +201,8 @@ impl<M: Memory> Names<M> {
         blocks
     }
 
-    /// Frees the data of all names, and the map, to which `cell` leads. For the last user of the
-    /// pool.
+    /// Frees the data of all names, and the map, to which `cell` leads. Called by the last user of
+    /// the pool.
     pub fn destroy(self, heap: &LocalHeap<'_, M>, cell: Offset) -> Result<(), DestroyError> {
         let names = self.map.iter(heap).map(|(name, _)| name);
         for name in { names }.collect::<Vec<_>>() {

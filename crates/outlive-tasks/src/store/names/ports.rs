@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0  numbers of inputs and of outputs
-//!  8  the task | 16  which life of it | 24  mark of who looks whether they can go
+//!  8  task | 16  life of the task | 24  number of quiet moments after which the ports can be freed
 //! 32  for each input:  a node (cell.rs)
 //!     for each output: cell | block, private
 //! ```
@@ -31,8 +31,8 @@
 //! worker held a task. A thread that walks a list is in a commit, and the second moment came after
 //! the first was noted. (A release of the barrier proves no such moment: the reason may be a
 //! commit.) Ports of a task that was never run, because its job failed, stay while they hang on an
-//! unbound cell. Those of a root then go into a list of the pool, for good: a word or two for each
-//! such job, whose record stays as well.
+//! unbound cell. Those of a root are then added to a list of the pool and never freed: a word or
+//! two for each such job, whose record is not freed either.
 
 use super::{Cell, Data};
 use outlive::heap::LocalHeap;
@@ -40,7 +40,7 @@ use outlive::heap::buddy::{AllocateError, FreeError};
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 outlive::memory::crash_points! {
-    /// Where writing and binding a task's outputs may be cut short.
+    /// The crash points of writing and binding a task's outputs.
     pub enum BindPoint for "tasks.bind" {
         /// The block is allocated, and is on the task's ports.
         Allocated,
@@ -144,7 +144,7 @@ impl<M: Memory> Ports<M> {
         (load(8), load(LIFE))
     }
 
-    /// Stores the life of the task. For a thread that is about to make it wait.
+    /// Stores the life of the task. Called before the task is made to wait.
     pub fn set_life(self, life: u64) {
         self.memory.store(self.at + LIFE, life, Ordering::Relaxed);
     }
@@ -173,14 +173,15 @@ impl<M: Memory> Ports<M> {
         self
     }
 
-    /// Returns whether all cells [stay](Cell::keep). For the thread that has just written them.
+    /// [Keeps](Cell::keep) the data of all cells. Returns `false` if the data of one has been
+    /// removed. Called by the thread that has just written the ports.
     pub fn keep(self) -> bool {
         let outputs = self.outputs().filter_map(Output::cell);
         self.inputs().chain(outputs).all(Cell::keep)
     }
 
-    /// Returns whether they lead to `cell`. The ports may be free by then: the result counts only
-    /// if their task is the same afterwards, and not over.
+    /// Returns whether the ports lead to `cell`. The ports may be free by then: the result counts
+    /// only if their task is the same afterwards, and not over.
     pub fn may_lead_to(self, cell: Offset) -> bool {
         let memory = self.memory;
         let inside = |bytes| Offset::checked(self.at.raw(), bytes, 8, memory.size()).is_ok();
@@ -210,13 +211,13 @@ impl<M: Memory> Ports<M> {
             .map(|(_, cell)| cell)
     }
 
-    /// Returns whether they may be in the list of an unbound cell.
+    /// Returns whether the ports may be in the list of an unbound cell.
     pub fn hang(self) -> bool {
         self.listed().any(|cell| !cell.is_bound())
     }
 
-    /// Adds them to the list of abandoned ports at `head`, once, however often it is called. For
-    /// one caller at a time for these ports.
+    /// Adds the ports to the list of abandoned ports at `head`, once, however often it is called.
+    /// For one caller at a time for these ports.
     pub fn abandon(self, head: Offset) {
         if self.is_abandoned(head) {
             return;
@@ -235,7 +236,7 @@ impl<M: Memory> Ports<M> {
         }
     }
 
-    /// Returns whether they are in the list at `head`.
+    /// Returns whether the ports are in the list at `head`.
     pub fn is_abandoned(self, head: Offset) -> bool {
         Self::abandoned(self.memory, head).any(|at| at == self.at)
     }
@@ -250,7 +251,7 @@ impl<M: Memory> Ports<M> {
         })
     }
 
-    /// Frees all ports in the list at `head`. For the last user of the pool.
+    /// Frees all ports in the list at `head`. Called by the last user of the pool.
     pub fn free_abandoned(heap: &LocalHeap<'_, M>, head: Offset) -> Result<(), FreeError> {
         let memory = heap.memory();
         while let Some(at) = Self::abandoned(memory, head).next() {
@@ -286,8 +287,8 @@ impl<M: Memory> Ports<M> {
             })
     }
 
-    /// Makes the task, which is WAITING, wait for all unbound inputs. For the worker that commits
-    /// its parent, or continues that commit.
+    /// Makes the task, which is WAITING, wait for all unbound inputs. Called by the worker that
+    /// commits the task's parent, or continues that commit.
     pub fn wait(self) {
         for (index, cell) in self.inputs().enumerate() {
             if !cell.is_bound() {
@@ -305,7 +306,7 @@ impl<M: Memory> Ports<M> {
     }
 
     /// Binds the task's outputs, and calls `tell` with the ports of every task that waited for one.
-    /// For the worker that commits the task, or continues that commit.
+    /// Called by the worker that commits the task, or continues that commit.
     pub fn bind<E: From<FreeError>>(
         self,
         heap: &LocalHeap<'_, M>,
@@ -330,19 +331,19 @@ pub struct Output<M: Memory> {
 }
 
 impl<M: Memory> Output<M> {
-    /// Returns its cell, if it has one.
+    /// Returns the output's cell, if it has one.
     pub fn cell(self) -> Option<Cell<M>> {
         let cell: u64 = self.memory.load(self.at, Ordering::Relaxed);
         (cell != 0).then(|| Cell::at(self.memory, Offset::from_raw(cell)))
     }
 
-    /// Sets its cell, which is the same for every attempt.
+    /// Sets the output's cell, which is the same for every attempt.
     pub fn set_cell(self, cell: Cell<M>) {
         self.memory
             .store(self.at, cell.offset().raw(), Ordering::Relaxed);
     }
 
-    /// Returns its block.
+    /// Returns the output's block.
     pub fn block(self) -> Option<Offset> {
         // Relaxed: its runner's own; a successor learns of it by the raised generation.
         let block = self.word() & !BOUND;

@@ -1,4 +1,4 @@
-//! How data without further readers is removed, and its block goes back to the heap.
+//! How data without further readers is removed, and its block is returned to the heap.
 //!
 //! The remover owns a [staging slot](crate::store::staging), which names its operation. It *offers*
 //! the data by a tag in the cell that no other thread uses. Then it looks for users: jobs that are
@@ -47,7 +47,7 @@ use outlive::heap::LocalHeap;
 use outlive::memory::Memory;
 
 outlive::memory::crash_points! {
-    /// Where the removal of data may be cut short.
+    /// The crash points of the removal of data.
     pub enum RemovePoint for "tasks.remove" {
         /// The staging slot names the data that is to be removed.
         Noted,
@@ -206,7 +206,7 @@ impl<M: Memory> Layout<M> {
     }
 }
 
-/// Finishes the removal of data that is taken. For the owner of the staging slot.
+/// Finishes the removal of data that is taken. Called by the owner of the staging slot.
 pub fn finish_removal_of_data<M: Memory>(
     layout: Layout<M>,
     heap: &LocalHeap<'_, M>,

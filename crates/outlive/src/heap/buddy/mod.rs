@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!  metadata:  lock | header | counters | bits and summaries of each order | a size byte for each unit
-//!  region:    the blocks, nothing else
+//!  region:    only the blocks
 //! ```
 //!
 //! # Why no block leaks and none is allocated twice
@@ -231,17 +231,18 @@ impl<M: Memory> Buddy<M> {
         })
     }
 
-    /// The offset of its metadata.
+    /// The offset of the allocator's metadata.
     pub fn metadata(&self) -> Offset {
         self.places.0
     }
 
-    /// The start of its region. A block of `n` bytes starts at a multiple of `n` from here.
+    /// The start of the allocator's region. A block of `n` bytes starts at a multiple of `n` from
+    /// here.
     pub fn region(&self) -> Offset {
         self.payload
     }
 
-    /// The number of bytes that it manages: whole units.
+    /// The number of bytes that the allocator manages: whole units.
     pub fn bytes(&self) -> u64 {
         self.shape.units() << self.unit_shift
     }
@@ -273,7 +274,7 @@ impl<M: Memory> Buddy<M> {
         })
     }
 
-    /// Its lock: to wait for it differently, to see its holder, or to
+    /// The lock: to wait for it differently, to see its holder, or to
     /// [audit](crate::sync::audit_own_locks) it after a host's death.
     pub fn own_lock(&self) -> Tatas<M> {
         Tatas::new(self.memory, self.places.lock())

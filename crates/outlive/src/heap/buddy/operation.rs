@@ -66,7 +66,7 @@ impl BuddyOperation {
         Self::FreeFrom,
     ];
 
-    /// Returns the kind by which descriptors name it.
+    /// Returns the kind by which descriptors name the operation.
     pub const fn kind(self) -> OperationKind {
         match self {
             Self::Allocate => CoreOperation::BuddyAllocate.kind(),

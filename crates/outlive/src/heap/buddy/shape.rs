@@ -12,7 +12,7 @@
 use crate::recovery::{Logs, Operation};
 use outlive_memory::{Native, Offset};
 
-/// The maximum number of orders of a tree; hence at most 2^30 units.
+/// The maximum number of orders of a tree, which allows 2^30 units.
 pub(super) const MOST_ORDERS: usize = 31;
 /// The maximum number of levels of the bits of one order: 64^5 is 2^30.
 pub(super) const MOST_LEVELS: usize = 5;

@@ -17,7 +17,7 @@ pub struct BadRetired {
     pub at: Offset,
     /// The value of the word.
     pub word: u64,
-    /// The reason why it is invalid.
+    /// The reason why the entry is invalid.
     pub why: &'static str,
 }
 

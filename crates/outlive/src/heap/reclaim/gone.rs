@@ -82,7 +82,7 @@ impl<M: Memory> LocalHeap<'_, M> {
 
     /// Frees the blocks in departed instances' lists that can be freed, if a list has been left
     /// since there was none.
-    pub(super) fn look_after_the_gone(&self) {
+    pub(super) fn free_for_departed(&self) {
         let Some(recoverers) = self.recoverers else {
             return;
         };

@@ -20,9 +20,10 @@
 //!   [`Pinned::load`] returned it. (The witness of a failed compare-and-swap must not be followed.)
 //! * A link is followed only if the block that contains it was still part of the structure when the
 //!   link was loaded. So a structure marks the links of a block before it unlinks the block, and
-//!   does not go on from a marked link (as Harris and Michael do). All schemes in which a stalled
-//!   reader cannot hold back blocks without bound require this: a reader that goes on along removed
-//!   blocks would reach blocks that were born, removed and freed after it stopped publishing.
+//!   does not continue from a marked link (as Harris and Michael do). All schemes in which a
+//!   stalled reader cannot hold back blocks without bound require this: a reader that continues
+//!   along removed blocks would reach blocks that were born, removed and freed after it stopped
+//!   publishing.
 //! * Exactly one instance retires a block, after all stores that took it out of the structure (in
 //!   the order that acquire and release make).
 //!
@@ -118,7 +119,7 @@ impl<M: Memory> Heap<M> {
         self.state() + 136
     }
 
-    /// Returns the present era, from 1: 0 is no era.
+    /// Returns the current era, from 1: 0 is no era.
     ///
     /// Relaxed: the argument at the top needs no more than that one word's values are seen in
     /// order.

@@ -45,7 +45,7 @@ impl<M: Memory> LocalHeap<'_, M> {
     /// Begins to read blocks that others may retire. Wait-free, except for the retired blocks that
     /// it now and then checks, as [`reclaim`](Self::reclaim) does. Pins nest: the outermost counts.
     ///
-    /// In the name of a dead member, it goes on with that member's reservation, and dropping it
+    /// In the name of a dead member, it continues with that member's reservation, and dropping it
     /// leaves the reservation to the end of the recovery.
     ///
     /// # Crash

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  retired   head     the block retired last; it leads to the one before it, and so on to 0
-//!            keeper   whose LocalHeap looks after the list; nobody's if nobody's does
+//!            owner    the instance whose LocalHeap serves the list, or 0
 //! ```
 
 use super::{BIRTH, LocalHeap, NEXT, PATIENCE, UNTIL};
@@ -87,7 +87,7 @@ impl<M: Memory> LocalHeap<'_, M> {
     /// holds for a [pin](Self::pin), a [retirement](Self::retire) and the end of this heap handle,
     /// when they free blocks that were retired before.
     ///
-    /// Under a pin it does nothing, and returns the least number of blocks in the list.
+    /// Under a pin it does nothing, and returns the minimal number of blocks in the list.
     ///
     /// [`Heap::LARGEST_SMALL`]: super::Heap::LARGEST_SMALL
     ///
@@ -98,7 +98,7 @@ impl<M: Memory> LocalHeap<'_, M> {
             // The operation there may have retired a block and not recorded it yet.
             return self.reclaimer.count.get();
         }
-        self.look_after_the_gone();
+        self.free_for_departed();
         let kept = self.free_retired();
         self.reclaimer.count.set(kept);
         self.reclaimer.due.set(2 * kept + PATIENCE);

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  0x000  owner      the instance whose slab this is, or 0: no slab
-//!  0x008  class      what it is cut into
+//!  0x008  class      the size class of its blocks
 //!  0x010  owed       two words: blocks of the buddy allocator that start here and are to be freed
 //!  0x020  next, before   its neighbours in the ring of its owner's slabs (the owner's own memory aids)
-//!  0x080  local      bits of what is allocated: written by the owner alone
-//!  0x180  remote     bits of what others have freed
+//!  0x080  local      bits of allocated blocks: written by the owner alone
+//!  0x180  remote     bits of blocks that other members have freed
 //! ```
 //!
 //! The words that the owner writes constantly and those that others write are on lines, and on

@@ -60,7 +60,7 @@ impl EventKind {
 /// One event of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
-    /// Its number in the group, from 1 and without gaps.
+    /// The number in the group, from 1 and without gaps.
     pub sequence: u64,
     /// The kind of event.
     pub kind: EventKind,

@@ -18,11 +18,11 @@ pub struct Guard {
 /// The credentials of a joining member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// Its effective user.
+    /// The effective user.
     pub uid: u32,
-    /// Its effective group.
+    /// The effective group.
     pub gid: u32,
-    /// Its secret.
+    /// The secret.
     pub secret: Option<Vec<u8>>,
 }
 

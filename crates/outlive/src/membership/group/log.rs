@@ -81,11 +81,11 @@ impl Standing {
 pub struct MemberState {
     /// The incarnation that the latest event was about.
     pub instance: Option<Instance>,
-    /// Its level.
+    /// The level.
     pub level: Option<Level>,
-    /// Its standing.
+    /// The standing.
     pub standing: Standing,
-    /// The number of the latest event about it; 0 if there was none.
+    /// The number of the latest event about the member; 0 if there was none.
     pub sequence: u64,
 }
 

@@ -7,7 +7,7 @@
 //! A slot's words:
 //!
 //! ```text
-//!   0  ready (1) or not (0)       8  uid | gid << 32     16  what the guard asks for
+//!   0  ready (1) or not (0)       8  uid | gid << 32     16  kind of the guard
 //!  24  length of the name        32  the name, 64 bytes  96  salt, 128 bits   112  digest, 256 bits
 //! 256  the log of events and the table of members (log.rs)
 //! ```
@@ -15,7 +15,7 @@
 //! Creation is serialised by one word that holds the creator's instance. It can be taken if it
 //! names no instance, or one that is dead or has left. The creator fills a slot that is not ready
 //! and makes it ready last. If it dies before, the slot is still free, and the next creator fills
-//! it anew.
+//! it again.
 
 mod event;
 mod guard;

@@ -62,8 +62,7 @@ impl<M: Memory> Subscription<M> {
             // Damage, which `pod check` reports: no event has such a number.
             return None;
         }
-        let is_complete = || !self.is_observer && self.log.finish_pending();
-        if self.next > self.log.tail() && !is_complete() {
+        if self.next > self.log.tail() && (self.is_observer || !self.log.finish_pending()) {
             return None;
         }
         if let Some(event) = self.log.event(self.next) {

@@ -39,6 +39,27 @@ impl FenceAgent for Agent {
     }
 }
 
+/// Returns a pod whose processes have fence agents of their own, two operating systems, a victim on
+/// the second one, and a manager on the first one with its agent. That agent has been called to
+/// fence the victim's host, and has not answered yet.
+fn begun_fence() -> (Tables, [Scripted; 2], Actor, Arc<Agent>, Actor) {
+    let settings = Settings {
+        fence_agents: true,
+        ..settings()
+    };
+    let (tables, here, there) = (pod(&settings), Scripted::new(1, IDS), Scripted::new(2, IDS));
+    let victim = try_join(tables, &there, 1, None, idle(&there)).unwrap();
+    let agent = Agent::new(&there, victim.identity);
+    let mut manager = try_join(tables, &here, 0, None, Some(agent.clone())).unwrap();
+    rounds_until(&mut manager, || agent.calls() == 1);
+    (tables, [here, there], victim, agent, manager)
+}
+
+/// Returns an agent that is never called.
+fn idle(script: &Scripted) -> Option<Arc<dyn FenceAgent>> {
+    Some(Agent::new(script, script.spawn_process()))
+}
+
 /// Runs rounds of `actor` until `done`; agents run on threads of their own, in real time.
 #[track_caller]
 fn rounds_until(actor: &mut Actor, done: impl Fn() -> bool) {
@@ -79,17 +100,7 @@ fn a_manager_that_is_always_late_suspects_who_is_silent_and_nobody_who_beats() {
 
 #[test]
 fn a_process_that_leaves_keeps_role_and_heart_until_its_agent_has_answered() {
-    let settings = Settings {
-        fence_agents: true,
-        ..settings()
-    };
-    let tables = pod(&settings);
-    let (here, there) = (Scripted::new(1, IDS), Scripted::new(2, IDS));
-    let idle = Agent::new(&there, there.spawn_process());
-    let victim = try_join(tables, &there, 1, None, Some(idle)).unwrap();
-    let agent = Agent::new(&there, victim.identity);
-    let mut manager = try_join(tables, &here, 0, None, Some(agent.clone())).unwrap();
-    rounds_until(&mut manager, || agent.calls() == 1);
+    let (tables, _, victim, agent, mut manager) = begun_fence();
     assert!(
         !manager.sentinel.leave_off(manager.os),
         "an agent is at work"
@@ -139,8 +150,7 @@ fn an_agent_is_asked_for_a_process_that_may_not_be_killed() {
         ..settings()
     };
     let (tables, script) = (pod(&settings), Scripted::new(1, IDS));
-    let idle = Agent::new(&script, script.spawn_process());
-    let victim = try_join(tables, &script, 1, None, Some(idle)).unwrap();
+    let victim = try_join(tables, &script, 1, None, idle(&script)).unwrap();
     let agent = Agent::new(&script, victim.identity);
     agent.may_answer.store(true, Ordering::SeqCst);
     let mut manager = try_join(tables, &script, 0, None, Some(agent.clone())).unwrap();
@@ -182,22 +192,12 @@ fn a_stall_of_everything_suspects_no_host_also_of_a_manager_that_is_always_late(
 
 #[test]
 fn a_process_that_leaves_begins_no_fence_and_waits_for_an_agent_whose_fence_is_over() {
-    let settings = Settings {
-        fence_agents: true,
-        ..settings()
-    };
-    let tables = pod(&settings);
-    let (here, there) = (Scripted::new(1, IDS), Scripted::new(2, IDS));
-    let idle = || Some(Agent::new(&there, there.spawn_process()) as Arc<dyn FenceAgent>);
-    let victim = try_join(tables, &there, 1, None, idle()).unwrap();
-    let agent = Agent::new(&there, victim.identity);
-    let mut manager = try_join(tables, &here, 0, None, Some(agent.clone())).unwrap();
-    rounds_until(&mut manager, || agent.calls() == 1);
+    let (tables, [_, there], victim, agent, mut manager) = begun_fence();
     // The host's death is proven in another way, and a second host falls silent.
     let seen = tables.generations().state(victim.host.id).unwrap();
     there.kill_process(victim.identity);
     assert!(crate::membership::death::raise(tables, victim.host.id, seen, None).is_some());
-    let silent = try_join(tables, &there, 2, None, idle()).unwrap();
+    let silent = try_join(tables, &there, 2, None, idle(&there)).unwrap();
     assert!(!manager.sentinel.leave_off(manager.os), "the agent lingers");
     for _ in 0..20 {
         pass(&mut [&mut manager], POLL);
@@ -221,18 +221,8 @@ fn a_process_that_leaves_begins_no_fence_and_waits_for_an_agent_whose_fence_is_o
 /// hit.
 #[test]
 fn a_host_comes_back_only_when_no_agent_is_at_work_against_it() {
-    let settings = Settings {
-        fence_agents: true,
-        ..settings()
-    };
-    let tables = pod(&settings);
-    let (here, there) = (Scripted::new(1, IDS), Scripted::new(2, IDS));
-    let idle = || Some(Agent::new(&there, there.spawn_process()) as Arc<dyn FenceAgent>);
-    let victim = try_join(tables, &there, 1, None, idle()).unwrap();
-    let agent = Agent::new(&there, victim.identity);
-    let mut manager = try_join(tables, &here, 0, None, Some(agent.clone())).unwrap();
+    let (tables, [_, there], victim, agent, mut manager) = begun_fence();
     let manager_id = manager.process.id;
-    rounds_until(&mut manager, || agent.calls() == 1);
     let seen = tables.generations().state(victim.host.id).unwrap();
     there.kill_process(victim.identity);
     assert!(crate::membership::death::raise(tables, victim.host.id, seen, None).is_some());
@@ -242,33 +232,23 @@ fn a_host_comes_back_only_when_no_agent_is_at_work_against_it() {
             tables.records().beat(0)
         });
     }
-    let refused = try_join(tables, &there, 1, None, idle())
+    let refused = try_join(tables, &there, 1, None, idle(&there))
         .map(|_| ())
         .unwrap_err();
     assert!(refused.to_string().contains("a fence agent"), "{refused}");
     // Another host can be joined at the same time.
-    assert!(try_join(tables, &there, 2, None, idle()).is_ok());
+    assert!(try_join(tables, &there, 2, None, idle(&there)).is_ok());
     agent.may_answer.store(true, Ordering::SeqCst);
     rounds_until(&mut manager, || tables.records().agents(manager_id) == 0);
-    let next = try_join(tables, &there, 1, None, idle()).unwrap();
+    let next = try_join(tables, &there, 1, None, idle(&there)).unwrap();
     assert_eq!(next.host, Instance::new(1, 3));
 }
 
 /// The caller of an agent loses role and watch to others while the agent is at work.
 #[test]
 fn an_agent_that_has_returned_is_withdrawn_also_by_a_process_that_is_off_watch() {
-    let settings = Settings {
-        fence_agents: true,
-        ..settings()
-    };
-    let tables = pod(&settings);
-    let (here, there) = (Scripted::new(1, IDS), Scripted::new(2, IDS));
-    let idle = || Some(Agent::new(&there, there.spawn_process()) as Arc<dyn FenceAgent>);
-    let victim = try_join(tables, &there, 1, None, idle()).unwrap();
-    let agent = Agent::new(&there, victim.identity);
-    let mut caller = try_join(tables, &here, 0, None, Some(agent.clone())).unwrap();
-    rounds_until(&mut caller, || agent.calls() == 1);
-    let other = try_join(tables, &here, 0, None, idle()).unwrap();
+    let (tables, [here, there], _victim, agent, mut caller) = begun_fence();
+    let other = try_join(tables, &here, 0, None, idle(&there)).unwrap();
     let (records, role) = (tables.records(), tables.role());
     assert!(records.change_watch(0, records.watch(0), other.process.to_word()));
     role.resign(caller.process);
@@ -288,21 +268,11 @@ fn an_agent_that_has_returned_is_withdrawn_also_by_a_process_that_is_off_watch()
 /// prevent a join.
 #[test]
 fn the_agent_of_a_dead_process_is_not_waited_for() {
-    let settings = Settings {
-        fence_agents: true,
-        ..settings()
-    };
-    let tables = pod(&settings);
-    let (here, there) = (Scripted::new(1, IDS), Scripted::new(2, IDS));
-    let idle = || Some(Agent::new(&there, there.spawn_process()) as Arc<dyn FenceAgent>);
-    let victim = try_join(tables, &there, 1, None, idle()).unwrap();
-    let agent = Agent::new(&there, victim.identity);
-    let mut manager = try_join(tables, &here, 0, None, Some(agent.clone())).unwrap();
-    rounds_until(&mut manager, || agent.calls() == 1);
+    let (tables, [here, there], victim, agent, manager) = begun_fence();
     for (script, identity) in [(&here, manager.identity), (&there, victim.identity)] {
         script.kill_process(identity);
     }
-    let next = try_join(tables, &there, 1, None, idle()).unwrap();
+    let next = try_join(tables, &there, 1, None, idle(&there)).unwrap();
     assert_eq!(next.host, Instance::new(1, 3));
     agent.may_answer.store(true, Ordering::SeqCst);
 }

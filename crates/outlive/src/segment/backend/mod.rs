@@ -192,7 +192,7 @@ pub(super) fn held(file: &Arc<File>) -> Held {
     Held::new(Arc::clone(file), USE_BYTE)
 }
 
-/// Returns the first word at `path`, if a segment may be created over the present contents.
+/// Returns the first word at `path`, if a segment may be created over the current contents.
 fn may_be_replaced(backend: &dyn Backend, path: &Path, replace: bool) -> Result<u64, CreateError> {
     let page = backend.first_page()?;
     let Some(word) = page.first_chunk() else {

@@ -22,7 +22,7 @@ fn first_word(memory: Mortal) -> u64 {
     memory.load(Offset::new(0), Ordering::Relaxed)
 }
 
-/// A whole creation over the present contents.
+/// A whole creation over the current contents.
 fn create(memory: Mortal, page: &Page) -> Result<(), Overtaken> {
     let creation = Creation::begin(memory, first_word(memory), 7)?;
     creation.clear(|_| {})?;

@@ -66,9 +66,9 @@ crash_points! {
 /// A published root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The type that its publisher gave, with size, alignment and fields; cut at 224 bytes.
+    /// The type that the root's publisher gave, with size, alignment and fields; cut at 224 bytes.
     pub description: String,
     /// The fingerprint of that type.
     pub fingerprint: u64,
@@ -80,7 +80,7 @@ pub struct Root {
     pub align: u64,
 }
 
-/// Why a root was not published or found.
+/// The reason why a root was not published or found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RootError {

@@ -6,7 +6,7 @@ use super::error::InsertError;
 use super::header::Header;
 use super::node::{INLINE, MARK, NEXT, OPENING, SEALED, SEEN, SORT, Typed, VALUE, stamp, target};
 use super::operation::{
-    BLOCK_HAND, INSERT, InsertPoint, REMOVE, REPLACE, RemovePoint, ReplacePoint,
+    BLOCK_CELL, INSERT, InsertPoint, REMOVE, REPLACE, RemovePoint, ReplacePoint,
 };
 use crate::heap::buddy::AllocateError;
 use crate::heap::{LocalHeap, Pinned};
@@ -201,8 +201,8 @@ fn see<M: Memory>(memory: M, word: u64) {
 
 /// Clears a pending-allocation cell whose block is linked.
 #[inline(always)]
-pub(super) fn release_hand<M: Memory>(heap: &LocalHeap<'_, M>, hand: u64) {
-    let (memory, at) = (heap.memory(), heap.hand(hand));
+pub(super) fn clear_pending<M: Memory>(heap: &LocalHeap<'_, M>, pending: u64) {
+    let (memory, at) = (heap.memory(), heap.pending_cell(pending));
     // Release: it is linked before.
     memory.store(at, 0u64, Ordering::Release);
     memory.persist(at, 8);
@@ -210,21 +210,21 @@ pub(super) fn release_hand<M: Memory>(heap: &LocalHeap<'_, M>, hand: u64) {
 
 /// Frees the block in a pending-allocation cell: it was not linked and will not be.
 #[cold]
-pub(super) fn drop_from_hand<M: Memory>(heap: &LocalHeap<'_, M>, hand: u64) {
+pub(super) fn free_pending<M: Memory>(heap: &LocalHeap<'_, M>, pending: u64) {
     // A damaged heap refuses; the cell remains occupied, and the next allocation reports that.
-    let _ = heap.free_from(heap.hand(hand), 0);
+    let _ = heap.free_from(heap.pending_cell(pending), 0);
 }
 
 /// Allocates a block into a pending-allocation cell.
 #[inline(always)]
-pub(crate) fn take_into_hand<M: Memory>(
+pub(crate) fn allocate_pending<M: Memory>(
     heap: &LocalHeap<'_, M>,
     bytes: u64,
-    hand: u64,
+    pending: u64,
 ) -> Result<Offset, AllocateError> {
-    match heap.allocate_into(bytes, heap.hand(hand)) {
+    match heap.allocate_into(bytes, heap.pending_cell(pending)) {
         Err(error @ AllocateError::CellOccupied { .. }) => {
-            take_after_a_panic(heap, bytes, hand, error)
+            take_after_a_panic(heap, bytes, pending, error)
         }
         taken => taken,
     }
@@ -236,14 +236,14 @@ pub(crate) fn take_into_hand<M: Memory>(
 fn take_after_a_panic<M: Memory>(
     heap: &LocalHeap<'_, M>,
     bytes: u64,
-    hand: u64,
+    pending: u64,
     error: AllocateError,
 ) -> Result<Offset, AllocateError> {
     if !heap.is_idle() {
         return Err(error);
     }
-    drop_from_hand(heap, hand);
-    heap.allocate_into(bytes, heap.hand(hand))
+    free_pending(heap, pending);
+    heap.allocate_into(bytes, heap.pending_cell(pending))
 }
 
 /// An operation that has not taken effect. A drop, also by a panic of the program's own code,
@@ -283,7 +283,7 @@ pub(super) fn insert<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
         Place::Gap { link, next } => (link, next),
     };
     let bytes = Typed::<K, V>::node_bytes(entry.0, entry.1);
-    let node = take_into_hand(heap, bytes, BLOCK_HAND)?;
+    let node = allocate_pending(heap, bytes, BLOCK_CELL)?;
     Typed::<K, V>::fill_node(memory, node, heap.era(), sort, entry);
     memory.crash_point(InsertPoint::Filled);
     let operation = OwnLog::of(heap.member()).begin(INSERT, &[header.at.raw(), node.raw()]);
@@ -308,7 +308,7 @@ pub(super) fn insert<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
             Place::Node { node, value, .. } => {
                 drop(undoing);
                 let found = exists(node, value);
-                drop_from_hand(heap, BLOCK_HAND);
+                free_pending(heap, BLOCK_CELL);
                 return Err(found);
             }
             Place::Gap { link, next } => gap = (link, next),
@@ -316,7 +316,7 @@ pub(super) fn insert<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
     }
     let linked = undoing.0.take();
     memory.crash_point(InsertPoint::Linked);
-    release_hand(heap, BLOCK_HAND);
+    clear_pending(heap, BLOCK_CELL);
     memory.crash_point(InsertPoint::Released);
     if let Some(operation) = linked {
         operation.finish(&[]);
@@ -393,7 +393,7 @@ pub(super) enum Replaced {
     Done(Offset, u64),
 }
 
-/// Replaces the value at the end of `path` by the value that `want` returns for the present one.
+/// Replaces the value at the end of `path` by the value that `want` returns for the current one.
 pub(super) fn replace<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory, W: AsValue<V>>(
     header: &Header<M>,
     heap: &LocalHeap<'_, M>,
@@ -415,7 +415,7 @@ pub(super) fn replace<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory, W: AsValu
         };
         let wanted = wanted.as_value();
         let bytes = Typed::<K, V>::block_bytes(wanted);
-        let block = take_into_hand(heap, bytes, BLOCK_HAND)?;
+        let block = allocate_pending(heap, bytes, BLOCK_CELL)?;
         Typed::<K, V>::fill_block(memory, block, heap.era(), wanted);
         memory.persist(block, bytes);
         memory.crash_point(ReplacePoint::Filled);
@@ -433,7 +433,7 @@ pub(super) fn replace<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory, W: AsValu
         {
             memory.persist(node + VALUE, 8);
             memory.crash_point(ReplacePoint::Replaced);
-            release_hand(heap, BLOCK_HAND);
+            clear_pending(heap, BLOCK_CELL);
             memory.crash_point(ReplacePoint::Released);
             retire_value(heap, value);
             memory.crash_point(ReplacePoint::Retired);
@@ -441,7 +441,7 @@ pub(super) fn replace<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory, W: AsValu
             return Ok(Replaced::Done(node, value));
         }
         operation.abandon(&[]);
-        drop_from_hand(heap, BLOCK_HAND);
+        free_pending(heap, BLOCK_CELL);
         value = pin.load(node + VALUE);
         if value & SEALED != 0 {
             return Ok(Replaced::Absent);

@@ -86,7 +86,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Returns every block of the list or map at `at`. No member may change it meanwhile.
+/// Returns every block of the list or map at `at`. No member may change it during the call.
 pub(crate) fn blocks_of<M: Memory>(memory: M, at: Offset) -> Result<Blocks, OpenError> {
     Ok(Header::read(memory, at)?.check().into_blocks())
 }

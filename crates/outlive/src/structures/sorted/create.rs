@@ -1,10 +1,10 @@
 //! The creation of a structure.
 
-use super::chain::{drop_from_hand, release_hand, take_into_hand};
+use super::chain::{allocate_pending, clear_pending, free_pending};
 use super::datum::Datum;
 use super::error::CreateError;
 use super::header::{Header, Kind, Sizes};
-use super::operation::{BLOCK_HAND, CREATE, CreatePoint};
+use super::operation::{BLOCK_CELL, CREATE, CreatePoint};
 use crate::heap::LocalHeap;
 use crate::recovery::OwnLog;
 use outlive_memory::{Memory, Offset, Ordering};
@@ -27,7 +27,7 @@ pub(super) fn create<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
         return Err(occupied(holds));
     }
     let bytes = Header::<M>::bytes(sizes);
-    let at = take_into_hand(heap, bytes, BLOCK_HAND)?;
+    let at = allocate_pending(heap, bytes, BLOCK_CELL)?;
     let header = Header::write::<K, V>(memory, at, kind, sizes, seed);
     memory.crash_point(CreatePoint::Filled);
     let operation = OwnLog::of(heap.member()).begin(CREATE, &[at.raw(), cell.raw()]);
@@ -37,14 +37,14 @@ pub(super) fn create<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory>(
         Ok(_) => {
             memory.persist(cell, 8);
             memory.crash_point(CreatePoint::Published);
-            release_hand(heap, BLOCK_HAND);
+            clear_pending(heap, BLOCK_CELL);
             memory.crash_point(CreatePoint::Released);
             operation.finish(&[]);
             Ok(header)
         }
         Err(holds) => {
             operation.abandon(&[]);
-            drop_from_hand(heap, BLOCK_HAND);
+            free_pending(heap, BLOCK_CELL);
             Err(occupied(holds))
         }
     }

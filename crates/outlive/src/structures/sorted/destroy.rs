@@ -1,4 +1,4 @@
-//! The destruction of a structure: all of its memory goes back to the heap.
+//! The destruction of a structure: all of its memory is returned to the heap.
 //!
 //! The caller is the last user of the structure. The structure is taken apart from its head. Each
 //! block is freed out of the word that leads to it, by one
@@ -23,7 +23,7 @@
 //! # Recovery of a dead caller
 //!
 //! If the cell leads to a header with the dead member's seal, and the descriptor has the note, then
-//! the recovering member goes on with 3. With the seal and no note it takes the claim back.
+//! the recovering member continues with 3. With the seal and no note it takes the claim back.
 //! Otherwise, if the descriptor has the note, all was done, except for the block that may be in the
 //! pending-allocation cell; without the note nothing was done. A new structure in the same cell,
 //! even in the same block, is not mistaken for the old one, because it has another first word.
@@ -35,13 +35,13 @@
 //! settled: the error names the instance to recover. Earlier removed nodes and values that wait for
 //! their readers are in the retired lists of the members that removed them.
 
-use super::chain::drop_from_hand;
+use super::chain::free_pending;
 use super::check::Finding;
 use super::datum::{Datum, OrderedDatum};
 use super::error::OpenError;
 use super::header::{ENTRY_BYTES, Header, Kind};
 use super::node::{INLINE, MARK, NEXT, OPENING, SEALED, SORT, VALUE, stamp, target};
-use super::operation::{BLOCK_HAND, CREATE};
+use super::operation::{BLOCK_CELL, CREATE};
 use super::{List, Map};
 use crate::heap::buddy::{CorruptTree, FreeError};
 use crate::heap::{Heap, LocalHeap};
@@ -60,7 +60,7 @@ pub(super) const DESTROY: OperationKind = CoreOperation::DestroyStructure.kind()
 const NOTED: u64 = 1;
 
 crash_points! {
-    /// The places where the destruction of a structure may be cut short.
+    /// The crash points of the destruction of a structure.
     pub enum DestroyPoint for "structure.destroy" {
         /// It is claimed, and may be given back.
         Claimed,
@@ -125,8 +125,8 @@ pub enum DestroyError {
 }
 
 impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
-    /// Destroys the map that the word at `cell` leads to: all of its blocks go back to the heap,
-    /// and the cell is 0. Returns the number of blocks.
+    /// Destroys the map that the word at `cell` leads to: all of its blocks are returned to the
+    /// heap, and the cell is 0. Returns the number of blocks.
     ///
     /// The caller is the last user of the map: no handle on it is used any more, by any member.
     /// Earlier removed values are freed as usual, when they have no more readers. Waits for a live
@@ -176,9 +176,9 @@ fn destroy<M: Memory>(
         return Err(DestroyError::InUse { by });
     }
     refuse_damage(&header)?;
-    if memory.load::<u64>(heap.hand(BLOCK_HAND), Ordering::Relaxed) != 0 && heap.is_idle() {
+    if memory.load::<u64>(heap.pending_cell(BLOCK_CELL), Ordering::Relaxed) != 0 && heap.is_idle() {
         // A panic ended an earlier operation; its block in the cell has no other user.
-        drop_from_hand(heap, BLOCK_HAND);
+        free_pending(heap, BLOCK_CELL);
     }
     let operation = OwnLog::of(heap.member()).begin(DESTROY, &[at.raw(), cell.raw()]);
     let seal = SEALED | stamp(heap.instance().id, operation.sequence());
@@ -265,18 +265,18 @@ fn tear_down<M: Memory>(
     header: &Header<M>,
     cell: Offset,
 ) -> Result<u64, FreeError> {
-    let (memory, hand) = (header.memory, heap.hand(BLOCK_HAND));
+    let (memory, pending) = (header.memory, heap.pending_cell(BLOCK_CELL));
     let freed = empty(heap, header)?;
     // Relaxed: the caller's own word.
-    memory.store(hand, header.at.raw(), Ordering::Relaxed);
-    memory.persist(hand, 8);
+    memory.store(pending, header.at.raw(), Ordering::Relaxed);
+    memory.persist(pending, 8);
     memory.crash_point(DestroyPoint::Taken);
     // Release: the header is in the pending-allocation cell. It fails only if rules are broken.
     let order = (Ordering::Release, Ordering::Relaxed);
     let _ = memory.compare_exchange(cell, header.at.raw(), 0, order.0, order.1);
     memory.persist(cell, 8);
     memory.crash_point(DestroyPoint::Cleared);
-    heap.free_or_owe(hand, 0)?;
+    heap.free_or_owe(pending, 0)?;
     memory.crash_point(DestroyPoint::HeaderFreed);
     Ok(freed + 1)
 }

@@ -1,4 +1,4 @@
-//! The buckets of a map: places in its list from which a key is near.
+//! The buckets of a map: each is an entry point into its list, close to the keys that hash to it.
 //!
 //! The list is sorted by reversed hashes (Shalev and Shavit's split ordering), so that the entries
 //! of a bucket are adjacent, and stay so when the number of buckets is doubled: bucket `b` of `n`
@@ -29,24 +29,25 @@
 //!
 //! 2. *note* it in the operation;
 //! 3. *aim*: store in its link the successor of its place in the list, with [`OPENING`];
-//! 4. *link*: compare-and-swap the word before that place to lead to the bucket, or else aim again;
+//! 4. *link*: compare-and-swap the word before that place to lead to the bucket; if that fails, aim
+//!    again;
 //! 5. *open*: clear [`OPENING`]. Any member that walks along the list does that too.
 //!
-//! Only the claimer stores to a bucket that is not in the list, hence the plain store. No other
+//! Only the claimer stores to a bucket that is not in the list, so a plain store suffices. No other
 //! member waits for it: a member that finds a bucket closed begins at the bucket that it splits
-//! from, which is only further away. So a lack of memory for a page does no harm either. A dead
+//! from, which is only further away. A lack of memory for a page therefore does no harm. A dead
 //! claimer is found by its operation: [the handler](super::recover) identifies a claim of its own
-//! by the note, or before the note exists by the stamp, and goes on with the noted bucket: to link
-//! a linked bucket again changes nothing.
+//! by the note, or before the note exists by the stamp, and continues with the noted bucket: to
+//! link a linked bucket again changes nothing.
 //!
 //! A group may have more buckets than the map needs yet. That does no harm: each is closer to some
 //! entries than the bucket that it splits from.
 
-use super::chain::{Judgement, Place, drop_from_hand, open, release_hand, seek, take_into_hand};
+use super::chain::{Judgement, Place, allocate_pending, clear_pending, free_pending, open, seek};
 use super::header::{ENTRY_BYTES, Header};
 use super::node::{CLAIMED, NEXT, OPENING, SORT, entry_as_node, stamp};
 use super::operation::{
-    ADD_PAGE, AddPagePoint, DoublePoint, OPEN_BUCKETS, OpenBucketsPoint, PAGE_HAND,
+    ADD_PAGE, AddPagePoint, DoublePoint, OPEN_BUCKETS, OpenBucketsPoint, PAGE_CELL,
 };
 use crate::heap::{LocalHeap, Pinned};
 use crate::recovery::{OwnLog, RunningOperation};
@@ -317,7 +318,7 @@ impl<M: Memory> Header<M> {
             return Some(page);
         }
         let (memory, bytes) = (self.memory, self.page_bytes(buckets.is_some()));
-        let page = take_into_hand(heap, bytes, PAGE_HAND).ok()?;
+        let page = allocate_pending(heap, bytes, PAGE_CELL).ok()?;
         for offset in (0..bytes).step_by(8) {
             let word = match buckets {
                 Some(first) if offset % ENTRY_BYTES == SORT - NEXT => {
@@ -337,14 +338,14 @@ impl<M: Memory> Header<M> {
             Ok(_) => {
                 memory.persist(slot, 8);
                 memory.crash_point(AddPagePoint::Linked);
-                release_hand(heap, PAGE_HAND);
+                clear_pending(heap, PAGE_CELL);
                 memory.crash_point(AddPagePoint::Released);
                 operation.finish(&[]);
                 Some(page)
             }
             Err(others) => {
                 operation.abandon(&[]);
-                drop_from_hand(heap, PAGE_HAND);
+                free_pending(heap, PAGE_CELL);
                 Some(Offset::from_raw(others))
             }
         }

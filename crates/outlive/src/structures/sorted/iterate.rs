@@ -24,7 +24,7 @@ const AT_ONCE: usize = 64;
 /// Ends early if the list is damaged, and logs an error; `outlive pod check` reports the damage.
 ///
 /// An entry that exists during the whole iteration is returned exactly once; one that is inserted
-/// or removed meanwhile may be returned. A key that is removed and inserted again meanwhile may be
+/// or removed during the iteration may be returned. A key that is removed and inserted again may be
 /// returned twice, each time as another entry, or not at all. A returned value is one that the key
 /// had at some moment of the iteration.
 pub struct Iter<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> {
@@ -90,7 +90,7 @@ impl<'h, T, M: Memory> Walk<'h, T, M> {
     fn read_on(&mut self) {
         let (header, memory) = (self.header, self.header.memory);
         let pin = self.heap.pin();
-        // The nodes of the present run that have been read: its walk may begin again.
+        // The nodes of the current run that have been read: its walk may begin again.
         let mut run: (Option<u64>, Vec<Offset>) = (self.last, Vec::new());
         let start = match self.last {
             Some(last) => header.start_for(last),

@@ -79,7 +79,7 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
         Header::open::<K, V>(memory, at, Kind::List).map(Self::of)
     }
 
-    /// Returns the offset of its header.
+    /// Returns the offset of the list's header.
     pub fn offset(&self) -> Offset {
         self.header.at
     }
@@ -262,7 +262,7 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
     }
 
     /// Returns every block of the heap that the list consists of, for the check of the heap. No
-    /// member may change the list meanwhile.
+    /// member may change the list during the call.
     pub fn blocks(&self) -> Blocks {
         self.header.check().into_blocks()
     }

@@ -155,7 +155,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
         Header::open::<K, V>(memory, at, Kind::Map).map(Self::of)
     }
 
-    /// Returns the offset of its header.
+    /// Returns the offset of the map's header.
     pub fn offset(&self) -> Offset {
         self.header.at
     }
@@ -482,7 +482,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     }
 
     /// Returns every block of the heap that the map consists of, for the check of the heap. No
-    /// member may change the map meanwhile.
+    /// member may change the map during the call.
     pub fn blocks(&self) -> Blocks {
         self.header.check().into_blocks()
     }

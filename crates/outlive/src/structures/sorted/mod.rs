@@ -39,7 +39,7 @@
 //! The heap's [`Pinned::load`](crate::heap::Pinned::load) protects the target of a word *provided
 //! that the target was not retired before the load*. So only these words are followed:
 //!
-//! * a link that is not marked: its node is in the list at that moment, hence the next one too, and
+//! * a link that is not marked: its node is in the list at that moment, so the next one is too, and
 //!   that one is retired only afterwards. A marked node's link is not followed: the node is taken
 //!   out first, by a compare-and-swap that succeeds only while the node before it is in the list.
 //!   Nor is a word followed that a fetch-or or a failed compare-and-swap returned: it may lead to a
@@ -84,7 +84,7 @@ mod outcome;
 mod recover;
 mod value_ref;
 
-pub(crate) use chain::take_into_hand;
+pub(crate) use chain::allocate_pending;
 pub use check::{Blocks, Finding, Report};
 pub(crate) use check::{Snapshot, blocks_of, check_all, entries_of, snapshot_of};
 pub(crate) use destroy::dismantle;

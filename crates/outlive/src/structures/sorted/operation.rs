@@ -12,19 +12,19 @@ pub(super) const INSERT: OperationKind = CoreOperation::InsertNode.kind();
 pub(super) const REMOVE: OperationKind = CoreOperation::RemoveNode.kind();
 /// Replaces a value. Arguments: the structure, the node, the new block. Note: the old value's word.
 pub(super) const REPLACE: OperationKind = CoreOperation::ReplaceValue.kind();
-/// Opens a group of buckets. Arguments: the structure, the first of them. Note: the present bucket,
+/// Opens a group of buckets. Arguments: the structure, the first of them. Note: the current bucket,
 /// once the group is claimed.
 pub(super) const OPEN_BUCKETS: OperationKind = CoreOperation::OpenBuckets.kind();
 /// Adds a page to the directory. Arguments: the structure, the link to it, the page.
 pub(super) const ADD_PAGE: OperationKind = CoreOperation::AddPage.kind();
 
 /// The pending-allocation cell of nodes, value blocks and headers.
-pub(super) const BLOCK_HAND: u64 = PendingAllocation::StructureBlock as u64;
+pub(super) const BLOCK_CELL: u64 = PendingAllocation::StructureBlock as u64;
 /// The pending-allocation cell of pages of the directory.
-pub(super) const PAGE_HAND: u64 = PendingAllocation::DirectoryPage as u64;
+pub(super) const PAGE_CELL: u64 = PendingAllocation::DirectoryPage as u64;
 
 crash_points! {
-    /// The places where the creation of a structure may be cut short.
+    /// The crash points of the creation of a structure.
     pub enum CreatePoint for "structure.create" {
         /// The header is written.
         Filled,
@@ -36,7 +36,7 @@ crash_points! {
 }
 
 crash_points! {
-    /// The places where an insertion may be cut short.
+    /// The crash points of an insertion.
     pub enum InsertPoint for "structure.insert" {
         /// The node is written, but not reachable.
         Filled,
@@ -48,7 +48,7 @@ crash_points! {
 }
 
 crash_points! {
-    /// The places where a removal may be cut short.
+    /// The crash points of a removal.
     pub enum RemovePoint for "structure.remove" {
         /// The value is noted; nothing has happened.
         Noted,
@@ -66,7 +66,7 @@ crash_points! {
 }
 
 crash_points! {
-    /// The places where a replacement of a value may be cut short.
+    /// The crash points of a replacement of a value.
     pub enum ReplacePoint for "structure.replace" {
         /// The new block is written, but not reachable.
         Filled,
@@ -82,7 +82,7 @@ crash_points! {
 }
 
 crash_points! {
-    /// The places where the opening of a group of buckets may be cut short.
+    /// The crash points of the opening of a group of buckets.
     pub enum OpenBucketsPoint for "map.open_buckets" {
         /// The group is claimed.
         Claimed,
@@ -98,7 +98,7 @@ crash_points! {
 }
 
 crash_points! {
-    /// The places where the growth of the directory may be cut short.
+    /// The crash points of the growth of the directory.
     pub enum AddPagePoint for "map.add_page" {
         /// The page is written, but not reachable.
         Filled,
@@ -110,7 +110,7 @@ crash_points! {
 }
 
 crash_points! {
-    /// The places where the doubling of the number of buckets may be cut short.
+    /// The crash points of the doubling of the number of buckets.
     pub enum DoublePoint for "map.double" {
         /// The number of buckets is doubled.
         Doubled,

@@ -30,7 +30,7 @@ pub struct Outcome {
     pub structure: Offset,
     /// The kind of the operation.
     pub action: Action,
-    /// Whether it took effect; `None` while it runs.
+    /// Whether the operation took effect; `None` while it runs.
     pub took_effect: Option<bool>,
     /// The operation's number.
     pub sequence: u64,

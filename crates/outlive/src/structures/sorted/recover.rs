@@ -1,11 +1,11 @@
 //! The recovery of structures: completes operations of dead members, from the memory alone.
 
-use super::chain::{Judgement, expel, mark, release_hand, seek};
+use super::chain::{Judgement, clear_pending, expel, mark, seek};
 use super::destroy::{DESTROY, Destruction};
 use super::header::{Header, Kind};
 use super::node::{CLAIMED, INLINE, SEALED, SEEN, SORT, VALUE, stamp, target};
 use super::operation::{
-    ADD_PAGE, BLOCK_HAND, CREATE, INSERT, OPEN_BUCKETS, PAGE_HAND, REMOVE, REPLACE,
+    ADD_PAGE, BLOCK_CELL, CREATE, INSERT, OPEN_BUCKETS, PAGE_CELL, REMOVE, REPLACE,
 };
 use crate::heap::{Heap, LocalHeap, Pinned};
 use crate::recovery::{Operation, RecoverError, RecoverOperation, Recoverers, Recovering};
@@ -52,10 +52,12 @@ impl<M: Memory> Header<M> {
 }
 
 /// Clears the pending-allocation cell if it still holds `block`, which is linked.
-fn release<M: Memory>(heap: &LocalHeap<'_, M>, hand: u64, block: u64) {
-    let held: u64 = heap.memory().load(heap.hand(hand), Ordering::Relaxed);
+fn release<M: Memory>(heap: &LocalHeap<'_, M>, pending: u64, block: u64) {
+    let held: u64 = heap
+        .memory()
+        .load(heap.pending_cell(pending), Ordering::Relaxed);
     if held == block {
-        release_hand(heap, hand);
+        clear_pending(heap, pending);
     }
 }
 
@@ -71,7 +73,7 @@ impl<M: Memory> RecoverOperation<M> for Creation<M> {
             .memory()
             .load(Offset::from_raw(cell), Ordering::Acquire);
         if held == header {
-            release(&heap, BLOCK_HAND, header);
+            release(&heap, BLOCK_CELL, header);
             dead.running(operation).finish(&[]);
         } else {
             dead.running(operation).abandon(&[]);
@@ -95,7 +97,7 @@ impl<M: Memory> RecoverOperation<M> for Insertion<M> {
         if is_linked(&header, &pin, node)
             || memory.load::<u64>(node + VALUE, Ordering::Acquire) & SEALED != 0
         {
-            release(&heap, BLOCK_HAND, node.raw());
+            release(&heap, BLOCK_CELL, node.raw());
             dead.running(operation).finish(&[]);
         } else {
             dead.running(operation).abandon(&[]);
@@ -170,7 +172,7 @@ impl<M: Memory> RecoverOperation<M> for Replacement<M> {
         let value: u64 = memory.load(Offset::from_raw(node) + VALUE, Ordering::Acquire);
         let seen = || memory.load::<u64>(Offset::from_raw(block) + SEEN, Ordering::Relaxed) != 0;
         if value == block || seen() {
-            release(&heap, BLOCK_HAND, block);
+            release(&heap, BLOCK_CELL, block);
             retire_value_once(&heap, operation.note);
             dead.running(operation).finish(&[]);
         } else {
@@ -208,7 +210,7 @@ impl<M: Memory> RecoverOperation<M> for Addition<M> {
             .memory()
             .load(Offset::from_raw(slot), Ordering::Acquire);
         if held == page {
-            release(&heap, PAGE_HAND, page);
+            release(&heap, PAGE_CELL, page);
             dead.running(operation).finish(&[]);
         } else {
             dead.running(operation).abandon(&[]);

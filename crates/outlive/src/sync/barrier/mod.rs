@@ -26,12 +26,12 @@
 //! **The last to arrive** learns that it is the last, and no member is released until it decides
 //! so. It may check first whether all is quiescent. While all members wait, none of them can
 //! withdraw except the last: the word changes only by a [release](Seat::release) or a change. So if
-//! the word is [still](Seat::still) the same, then all that the last member has read meanwhile was
-//! read while all members waited. (Two fences ensure that: a member that goes on executes a release
-//! fence before it writes, and `still` an acquire fence before it loads the word. Thus a thread
-//! that has read even a relaxed store of a member that had gone on finds the word changed.) Instead
-//! of releasing, the last member may wait with the others: an idle pool is a barrier at which all
-//! have arrived and that is broken by an [interrupt](GroupBarrier::interrupt).
+//! the word is [still](Seat::still) the same, then all that the last member has read in between was
+//! read while all members waited. (Two fences ensure that: a member that continues executes a
+//! release fence before it writes, and `still` an acquire fence before it loads the word. Thus a
+//! thread that has read even a relaxed store of a member that had gone on finds the word changed.)
+//! Instead of releasing, the last member may wait with the others: an idle pool is a barrier at
+//! which all have arrived and that is broken by an [interrupt](GroupBarrier::interrupt).
 //!
 //! **Two words at once.** A change of members concerns a slot and the word. A seat's slot goes from
 //! vacant to claimed to seated and back, and the word records in *last step* which seat was counted
@@ -108,7 +108,7 @@ const SLOTS: u64 = 128;
 const SLOT: u64 = 16;
 
 outlive_memory::crash_points! {
-    /// The places where the use of a group barrier may be cut short.
+    /// The crash points of the use of a group barrier.
     pub enum BarrierPoint for "barrier" {
         /// A seat is claimed; its claimant is not counted.
         Claimed,
@@ -305,7 +305,7 @@ impl<M: Memory> GroupBarrier<M> {
         })
     }
 
-    /// Returns the present moment, for a member that searches for work before it
+    /// Returns the current moment, for a member that searches for work before it
     /// [arrives](Seat::arrive_since). Wait-free.
     ///
     /// # Errors

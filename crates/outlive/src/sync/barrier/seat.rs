@@ -244,9 +244,10 @@ impl<'m, M: Memory> Seat<'m, M> {
         Ok(())
     }
 
-    /// Returns whether nothing has happened since `ticket` was given. For the last to arrive:
-    /// whether all members have waited all the time, so that all that it has read since then (in
-    /// whatever order) was read while no other member acted. For others: whether they still wait.
+    /// Returns whether nothing has happened since `ticket` was given. To the member that arrived
+    /// last, true means that all others have waited since then, so that everything that it has read
+    /// in that time, in any order, was read while no other member acted. To another member, true
+    /// means that it still has to wait.
     ///
     /// Wait-free.
     pub fn still(&self, ticket: &Ticket) -> bool {
@@ -347,7 +348,7 @@ impl<'m, M: Memory> Seat<'m, M> {
     /// [`Damaged`](BarrierError::Damaged).
     ///
     /// # Crash
-    /// The others go on without this member.
+    /// The others continue without this member.
     pub fn enter(&mut self, waiting: Waiting) -> Result<bool, BarrierError> {
         loop {
             match self.arrive()? {

@@ -5,12 +5,13 @@
 //! | changes, 47  | releases, 40 | asleep | last step | its seat | members | waiting |
 //! ```
 //!
-//! *Members* and *waiting* count to 4096 inclusive, hence 13 bits each; a seat's number has 12.
-//! *Changes* is the paper's membership sequence. A thread is deceived by a sequence that wraps only
-//! if it sleeps between its load and its compare-and-swap for exactly as many steps as the field
-//! has numbers: 2^47 changes are half a year at ten million a second, more than a compare-and-swap
-//! of a shared line can do. *Releases* needs no width for that: a release needs every member, so
-//! the holder of a ticket has missed at most one. It has 40 bits for callers that count releases.
+//! *Members* and *waiting* count to 4096 inclusive, so they have 13 bits each; a seat's number has
+//! 12. *Changes* is the paper's membership sequence. A thread is deceived by a sequence that wraps
+//! only if it sleeps between its load and its compare-and-swap for exactly as many steps as the
+//! field has numbers: 2^47 changes are half a year at ten million a second, more than a
+//! compare-and-swap of a shared line can do. *Releases* needs no width for that: a release needs
+//! every member, so the holder of a ticket has missed at most one. It has 40 bits for callers that
+//! count releases.
 
 use core::fmt;
 

@@ -52,7 +52,7 @@ const SLEEPER: u64 = 24;
 const POISON: u64 = 72;
 
 outlive_memory::crash_points! {
-    /// The places where the use of a queue lock may be cut short.
+    /// The crash points of the use of a queue lock.
     pub enum QueuePoint for "queue.lock" {
         /// The log lists the lock; the node belongs to an earlier turn.
         Listed,
@@ -239,7 +239,7 @@ impl<M: Memory> QueueLock<M> {
             if tail != NONE {
                 let last = self.ticket(logs, tail)?;
                 if !self.left(logs, last) {
-                    match self.look_after(member, recoverers, last)? {
+                    match self.check_predecessor(member, recoverers, last)? {
                         Look::Alive => return Ok(None),
                         Look::Changed => continue,
                     }
@@ -279,7 +279,7 @@ impl<M: Memory> QueueLock<M> {
     }
 
     /// Enters the queue with the entry `listed` and waits until that place is the holder's. If it
-    /// returns otherwise, it has left the queue. (The place is found anew from its entry, so that
+    /// returns otherwise, it has left the queue. (The place is found again from its entry, so that
     /// the fast path can keep its own in registers.)
     #[cold]
     #[inline(never)]
@@ -329,7 +329,7 @@ impl<M: Memory> QueueLock<M> {
                 let (instance, lock) = (member.instance(), self.at);
                 return Err(LockError::AlreadyHeld { instance, lock });
             }
-            match self.look_after(member, recoverers, before) {
+            match self.check_predecessor(member, recoverers, before) {
                 Ok(Look::Alive) => {}
                 Ok(Look::Changed) if waiter.tries_again() => continue,
                 Ok(Look::Changed) => break None,
@@ -345,7 +345,7 @@ impl<M: Memory> QueueLock<M> {
     }
 
     /// Checks whether the owner of the preceding ticket lives, and recovers it otherwise.
-    fn look_after(
+    fn check_predecessor(
         &self,
         member: &Member<M>,
         recoverers: &Recoverers<M>,
@@ -458,7 +458,8 @@ impl<'m, M: Memory> Place<'m, M> {
         self.ticket_of(self.turn)
     }
 
-    /// Returns the ticket of the turn before. It is over: the entry is listed anew only after that.
+    /// Returns the ticket of the turn before. It is over: the entry is listed again only after
+    /// that.
     #[inline(always)]
     fn last_ticket(&self) -> u64 {
         self.ticket_of(self.turn.wrapping_sub(1) & TURN_MASK)

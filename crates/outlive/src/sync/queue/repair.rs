@@ -11,7 +11,7 @@
 //! Cuts of one queue exclude one another, because two neighbours cut at once could each bring back
 //! the other. The exclusion is a word that is held for one scan of the logs and taken from dead
 //! holders by compare-and-swap; its holder waits for nothing else. The next recovering member
-//! begins a cut anew if it was cut short.
+//! begins a cut again if it was cut short.
 
 use super::{DONE, PREDECESSOR, QueueLock, QueuePoint, SLEEPER, TURN, Ticket, is_over};
 use crate::membership::{Instance, Member};
@@ -40,7 +40,7 @@ pub(super) fn cut<M: Memory>(
     let was_last = memory.compare_exchange(at, ticket, before, order.0, order.1);
     if was_last.is_err() {
         // Several members may have recorded the ticket; those that did not get into the queue
-        // behind it write their link anew before they try again.
+        // behind it write their link again before they try again.
         for id in 0..logs.capacity() {
             let log = logs.of(id);
             for entry in log.locks().filter(|entry| entry.lock == at) {

@@ -38,7 +38,7 @@ const SLEEPERS: u64 = 8;
 const POISON: u64 = 12;
 
 outlive_memory::crash_points! {
-    /// The places where the acquisition of a test-and-test-and-set lock may be cut short.
+    /// The crash points of the acquisition of a test-and-test-and-set lock.
     pub enum TatasLockPoint for "tatas.lock" {
         /// The log lists the lock; it is not taken.
         Listed,
@@ -48,7 +48,7 @@ outlive_memory::crash_points! {
 }
 
 outlive_memory::crash_points! {
-    /// The places where the release of a test-and-test-and-set lock may be cut short.
+    /// The crash points of the release of a test-and-test-and-set lock.
     pub enum TatasUnlockPoint for "tatas.unlock" {
         /// The lock is free and still listed.
         Released,

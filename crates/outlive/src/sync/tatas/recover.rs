@@ -74,8 +74,8 @@ impl<M: Memory> RecoverLock<M> for ReleaseTatas {
     }
 }
 
-/// The handler for [`LockKind::BARE`]: the word goes on naming the dead instance, so that the next
-/// owner learns that it has something to repair.
+/// The handler for [`LockKind::BARE`]: the word continues to name the dead instance, so that the
+/// next owner learns that it has something to repair.
 pub(in crate::sync) struct LeaveToTheNext;
 
 impl<M: Memory> RecoverLock<M> for LeaveToTheNext {

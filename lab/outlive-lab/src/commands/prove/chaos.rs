@@ -148,7 +148,7 @@ impl Chaos {
             ))?;
         }
         let report = chaos::run(&options, command, |progress| {
-            hear(progress.elapsed, progress);
+            print_progress(progress.elapsed, progress);
         })
         .map_err(|error| Failure::new(format_args!("{error} (seed {seed})")))?;
         if self.json {
@@ -201,7 +201,7 @@ impl Chaos {
         end_when_interrupted(&options.enough)?;
         let command = self.begin("--tasks", "graphs of tasks", time, seed)?;
         let report = tasks::run("chaos", &options, chaos_round, command, |progress| {
-            hear(progress.elapsed, progress);
+            print_progress(progress.elapsed, progress);
         });
         self.conclude("--tasks", seed, report, |report| {
             let progress = report.progress;
@@ -234,7 +234,7 @@ impl Chaos {
         end_when_interrupted(&options.enough)?;
         let command = self.begin("--objects", "named objects", time, seed)?;
         let report = objects::run("chaos", &options, command, |progress| {
-            hear(progress.elapsed, progress);
+            print_progress(progress.elapsed, progress);
         });
         self.conclude("--objects", seed, report, |report| {
             let progress = &report.progress;
@@ -307,7 +307,7 @@ impl Chaos {
 }
 
 /// Prints the progress every second on a terminal, and every ten seconds elsewhere.
-fn hear(elapsed: Duration, progress: &impl fmt::Display) {
+fn print_progress(elapsed: Duration, progress: &impl fmt::Display) {
     if stderr().is_terminal() || elapsed.as_secs().is_multiple_of(10) {
         output::note(progress);
     }

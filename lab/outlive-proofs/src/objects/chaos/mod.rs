@@ -56,7 +56,7 @@ const BETWEEN_CHECKS: Duration = Duration::from_secs(2);
 /// One in this number of kills hits several workers at once.
 const SEVERAL_ONE_IN: u64 = 8;
 /// The maximal number of faults that are reported with their text.
-const MOST_TOLD: usize = 16;
+const MAX_REPORTED_FAULTS: usize = 16;
 
 fn client_name(worker: u32) -> String {
     format!("client {worker}")
@@ -131,7 +131,7 @@ impl fmt::Display for Progress {
 pub type Report = killing::Report<Progress>;
 
 /// Runs workers while they are killed. `name` is part of the pod's name; `command` makes the
-/// command of a worker, which calls [`work`]; `hear` gets the progress every second.
+/// command of a worker, which calls [`work`]; `on_progress` gets the progress every second.
 ///
 /// # Errors
 /// If the run was impossible. Faults found by the run are in the report.
@@ -139,7 +139,7 @@ pub fn run(
     name: &str,
     options: &Options,
     command: impl Fn() -> Command + 'static,
-    hear: impl FnMut(&Progress),
+    on_progress: impl FnMut(&Progress),
 ) -> Result<Report, String> {
     outlive_prove::kill::require_effective_kills().map_err(text)?;
     let processes = Processes::new(&format!("objects-{name}"), BYTES, command)?;
@@ -155,7 +155,7 @@ pub fn run(
         incarnation: 0,
         account: Account::new(options.processes),
         progress: Progress::default(),
-        hear,
+        on_progress,
     };
     let mut failures = Vec::from_iter(run.all().err());
     // After a failure, the ledgers of the running workers may contain further faults.
@@ -163,9 +163,9 @@ pub fn run(
     failures.extend(run.enter_all().err());
     run.update_progress();
     failures.append(&mut run.account.failures);
-    let untold = failures.len().saturating_sub(MOST_TOLD);
+    let untold = failures.len().saturating_sub(MAX_REPORTED_FAULTS);
     if untold > 0 {
-        failures.truncate(MOST_TOLD);
+        failures.truncate(MAX_REPORTED_FAULTS);
         failures.push(format!("{untold} more faults were found"));
     }
     Ok(Report {
@@ -185,7 +185,7 @@ struct Run<'r, H> {
     incarnation: u64,
     account: Account,
     progress: Progress,
-    hear: H,
+    on_progress: H,
 }
 
 impl<H: FnMut(&Progress)> Run<'_, H> {
@@ -252,7 +252,7 @@ impl<H: FnMut(&Progress)> Run<'_, H> {
     fn kill_if_due(&mut self) -> Result<(), String> {
         if self.schedule.new_second().is_some() {
             self.update_progress();
-            (self.hear)(&self.progress);
+            (self.on_progress)(&self.progress);
         }
         if !self.schedule.is_kill_due(self.progress.kills) {
             return Ok(());

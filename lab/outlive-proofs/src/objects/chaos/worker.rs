@@ -10,9 +10,10 @@ use outlive::objects::{Client, LastRequest, Named, ObjectError, Objects};
 use outlive::pod::{Pod, Session};
 use outlive::structures::Map;
 use outlive_prove::chaos::Broken;
+use outlive_run::random::Random;
 
 /// The maximal number of objects that a worker owns.
-const MOST_OWN: usize = 2;
+const MAX_OWN_OBJECTS: usize = 2;
 /// A worker that is broken to lose objects loses one in one of this number of operations.
 const LOSES_ONE_IN: u64 = 5000;
 
@@ -36,7 +37,7 @@ pub fn work() -> Result<(), String> {
         session: &session,
         worker,
         broken: broken.transpose()?,
-        random: number(SEED)? ^ Numbers::new(worker, incarnation).take(),
+        random: Random::new(number(SEED)? ^ Numbers::new(worker, incarnation).take()),
         numbers: Numbers::new(worker, incarnation),
         totals,
         client,
@@ -55,7 +56,7 @@ struct Work<'s> {
     worker: u32,
     broken: Option<Broken>,
     numbers: Numbers,
-    random: u64,
+    random: Random,
     totals: Named<'s, Map<u64, u64>>,
     client: Client<'s>,
     /// The token of the next request.
@@ -82,14 +83,8 @@ impl<'s> Work<'s> {
         self.session.objects()
     }
 
-    fn draw(&mut self, bound: u64) -> u64 {
-        self.random =
-            { self.random.wrapping_mul(0x5851_F42D_4C95_7F2D) }.wrapping_add(0x1405_7B7E_F767_814F);
-        (self.random >> 33) % bound
-    }
-
     fn one_of(&mut self, names: core::ops::Range<u32>) -> u32 {
-        names.start + self.draw(u64::from(names.end - names.start)) as u32
+        names.start + self.random.below(u64::from(names.end - names.start)) as u32
     }
 
     /// Notes an operation, carries it out, and notes the outcome.
@@ -148,18 +143,18 @@ impl<'s> Work<'s> {
 
     /// Carries out one operation.
     fn step(&mut self) -> Result<(), String> {
-        if self.broken == Some(Broken::Loses) && self.draw(LOSES_ONE_IN) == 0 {
+        if self.broken == Some(Broken::Loses) && self.random.below(LOSES_ONE_IN) == 0 {
             // The loss is not noted.
             if let Some((_, at)) = self.own.pop() {
                 self.objects().unlink(&name(at)).map_err(text)?;
             }
         }
-        let index = self.draw(MOST_OWN as u64) as usize;
-        match self.draw(100) {
-            0..15 if self.own.len() < MOST_OWN => self.create_own(),
+        let index = self.random.below(MAX_OWN_OBJECTS as u64) as usize;
+        match self.random.below(100) {
+            0..15 if self.own.len() < MAX_OWN_OBJECTS => self.create_own(),
             15..27 if index < self.own.len() => self.rename_own(index),
             27..36 if index < self.own.len() => {
-                let only_if_unused = self.draw(2) == 0;
+                let only_if_unused = self.random.below(2) == 0;
                 self.remove_own(index, only_if_unused)
             }
             36..50 => self.change_common(),
@@ -175,7 +170,7 @@ impl<'s> Work<'s> {
     /// Creates an object. An object that has no identity yet is created under the staging name of
     /// the worker, filled, and published by renaming it.
     fn create_own(&mut self) -> Result<(), String> {
-        let kind = self.draw(Kind::ALL.len() as u64);
+        let kind = self.random.below(Kind::ALL.len() as u64);
         let (id, objects) = (self.numbers.take(), self.objects());
         let is_staged = kind >= Kind::IDENTIFIED;
         let at = match is_staged {
@@ -235,14 +230,14 @@ impl<'s> Work<'s> {
     /// Creates, renames or removes an object that every worker may rename and remove.
     fn change_common(&mut self) -> Result<(), String> {
         let (from, to, objects) = (self.one_of(COMMON), self.one_of(COMMON), self.objects());
-        let choice = self.draw(4);
+        let choice = self.random.below(4);
         if choice < 2 {
-            let (id, kind) = (self.numbers.take(), self.draw(Kind::IDENTIFIED));
+            let (id, kind) = (self.numbers.take(), self.random.below(Kind::IDENTIFIED));
             let created = self.noted((What::Create, id, to, to), || {
                 let created = Used::create(objects, Kind::ALL[kind as usize], &name(to), id);
                 outcome(created, false)
             })?;
-            if created.is_some() && self.draw(2) == 0 {
+            if created.is_some() && self.random.below(2) == 0 {
                 self.kept = created.map(|used| (id, used));
             }
         } else if choice == 2 {
@@ -250,7 +245,7 @@ impl<'s> Work<'s> {
                 outcome(objects.rename(&name(from), &name(to)), true)
             })?;
         } else {
-            let only_if_unused = self.draw(2) == 0;
+            let only_if_unused = self.random.below(2) == 0;
             self.noted((What::Remove, 0, from, from), || {
                 let removed = match only_if_unused {
                     true => objects.remove(&name(from)),
@@ -273,7 +268,7 @@ impl<'s> Work<'s> {
             return Err(format!("the object `{}` has no identity", name(at)));
         }
         self.add_to(id, &used)?;
-        if is_common(at) || self.draw(2) == 0 {
+        if is_common(at) || self.random.below(2) == 0 {
             self.kept = Some((id, used));
         }
         Ok(())

@@ -133,8 +133,8 @@ pub fn take_a_while() {
 }
 
 /// Runs graphs, one after the other, while workers are killed. `name` is part of the pod's name;
-/// `root` is the task `chaos_round`; `command` makes the command of a worker process; `hear` gets
-/// the progress every second.
+/// `root` is the task `chaos_round`; `command` makes the command of a worker process; `on_progress`
+/// gets the progress every second.
 ///
 /// # Errors
 /// If the run was impossible. Faults found by the run are in the report.
@@ -143,7 +143,7 @@ pub fn run(
     options: &Options,
     root: fn(u64, u64, u64, [u64; 2]) -> Call,
     command: impl Fn() -> Command + 'static,
-    hear: impl FnMut(&Progress),
+    on_progress: impl FnMut(&Progress),
 ) -> Result<Report, String> {
     outlive_prove::kill::require_effective_kills().map_err(text)?;
     let mut scene = Scene::new(name, BYTES, command)?;
@@ -165,7 +165,7 @@ pub fn run(
         root,
         schedule,
         progress: Progress::default(),
-        hear,
+        on_progress,
     };
     let me = [
         process.host().id,
@@ -194,7 +194,7 @@ struct Show<'r, H> {
     root: fn(u64, u64, u64, [u64; 2]) -> Call,
     schedule: Schedule,
     progress: Progress,
-    hear: H,
+    on_progress: H,
 }
 
 impl<H: FnMut(&Progress)> Show<'_, H> {
@@ -310,7 +310,7 @@ impl<H: FnMut(&Progress)> Show<'_, H> {
     fn kill_if_due(&mut self) -> Result<(), String> {
         if let Some(elapsed) = self.schedule.new_second() {
             self.progress.elapsed = elapsed;
-            (self.hear)(&self.progress);
+            (self.on_progress)(&self.progress);
         }
         if !self.schedule.is_kill_due(self.progress.kills) {
             return Ok(());

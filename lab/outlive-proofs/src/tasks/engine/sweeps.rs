@@ -47,63 +47,50 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     .into()
 }
 
-/// The operation of the victim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Case {
-    /// Claims a slot, runs a root, spawns, commits, pops, and gives the slot up.
-    Works,
-    /// Claims a slot that was never used.
-    ClaimsFirst,
-    /// The same as the first, but the deque and the chunks have to grow, and arguments are long;
-    /// then ends a phase.
-    Grows,
-    /// Steals from a live worker.
-    Steals,
-    /// Finds tasks of a dead worker: in its deque, and the one that it ran.
-    TakesOver,
-    /// Takes over a dead worker's commit, before its first child.
-    TakesCommitOver,
-    /// The same after the first child of two.
-    TakesHalfACommitOver,
-    /// Takes over a failure that was not reported.
-    TakesFailureOver,
-    /// Claims the slot of a dead worker that had spawned children and not committed them.
-    ClaimsTheSpawned,
-    /// Claims the slot of a worker that died in a pop, with a chunk on its way.
-    ClaimsInAPop,
-    /// Claims the slot of a worker that died in a commit.
-    ClaimsInACommit,
-    /// Runs its task again, then fails it.
-    Fails,
-    /// Leaves its task, which has spawned others, to any worker.
-    LeavesToOthers,
-    /// Broken: a steal is noted afterwards.
-    StealForgetsTheSlot,
-    /// Broken: the children are pushed, then the task is committed.
-    PublishesChildrenFirst,
-    /// Broken: the output is bound, then the task is committed.
-    PublishesOutputsFirst,
-    /// Broken: the note of the task that is left is cleared.
-    LeavesToNobody,
+crate::cases! {
+    /// The operation of the victim.
+    enum Case {
+        /// Claims a slot, runs a root, spawns, commits, pops, and gives the slot up.
+        Works,
+        /// Claims a slot that was never used.
+        ClaimsFirst,
+        /// The same as the first, but the deque and the chunks have to grow, and arguments are
+        /// long; then ends a phase.
+        Grows,
+        /// Steals from a live worker.
+        Steals,
+        /// Finds tasks of a dead worker: in its deque, and the one that it ran.
+        TakesOver,
+        /// Takes over a dead worker's commit, before its first child.
+        TakesCommitOver,
+        /// The same after the first child of two.
+        TakesHalfACommitOver,
+        /// Takes over a failure that was not reported.
+        TakesFailureOver,
+        /// Claims the slot of a dead worker that had spawned children and not committed them.
+        ClaimsTheSpawned,
+        /// Claims the slot of a worker that died in a pop, with a chunk on its way.
+        ClaimsInAPop,
+        /// Claims the slot of a worker that died in a commit.
+        ClaimsInACommit,
+        /// Runs its task again, then fails it.
+        Fails,
+        /// Leaves its task, which has spawned others, to any worker.
+        LeavesToOthers,
+    }
+    broken {
+        /// A steal is noted afterwards.
+        StealForgetsTheSlot,
+        /// The children are pushed, then the task is committed.
+        PublishesChildrenFirst,
+        /// The output is bound, then the task is committed.
+        PublishesOutputsFirst,
+        /// The note of the task that is left is cleared.
+        LeavesToNobody,
+    }
 }
 
 impl Case {
-    const SOUND: [Self; 13] = [
-        Self::Works,
-        Self::ClaimsFirst,
-        Self::Grows,
-        Self::Steals,
-        Self::TakesOver,
-        Self::TakesCommitOver,
-        Self::TakesHalfACommitOver,
-        Self::TakesFailureOver,
-        Self::ClaimsTheSpawned,
-        Self::ClaimsInAPop,
-        Self::ClaimsInACommit,
-        Self::Fails,
-        Self::LeavesToOthers,
-    ];
-
     /// Returns the key of the root.
     fn root(self) -> u8 {
         match self {

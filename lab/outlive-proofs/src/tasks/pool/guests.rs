@@ -42,37 +42,31 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
 /// The flag of a survivor that has worked and left.
 const SURVIVED: u64 = 0;
 
-/// The operation of the victim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Guest {
-    /// Comes as a guest, works, and leaves.
-    Comes,
-    /// The same, in the slot of a guest that died there.
-    Follows,
-    /// The same, past the slot of an own worker that died there.
-    PassesBy,
-    /// Finds no other slot than that, and is refused as a guest.
-    IsRefused,
-    /// Comes as an own worker to the slot of a guest that died there.
-    Succeeds,
-    /// Comes as an own worker to a slot behind that of a live guest.
-    ComesBehind,
-    /// Broken: claims a slot, and then records that it is a guest.
-    SaysItThen,
-    /// Broken: claims the first available slot, that of an own worker that died there.
-    TakesTheFirst,
+crate::cases! {
+    /// The operation of the victim.
+    enum Guest {
+        /// Comes as a guest, works, and leaves.
+        Comes,
+        /// The same, in the slot of a guest that died there.
+        Follows,
+        /// The same, past the slot of an own worker that died there.
+        PassesBy,
+        /// Finds no other slot than that, and is refused as a guest.
+        IsRefused,
+        /// Comes as an own worker to the slot of a guest that died there.
+        Succeeds,
+        /// Comes as an own worker to a slot behind that of a live guest.
+        ComesBehind,
+    }
+    broken {
+        /// Claims a slot, and then records that it is a guest.
+        SaysItThen,
+        /// Claims the first available slot, that of an own worker that died there.
+        TakesTheFirst,
+    }
 }
 
 impl Guest {
-    const SOUND: [Self; 6] = [
-        Self::Comes,
-        Self::Follows,
-        Self::PassesBy,
-        Self::IsRefused,
-        Self::Succeeds,
-        Self::ComesBehind,
-    ];
-
     /// Returns whether an own worker has died before, which the pool accepts.
     fn has_lost_one(self) -> bool {
         matches!(self, Self::PassesBy | Self::IsRefused | Self::TakesTheFirst)

@@ -10,6 +10,7 @@
 //! the task for them.
 
 use super::case::{Case, OfPool};
+use super::scenarios::bounds;
 use super::sweeps::{LARGER_ARRAY, demand_fan};
 use super::world::{COPY_KEY, FAN, NAME, Way, World, bytes};
 use outlive::memory::Memory;
@@ -171,14 +172,6 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
         // The search never ends.
         "no end after",
     )]
-}
-
-fn bounds() -> Bounds {
-    Bounds::default()
-        .preemptions(1)
-        .stale_reads(0)
-        .deaths(0)
-        .executions(100_000)
 }
 
 /// The calls that need no search after a walk that found nothing.

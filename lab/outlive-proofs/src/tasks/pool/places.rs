@@ -14,8 +14,8 @@ use outlive::memory::{Memory, Offset, Ordering};
 use outlive::segment::Roots;
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_tasks::internals::{
-    Crew, DestroyPoint, JobState, Layout, MakePoint, Place, Shape, StagingSlot, blocks_of, in_hand,
-    name_key,
+    Crew, DestroyPoint, JobState, Layout, MakePoint, Place, Shape, StagingSlot, blocks_of,
+    name_key, pending_words,
 };
 use outlive_tasks::{PoolError, Settings};
 
@@ -34,25 +34,29 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         .into()
 }
 
-/// The operation of the victim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Case {
-    /// Creates the pool, the first of its name.
-    Makes,
-    /// The same, and another thread is faster.
-    MakesInVain,
-    /// Creates a pool when its predecessor has died in the middle of clearing a header.
-    MakesAfterARawOne,
-    /// Creates a pool when its predecessor has died with a pending pool that was out of its place.
-    MakesAfterADestroyer,
-    /// Destroys a pool that was worked in.
-    Destroys,
-    /// Destroys a pool that is still in the pending cell of its dead maker.
-    DestroysFromAnothersHand,
-    /// Broken: the pool is in its place before it is whole.
-    MakesTooSoon,
-    /// Broken: the pool is taken apart, and then taken out of its place.
-    DestroysTooEarly,
+crate::cases! {
+    /// The operation of the victim.
+    enum Case {
+        /// Creates the pool, the first of its name.
+        Makes,
+        /// The same, and another thread is faster.
+        MakesInVain,
+        /// Creates a pool when its predecessor has died in the middle of clearing a header.
+        MakesAfterARawOne,
+        /// Creates a pool when its predecessor has died with a pending pool that was out of its
+        /// place.
+        MakesAfterADestroyer,
+        /// Destroys a pool that was worked in.
+        Destroys,
+        /// Destroys a pool that is still in the pending cell of its dead maker.
+        DestroysFromAnothersHand,
+    }
+    broken {
+        /// The pool is in its place before it is whole.
+        MakesTooSoon,
+        /// The pool is taken apart, and then taken out of its place.
+        DestroysTooEarly,
+    }
 }
 
 /// The member that has made the pool, and died, in some cases with the pool in its pending cell.
@@ -78,15 +82,6 @@ const SHAPE: Shape = Shape {
 };
 
 impl Case {
-    const SOUND: [Self; 6] = [
-        Self::Makes,
-        Self::MakesInVain,
-        Self::MakesAfterARawOne,
-        Self::MakesAfterADestroyer,
-        Self::Destroys,
-        Self::DestroysFromAnothersHand,
-    ];
-
     /// Returns whether there is a pool before the operation.
     fn is_there(self) -> bool {
         matches!(
@@ -330,7 +325,7 @@ impl Sweep for Pools {
         blocks.extend((0..IDS).flat_map(|id| pod.heap.retired(pod.logs.of(id))));
         pod.demand_sound(blocks)?;
         for id in 0..IDS {
-            if in_hand(pod.logs, id) != [0, 0] {
+            if pending_words(pod.logs, id) != [0, 0] {
                 return Err(format!("something of id {id} is left"));
             }
         }

@@ -4,6 +4,7 @@
 //! submitted. Number 3 has prepared the pool, and does the rest of the work. In every execution,
 //! objects in use exist, removed ones do not, and a job that was submitted once has run once.
 
+use super::scenarios::bounds;
 use super::world::{LEAF, NAME, NUMBER, ROOT_KEY, Way, World, bytes};
 use outlive::memory::{Memory, Ordering};
 use outlive_prove::proof::Proof;
@@ -59,14 +60,6 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
             "was run 2 times",
         ),
     ]
-}
-
-fn bounds() -> Bounds {
-    Bounds::default()
-        .preemptions(1)
-        .stale_reads(0)
-        .deaths(0)
-        .executions(100_000)
 }
 
 type Memories = Weakened<Scheduled>;

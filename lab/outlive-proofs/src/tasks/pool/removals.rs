@@ -27,40 +27,33 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     )]
 }
 
-/// The object that the victim removes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Removal {
-    /// Data that a task wrote and another has read.
-    Data,
-    /// Data that a task waits for, or would: it stays.
-    DataInUse,
-    /// A job that is complete, with its result.
-    Job,
-    /// A job that failed, with the reason.
-    FailedJob,
-    /// A job with a task that waits for data that nothing writes, and is given up.
-    StuckJob,
-    /// A job that another depends on, which has not begun: it stays.
-    JobInUse,
-    /// None: submits a job that depends on one that survivors remove.
-    Depends,
-    /// Broken: data that is used, without a check.
-    RemovesBlindly,
+crate::cases! {
+    /// The object that the victim removes.
+    enum Removal {
+        /// Data that a task wrote and another has read.
+        Data,
+        /// Data that a task waits for, or would: it stays.
+        DataInUse,
+        /// A job that is complete, with its result.
+        Job,
+        /// A job that failed, with the reason.
+        FailedJob,
+        /// A job with a task that waits for data that nothing writes, and is given up.
+        StuckJob,
+        /// A job that another depends on, which has not begun: it stays.
+        JobInUse,
+        /// None: submits a job that depends on one that survivors remove.
+        Depends,
+    }
+    broken {
+        /// Data that is used, without a check.
+        RemovesBlindly,
+    }
 }
 
 const JOB: &[u8] = b"j";
 
 impl Removal {
-    const SOUND: [Self; 7] = [
-        Self::Data,
-        Self::DataInUse,
-        Self::Job,
-        Self::FailedJob,
-        Self::StuckJob,
-        Self::JobInUse,
-        Self::Depends,
-    ];
-
     fn is_in_use(self) -> bool {
         matches!(self, Self::DataInUse | Self::RemovesBlindly)
     }

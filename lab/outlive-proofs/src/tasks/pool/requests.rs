@@ -39,26 +39,29 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     ]
 }
 
-/// The operation of the victim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Request {
-    /// Requests one more.
-    AsksForMore,
-    /// Requests one fewer.
-    AsksForFewer,
-    /// Requests one more, and then as many as before.
-    TakesItBack,
-    /// Requests workers when none are wanted any more.
-    AsksTooLate,
-    /// Comes since one more is requested, works, is surplus since one fewer is, and leaves.
-    ComesAndGoes,
-    /// Comes since one more is requested, requests yet another, and leaves.
-    AsksAsItWorks,
-    /// Broken: stores the number, and then its origin.
-    AsksInTwoSteps,
-    /// Broken: as the last but one; and the reason of a spare is derived from the number of missing
-    /// workers before it has a place.
-    CountsWhoIsMissing,
+crate::cases! {
+    /// The operation of the victim.
+    enum Request {
+        /// Requests one more.
+        AsksForMore,
+        /// Requests one fewer.
+        AsksForFewer,
+        /// Requests one more, and then as many as before.
+        TakesItBack,
+        /// Requests workers when none are wanted any more.
+        AsksTooLate,
+        /// Comes since one more is requested, works, is surplus since one fewer is, and leaves.
+        ComesAndGoes,
+        /// Comes since one more is requested, requests yet another, and leaves.
+        AsksAsItWorks,
+    }
+    broken {
+        /// Stores the number, and then its origin.
+        AsksInTwoSteps,
+        /// As the last but one; and the reason of a spare is derived from the number of missing
+        /// workers before it has a place.
+        CountsWhoIsMissing,
+    }
 }
 
 const BEFORE: (u32, Trigger) = (2, Trigger::Beginning);
@@ -72,15 +75,6 @@ const ASKED: [(u32, Trigger); 5] = [
 ];
 
 impl Request {
-    const SOUND: [Self; 6] = [
-        Self::AsksForMore,
-        Self::AsksForFewer,
-        Self::TakesItBack,
-        Self::AsksTooLate,
-        Self::ComesAndGoes,
-        Self::AsksAsItWorks,
-    ];
-
     /// Returns the requests and their origins, one after another.
     fn said(self) -> &'static [(u32, Trigger)] {
         match self {

@@ -57,7 +57,7 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     broken
 }
 
-fn bounds() -> Bounds {
+pub(super) fn bounds() -> Bounds {
     Bounds::default()
         .preemptions(1)
         .stale_reads(0)

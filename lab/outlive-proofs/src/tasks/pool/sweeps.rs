@@ -58,55 +58,44 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     broken
 }
 
-/// The operation of the victim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
-    /// Submits the job.
-    Submits,
-    /// Opens the job, and runs its root: two writers, and one task that waits for both.
-    Opens,
-    /// Runs a task that writes.
-    Writes,
-    /// Runs the other writer: the waiting task becomes ready.
-    Wakes,
-    /// Continues the commit of a worker that has bound the last name, and died before reporting it.
-    TakesTheTellingOver,
-    /// Runs the reader, and judges.
-    Judges,
-    /// Judges that a job waits for data that nothing writes.
-    FindsItStuck,
-    /// Runs a task that fails.
-    Fails,
-    /// Opens a job whose dependency has failed, while another job waits for a free root.
-    Follows,
-    /// Gives a name data.
-    Puts,
-    /// Makes heartbeats, and moves the frontier.
-    Beats,
-    /// Runs a task with a commit that readies more than fits into the deque; the heap is full.
-    SpreadsInAFullHeap,
-    /// Broken: the same, but a commit has space for all, or stays with its worker.
-    DemandsRoom,
-    /// Broken: as `Writes`, but the name is bound before the task takes effect.
-    PublishesFirst,
+crate::cases! {
+    /// The operation of the victim.
+    enum Work {
+        /// Submits the job.
+        Submits,
+        /// Opens the job, and runs its root: two writers, and one task that waits for both.
+        Opens,
+        /// Runs a task that writes.
+        Writes,
+        /// Runs the other writer: the waiting task becomes ready.
+        Wakes,
+        /// Continues the commit of a worker that has bound the last name, and died before reporting
+        /// it.
+        TakesTheTellingOver,
+        /// Runs the reader, and judges.
+        Judges,
+        /// Judges that a job waits for data that nothing writes.
+        FindsItStuck,
+        /// Runs a task that fails.
+        Fails,
+        /// Opens a job whose dependency has failed, while another job waits for a free root.
+        Follows,
+        /// Gives a name data.
+        Puts,
+        /// Makes heartbeats, and moves the frontier.
+        Beats,
+        /// Runs a task with a commit that readies more than fits into the deque; the heap is full.
+        SpreadsInAFullHeap,
+    }
+    broken {
+        /// The same, but a commit has space for all, or stays with its worker.
+        DemandsRoom,
+        /// As `Writes`, but the name is bound before the task takes effect.
+        PublishesFirst,
+    }
 }
 
 impl Work {
-    const SOUND: [Self; 12] = [
-        Self::Submits,
-        Self::Opens,
-        Self::Writes,
-        Self::Wakes,
-        Self::TakesTheTellingOver,
-        Self::Judges,
-        Self::FindsItStuck,
-        Self::Fails,
-        Self::Follows,
-        Self::Puts,
-        Self::Beats,
-        Self::SpreadsInAFullHeap,
-    ];
-
     /// Returns the number of tasks that number 3 has run before.
     fn ran(self) -> usize {
         match self {

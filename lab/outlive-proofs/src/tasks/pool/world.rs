@@ -128,11 +128,15 @@ impl<M: Memory> World<M> {
             for bytes in [24, 64, 80, 96, 112, 128, 160, 200, 256, 384, 1024] {
                 // New blocks have arbitrary contents.
                 for hand in 0..8 {
-                    let block = local.allocate_into(bytes, local.hand(hand)).expect("room");
+                    let block = local
+                        .allocate_into(bytes, local.pending_cell(hand))
+                        .expect("room");
                     memory.copy_in(block, &vec![0xA5; bytes as usize]);
                 }
                 for hand in 0..8 {
-                    local.free_from(local.hand(hand), 0).expect("it is there");
+                    local
+                        .free_from(local.pending_cell(hand), 0)
+                        .expect("it is there");
                 }
             }
         }

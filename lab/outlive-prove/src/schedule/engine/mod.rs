@@ -28,7 +28,7 @@ pub(crate) mod views;
 mod words;
 
 pub(crate) use model::Model;
-pub(crate) use run::{Job, Runner, hears, number};
+pub(crate) use run::{Job, Runner, capture_panic, number};
 pub(crate) use state::{Limits, Ran, ThreadPlan};
 
 use access::{Access, Answer};

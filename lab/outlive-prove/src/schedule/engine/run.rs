@@ -301,7 +301,7 @@ pub(crate) fn in_execution() -> bool {
 
 /// Keeps the message of a panic inside an execution, since it is an outcome; returns `false` if
 /// this thread runs no execution.
-pub(crate) fn hears(info: &PanicHookInfo<'_>) -> bool {
+pub(crate) fn capture_panic(info: &PanicHookInfo<'_>) -> bool {
     let is_outcome = in_execution();
     if is_outcome {
         SAID.set(Some(info.to_string()));
