@@ -2,7 +2,7 @@
 
 use outlive_store::servers::{Phase, Store, StoreError, StoreOptions, StoreStatus};
 use outlive_store::verbs::{
-    Batch, Connection, Mapped, POISON, RemoteOffset, ServerId, VerbError, block_on,
+    Batch, Connection, POISON, RemoteOffset, ServerId, VerbError, block_on,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
@@ -121,7 +121,7 @@ impl Place {
     /// The number of files of memory servers.
     fn segments(&self) -> usize {
         let name = self.0.file_name().unwrap().to_str().unwrap();
-        let prefix = format!("{name}.memory-");
+        let prefix = format!("{name}.");
         let files = std::fs::read_dir(self.0.parent().unwrap()).unwrap();
         let names = files.map(|file| file.unwrap().file_name());
         { names.filter(|it| it.to_str().is_some_and(|it| it.starts_with(&prefix))) }.count()
@@ -134,7 +134,7 @@ impl Drop for Place {
     }
 }
 
-fn read(server: &Mapped, at: u64) -> Result<u64, VerbError> {
+fn read(server: &impl Connection, at: u64) -> Result<u64, VerbError> {
     let mut batch = Batch::new();
     let slot = batch.read(RemoteOffset::new(at), 1);
     let done = block_on(server.post(batch)).finished()?;
@@ -302,8 +302,30 @@ fn limits_and_foreign_files_are_refused() {
     let only = store.join_compute().unwrap();
     let refused = store.join_compute().unwrap_err().to_string();
     assert!(refused.starts_with("all 1 process ids"), "{refused}");
+    // A connection keeps the process id in use.
+    let memory = store.serve_memory(1).unwrap();
+    let connection = only.connect(memory.id()).unwrap();
     drop(only);
-    store.join_compute().unwrap();
+    assert!(store.join_compute().is_err());
+    assert_eq!(read(&connection, 0), Ok(0));
+    drop(connection);
+    let again = store.join_compute().unwrap();
+    let none = again.connect(ServerId(64)).unwrap_err().to_string();
+    assert_eq!(none, "memory server 64 is free, not live");
+    let huge = store.serve_memory(u64::MAX).unwrap_err();
+    assert!(matches!(huge, StoreError::Impossible { .. }), "{huge}");
+    drop((again, memory));
+
+    // Another store at the same path does not lose its files to a server of this one.
+    let old = store.serve_memory(1).unwrap();
+    Store::destroy(&place.0).unwrap();
+    let new = Store::create(&place.0, StoreOptions::new().members(64)).unwrap();
+    let server = new.serve_memory(1).unwrap();
+    assert_eq!((old.id(), server.id()), (ServerId(0), ServerId(0)));
+    drop(old);
+    let compute = new.join_compute().unwrap();
+    assert_eq!(read(&compute.connect(server.id()).unwrap(), 0), Ok(0));
+    drop((compute, server));
 
     let again = Store::create(&place.0, StoreOptions::new()).unwrap_err();
     assert!(matches!(again, StoreError::Pod(_)), "{again}");

@@ -127,14 +127,12 @@ impl Memory {
         })?;
         let store = Store::open(&self.which.path)?;
         let server = store.serve_memory(self.size)?;
-        let process = server.process().clone();
-        let mut events = process.events();
+        let mut events = server.events();
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, ringer) = (Arc::clone(&stop), process.clone());
+        let stopped = Arc::clone(&stop);
         let waiting = std::thread::Builder::new().spawn(move || {
             if signals.forever().next().is_some() {
                 stopped.store(true, Ordering::Release);
-                ringer.ring();
             }
         });
         waiting.map_err(Failure::no_thread)?;
@@ -142,7 +140,7 @@ impl Memory {
             "{} serves {}, process {}",
             server.id(),
             Bytes(server.region().bytes),
-            process.instance()
+            server.instance()
         ))?;
         let is_stopped = || stop.load(Ordering::Acquire);
         while !is_stopped() {

@@ -2,14 +2,14 @@
 
 use super::recover::region_of;
 use super::{Phase, Store, StoreError};
-use crate::verbs::{Mapped, ServerId};
+use crate::verbs::{Batch, Completed, Connection, Emulated, Link, Mapped, Region, ServerId};
 use core::fmt;
+use core::future::Ready;
 use core::time::Duration;
-use outlive::membership::{Instance, Process};
+use outlive::membership::{GroupEvents, Instance, Process};
 use outlive::segment::Segment;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The number of a compute server, 1 to 65,535, which its latches name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,16 +28,65 @@ impl fmt::Display for ProcessId {
     }
 }
 
-/// A compute server, until it is dropped.
+/// A compute server, until it and its connections are dropped.
 ///
 /// Its threads share it. It keeps the segments that it connected to mapped, also those of servers
 /// that have died: other threads may be using them.
 #[derive(Debug)]
 pub struct ComputeServer {
+    rights: Arc<Rights>,
+    connections: Mutex<HashMap<(ServerId, u64), Mapped>>,
+}
+
+/// A process id and the membership that it rests on. Connections share it, so that no other process
+/// gets the id while one of them can post.
+#[derive(Debug)]
+struct Rights {
     store: Store,
     id: ProcessId,
-    connections: Mutex<HashMap<(ServerId, u64), Mapped>>,
     process: Process,
+}
+
+impl Drop for Rights {
+    fn drop(&mut self) {
+        // After a panic, latches may be held. The id keeps its owner, and the next member that joins
+        // marks it as failed.
+        if !std::thread::panicking() {
+            let configuration = self.store.configuration();
+            configuration.leave_compute(self.id.0, self.process.instance());
+        }
+    }
+}
+
+/// A connection of a [`ComputeServer`] to a memory server.
+#[derive(Clone, Debug)]
+pub struct MappedServer {
+    mapped: Mapped,
+    _rights: Arc<Rights>,
+}
+
+impl MappedServer {
+    /// Returns the connection behind an emulated link. `seed` determines the jitter.
+    pub fn behind(self, link: Link, seed: u64) -> Emulated<Self> {
+        Emulated::new(self, link, seed)
+    }
+}
+
+impl Connection for MappedServer {
+    type Completion = Ready<Completed>;
+
+    fn server(&self) -> ServerId {
+        self.mapped.server()
+    }
+
+    fn region(&self) -> Region {
+        self.mapped.region()
+    }
+
+    #[inline]
+    fn post(&self, batch: Batch) -> Self::Completion {
+        self.mapped.post(batch)
+    }
 }
 
 impl ComputeServer {
@@ -49,34 +98,42 @@ impl ComputeServer {
             process_ids: configuration.process_ids(),
         })?;
         Ok(Self {
-            store: store.clone(),
-            id: ProcessId(id),
+            rights: Arc::new(Rights {
+                store: store.clone(),
+                id: ProcessId(id),
+                process,
+            }),
             connections: Mutex::default(),
-            process,
         })
     }
 
     /// Its process id.
     pub fn id(&self) -> ProcessId {
-        self.id
+        self.rights.id
     }
 
     /// The store.
     pub fn store(&self) -> &Store {
-        &self.store
+        &self.rights.store
     }
 
-    /// The process, whose [events](Process::events) report deaths.
-    pub fn process(&self) -> &Process {
-        &self.process
+    /// The instance of its process.
+    pub fn instance(&self) -> Instance {
+        self.rights.process.instance()
     }
 
-    /// Connects to a memory server. The connection is a copy of the one that other threads have.
+    /// The events of the store's members from now on: their deaths, for example.
+    pub fn events(&self) -> GroupEvents {
+        self.rights.process.events()
+    }
+
+    /// Connects to a memory server. Connections of one compute server share a mapping.
     ///
     /// # Errors
     /// If the server is not live, or its segment cannot be opened.
-    pub fn connect(&self, server: ServerId) -> Result<Mapped, StoreError> {
-        let configuration = self.store.configuration();
+    pub fn connect(&self, server: ServerId) -> Result<MappedServer, StoreError> {
+        let store = &self.rights.store;
+        let configuration = store.configuration();
         let not_live = |phase| StoreError::NotLive { server, phase };
         let entry = configuration.memory_server(server);
         let entry = entry.ok_or_else(|| not_live(Phase::Free))?;
@@ -84,25 +141,40 @@ impl ComputeServer {
             return Err(not_live(entry.phase));
         }
         let mut connections = { self.connections.lock() }.unwrap_or_else(PoisonError::into_inner);
+        let with_rights = |mapped| MappedServer {
+            mapped,
+            _rights: Arc::clone(&self.rights),
+        };
         let key = (server, entry.incarnation);
-        if let Some(connection) = connections.get(&key) {
-            return Ok(*connection);
+        if let Some(mapped) = connections.get(&key) {
+            return Ok(with_rights(*mapped));
         }
-        let path = self.store.segment_path(&entry);
-        let segment = Segment::open(&path);
-        let segment = segment.map_err(|source| StoreError::OpenSegment { server, source })?;
+        let path = store.segment_path(&entry);
+        let opened = Segment::open(&path);
+        // It may have left or died in between.
+        let now = configuration.memory_server(server).unwrap_or(entry);
+        if now != entry {
+            if let Ok(segment) = opened {
+                close(segment);
+            }
+            return Err(not_live(now.phase));
+        }
+        let segment = opened.map_err(|source| StoreError::OpenSegment { server, source })?;
         let found = region_of(segment).filter(|(_, region)| *region == entry.region);
         let Some((first, region)) = found else {
+            close(segment);
             return Err(StoreError::ForeignSegment { server, path });
         };
         let liveness = configuration.liveness(&entry);
-        let connection = Mapped::new(segment.memory(), server, first, region, liveness);
-        connections.insert(key, connection);
-        Ok(connection)
+        let mapped = Mapped::new(segment.memory(), server, first, region, liveness);
+        connections.insert(key, mapped);
+        Ok(with_rights(mapped))
     }
 
     /// Revokes the rights of the compute server `id`, and waits at most `timeout`: see the
     /// [module](super). Returns the instance of its process.
+    ///
+    /// A server that runs in the caller's own process of the operating system dies with the caller.
     ///
     /// # Errors
     /// If `id` has no live compute server, is this one, or could not be fenced in time. After
@@ -111,30 +183,32 @@ impl ComputeServer {
     /// # Crash
     /// The fence is requested or not.
     pub fn revoke(&self, id: u16, timeout: Duration) -> Result<Instance, StoreError> {
-        let entries = { self.store.configuration() }.compute_servers();
-        let entry = entries.into_iter().find(|it| it.id == id && !it.has_failed);
-        let entry = entry.filter(|it| it.owner != self.process.instance());
+        let process = &self.rights.process;
+        let mut entries = { self.store().configuration() }.compute_servers();
+        let entry = entries.find(|it| it.id == id && !it.has_failed);
+        let entry = entry.filter(|it| it.owner != process.instance());
         let server = entry.ok_or(StoreError::NoSuchProcess { id })?.owner;
-        let generations = self.process.tables().generations();
-        let mut events = self.process.events();
-        self.process.fence(server)?;
-        let until = Instant::now() + timeout;
+        let generations = process.tables().generations();
+        let mut events = process.events();
+        let begin = std::time::Instant::now();
+        process.fence(server)?;
         while !generations.is_gone(server) {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = timeout.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 return Err(StoreError::NotFenced {
                     server,
                     waited: timeout,
                 });
             }
+            let left = left.min(Duration::from_secs(3600));
             events.wait_for_unless(left, || generations.is_gone(server));
         }
         Ok(server)
     }
 }
 
-impl Drop for ComputeServer {
-    fn drop(&mut self) {
-        { self.store.configuration() }.leave_compute(self.id.0);
+fn close(segment: Segment) {
+    if let Err(error) = segment.close() {
+        tracing::warn!(%error, "a segment that is not that of a memory server was not closed");
     }
 }

@@ -17,7 +17,7 @@
 
 use crate::verbs::{Liveness, Region, ServerId};
 use core::fmt;
-use outlive::membership::{Generations, Instance};
+use outlive::membership::Instance;
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 outlive::memory::crash_points! {
@@ -169,6 +169,7 @@ pub struct ComputeEntry {
 pub struct Configuration<M: Memory = Native> {
     memory: M,
     at: Offset,
+    replicas: u16,
     process_ids: u16,
 }
 
@@ -200,6 +201,7 @@ impl<M: Memory> Configuration<M> {
         Self {
             memory,
             at,
+            replicas,
             process_ids,
         }
     }
@@ -235,21 +237,21 @@ impl<M: Memory> Configuration<M> {
                 "{process_ids} process ids do not fit into its {bytes} bytes"
             ));
         };
-        if !(1..=u64::from(Self::MAX_MEMORY_SERVERS)).contains(&word(REPLICAS)) {
-            return bad(format!("it asks for {} replicas", word(REPLICAS)));
+        let replicas = word(REPLICAS);
+        if !(1..=u64::from(Self::MAX_MEMORY_SERVERS)).contains(&replicas) {
+            return bad(format!("it asks for {replicas} replicas"));
         }
         Ok(Self {
             memory,
             at,
+            replicas: replicas as u16,
             process_ids: ids,
         })
     }
 
     /// The number of replicas of each object, f + 1.
     pub fn replicas(self) -> u16 {
-        // Checked when it was opened.
-        self.memory
-            .load::<u64>(self.at + REPLICAS, Ordering::Relaxed) as u16
+        self.replicas
     }
 
     /// The number of process ids, which are 1 to this number.
@@ -289,8 +291,16 @@ impl<M: Memory> Configuration<M> {
         MemoryEntry { phase, ..*entry }
     }
 
-    /// The memory server `id`; `None` if the entry is damaged.
+    /// Whether the memory of dead memory servers is poisoned.
+    pub fn poisons(self) -> bool {
+        self.load(self.at + POISONS) != 0
+    }
+
+    /// The memory server `id`; `None` if the entry is damaged, or no server can have the number.
     pub fn memory_server(self, id: ServerId) -> Option<MemoryEntry> {
+        if id.0 >= Self::MAX_MEMORY_SERVERS {
+            return None;
+        }
         let at = self.entry_at(id);
         // The state first: a server that is seen live has its region.
         let state = self.load(at + STATE);
@@ -342,16 +352,7 @@ impl<M: Memory> Configuration<M> {
         create: impl FnOnce(ServerId, u64) -> Result<Region, E>,
     ) -> Result<Option<MemoryEntry>, E> {
         let memory = self.memory;
-        let claimed = Self::server_ids().find_map(|id| {
-            let entry = self.memory_server(id)?;
-            let is_free = entry.phase == Phase::Free && entry.owner.is_none();
-            // AcqRel: this instance sees the stores of the entry's previous owner.
-            let order = (Ordering::AcqRel, Ordering::Relaxed);
-            let claim = |at| memory.compare_exchange(at, 0, owner.to_word(), order.0, order.1);
-            (is_free && claim(self.entry_at(id)).is_ok()).then_some(id)
-        });
-        // Read again: the entry may have been used between the reading and the claim.
-        let Some(entry) = claimed.and_then(|id| self.memory_server(id)) else {
+        let Some(entry) = Self::server_ids().find_map(|id| self.claim_free(id, owner)) else {
             return Ok(None);
         };
         memory.crash_point(JoinPoint::Claimed);
@@ -379,6 +380,26 @@ impl<M: Memory> Configuration<M> {
         Ok(Some(entry))
     }
 
+    /// Claims the entry `id` for `owner`, if it is free.
+    fn claim_free(self, id: ServerId, owner: Instance) -> Option<MemoryEntry> {
+        let is_free = |entry: &MemoryEntry| entry.phase == Phase::Free;
+        let entry = self.memory_server(id).filter(is_free)?;
+        if entry.owner.is_some() {
+            return None;
+        }
+        let at = self.entry_at(id);
+        // AcqRel: this instance sees the stores of the entry's previous owner.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let claim = { self.memory }.compare_exchange(at, 0, owner.to_word(), order.0, order.1);
+        claim.ok()?;
+        // Again: between the reading and the claim, another server may have joined, and died.
+        let entry = self.memory_server(id).filter(is_free);
+        if entry.is_none() {
+            self.disown(id, owner);
+        }
+        entry
+    }
+
     /// Ends the service of `entry`, which the caller owns, removes its segment and frees the
     /// entry. Batches that have not completed then end in
     /// [`ServerDied`](crate::verbs::VerbError::ServerDied).
@@ -386,6 +407,11 @@ impl<M: Memory> Configuration<M> {
     /// # Crash
     /// A survivor completes it.
     pub fn leave_memory(self, entry: &MemoryEntry, segments: &impl Segments) {
+        // Another owner is a survivor, to which the entry belongs now.
+        let owner = self.memory_server(entry.id).and_then(|now| now.owner);
+        let Some(owner) = owner.filter(|_| owner == entry.owner) else {
+            return;
+        };
         let entry = self.set_state(entry, Phase::Leaving);
         self.memory.crash_point(JoinPoint::Leaving);
         segments.remove(entry.id, entry.incarnation);
@@ -393,13 +419,15 @@ impl<M: Memory> Configuration<M> {
         let entry = self.set_state(&entry, Phase::Free);
         self.raise_epoch();
         self.memory.crash_point(JoinPoint::Freed);
-        self.disown(&entry);
+        self.disown(entry.id, owner);
     }
 
-    fn disown(self, entry: &MemoryEntry) {
-        // Release: the next owner sees the stores of this one.
-        self.memory
-            .store(self.entry_at(entry.id), 0u64, Ordering::Release);
+    fn disown(self, id: ServerId, owner: Instance) {
+        // Release: the next owner sees the stores of this one. A compare-and-swap: a survivor that
+        // has claimed the entry keeps it.
+        let order = (Ordering::Release, Ordering::Relaxed);
+        let (at, from) = (self.entry_at(id), owner.to_word());
+        let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
     }
 
     /// Finishes the entries of the gone instance `gone` as `survivor`: see the
@@ -448,7 +476,7 @@ impl<M: Memory> Configuration<M> {
             Phase::Live | Phase::Dying => {
                 entry = self.set_state(&entry, Phase::Dying);
                 memory.crash_point(RecoverPoint::Dying);
-                if self.load(self.at + POISONS) != 0 {
+                if self.poisons() {
                     segments.poison(id, entry.incarnation, entry.region);
                     memory.crash_point(RecoverPoint::Poisoned);
                 }
@@ -466,32 +494,34 @@ impl<M: Memory> Configuration<M> {
             }
             Phase::Creating | Phase::Leaving => {
                 segments.remove(id, entry.incarnation);
-                entry = self.set_state(&entry, Phase::Free);
+                self.set_state(&entry, Phase::Free);
                 self.raise_epoch();
             }
             Phase::Free => self.raise_epoch(),
         }
         memory.crash_point(RecoverPoint::Removed);
-        self.disown(&entry);
+        self.disown(id, survivor);
         was_live
     }
 
-    /// Finishes the entries of all owners that are gone, as `survivor`.
+    /// Finishes the entries of all owners for which `is_settled` holds, as `survivor`: those that
+    /// are gone and whose logs are recovered. (While a log is being recovered, its recoverer
+    /// finishes the entries.)
     ///
     /// # Crash
     /// As [`recover`](Self::recover).
-    pub fn recover_gone(
+    pub fn recover_settled(
         self,
         survivor: Instance,
-        generations: Generations<M>,
+        is_settled: impl Fn(Instance) -> bool,
         segments: &impl Segments,
     ) {
         let servers = self.memory_servers().filter_map(|entry| entry.owner);
         let compute = self.compute_servers().filter(|entry| !entry.has_failed);
         let owners = servers.chain(compute.map(|entry| entry.owner));
-        let mut gone: Vec<_> = owners.filter(|owner| generations.is_gone(*owner)).collect();
-        gone.dedup();
-        for owner in gone {
+        let mut settled: Vec<_> = owners.filter(|owner| is_settled(*owner)).collect();
+        settled.dedup();
+        for owner in settled {
             self.recover(survivor, owner, segments);
         }
     }
@@ -513,14 +543,15 @@ impl<M: Memory> Configuration<M> {
                 let memory = self.memory;
                 memory.compare_exchange(at, 0, owner.to_word(), order.0, order.1)
             };
-            self.load(at) == 0 && claim().is_ok()
+            self.load(at) == 0 && !self.has_failed(*id) && claim().is_ok()
         })
     }
 
-    /// Frees the process id `id`, which the caller owns. It holds no latch.
-    pub fn leave_compute(self, id: u16) {
-        self.memory
-            .store(self.owner_at(id), 0u64, Ordering::Release);
+    /// Frees the process id `id` of `owner`. It holds no latch.
+    pub fn leave_compute(self, id: u16, owner: Instance) {
+        let order = (Ordering::Release, Ordering::Relaxed);
+        let (at, from) = (self.owner_at(id), owner.to_word());
+        let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
     }
 
     /// Marks `id` as failed. Its owner is gone.

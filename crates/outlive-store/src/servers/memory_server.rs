@@ -3,7 +3,7 @@
 use super::recover::region_of;
 use super::{Configuration, MemoryEntry, Store, StoreError};
 use crate::verbs::{Region, ServerId};
-use outlive::membership::Process;
+use outlive::membership::{GroupEvents, Instance, Process};
 use outlive::segment::{AreaKind, Segment};
 use std::os::unix::fs::PermissionsExt;
 
@@ -23,6 +23,15 @@ const BESIDE_REGION: u64 = 64 << 10;
 
 impl MemoryServer {
     pub(super) fn join(store: &Store, bytes: u64) -> Result<Self, StoreError> {
+        let most = u64::MAX >> 16;
+        if bytes > most {
+            return Err(StoreError::Impossible {
+                what: "bytes of memory in a server",
+                asked: bytes,
+                least: 1,
+                most,
+            });
+        }
         let bytes = bytes.max(1).next_multiple_of(4096);
         let process = store.join("memory server")?;
         let mut segment = None;
@@ -64,9 +73,14 @@ impl MemoryServer {
         self.entry.region
     }
 
-    /// The process that it is a part of.
-    pub fn process(&self) -> &Process {
-        &self.process
+    /// The instance of its process.
+    pub fn instance(&self) -> Instance {
+        self.process.instance()
+    }
+
+    /// The events of the store's members from now on: their deaths, for example.
+    pub fn events(&self) -> GroupEvents {
+        self.process.events()
     }
 }
 

@@ -7,8 +7,8 @@
 //! bits, which its latches will name, and [connections](ComputeServer::connect) to memory servers.
 //!
 //! ```text
-//! PATH             the pod: membership, logs | payload: the configuration
-//! PATH.memory-0.1  the segment of memory server 0, first incarnation: one area, the region
+//! PATH                 the pod: membership, logs | payload: the configuration
+//! PATH.TAG.memory-0.1  the segment of memory server 0, first incarnation: one area, the region
 //! ```
 //!
 //! # Deaths
@@ -17,8 +17,8 @@
 //! longer write. Each entry of the configuration names its owner, the instance of a process. A
 //! survivor that recovers the owner's log claims the entries that name it, by a compare-and-swap
 //! from the dead owner to itself, and finishes them. If that survivor dies, its own recoverer
-//! claims them in turn. A member that joins does the same for entries whose owner is gone, in case
-//! the owner was recovered by a member that knows nothing of stores (such as `outlive pod repair`).
+//! claims them in turn. A member that joins does the same for entries whose owner is gone and has a
+//! recovered log, in case the recoverer knew nothing of stores (as `outlive pod check --repair`).
 //!
 //! * *Memory server*: its state leaves *live* (from then on no batch completes with success), its
 //!   region is overwritten with [`POISON`](crate::verbs::POISON) if the store was created so, its
@@ -49,7 +49,7 @@ mod memory_server;
 mod recover;
 mod store;
 
-pub use compute_server::{ComputeServer, ProcessId};
+pub use compute_server::{ComputeServer, MappedServer, ProcessId};
 pub use configuration::{
     BadConfiguration, ComputeEntry, Configuration, JoinPoint, MemoryEntry, Phase, RecoverPoint,
     Segments,

@@ -5,20 +5,26 @@ use crate::verbs::{Mapped, Region, ServerId};
 use outlive::memory::Native;
 use outlive::recovery::{RecoverError, RecoverRoom, Recovering};
 use outlive::segment::{AreaKind, Segment};
+use rustix::fs::{FallocateFlags, fallocate};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The files of the segments of the store at a path.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
+    /// The path of the store's file, without symbolic links: all members name the same files.
     store: PathBuf,
+    /// Tells the files of this store from those of an earlier one at the same path.
+    tag: u32,
     configuration: Configuration,
 }
 
 impl Files {
-    pub fn of(store: &Path, configuration: Configuration) -> Self {
+    pub fn of(store: Segment, configuration: Configuration) -> Self {
+        let path = store.path();
         Self {
-            store: store.to_owned(),
+            store: std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
+            tag: store.uuid().as_u128() as u32,
             configuration,
         }
     }
@@ -26,8 +32,51 @@ impl Files {
     /// The file of the segment of `server`'s `incarnation`.
     pub fn path(&self, server: ServerId, incarnation: u64) -> PathBuf {
         let mut path = OsString::from(&self.store);
-        path.push(format!(".memory-{}.{incarnation}", server.0));
+        path.push(format!(
+            ".{:08x}.memory-{}.{incarnation}",
+            self.tag, server.0
+        ));
         path.into()
+    }
+
+    /// All files of segments of this store.
+    pub fn all(&self) -> Vec<PathBuf> {
+        let mut prefix = self.store.file_name().unwrap_or_default().to_owned();
+        prefix.push(format!(".{:08x}.memory-", self.tag));
+        let entries = self
+            .store
+            .parent()
+            .and_then(|it| std::fs::read_dir(it).ok());
+        let names = entries.into_iter().flatten().flatten();
+        let is_ours = |name: OsString| {
+            let (name, prefix) = (name.into_encoded_bytes(), prefix.as_encoded_bytes());
+            name.starts_with(prefix)
+        };
+        names
+            .filter(|it| is_ours(it.file_name()))
+            .map(|it| it.path())
+            .collect()
+    }
+}
+
+/// Removes the file of a segment, if it exists. With `empties`, its memory is freed although
+/// compute servers have it mapped.
+pub(super) fn remove_file(path: &Path, empties: bool) {
+    let empty = || -> std::io::Result<()> {
+        let file = std::fs::OpenOptions::new().write(true).open(path)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(&file, flags, 0, file.metadata()?.len())?)
+    };
+    let removed = match empties {
+        true => empty().and_then(|()| std::fs::remove_file(path)),
+        false => std::fs::remove_file(path),
+    };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            let path = path.display();
+            tracing::warn!(%path, %error, "the segment of a memory server was not removed");
+        }
+        _ => {}
     }
 }
 
@@ -43,15 +92,10 @@ pub(super) fn region_of(segment: Segment) -> Option<(outlive::memory::Offset, Re
 
 impl super::Segments for Files {
     fn remove(&self, server: ServerId, incarnation: u64) {
-        let path = self.path(server, incarnation);
-        match std::fs::remove_file(&path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => {
-                let path = path.display();
-                tracing::warn!(%path, %error, "the segment of a memory server was not removed");
-            }
-        }
+        // A batch that reads the holes also reads that the server does not live. Poison is to be
+        // found by such a batch, so it is left.
+        let empties = !self.configuration.poisons();
+        remove_file(&self.path(server, incarnation), empties);
     }
 
     fn poison(&self, server: ServerId, incarnation: u64, region: Region) {

@@ -1,8 +1,11 @@
 //! A store: the pod with the configuration.
 
-use super::recover::{Files, RecoverServers};
-use super::{ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, StoreError};
-use outlive::membership::{Process, ProcessOptions};
+use super::recover::{Files, RecoverServers, remove_file};
+use super::{
+    ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Phase, Segments,
+    StoreError,
+};
+use outlive::membership::{Instance, Process, ProcessOptions};
 use outlive::pod::{Pod, PodOptions};
 use std::path::{Path, PathBuf};
 
@@ -177,7 +180,7 @@ impl Store {
             source,
         })?;
         Ok(Self {
-            files: Files::of(segment.path(), configuration),
+            files: Files::of(segment, configuration),
             pod,
             configuration,
         })
@@ -220,9 +223,21 @@ impl Store {
         let options = ProcessOptions::on_own_host().name(name);
         let handler = RecoverServers(self.files.clone());
         let process = self.pod.join_with(options, |others| others.room(handler))?;
-        let generations = process.tables().generations();
-        let survivor = process.instance();
-        { self.configuration }.recover_gone(survivor, generations, &self.files);
+        let (generations, logs) = (process.tables().generations(), self.pod.logs());
+        let is_settled = |owner: Instance| {
+            let has_log = owner.id < logs.capacity() && logs.of(owner.id).owner() == Some(owner);
+            // A log without a claimant is recovered. While it has one, the claimant, or the member
+            // that recovers it, finishes the entries.
+            generations.is_gone(owner) && !(has_log && logs.of(owner.id).claimant().is_some())
+        };
+        let configuration = self.configuration;
+        configuration.recover_settled(process.instance(), is_settled, &self.files);
+        // Files that a survivor could not remove.
+        for entry in configuration.memory_servers() {
+            if entry.phase == Phase::Dead && entry.owner.is_none() {
+                self.files.remove(entry.id, entry.incarnation);
+            }
+        }
         Ok(process)
     }
 
@@ -256,10 +271,8 @@ impl Store {
     pub fn destroy(path: impl AsRef<Path>) -> Result<(), StoreError> {
         let path = path.as_ref();
         if let Ok(store) = Self::observe(path) {
-            use super::Segments;
-            let servers = Configuration::<outlive::memory::Native>::server_ids();
-            let entries = servers.filter_map(|id| store.configuration.memory_server(id));
-            entries.for_each(|entry| store.files.remove(entry.id, entry.incarnation));
+            let files = store.files.all();
+            files.iter().for_each(|file| remove_file(file, false));
         }
         Pod::destroy(path)?;
         Ok(())

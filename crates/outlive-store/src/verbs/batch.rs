@@ -151,8 +151,8 @@ impl Batch {
         self.atomic(VerbKind::FetchAdd { add }, at)
     }
 
-    /// Makes the next verb wait until all earlier verbs of its connection have taken effect: a
-    /// WRITE then passes no earlier READ, CAS or FAA.
+    /// Makes the next verb wait until all earlier verbs of its connection have taken effect. Later
+    /// verbs wait for it.
     pub fn fence(&mut self) {
         self.is_fenced = true;
     }

@@ -69,15 +69,15 @@ pub enum VerbError {
         /// The server.
         server: ServerId,
     },
-    /// The connection broke. Each verb of the batch was executed once or not at all; a later
-    /// connection shows which.
+    /// The connection broke. Each verb of the batch was executed once or not at all, and a WRITE
+    /// may have written some of its words; a later connection shows which.
     #[error("the connection to {server} broke; connect again and find out which verbs took effect")]
     Broken {
         /// The server.
         server: ServerId,
     },
     /// The server has revoked this compute server's rights, because it was declared dead. Each verb
-    /// of the batch was executed before that or not at all.
+    /// of the batch was executed before that or not at all; a WRITE may be cut.
     #[error("{server} has revoked the rights of this compute server: it was declared dead")]
     Revoked {
         /// The server.
@@ -122,6 +122,7 @@ pub trait Connection {
     ///
     /// # Crash
     /// Of the batches of a dead compute server that have not completed, each verb takes effect once
-    /// or not at all, in the order of the [rules](super), until its rights are revoked.
+    /// or not at all, in the order of the [rules](super), until its rights are revoked. A WRITE may
+    /// be cut at any of its words.
     fn post(&self, batch: Batch) -> Self::Completion;
 }

@@ -1,14 +1,14 @@
 //! Mapped memory behind an emulated link.
 
 use super::batch::WORD;
-use super::{Batch, Completed, Connection, Mapped, Region, ServerId, VerbKind};
+use super::{Batch, Completed, Connection, Region, ServerId, VerbKind};
 use core::cell::RefCell;
+use core::future::Ready;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
-use outlive::memory::{Memory, Native};
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Instant;
 
 /// The properties of an emulated link.
@@ -45,19 +45,48 @@ const HEADER: u64 = 30;
 
 /// A connection to mapped memory that behaves in time as if there was a [`Link`] between.
 ///
-/// Verbs take effect when their request has arrived and the connection is polled, and complete half
-/// a round trip later. Labelled *emulated* in all reports: the processor waits in place of a
-/// network card, and a delay of the polling thread delays the verbs.
+/// Verbs take effect when their request has arrived and the thread polls any completion of an
+/// emulated connection, and complete half a round trip later. Labelled *emulated* in all reports:
+/// the processor waits in place of a network card, and a delay of the polling thread delays the
+/// verbs. If the last handle is dropped, the requests that are under way are executed first.
 #[derive(Debug)]
-pub struct Emulated<M: Memory = Native> {
-    line: Rc<Line<M>>,
+pub struct Emulated<C: Posts> {
+    line: Rc<Line<C>>,
 }
 
+/// A connection that executes a batch when it is posted.
+pub trait Posts: Connection<Completion = Ready<Completed>> + 'static {}
+
+impl<C: Connection<Completion = Ready<Completed>> + 'static> Posts for C {}
+
 #[derive(Debug)]
-struct Line<M: Memory> {
-    server: Mapped<M>,
+struct Line<C: Posts> {
+    server: C,
     link: Link,
     flights: RefCell<Flights>,
+}
+
+/// A line whose requests take effect in time, whichever completion the thread polls.
+trait Progress {
+    /// Executes the requests that have arrived at `now`, in order.
+    fn progress(&self, now: Instant);
+}
+
+thread_local! {
+    /// The lines of this thread.
+    static LINES: RefCell<Vec<Weak<dyn Progress>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Lets the requests on all lines of this thread take effect.
+fn progress_all(now: Instant) {
+    // Not through the destructor of the last handle, which waits: it has a handle of its own.
+    let lines = LINES.try_with(|lines| {
+        let lines = lines.borrow();
+        let lines = lines.iter().filter_map(Weak::upgrade);
+        lines.for_each(|line| line.progress(now));
+    });
+    // While the thread ends, lines are dropped, and execute their requests then.
+    lines.unwrap_or_default();
 }
 
 #[derive(Debug)]
@@ -87,23 +116,27 @@ enum State {
     Taken,
 }
 
-impl<M: Memory> Emulated<M> {
+impl<C: Posts> Emulated<C> {
     /// Returns a connection to `server` over `link`. `seed` determines the jitter.
-    pub fn new(server: Mapped<M>, link: Link, seed: u64) -> Self {
+    pub fn new(server: C, link: Link, seed: u64) -> Self {
         let now = Instant::now();
-        Self {
-            line: Rc::new(Line {
-                server,
-                link,
-                flights: RefCell::new(Flights {
-                    queue: VecDeque::new(),
-                    first: 0,
-                    last_arrival: now,
-                    last_completion: now,
-                    random: fastrand::Rng::with_seed(seed),
-                }),
+        let line = Rc::new(Line {
+            server,
+            link,
+            flights: RefCell::new(Flights {
+                queue: VecDeque::new(),
+                first: 0,
+                last_arrival: now,
+                last_completion: now,
+                random: fastrand::Rng::with_seed(seed),
             }),
-        }
+        });
+        let weak = Rc::downgrade(&line);
+        LINES.with_borrow_mut(|lines| {
+            lines.retain(|line| line.strong_count() > 0);
+            lines.push(weak);
+        });
+        Self { line }
     }
 }
 
@@ -119,8 +152,7 @@ fn bytes(batch: &Batch, is_answer: bool) -> u64 {
     verbs.map(|it| HEADER + each(it.kind, it.words())).sum()
 }
 
-impl<M: Memory> Line<M> {
-    /// Executes the requests that have arrived at `now`, in order.
+impl<C: Posts> Progress for Line<C> {
     fn progress(&self, now: Instant) {
         let mut flights = self.flights.borrow_mut();
         let Flights {
@@ -158,8 +190,20 @@ impl<M: Memory> Line<M> {
     }
 }
 
-impl<M: Memory> Connection for Emulated<M> {
-    type Completion = Landing<M>;
+impl<C: Posts> Drop for Line<C> {
+    fn drop(&mut self) {
+        while let Some(last) = self.flights.get_mut().queue.back() {
+            if !matches!(last.state, State::Request(_)) {
+                break;
+            }
+            self.progress(Instant::now());
+            core::hint::spin_loop();
+        }
+    }
+}
+
+impl<C: Posts> Connection for Emulated<C> {
+    type Completion = Landing<C>;
 
     fn server(&self) -> ServerId {
         self.line.server.server()
@@ -171,7 +215,7 @@ impl<M: Memory> Connection for Emulated<M> {
 
     fn post(&self, batch: Batch) -> Self::Completion {
         let (line, now) = (&self.line, Instant::now());
-        line.progress(now);
+        progress_all(now);
         let mut flights = line.flights.borrow_mut();
         let jitter = line.link.jitter.as_nanos() as u64;
         let jitter = Duration::from_nanos(flights.random.u64(0..=jitter));
@@ -196,17 +240,17 @@ impl<M: Memory> Connection for Emulated<M> {
 /// The completion of a batch on an [`Emulated`] connection.
 #[derive(Debug)]
 #[must_use = "a completion that nothing polls completes nothing"]
-pub struct Landing<M: Memory> {
-    line: Rc<Line<M>>,
+pub struct Landing<C: Posts> {
+    line: Rc<Line<C>>,
     ticket: u64,
 }
 
-impl<M: Memory> Future for Landing<M> {
+impl<C: Posts> Future for Landing<C> {
     type Output = Completed;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completed> {
         let now = Instant::now();
-        self.line.progress(now);
+        progress_all(now);
         let mut flights = self.line.flights.borrow_mut();
         let index = self.ticket.checked_sub(flights.first);
         let index = index.expect("a completion is not polled after it was ready") as usize;
@@ -227,7 +271,7 @@ impl<M: Memory> Future for Landing<M> {
     }
 }
 
-impl<M: Memory> Drop for Landing<M> {
+impl<C: Posts> Drop for Landing<C> {
     fn drop(&mut self) {
         let mut flights = self.line.flights.borrow_mut();
         let index = self.ticket.checked_sub(flights.first);

@@ -24,8 +24,8 @@ impl<M: Memory> Liveness<M> {
     /// Returns whether the server's memory can be used.
     #[inline]
     pub fn holds(&self) -> bool {
-        // Acquire: pairs with the Release of the store that ends the server's life, and orders this
-        // load after the loads before it.
+        // Acquire: pairs with the Release of the store that ends the server's life. The SeqCst loads
+        // of a READ order this load after them.
         self.memory.load::<u64>(self.at, Ordering::Acquire) == self.live
     }
 }
@@ -97,18 +97,22 @@ impl<M: Memory> Mapped<M> {
         let memory = self.memory;
         // Whether a store may still be invisible to others. READ uses SeqCst loads and the atomics
         // are SeqCst, so an atomic and a later READ need no fence between them (on x86 the loads
-        // are plain). A WRITE uses Release stores, because SeqCst ones cost a fence for each word.
+        // are plain). A WRITE uses Release stores, because SeqCst ones cost a fence for each word;
+        // a fence comes before the next verb that reads. (Two connections that both write two
+        // words: that the words end in one order rests on stores that all others see at the same
+        // time, as on x86 and Armv8; the memory model of the language does not promise it.)
         let mut has_unfenced_write = false;
         let (verbs, buffer) = batch.parts();
         for verb in verbs {
             let first = self.first + verb.at.get();
             let local = &mut buffer[verb.local()];
+            if verb.kind != VerbKind::Write && core::mem::take(&mut has_unfenced_write) {
+                // The verb takes effect after earlier WRITEs, also as others see it. (A CAS that
+                // fails is a load.)
+                memory.fence(Ordering::SeqCst);
+            }
             match verb.kind {
                 VerbKind::Read => {
-                    if core::mem::take(&mut has_unfenced_write) {
-                        // READ takes effect after earlier WRITEs, also as others see it.
-                        memory.fence(Ordering::SeqCst);
-                    }
                     for (word, at) in local.iter_mut().zip(0..) {
                         // SAFETY: the region is inside the memory, and the verb inside the region
                         // and aligned: checked in `new` and above.

@@ -33,8 +33,8 @@
 //! network of the proofs uses to the full:
 //!
 //! * The verbs of one connection take effect in posting order, within a batch and across batches,
-//!   except that a WRITE may pass an earlier READ, CAS or FAA unless it is
-//!   [fenced](Batch::fence).
+//!   with two exceptions: a WRITE may pass earlier READs, CAS and FAA, and a CAS or FAA may pass
+//!   earlier READs. A [fenced](Batch::fence) verb passes nothing, and is passed by nothing.
 //! * READ and WRITE are atomic for each aligned 8 bytes only; the words of one verb are accessed in
 //!   any order. CAS and FAA are atomic, also towards WRITE.
 //! * There is no order between connections. A completed verb is visible to each verb that is posted
@@ -44,7 +44,7 @@
 //!
 //! A verb executes at most once per connection: loss and duplication of packets lie below the verb.
 //! A connection that breaks leaves each of its outstanding verbs
-//! [unknown](VerbError::Broken): executed or not. A new connection to the same server opens only
+//! [unknown](VerbError::Broken): executed or not, and a WRITE for each of its words. A new connection to the same server opens only
 //! after the server has drained the old one, so an unknown verb takes effect before the first verb
 //! of the new connection or never. The poster then finds out:
 //!
@@ -84,6 +84,6 @@ mod polling;
 
 pub use batch::{Batch, RemoteOffset, Slot, Verb, VerbKind};
 pub use connection::{Completed, Connection, Region, ServerId, VerbError};
-pub use emulated::{Emulated, Link};
+pub use emulated::{Emulated, Link, Posts};
 pub use mapped::{Liveness, Mapped, POISON};
 pub use polling::{block_on, join_all};

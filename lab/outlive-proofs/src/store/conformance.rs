@@ -66,6 +66,8 @@ pub async fn effects<C: Connection>(first: &C, second: &C) {
     let mut batch = Batch::new();
     batch.write(at(1), &[10, 11, 12]);
     let read = batch.read(at(0), 5);
+    // A CAS may pass a READ.
+    batch.fence();
     let hit = batch.compare_swap(at(2), 11, 21);
     let miss = batch.compare_swap(at(3), 0, 22);
     let added = batch.fetch_add(at(1), u64::MAX);
@@ -104,20 +106,19 @@ pub async fn effects<C: Connection>(first: &C, second: &C) {
     let batch = first.post(batch).await.finished().expect("no failure");
     assert_eq!(batch.value(untouched), 0);
 
-    // Batches of one connection take effect in the order in which they were posted, also if the
-    // completion of the first is dropped.
-    let post = |value: u64| {
+    // A batch whose completion is dropped takes effect, before later ones.
+    let post = |index: u64, value: u64| {
         let mut batch = Batch::new();
-        batch.write(at(6), &[value]);
+        batch.write(at(index), &[value]);
         first.post(batch)
     };
-    drop(post(1));
-    let done = join_all(vec![post(2), post(3)]).await;
+    drop(post(7, 1));
+    let done = join_all(vec![post(6, 2), post(6, 3)]).await;
     assert!(done.into_iter().all(|it| it.result.is_ok()));
     let mut batch = Batch::new();
-    let last = batch.read(at(6), 1);
+    let last = batch.read(at(6), 2);
     let batch = second.post(batch).await.finished().expect("no failure");
-    assert_eq!(batch.value(last), 3);
+    assert_eq!(batch.words(last), [3, 1]);
 }
 
 /// The simulated network, with this number of seeds for each test.
@@ -241,7 +242,7 @@ impl Backend for Threads {
 pub struct Linked(pub u32);
 
 impl Linked {
-    fn connect(server: Mapped, seed: u64) -> Emulated {
+    fn connect(server: Mapped, seed: u64) -> Emulated<Mapped> {
         let link = Link {
             round_trip: Duration::from_nanos(500),
             jitter: Duration::from_nanos(500),
@@ -270,5 +271,14 @@ impl Backend for Linked {
         let (_, server) = mapped();
         let (first, second) = (Self::connect(server, 1), Self::connect(server, 2));
         block_on(effects(&first, &second));
+        // Requests that are under way when the last handle is dropped take effect.
+        let mut batch = Batch::new();
+        batch.write(RemoteOffset::new(0), &[9]);
+        drop(first.post(batch));
+        drop(first);
+        let mut batch = Batch::new();
+        let slot = batch.read(RemoteOffset::new(0), 1);
+        let batch = block_on(server.post(batch)).finished().expect("no failure");
+        assert_eq!(batch.value(slot), 9);
     }
 }

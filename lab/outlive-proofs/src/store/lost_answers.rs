@@ -19,6 +19,8 @@ pub enum Client {
     RepeatsLatching,
     /// Broken: posts the WRITE that releases the latch again.
     RepeatsReleasing,
+    /// By the rules, on a network whose servers execute duplicated packets.
+    OnBrokenServers,
 }
 
 /// The result of a run.
@@ -42,7 +44,10 @@ const STEPS: u64 = 200_000;
 /// # Errors
 /// If the counter disagrees with the clients, or one of them waits for ever.
 pub fn run(client: Client, seed: u64) -> Result<Run, String> {
-    let network = Network::new(seed, 1, 8);
+    let mut network = Network::new(seed, 1, 8);
+    if client == Client::OnBrokenServers {
+        network = network.with_duplicates_taken();
+    }
     let mut random = fastrand::Rng::with_seed(!seed);
     for _ in 0..random.usize(..6) {
         let fault = Fault::Break(random.usize(..CLIENTS), SERVER);
@@ -278,6 +283,65 @@ pub fn revocation(seed: u64) -> Result<u64, String> {
         Some((before, after)) => Err(format!(
             "{} verbs took effect after the revocation",
             after - before
+        )),
+    }
+}
+
+/// Runs clients of which one crashes with verbs under way. Another server then revokes its rights,
+/// and frees its latch by a CAS from the word that it read. Returns whether the latch was held.
+///
+/// # Errors
+/// If the counter disagrees with the clients, or the others wait for ever.
+pub fn compute_crash(seed: u64) -> Result<bool, String> {
+    let network = Network::new(seed, 1, 8);
+    network.plan(
+        fastrand::Rng::with_seed(seed).u64(..60),
+        Fault::ComputeCrash(0),
+    );
+    let (counted, was_held) = (Cell::new(0), Cell::new(false));
+    let mut tasks: Vec<Task<'_>> = Vec::new();
+    for id in 0..CLIENTS {
+        let teller = Teller {
+            network: network.clone(),
+            wire: network.connect(id, SERVER),
+            client: Client::Careful,
+            id: id as u64,
+        };
+        tasks.push((id, Box::pin(teller.count(&counted))));
+    }
+    let recovery = {
+        let (network, was_held) = (network.clone(), &was_held);
+        let wire = network.connect(CLIENTS, SERVER);
+        async move {
+            core::future::poll_fn(|_| match network.is_dead(0) {
+                true => core::task::Poll::Ready(()),
+                false => core::task::Poll::Pending,
+            })
+            .await;
+            network.revoke(0).await;
+            let mut batch = Batch::new();
+            let slot = batch.read(LATCH, 1);
+            let batch = wire.post(batch).await.finished().expect("no failure");
+            let word = batch.value(slot);
+            // The words of client 0 have 1 there.
+            if word >> 32 == 1 {
+                let mut batch = Batch::new();
+                let slot = batch.compare_swap(LATCH, word, 0);
+                let batch = wire.post(batch).await.finished().expect("no failure");
+                was_held.set(batch.value(slot) == word);
+            }
+        }
+    };
+    tasks.push((CLIENTS, Box::pin(recovery)));
+    let stuck = |_| "a survivor waits for ever for the latch of the dead".to_owned();
+    network.run(tasks, STEPS).map_err(stuck)?;
+    let counter = network.peek(SERVER, 1);
+    // The last addition of the dead client may have been made without being counted.
+    match counter.checked_sub(counted.get()) {
+        Some(0 | 1) => Ok(was_held.get()),
+        _ => Err(format!(
+            "the counter is {counter}, and the clients counted {}",
+            counted.get()
         )),
     }
 }

@@ -23,6 +23,7 @@ pub fn all() -> Vec<Proof> {
     let mut all: Vec<_> = litmus.collect();
     let death = Proof::of_every(death(Weakened::sound), bounds(2), bounds(4));
     all.push(death);
+    all.push(Proof::of_every(joining(), bounds(2), bounds(3)));
     let deaths = Bounds::default().preemptions(1).deaths(1);
     let full = Bounds::default().preemptions(2).deaths(2);
     all.push(Proof::of_every(survivors(), deaths, full));
@@ -39,7 +40,6 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     };
     let fences = |memory| Weakened::new(memory, Weakness::Fences(Ordering::SeqCst));
     let region = |memory| Weakened::new(memory, Weakness::Orderings(FIRST, REGION.bytes));
-    let liveness = |memory| Weakened::new(memory, Weakness::Orderings(FIRST, REGION.bytes));
     vec![
         (
             race(named("WRITE READ on both sides"), fences),
@@ -64,7 +64,12 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
             bounds.clone(),
             "forbidden",
         ),
-        (death(liveness), bounds, "poison"),
+        (
+            race(named("WRITE and a CAS that fails, on both sides"), fences),
+            bounds.clone(),
+            "forbidden",
+        ),
+        (death(region), bounds, "poison"),
     ]
 }
 
@@ -178,8 +183,10 @@ fn survivors() -> Scenario {
     }
     scenario.check(move |m, end| {
         let configuration = open(m);
-        for id in (0..2).filter(|id| end.died(*id as usize)) {
-            configuration.recover(Instance::new(2, 1), Instance::new(id, 1), &Segment(m));
+        let dead = (0..2u32).filter(|id| end.died(*id as usize));
+        // A survivor that died at once has left the entry to the corpse.
+        for gone in dead.map(|id| Instance::new(id, 1)).chain([corpse]) {
+            configuration.recover(Instance::new(2, 1), gone, &Segment(m));
         }
         let entry = configuration.memory_server(SERVER).expect("a sound entry");
         assert_eq!((entry.phase, entry.owner), (Phase::Dead, None));
@@ -191,4 +198,44 @@ fn survivors() -> Scenario {
         let declared = declared.with(|declared| *declared);
         assert!(declared <= 1 && (declared == 1 || end.deaths() > 0));
     })
+}
+
+/// A server joins while another one joins, dies and is recovered: its number is not given out again.
+fn joining() -> Scenario {
+    let (short, new, survivor) = (
+        Instance::new(1, 1),
+        Instance::new(2, 1),
+        Instance::new(3, 1),
+    );
+    let open = |m| Configuration::open(m, CONFIGURATION, BYTES - 64).expect("a configuration");
+    let join = move |m: Scheduled, owner| {
+        let create = |_, _| Ok::<_, ()>(REGION);
+        let joined = open(m).join_memory(owner, &Segment(m), create);
+        joined.expect("no error").expect("a free entry").id
+    };
+    let ids = Ghost::<[Option<ServerId>; 2]>::new();
+    let (of_short, of_new) = (ids.clone(), ids.clone());
+    Scenario::new("store: a server joins beside one that dies")
+        .memory(BYTES)
+        .prepare(|m: Scheduled| {
+            Configuration::create(m, CONFIGURATION, 1, 1, false);
+        })
+        .thread("short-lived server, and its survivor", move |m| {
+            let id = join(m, short);
+            open(m).recover(survivor, short, &Segment(m));
+            of_short.with(|ids| ids[0] = Some(id));
+        })
+        .thread("joining server", move |m| {
+            let id = join(m, new);
+            of_new.with(|ids| ids[1] = Some(id));
+        })
+        .check(move |m, _| {
+            let ids = ids.with(|ids| *ids);
+            assert_ne!(ids[0], ids[1], "one number for two servers");
+            let phase = |id: Option<ServerId>| {
+                let entry = open(m).memory_server(id.expect("it returned"));
+                entry.expect("a sound entry").phase
+            };
+            assert_eq!((phase(ids[0]), phase(ids[1])), (Phase::Dead, Phase::Live));
+        })
 }

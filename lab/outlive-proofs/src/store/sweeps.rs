@@ -5,6 +5,7 @@ use core::cell::Cell;
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Offset, Ordering};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
+use outlive_prove::weakened::{Weakened, Weakness};
 use outlive_store::servers::{
     Configuration, JoinPoint, MemoryEntry, Phase, RecoverPoint, Segments,
 };
@@ -24,6 +25,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (What::ForgetsRecoverers, "has an owner"),
         (What::KeepsSegment, "segment is left"),
         (What::NoClaim, "has an owner"),
+        (What::ForgetsEpoch, "the epoch was not raised"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Servers(what)), message) })
     .into()
@@ -46,15 +48,23 @@ enum What {
     KeepsSegment,
     /// Broken: a server joins without a claim that names it.
     NoClaim,
+    /// Broken: a recovery does not raise the epoch.
+    ForgetsEpoch,
 }
 
 struct Servers(What);
+
+type Weak = Weakened<Marked>;
 
 /// A page for the configuration, of which 7 process ids are used, and one for the segments.
 const SIZE: u64 = 20 << 10;
 const CONFIGURATION: Offset = Offset::new(64);
 /// The segment of memory server 0: whether it exists, and its first word.
 const SEGMENT: Offset = Offset::new(SIZE - 64);
+/// The epoch before the operation.
+const EPOCH_BEFORE: Offset = Offset::new(SIZE - 48);
+/// The epoch in the configuration.
+const EPOCH: Offset = Offset::new(64 + 0x28);
 const REGION: Region = Region { key: 7, bytes: 8 };
 const SERVER: ServerId = ServerId(0);
 /// The server that died before a recovery that is swept.
@@ -92,11 +102,16 @@ impl<M: Memory> Segments for Segment<M> {
 }
 
 impl Servers {
-    fn open(&self, memory: Marked) -> (Configuration<Marked>, Segment<Marked>) {
+    fn open(&self, memory: Marked) -> (Configuration<Weak>, Segment<Marked>) {
+        let segment_memory = memory;
+        let memory = match self.0 {
+            What::ForgetsEpoch => Weakened::new(memory, Weakness::Additions(EPOCH, 8)),
+            _ => Weakened::sound(memory),
+        };
         let bytes = SIZE - 128 - CONFIGURATION.raw();
         let configuration = Configuration::open(memory, CONFIGURATION, bytes);
         let segment = Segment {
-            memory,
+            memory: segment_memory,
             is_kept: self.0 == What::KeepsSegment,
         };
         (configuration.expect("a configuration"), segment)
@@ -134,11 +149,13 @@ impl Sweep for Servers {
         Configuration::create(memory, CONFIGURATION, 1, 7, true);
         match self.0 {
             What::Leave => drop(self.join(memory, instance(0))),
-            What::Recover | What::ForgetsRecoverers | What::KeepsSegment => {
+            What::Recover | What::ForgetsRecoverers | What::KeepsSegment | What::ForgetsEpoch => {
                 self.join(memory, CORPSE);
             }
             What::Join | What::Compute | What::NoClaim => {}
         }
+        let epoch: u64 = memory.load(EPOCH, Ordering::Acquire);
+        memory.store(EPOCH_BEFORE, epoch, Ordering::Release);
     }
 
     fn operate(&self, memory: Marked) {
@@ -150,13 +167,13 @@ impl Sweep for Servers {
                 let entry = configuration.memory_server(SERVER).expect("a sound entry");
                 configuration.leave_memory(&entry, &segment);
             }
-            What::Recover | What::ForgetsRecoverers | What::KeepsSegment => {
+            What::Recover | What::ForgetsRecoverers | What::KeepsSegment | What::ForgetsEpoch => {
                 configuration.recover(instance(0), CORPSE, &segment);
             }
             What::Compute => {
                 let id = configuration.join_compute(instance(0));
                 assert_eq!(id, Some(1));
-                configuration.leave_compute(1);
+                configuration.leave_compute(1, instance(0));
                 configuration.join_compute(instance(0));
             }
         }
@@ -185,19 +202,26 @@ impl Sweep for Servers {
         if segment.exists() {
             return Err(format!("the segment is left: {entry:?}"));
         }
-        match (entry.phase, self.0) {
-            (Phase::Free, What::Join | What::Leave | What::Compute) => {}
-            (Phase::Dead, What::Join | What::Leave | What::Recover) => {
-                let word: u64 = memory.load(SEGMENT + 8, Ordering::Acquire);
-                if word != POISON {
-                    return Err(format!("it is dead, and its memory is {word:#x}"));
-                }
-                if configuration.epoch() == 0 {
-                    return Err("the epoch was not raised".into());
-                }
-            }
-            (Phase::Free | Phase::Dead, _) => {}
-            (phase, _) => return Err(format!("{SERVER} is {phase}")),
+        let was_live = match self.0 {
+            What::Compute => false,
+            // It joined and was recovered, or did not get that far.
+            What::Join | What::NoClaim => crash.returned || entry.phase == Phase::Dead,
+            // It left, or was recovered before it had begun to.
+            What::Leave => entry.phase == Phase::Dead,
+            _ => true,
+        };
+        let expected = if was_live { Phase::Dead } else { Phase::Free };
+        if entry.phase != expected {
+            return Err(format!("{SERVER} is {}, not {expected}", entry.phase));
+        }
+        let word: u64 = memory.load(SEGMENT + 8, Ordering::Acquire);
+        if was_live && word != POISON {
+            return Err(format!("it is dead, and its memory is {word:#x}"));
+        }
+        let before: u64 = memory.load(EPOCH_BEFORE, Ordering::Acquire);
+        let is_changed = was_live || self.0 == What::Leave;
+        if is_changed && configuration.epoch() == before {
+            return Err("the epoch was not raised".into());
         }
         if self.0 == What::Compute {
             let servers: Vec<_> = configuration.compute_servers().collect();

@@ -26,6 +26,11 @@ impl Batches {
         self.0[number].1 = Some(outcome);
     }
 
+    /// Whether the batch has not been given back to its poster.
+    pub fn has_buffer(&self, number: usize) -> bool {
+        self.0[number].0.is_some()
+    }
+
     /// The local buffer, which the network writes to, as a network card would, also after the poster
     /// has been told that the connection broke.
     pub fn buffer(&mut self, number: usize) -> &mut [u64] {

@@ -6,9 +6,12 @@
 //! again, a packet arrives twice, or a planned [`Fault`] strikes. All choices are drawn from the
 //! seed, so a run is repeated by its seed.
 //!
+//! * A packet is lost, arrives before an earlier one, or arrives again. The server takes the packets
+//!   of a connection in order, each once.
 //! * A READ or WRITE of several words takes effect word by word, in any order, with steps of others
 //!   in between.
-//! * An unfenced WRITE may pass earlier READs and atomics of its connection.
+//! * An unfenced WRITE may pass earlier READs and atomics of its connection, and an unfenced CAS or
+//!   FAA earlier READs.
 //! * A connection that breaks leaves a random part of its outstanding verbs unexecuted, but for the
 //!   order of its verbs: none takes effect after one that is dropped, except WRITEs that passed it.
 //! * A connection to the same server is made only when the old one has been drained.
@@ -49,7 +52,9 @@ pub struct Seen {
     pub passed: u64,
     /// Packets that were lost and sent again.
     pub lost: u64,
-    /// Packets that arrived again, and were dropped by the responder.
+    /// Packets that arrived before an earlier one, were dropped by the server and sent again.
+    pub reordered: u64,
+    /// Packets that arrived again, and were dropped by the server.
     pub duplicates: u64,
     /// Batches whose verbs had all taken effect when their completion was lost.
     pub lost_answers: u64,
@@ -79,7 +84,8 @@ struct Inner {
     batches: Batches,
     faults: Vec<(u64, Fault)>,
     dead: Vec<ComputeId>,
-    revoked: Vec<ComputeId>,
+    revoked: Vec<(ComputeId, ServerId)>,
+    takes_duplicates: bool,
     seen: Seen,
 }
 
@@ -99,6 +105,7 @@ impl Network {
                 faults: Vec::new(),
                 dead: Vec::new(),
                 revoked: Vec::new(),
+                takes_duplicates: false,
                 seen: Seen::default(),
             })),
         }
@@ -109,12 +116,18 @@ impl Network {
         self.inner.borrow_mut().faults.push((words, fault));
     }
 
+    /// Broken: the memory servers execute packets again that arrive again.
+    pub fn with_duplicates_taken(self) -> Self {
+        self.inner.borrow_mut().takes_duplicates = true;
+        self
+    }
+
     /// Connects the compute server `from` to `server`. The first connection needs no draining.
     pub fn connect(&self, from: ComputeId, server: ServerId) -> Wire {
         let mut inner = self.inner.borrow_mut();
         let number = inner.responders.len();
         let mut responder = Responder::new(from, server);
-        responder.is_revoked = inner.revoked.contains(&from);
+        responder.is_revoked = inner.revoked.contains(&(from, server));
         inner.responders.push(responder);
         Wire::new(self.clone(), number, server)
     }
@@ -127,7 +140,6 @@ impl Network {
     /// Revokes the rights of `compute` at all memory servers. Ready once each has acknowledged or
     /// died.
     pub fn revoke(&self, compute: ComputeId) -> Revoking {
-        self.inner.borrow_mut().revoked.push(compute);
         Revoking::new(self.clone(), compute)
     }
 
@@ -151,7 +163,8 @@ impl Network {
         }
     }
 
-    fn is_dead(&self, compute: ComputeId) -> bool {
+    /// Whether the compute server has crashed.
+    pub fn is_dead(&self, compute: ComputeId) -> bool {
         self.inner.borrow().dead.contains(&compute)
     }
 
@@ -167,7 +180,8 @@ impl Inner {
             .faults
             .iter()
             .position(|(at, _)| *at <= self.seen.words);
-        if let Some(due) = due {
+        // Some time after the word, so that it also strikes after completions.
+        if let Some(due) = due.filter(|_| self.random.u8(..4) == 0) {
             let (_, fault) = self.faults.swap_remove(due);
             self.strike(fault);
             return true;

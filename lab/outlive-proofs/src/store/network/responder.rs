@@ -11,19 +11,25 @@ use std::collections::VecDeque;
 pub(super) struct Responder {
     pub from: ComputeId,
     pub server: ServerId,
-    /// The verbs that have not taken effect completely, in posting order.
+    /// The verbs whose packets have not arrived, in posting order. The sender repeats them.
+    sent: VecDeque<Request>,
+    /// The verbs that have arrived and not taken effect completely, in posting order.
     queue: VecDeque<Request>,
+    /// The verbs that have arrived, for packets that arrive again.
+    arrived: Vec<Request>,
     /// The batches whose completions have not arrived, in posting order.
     open: VecDeque<usize>,
     /// The sequence number of the next verb that is posted.
     next: u64,
+    /// The sequence number of the packet that the server expects; others are dropped.
+    expected: u64,
     /// Whether the poster has been told that the connection broke.
     pub is_broken: bool,
     /// Whether the server has withdrawn the rights.
     pub is_revoked: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Request {
     sequence: u64,
     batch: usize,
@@ -37,9 +43,12 @@ impl Responder {
         Self {
             from,
             server,
+            sent: VecDeque::new(),
             queue: VecDeque::new(),
+            arrived: Vec::new(),
             open: VecDeque::new(),
             next: 0,
+            expected: 0,
             is_broken: false,
             is_revoked: false,
         }
@@ -48,7 +57,7 @@ impl Responder {
     pub fn post(&mut self, batch: usize, verbs: &[Verb]) {
         self.open.push_back(batch);
         for verb in verbs {
-            self.queue.push_back(Request {
+            self.sent.push_back(Request {
                 sequence: self.next,
                 batch,
                 verb: *verb,
@@ -60,24 +69,63 @@ impl Responder {
 
     /// Whether no verb of the connection can take effect any more.
     pub fn is_drained(&self) -> bool {
-        self.queue.is_empty()
+        self.sent.is_empty() && self.queue.is_empty()
+    }
+
+    /// Whether a verb of `batch` has not taken effect completely.
+    fn has_left(&self, batch: usize) -> bool {
+        let mut left = self.sent.iter().chain(&self.queue);
+        left.any(|it| it.batch == batch)
+    }
+
+    /// Drops all verbs that have not taken effect. Returns their number.
+    fn drop_left(&mut self) -> u64 {
+        let dropped = self.sent.len() + self.queue.len();
+        self.sent.clear();
+        self.queue.clear();
+        dropped as u64
+    }
+
+    /// A packet arrives. The server takes it if it is the one that it expects, and drops it if it
+    /// has it already or has missed one before. With `takes_all`, it takes any: a broken server.
+    fn arrive(&mut self, request: Request, takes_all: bool) -> bool {
+        if request.sequence != self.expected && !takes_all {
+            return false;
+        }
+        self.expected = self.expected.max(request.sequence + 1);
+        self.arrived.push(request.clone());
+        self.queue.push_back(request);
+        true
     }
 
     /// The places in the queue whose verbs may take effect now.
     fn eligible(&self) -> Vec<usize> {
         let mut places = Vec::new();
-        let mut has_write = false;
+        let (mut has_write, mut has_atomic) = (false, false);
         for (place, request) in self.queue.iter().enumerate() {
-            let is_write = request.verb.kind == VerbKind::Write;
-            let may_pass = is_write && !has_write && !request.verb.is_fenced;
+            if request.verb.is_fenced && place > 0 {
+                // It waits, and later verbs wait for it.
+                break;
+            }
+            let may_pass = match request.verb.kind {
+                VerbKind::Read => false,
+                VerbKind::Write => !has_write,
+                VerbKind::CompareSwap { .. } | VerbKind::FetchAdd { .. } => {
+                    !has_write && !has_atomic
+                }
+            };
             if place == 0 || may_pass {
                 places.push(place);
             }
-            if request.verb.is_fenced && place > 0 {
-                // Nothing passes a verb that waits.
+            match request.verb.kind {
+                VerbKind::Read => {}
+                VerbKind::Write => has_write = true,
+                VerbKind::CompareSwap { .. } | VerbKind::FetchAdd { .. } => has_atomic = true,
+            }
+            if request.verb.is_fenced {
+                // At the head of the queue: nothing passes it.
                 break;
             }
-            has_write |= is_write;
         }
         places
     }
@@ -87,57 +135,70 @@ impl Inner {
     /// Whether anything can happen on this connection.
     pub(super) fn is_busy(&self, number: usize) -> bool {
         let responder = &self.responders[number];
-        !responder.queue.is_empty() || !responder.open.is_empty()
+        !responder.is_drained() || !responder.open.is_empty()
     }
 
     /// Lets one thing happen on the connection `number`.
     pub(super) fn advance(&mut self, number: usize) {
-        let responder = &self.responders[number];
+        let responder = &mut self.responders[number];
         if responder.is_broken || responder.is_revoked {
-            // What was under way takes effect, up to some verb.
-            if responder.queue.is_empty() || responder.is_revoked || self.random.u8(..4) == 0 {
-                let responder = &mut self.responders[number];
-                self.seen.dropped += responder.queue.len() as u64;
-                responder.queue.clear();
+            // Verbs under way take effect, up to some verb.
+            if responder.is_drained() || responder.is_revoked || self.random.u8(..4) == 0 {
+                self.seen.dropped += responder.drop_left();
                 responder.open.clear();
                 return;
             }
-        } else {
-            let first = responder.open.front().copied();
-            let is_executed = |batch| !responder.queue.iter().any(|it| it.batch == batch);
-            let complete = first.filter(|batch| is_executed(*batch));
-            if let Some(batch) = complete
-                && (responder.queue.is_empty() || self.random.bool())
-            {
-                self.responders[number].open.pop_front();
-                self.batches.complete(batch, Outcome::Done);
-                return;
-            }
+        } else if let Some(batch) = responder.open.front().copied()
+            && !responder.has_left(batch)
+            && (responder.is_drained() || self.random.bool())
+        {
+            responder.open.pop_front();
+            self.batches.complete(batch, Outcome::Done);
+            return;
         }
+        let can_arrive = !self.responders[number].sent.is_empty();
+        let can_execute = !self.responders[number].queue.is_empty();
         match self.random.u8(..8) {
-            // The packet of the next verb is lost, and sent again later.
-            0 => self.seen.lost += 1,
-            1 => self.duplicate(number),
-            _ => self.take_effect(number),
+            0 => self.repeat(number),
+            1..=4 if can_arrive => self.deliver(number),
+            _ if can_execute => self.take_effect(number),
+            _ => self.deliver(number),
         }
     }
 
-    /// A packet arrives that arrived before: the verb is not the next one, so it is dropped.
-    fn duplicate(&mut self, number: usize) {
-        let responder = &self.responders[number];
-        let first_left = responder
-            .queue
-            .front()
-            .map_or(responder.next, |it| it.sequence);
-        if first_left == 0 {
+    /// A packet of the next verbs arrives, or is lost. If a later packet arrives before an earlier
+    /// one, the server drops it; the sender repeats all that are not acknowledged.
+    fn deliver(&mut self, number: usize) {
+        let responder = &mut self.responders[number];
+        let which = self.random.usize(..responder.sent.len().clamp(1, 3));
+        let Some(request) = responder.sent.get(which).cloned() else {
+            return;
+        };
+        if self.random.u8(..8) == 0 {
+            self.seen.lost += 1;
             return;
         }
-        let again = self.random.u64(..first_left);
-        let is_expected = responder.queue.iter().any(|it| it.sequence == again);
-        assert!(
-            !is_expected,
-            "a verb that took effect is not expected again"
-        );
+        match responder.arrive(request, false) {
+            true => drop(responder.sent.remove(which)),
+            false => self.seen.reordered += 1,
+        }
+    }
+
+    /// A packet arrives again that the server has: the network has duplicated it, or the sender has
+    /// repeated it because the acknowledgement was lost.
+    fn repeat(&mut self, number: usize) {
+        let takes_all = self.takes_duplicates;
+        let responder = &mut self.responders[number];
+        if responder.arrived.is_empty() {
+            return;
+        }
+        let which = self.random.usize(..responder.arrived.len());
+        let request = responder.arrived[which].clone();
+        // A buffer that was given back is not written to by a broken server either.
+        if takes_all && !self.batches.has_buffer(request.batch) {
+            return;
+        }
+        responder.arrive(request, takes_all);
         self.seen.duplicates += 1;
     }
 
@@ -182,8 +243,9 @@ impl Inner {
         for responder in &mut self.responders {
             if which(responder) && !responder.is_broken {
                 responder.is_broken = true;
-                for batch in responder.open.drain(..) {
-                    if !responder.queue.iter().any(|it| it.batch == batch) {
+                let open = core::mem::take(&mut responder.open);
+                for batch in open {
+                    if !responder.has_left(batch) {
                         self.seen.lost_answers += 1;
                     }
                     let server = responder.server;
@@ -197,7 +259,7 @@ impl Inner {
     /// Ends the connections to a dead server.
     pub(super) fn end_connections_to(&mut self, server: ServerId) {
         for responder in self.responders.iter_mut().filter(|it| it.server == server) {
-            responder.queue.clear();
+            responder.drop_left();
             for batch in responder.open.drain(..) {
                 let error = VerbError::ServerDied { server };
                 self.batches.complete(batch, Outcome::Failed(error));
@@ -205,22 +267,26 @@ impl Inner {
         }
     }
 
-    /// One server withdraws the rights of `compute`. Returns whether all have.
+    /// One live server withdraws the rights of `compute`. Returns whether all have.
     pub(super) fn withdraw(&mut self, compute: ComputeId) -> bool {
-        let left = |it: &&mut Responder| it.from == compute && !it.is_revoked;
-        let mut left: Vec<_> = self.responders.iter_mut().filter(left).collect();
+        let has_rights = |index: &usize| {
+            let server = ServerId(*index as u16);
+            self.servers[*index].is_live && !self.revoked.contains(&(compute, server))
+        };
+        let left: Vec<usize> = (0..self.servers.len()).filter(has_rights).collect();
         if left.is_empty() {
             return true;
         }
-        let which = self.random.usize(..left.len());
-        let responder = &mut left[which];
-        let server = responder.server;
-        responder.is_revoked = true;
-        self.seen.dropped += responder.queue.len() as u64;
-        responder.queue.clear();
-        for batch in responder.open.drain(..) {
-            let error = VerbError::Revoked { server };
-            self.batches.complete(batch, Outcome::Failed(error));
+        let server = ServerId(left[self.random.usize(..left.len())] as u16);
+        self.revoked.push((compute, server));
+        let of_it = |it: &&mut Responder| it.from == compute && it.server == server;
+        for responder in self.responders.iter_mut().filter(of_it) {
+            responder.is_revoked = true;
+            self.seen.dropped += responder.drop_left();
+            for batch in responder.open.drain(..) {
+                let error = VerbError::Revoked { server };
+                self.batches.complete(batch, Outcome::Failed(error));
+            }
         }
         false
     }
