@@ -1,6 +1,6 @@
 //! A pod that is opened for an observer, which writes nothing and does not hinder other processes.
 
-use outlive::membership::{GroupId, ProcessOptions, Subscription};
+use outlive::membership::{GroupId, Instance, ProcessOptions, Subscription};
 use outlive::memory::{Memory, Offset, Ordering};
 use outlive::pod::{Pod, PodError, PodOptions};
 use std::os::unix::process::ExitStatusExt;
@@ -131,6 +131,16 @@ fn an_impossible_number_of_events_ends_a_subscription() {
     let ids = pod.tables().extent().ids;
     assert_eq!(Subscription::new(log, ids, 0).observing().poll(), None);
     assert!(!pod.check().is_clean());
+}
+
+#[test]
+fn an_instance_of_a_damaged_event_has_no_record() {
+    let place = Place::new("record");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    let records = pod.tables().records();
+    for id in [32, 1 << 20, u32::MAX] {
+        assert!(records.read(Instance::new(id, 1)).is_none());
+    }
 }
 
 /// Stores through an observer's mapping, if [`an_observer_cannot_scribble`] has started it.
