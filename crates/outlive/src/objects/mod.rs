@@ -81,7 +81,7 @@
 //! member that merely uses an object; a stalled user delays only the destruction of what it has
 //! leased.
 //!
-//! Tests: `tests/objects.rs`, `tests/pod_session.rs`; proofs: `lab/outlive-proofs/src/objects`.
+//! Tests: `tests/objects*.rs`, `tests/pod_session.rs`; proofs: `lab/outlive-proofs/src/objects`.
 
 mod array;
 mod barrier;
