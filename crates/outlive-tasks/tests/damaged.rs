@@ -3,12 +3,16 @@
 mod support;
 
 use outlive::memory::{Memory, Offset, Ordering};
+use outlive::supervise::Stop;
 use outlive_tasks::{Options, WorkerPool, task};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use support::with_workers;
+
+static SPAWNED_RAN: AtomicBool = AtomicBool::new(false);
 
 task! {
     fn waits_for_ever(context) {
@@ -18,6 +22,15 @@ task! {
 
     fn doubles(context, number: u64) {
         context.result_of(&(number * 2))
+    }
+
+    fn spawns(context) {
+        context.spawn(is_spawned())
+    }
+
+    fn is_spawned(_context) {
+        SPAWNED_RAN.store(true, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -89,4 +102,69 @@ fn every_damaged_pool_is_looked_at_to_the_end() {
         assert!(found > 100);
     });
     drop(done);
+}
+
+/// The first word of a pool's header, and the places of its first root and of a root's job.
+const MAGIC: u64 = u64::from_le_bytes(*b"taskpol2");
+const ROOTS: u64 = 0x400;
+const JOB: u64 = 0x80;
+
+#[test]
+fn a_root_whose_job_is_at_an_impossible_offset_is_reported() {
+    with_workers("root", 0, Options::new(), |pod, heap, pool| {
+        pool.submit(heap, "job", doubles(1)).unwrap();
+        let memory = heap.memory();
+        let load = |at: Offset| memory.load::<u64>(at, Ordering::Relaxed);
+        let blocks = pool.blocks(heap).unwrap();
+        let header = blocks.into_iter().find(|block| load(*block) == MAGIC);
+        let at = header.unwrap() + ROOTS + JOB;
+        let before = load(at);
+        for word in [1, memory.size() - 8, memory.size(), 1 << 63, u64::MAX] {
+            memory.store(at, word, Ordering::Relaxed);
+            let status = WorkerPool::inspect(pod, "pool").unwrap();
+            assert!(status.open.is_empty(), "{status:?}");
+            let found = WorkerPool::verify(pod, "pool").unwrap().unwrap();
+            let is_it = found.iter().any(|it| it.contains("where no job can be"));
+            assert!(is_it, "{word:#x}: {found:?}");
+        }
+        memory.store(at, before, Ordering::Relaxed);
+        assert_eq!(WorkerPool::verify(pod, "pool").unwrap(), Some(Vec::new()));
+    });
+}
+
+#[test]
+fn a_ring_of_chunks_is_reported() {
+    with_workers("ring", 0, Options::new(), |pod, heap, pool| {
+        pool.submit(heap, "job", spawns()).unwrap();
+        let stop = Stop::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !SPAWNED_RAN.load(Ordering::Acquire) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                stop.stop();
+            });
+            pool.work(heap, &stop).unwrap();
+        });
+        assert_eq!(WorkerPool::verify(pod, "pool").unwrap(), Some(Vec::new()));
+        let memory = heap.memory();
+        let mut rings = 0;
+        for block in pool.blocks(heap).unwrap() {
+            let before: u64 = memory.load(block, Ordering::Relaxed);
+            // The first word of a chunk leads to the next one.
+            memory.store(block, block.raw(), Ordering::Relaxed);
+            let found = match WorkerPool::verify(pod, "pool") {
+                Ok(found) => found.unwrap_or_default(),
+                Err(error) => vec![error.to_string()],
+            };
+            if found.iter().any(|it| it.contains("in a ring")) {
+                rings += 1;
+                assert!(pool.blocks(heap).is_err());
+            }
+            let _ = WorkerPool::inspect(pod, "pool");
+            memory.store(block, before, Ordering::Relaxed);
+        }
+        assert_eq!(rings, 1, "a worker has one chunk");
+        assert_eq!(WorkerPool::verify(pod, "pool").unwrap(), Some(Vec::new()));
+    });
 }

@@ -6,25 +6,10 @@ mod pod;
 mod fixture;
 
 use fixture::{World, bytes, create, objects};
-use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
+use outlive::memory::{Native, PersistenceDomain};
 use outlive::objects::{Array, Blob, Cell, Counter, LastRequest, ObjectError};
-use outlive::recovery::{RecoverError, RecoverRoom, Recovering};
 use outlive::structures::{Exchange, List, Map};
 use outlive::sync::{GroupBarrier, RecoverableMutex, Waiting};
-use std::sync::Barrier;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
-
-/// The offset of the state in the block of an object.
-const STATE: u64 = 24;
-/// The offset of the leases in the directory, and the size of each.
-const LEASES: u64 = 64;
-const LEASE_BYTES: u64 = 8;
-
-/// Returns the state of an object whose name the owner of the lease at `slot` has locked.
-fn name_locked_by(slot: Offset) -> u64 {
-    slot.raw() << 2
-}
 
 fn world() -> World<Native> {
     let world = create(Native::leaked(
@@ -506,63 +491,4 @@ fn a_client_reports_the_outcome_of_its_last_request() {
     mine.remove("me").unwrap();
     mine.remove("words").unwrap();
     assert_no_leak(&world);
-}
-
-/// Delays a recovery that has claimed the log until another thread has tried to use the name.
-struct Slow(Barrier, AtomicBool);
-
-impl RecoverRoom<Native> for &'static Slow {
-    fn settle(&self, _: &Recovering<'_, Native>) -> Result<(), RecoverError> {
-        self.0.wait();
-        for _ in 0..1000 {
-            if self.1.load(Ordering::Relaxed) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
-    }
-
-    fn release(&self, _: &Recovering<'_, Native>) -> Result<(), RecoverError> {
-        Ok(())
-    }
-}
-
-/// A member that waits for the name lock of a dead member also waits while a third member recovers
-/// the dead one.
-#[test]
-fn a_name_lock_whose_holder_another_member_recovers_is_no_damage() {
-    let slow: &'static Slow = Box::leak(Box::new(Slow(Barrier::new(2), AtomicBool::new(false))));
-    let world = world().with(|recoverers, _| recoverers.room(slow));
-    let member = world.act_as(0);
-    let heap = world.local(&member);
-    std::mem::forget(objects(&heap).create::<Counter>(fixture::KEPT, 5).unwrap());
-    // The dead member holds the lock on the name.
-    let memory = world.memory;
-    let load = |at: Offset| memory.load::<u64>(at, Ordering::Acquire);
-    let at = fixture::names(world.heap)
-        .get(&heap, fixture::KEPT)
-        .unwrap();
-    let leases = Offset::from_raw(load(Offset::from_raw(load(world.heap.root())) + LEASES));
-    let slot = { 1..32 }
-        .map(|slot| leases + slot * LEASE_BYTES)
-        .find(|slot| load(*slot) == at);
-    memory.store(
-        Offset::from_raw(at) + STATE,
-        name_locked_by(slot.unwrap()),
-        Ordering::Release,
-    );
-    std::mem::forget(heap);
-    world.declare_dead(0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| world.recoverers.recover(&world.act_as(1), 0).unwrap());
-        scope.spawn(|| {
-            slow.0.wait();
-            let member = world.act_as(2);
-            let heap = world.local(&member);
-            let unlinked = objects(&heap).unlink(fixture::KEPT);
-            slow.1.store(true, Ordering::Relaxed);
-            assert_eq!(unlinked, Ok(()));
-        });
-    });
 }

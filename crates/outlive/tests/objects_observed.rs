@@ -312,3 +312,52 @@ fn observation_of_a_busy_pod() {
     let check = pod.check();
     assert!(check.is_clean(), "{check:?}");
 }
+
+#[test]
+fn a_forged_structure_without_contents_at_the_end_of_the_memory_is_found() {
+    let place = Place::new("end");
+    let pod = place.create();
+    create_all(&pod);
+    let memory = pod.segment().memory();
+    let all = directory(&pod).observe().unwrap();
+    let words = all.into_iter().find(|it| it.name == "words").unwrap();
+    let record = words.contents - 608;
+    // The node of the name has the only word that leads to the object.
+    let payload = pod.segment().area(AreaKind::Payload).unwrap();
+    let mut places = (payload.offset.raw()..payload.end())
+        .step_by(8)
+        .map(Offset::new);
+    let entry = places.find(|at| memory.load::<u64>(*at, Ordering::Relaxed) == record.raw());
+    let entry = entry.unwrap();
+    let forged = Offset::new(memory.size() - 608);
+    for at in (0..608).step_by(8) {
+        let word: u64 = memory.load(record + at, Ordering::Relaxed);
+        memory.store(forged + at, word, Ordering::Relaxed);
+    }
+    // The sizes of the contents and of the type's description.
+    memory.store(forged + 40, 0u64, Ordering::Relaxed);
+    memory.store(forged + 48, 0u64, Ordering::Relaxed);
+    for class in [1u64, 2, 3] {
+        let word: u64 = memory.load(record + 32, Ordering::Relaxed);
+        memory.store(forged + 32, word << 8 >> 8 | class << 56, Ordering::Relaxed);
+        memory.store(entry, forged.raw(), Ordering::Relaxed);
+        let check = pod.check();
+        // Only a structure has contents of a known size.
+        assert_eq!(
+            check.is_clean(),
+            class != 2 && !check.leaks_searched,
+            "{check:?}"
+        );
+        let _ = directory(&pod).observe();
+        let _ = directory(&pod).dump("words");
+        {
+            let session = pod.session().unwrap();
+            let blocks = session.objects().blocks();
+            assert_eq!(blocks.is_err(), class == 2, "{blocks:?}");
+            let opened = session.objects().open::<outlive::objects::Counter>("words");
+            assert!(opened.is_err(), "{opened:?}");
+        }
+        memory.store(entry, record.raw(), Ordering::Relaxed);
+    }
+    assert!(pod.check().is_clean());
+}

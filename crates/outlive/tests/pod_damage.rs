@@ -78,3 +78,37 @@ fn any_words_are_refused_or_checked() {
     println!("{} of 128 were found out", found.get());
     assert!(found.get() > 20, "a check that finds nothing");
 }
+
+/// Every word of the heap's state becomes the largest number, which no sum may overflow.
+#[test]
+fn the_largest_words_of_the_heap_are_checked() {
+    let paths = ["largest", "largest-copy"]
+        .map(|name| format!("/dev/shm/outlive-{name}-{}", std::process::id()));
+    let options = PodOptions::new().size(512 << 10).ids(8).groups(1).events(4);
+    let original = Pod::create(&paths[0], options).expect("a pod");
+    {
+        let session = original.session().expect("joining");
+        let words = { session.map::<u64, u64>("words") }.expect("enough free space");
+        words.insert(&1, &1).expect("enough free space");
+        words.remove(&1);
+        // The threads of the session do not use the copy, which has a retired block.
+        std::fs::copy(&paths[0], &paths[1]).expect("a copy");
+    }
+    let pod = Pod::open(&paths[1]).expect("a pod");
+    let check = pod.check();
+    assert!(check.is_clean() && check.heap.is_some_and(|it| it.retired > 0));
+    let memory: Native = pod.segment().memory();
+    let area = pod.segment().area(AreaKind::HeapState).expect("a heap");
+    for at in (area.offset.raw()..area.end()).step_by(8).map(Offset::new) {
+        let word: u64 = memory.load(at, Ordering::Relaxed);
+        memory.store(at, u64::MAX, Ordering::Relaxed);
+        let _ = pod.check();
+        let _ = pod.status();
+        memory.store(at, word, Ordering::Relaxed);
+    }
+    assert!(pod.check().is_clean());
+    drop(pod);
+    Pod::destroy(&paths[0]).expect("no process uses it");
+    let _ = Pod::destroy(&paths[1]);
+    let _ = std::fs::remove_file(&paths[1]);
+}

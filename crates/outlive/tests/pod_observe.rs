@@ -2,7 +2,7 @@
 
 mod pod_file;
 
-use outlive::membership::{GroupId, ProcessOptions, Subscription};
+use outlive::membership::{GroupId, Instance, ProcessOptions, Subscription};
 use outlive::memory::{Memory, Offset, Ordering};
 use outlive::pod::{Pod, PodError, PodOptions};
 use pod_file::PodFile;
@@ -120,6 +120,16 @@ fn an_impossible_number_of_events_ends_a_subscription() {
     let ids = pod.tables().extent().ids;
     assert_eq!(Subscription::new(log, ids, 0).observing().poll(), None);
     assert!(!pod.check().is_clean());
+}
+
+#[test]
+fn an_instance_of_a_damaged_event_has_no_record() {
+    let place = PodFile::new("record");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    let records = pod.tables().records();
+    for id in [32, 1 << 20, u32::MAX] {
+        assert!(records.read(Instance::new(id, 1)).is_none());
+    }
 }
 
 /// Stores through an observer's mapping, if [`an_observer_cannot_scribble`] has started it.

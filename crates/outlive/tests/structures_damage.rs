@@ -1,13 +1,15 @@
 //! A walk over a map with a damaged link ends, and the pod's check reports the damage.
 
 use outlive::membership::ProcessOptions;
-use outlive::memory::{Memory, Offset, Ordering};
+use outlive::memory::{Memory, Native, Offset, Ordering};
+use outlive::objects::Directory;
 use outlive::pod::{Pod, PodOptions};
 use outlive::segment::AreaKind;
 use outlive::structures::Map;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const ENTRIES: u64 = 100;
 
@@ -96,5 +98,104 @@ fn a_damaged_link_is_reported_and_ends_the_iteration() {
         drop(thread);
         process.leave().expect("no thread is a member");
         Pod::destroy(&path).expect("no process uses it");
+    });
+}
+
+/// A pod, removed at the end.
+struct Place(String);
+
+impl Place {
+    fn create(name: &str, size: u64) -> (Self, Pod) {
+        let place = Self(format!("/dev/shm/outlive-{name}-{}", std::process::id()));
+        let options = PodOptions::new().size(size).ids(8).groups(0);
+        let pod = Pod::create(&place.0, options).expect("a pod");
+        (place, pod)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Pod::destroy(&self.0);
+    }
+}
+
+/// Returns the header of the named map or list `name`.
+fn header_of(pod: &Pod, name: &str) -> Offset {
+    let directory = Directory::open(pod.heap().unwrap()).unwrap().unwrap();
+    let mut all = directory.observe().unwrap().into_iter();
+    let found = all.find(|it| it.name == name).unwrap();
+    Offset::from_raw(
+        pod.segment()
+            .memory()
+            .load(found.contents, Ordering::Relaxed),
+    )
+}
+
+/// Replaces the word `index` of the header at `at`, with the checksum that fits.
+fn forge(memory: Native, at: Offset, index: u64, word: u64) {
+    memory.store(at + index * 8, word, Ordering::Relaxed);
+    let words = (0..7).map(|index| memory.load::<u64>(at + index * 8, Ordering::Relaxed));
+    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    memory.store(at + 56, xxh3_64_with_seed(&bytes, 0), Ordering::Relaxed);
+}
+
+#[test]
+fn forged_sizes_of_keys_and_values_are_reported() {
+    let (_place, pod) = Place::create("sizes", 1 << 20);
+    {
+        let session = pod.session().unwrap();
+        let map = session.map::<u64, u64>("map").unwrap();
+        map.insert(&1, &2).unwrap();
+        let list = session.list::<u64, [u8; 100]>("list").unwrap();
+        list.insert(&1, &[2; 100]).unwrap();
+        list.replace(&1, &[3; 100]).unwrap();
+    }
+    let memory = pod.segment().memory();
+    let directory = Directory::open(pod.heap().unwrap()).unwrap().unwrap();
+    for name in ["map", "list"] {
+        let at = header_of(&pod, name);
+        for index in [5, 6] {
+            let before: u64 = memory.load(at + index * 8, Ordering::Relaxed);
+            let near_the_end = (0..80).map(|less| u64::MAX - less);
+            for word in near_the_end.chain([1 << 63, 1 << 40, pod.segment().size() + 2]) {
+                forge(memory, at, index, word);
+                let check = pod.check();
+                let mut violations = check.violations.iter();
+                let reported = violations.any(|it| it.room == "structures");
+                assert!(reported, "{name} {index} {word:#x}: {check:?}");
+                let dump = directory.dump(name);
+                assert!(dump.is_err(), "{dump:?}");
+            }
+            forge(memory, at, index, before);
+        }
+    }
+    assert!(pod.check().is_clean());
+}
+
+/// One damaged word gives each map of a pod as many violations as it has entries. A bounded number
+/// of them is reported, in a time that does not grow with its square.
+#[test]
+fn a_bounded_number_of_violations_is_reported() {
+    const MAPS: usize = 20;
+    within_a_minute(|| {
+        let (_place, pod) = Place::create("violations", 16 << 20);
+        let names: Vec<String> = (0..MAPS).map(|number| number.to_string()).collect();
+        {
+            let session = pod.session().unwrap();
+            for name in &names {
+                let map = session.map::<u64, u64>(name).unwrap();
+                (0..1500).for_each(|key| map.insert(&key, &key).unwrap());
+            }
+        }
+        let memory = pod.segment().memory();
+        for name in &names {
+            let at = header_of(&pod, name);
+            let seed: u64 = memory.load(at + 16, Ordering::Relaxed);
+            forge(memory, at, 2, seed ^ 1);
+        }
+        let check = pod.check();
+        let violations = check.violations.iter();
+        let reported = violations.filter(|it| it.room == "structures").count();
+        assert_eq!(reported, MAPS * 1000);
     });
 }

@@ -125,8 +125,9 @@ pub fn assert_caught(broken: Vec<(Scenario, Bounds, &'static str)>) {
         |at, event| {
             if let Event::Ends(report) = event {
                 let failure = report.expect_failure();
-                println!("caught after {}: {}", report.executions, failure.message);
-                assert!(failure.message.contains(broken[at].2), "{failure}");
+                let (name, executions) = (&report.scenario, report.executions);
+                println!("{name}: caught after {executions}: {}", failure.message);
+                assert!(failure.message.contains(broken[at].2), "{name}: {failure}");
             }
             ControlFlow::Continue(())
         },

@@ -17,6 +17,10 @@ pub enum Weakness {
     Bits(Offset, u64),
     /// Stores to these words.
     Stores(Offset, u64),
+    /// Stores to these words of values that have one of these bits.
+    Tagged(Offset, u64, u64),
+    /// Copies to these words: the next store to the last word is followed by zeros for all of them.
+    Late(Offset, u64, Offset),
     /// Nothing, but this function is called at this crash point: other threads act there.
     Pauses(&'static str, &'static str, fn()),
     /// Additions to these words.
@@ -84,9 +88,21 @@ unsafe impl<M: Memory> Memory for Weakened<M> {
     }
 
     fn store<W: Word>(self, at: Offset, value: W, order: Ordering) {
-        if !matches!(self.weakness, Weakness::Stores(from, len) if (from..from + len).contains(&at))
+        let is_omitted = match self.weakness {
+            Weakness::Stores(from, len) => (from..from + len).contains(&at),
+            Weakness::Tagged(from, len, bits) => {
+                (from..from + len).contains(&at) && value.to_bits() & u128::from(bits) != 0
+            }
+            _ => false,
+        };
+        if is_omitted {
+            return;
+        }
+        self.memory.store(at, value, self.order(at, order));
+        if let Weakness::Late(from, len, word) = self.weakness
+            && word == at
         {
-            self.memory.store(at, value, self.order(at, order));
+            self.memory.copy_in(from, &vec![0; len as usize]);
         }
     }
 
@@ -150,6 +166,11 @@ unsafe impl<M: Memory> Memory for Weakened<M> {
     }
 
     fn copy_in(self, at: Offset, from: &[u8]) {
+        if let Weakness::Late(late, len, _) = self.weakness
+            && (late..late + len).contains(&at)
+        {
+            return;
+        }
         self.memory.copy_in(at, from);
     }
 

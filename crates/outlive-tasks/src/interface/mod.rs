@@ -506,6 +506,8 @@ fn walk(layout: Layout, generations: Generations) -> Vec<String> {
             }
         }
     }
+    let roots = (0..layout.roots).map(|number| Root::of(layout, number));
+    findings.extend(roots.filter_map(Root::damage));
     let maps = [
         ("names", layout.names.check()),
         ("jobs", layout.jobs.check()),

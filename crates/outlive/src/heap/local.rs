@@ -4,7 +4,7 @@ use super::allocation_cache::Aids;
 use super::reclaim::{self, Reclaimer, SecondWay};
 use super::slab::step;
 use super::{Heap, scratch};
-use crate::membership::{Instance, Member};
+use crate::membership::{Instance, InstanceId, Member, Status};
 use crate::recovery::{Log, Logs, RecoverError, Recoverers, Recovering};
 use core::panic::AssertUnwindSafe;
 use outlive_memory::{Memory, Native, Offset, OffsetOutOfRange, Ordering, PersistenceDomain};
@@ -136,6 +136,17 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         match self.recoverers {
             Some(recoverers) => recoverers.recover_all(self.member).map(drop),
             None => Ok(()),
+        }
+    }
+
+    /// Recovers the member `id` if it is dead, unless another member is recovering it.
+    pub(crate) fn recover_if_dead(&self, id: InstanceId) -> Result<(), RecoverError> {
+        let state = self.member.generations().state(id);
+        match self.recoverers {
+            Some(recoverers) if state.is_ok_and(|state| state.status == Status::Dead) => {
+                recoverers.recover(self.member, id).map(drop)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -81,7 +81,7 @@
 //! member that merely uses an object; a stalled user delays only the destruction of what it has
 //! leased.
 //!
-//! Tests: `tests/objects.rs`, `tests/pod_session.rs`; proofs: `lab/outlive-proofs/src/objects`.
+//! Tests: `tests/objects*.rs`, `tests/pod_session.rs`; proofs: `lab/outlive-proofs/src/objects`.
 
 mod array;
 mod barrier;
@@ -503,9 +503,11 @@ impl<'h, M: Memory> Objects<'h, M> {
         for at in named {
             let record = Record::checked(memory, at)?;
             let is_new = blocks.insert(record.at());
-            let first = record.first_word();
-            if is_new && record.class() == Some(Class::Structure) && first != 0 {
-                blocks.extend(blocks_of(memory, Offset::from_raw(first))?);
+            if is_new && record.class() == Some(Class::Structure) {
+                let first = record.first_word();
+                if first != 0 {
+                    blocks.extend(blocks_of(memory, Offset::from_raw(first))?);
+                }
             }
         }
         Ok(blocks)

@@ -68,7 +68,6 @@ impl<'l, 'h, M: Memory> NameLock<'l, 'h, M> {
                     polls = polls.wrapping_add(1);
                     memory.spin_hint();
                     if polls.is_multiple_of(POLLS_BETWEEN_RECOVERIES) {
-                        lease.heap().recover_dead_members()?;
                         Self::demand_holder(lease, by, locked)?;
                         std::thread::yield_now();
                     }
@@ -91,18 +90,23 @@ impl<'l, 'h, M: Memory> NameLock<'l, 'h, M> {
         Ok(Some(this))
     }
 
-    /// Returns an error if no other member can hold the lock in slot `by`: then it will never be
-    /// released.
+    /// Recovers the holder of the lock in slot `by`, if it is dead. Returns an error if that fails,
+    /// or if no other member can hold the lock: then it will never be released.
     fn demand_holder(lease: &Lease<'h, M>, by: Offset, locked: State) -> Result<(), ObjectError> {
         let (heap, record) = (lease.heap(), lease.record());
+        // This thread holds no other lock, unless a panic has left it.
         let holder = lease.directory().holder(by);
+        let holder = holder.filter(|id| *id != heap.instance().id);
+        if let Some(id) = holder {
+            // The dead members that cannot be recovered may be others.
+            heap.recover_if_dead(id)?;
+        }
         let may_hold = holder.is_some_and(|id| {
             let state = heap.member().generations().state(id);
             // Another member is recovering a dead holder; the recovery releases the lock.
             let may_hold =
                 |state: MemberState| state.status.may_write() || state.status == Status::Dead;
-            // This thread holds no other lock, unless a panic has left it.
-            id != heap.instance().id && state.is_ok_and(may_hold)
+            state.is_ok_and(may_hold)
         });
         match may_hold || record.state() != Some(locked) {
             true => Ok(()),

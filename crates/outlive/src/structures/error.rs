@@ -33,6 +33,16 @@ pub enum OpenError {
         /// The checksum in the header.
         found: u64,
     },
+    /// The header records keys or values that are larger than the memory.
+    #[error("the header at {at} is corrupt: {what} of {bytes} bytes do not fit into the memory")]
+    Sizes {
+        /// The offset.
+        at: Offset,
+        /// Keys or values.
+        what: &'static str,
+        /// The size in the header.
+        bytes: u64,
+    },
     /// The structure was created by a version of Outlive that this one does not know.
     #[error(
         "the structure at {at} is of an unknown kind ({word:#x}); it was created by a newer \

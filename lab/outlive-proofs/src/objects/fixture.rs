@@ -58,6 +58,12 @@ pub fn names<M: Memory>(heap: Heap<M>) -> Map<str, u64, M> {
     Map::open(memory, load(load(heap.root()))).expect("a map")
 }
 
+/// Returns the first block of leases of `id`.
+pub fn leases<M: Memory>(heap: Heap<M>, id: u32) -> Offset {
+    let load = |at: Offset| Offset::from_raw(heap.memory().load(at, Ordering::Acquire));
+    load(load(heap.root()) + 64 + u64::from(id) * 8)
+}
+
 /// Renames `KEPT` to `MOVED`, then restores the old entry, as if the renamer had died just before
 /// it removed the entry.
 pub fn leave_stale<M: Memory>(heap: &LocalHeap<'_, M>) {

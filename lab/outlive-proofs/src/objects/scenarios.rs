@@ -1,28 +1,32 @@
 //! Named objects, with threads that create, use and unlink one object, and with deaths; and broken
 //! variants, each of which an exploration must find.
 
+mod weak;
+
 use super::fixture::{
-    KEPT, MADE, MOVED, Words, World, bytes, create, leave_stale, names, objects, pod as pod_of,
+    KEPT, MADE, MOVED, Words, World, bytes, create, leases, leave_stale, names, objects,
+    pod as pod_of, structured,
 };
 use crate::pod::IDS;
 use outlive::membership::Status;
 use outlive::objects::{Counter, ObjectError, Objects};
-use outlive_memory::{Native, Offset, Ordering};
+use outlive_memory::{Memory, Native, Offset, Ordering};
 use outlive_prove::proof::{Proof, Reach};
 use outlive_prove::schedule::{self, Bounds, End, Proving, Scenario, Scheduled};
 use outlive_prove::weakened::{Weakened, Weakness};
 use std::sync::OnceLock;
+use weak::{Numbers, upgrade_and_reuse, upgrade_unlink_and_give_up};
 
 /// The scenarios of this file.
 pub fn all() -> Vec<Proof> {
-    let both = |scenario: fn() -> Scenario| {
+    let dying = |scenario: fn() -> Scenario, quick_deaths, full_deaths| {
         let every = |deaths| bounds().deaths(deaths);
         let drawn = bounds().preemptions(4).stale_reads(3).deaths(2);
         [
             Proof {
                 scenario: scenario(),
-                quick: Reach::Every(every(0).executions(3_000)),
-                full: Reach::Every(every(1).stale_reads(1).executions(1_000_000)),
+                quick: Reach::Every(every(quick_deaths).executions(3_000)),
+                full: Reach::Every(every(full_deaths).stale_reads(1).executions(1_000_000)),
             },
             Proof {
                 scenario: scenario(),
@@ -31,6 +35,7 @@ pub fn all() -> Vec<Proof> {
             },
         ]
     };
+    let both = |scenario| dying(scenario, 0, 1);
     [
         both(two_creators),
         both(|| open_and_unlink(Fences::Full)),
@@ -42,6 +47,10 @@ pub fn all() -> Vec<Proof> {
         both(two_renamers),
         both(renamed_over_stale),
         both(client_and_unlink),
+        both(|| upgrade_and_reuse(Numbers::Compared)),
+        both(upgrade_unlink_and_give_up),
+        both(list_and_change),
+        dying(|| two_recoverers(Recovery::Whole), 1, 2),
     ]
     .into_iter()
     .flatten()
@@ -61,6 +70,18 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
             bounds().stale_reads(2),
             "has leaked",
         ),
+        (
+            upgrade_and_reuse(Numbers::Ignored),
+            bounds().preemptions(1),
+            "another object was upgraded",
+        ),
+        (
+            two_recoverers(Recovery::WithoutLeases),
+            bounds().preemptions(1).deaths(1),
+            // A lease that its dead owner was giving up leads to the destroyed object.
+            "is reached, but no allocated block",
+        ),
+        (leases_linked_first(), bounds().preemptions(1), "has leaked"),
     ]
 }
 
@@ -382,6 +403,125 @@ fn client_and_unlink() -> Scenario {
                 assert!(took_effect || end.died(0), "{last:?}");
             });
         })
+}
+
+/// An object that exists throughout is listed, once; one that comes or goes is listed whole, or
+/// not.
+fn list_and_change() -> Scenario {
+    members("objects are listed while others come and go", &[])
+        .prepare(|m| {
+            let world = prepared(m);
+            with(&world, 3, |all| {
+                drop(all.create::<Counter<_>>(MOVED, 0).unwrap());
+            });
+        })
+        .mortal("lists", |_| {
+            with(world(), 0, |all| {
+                let list = all.list().unwrap();
+                let names: Vec<_> = list.iter().map(|object| &object.name[..]).collect();
+                assert!(names.contains(&MOVED), "{names:?}");
+                assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
+                for object in &list {
+                    let expected = match &object.name[..] {
+                        KEPT => ("map of u64 to u64", Some(0)),
+                        MADE | MOVED => ("counter", None),
+                        _ => panic!("{object:?}"),
+                    };
+                    assert_eq!((&object.of[..], object.entries), expected);
+                }
+            })
+        })
+        .mortal("creates", |_| {
+            with(world(), 1, |all| {
+                drop(all.create::<Counter<_>>(MADE, 0).unwrap());
+            })
+        })
+        .mortal("unlinks", |_| {
+            with(world(), 2, |all| all.unlink(KEPT).unwrap())
+        })
+        .check(|m, end: &End<()>| {
+            let names = settled(m);
+            let has = |name: &str| names.iter().any(|it| it == name);
+            assert!(has(MOVED), "{names:?}");
+            assert!(has(MADE) || end.died(1), "{names:?}");
+            assert!(!has(KEPT) || end.died(2), "{names:?}");
+        })
+}
+
+/// The recovery of a dead holder of a name lock.
+#[derive(Clone, Copy, PartialEq)]
+enum Recovery {
+    Whole,
+    /// Broken: that of member 1 settles everything but the leases.
+    WithoutLeases,
+}
+
+/// A renamer dies, and a member that recovers it may die too. A third member, which needs the lock
+/// on the name, recovers both.
+fn two_recoverers(recovery: Recovery) -> Scenario {
+    members("two recoverers of a name lock", &[])
+        .mortal("renames", |_| {
+            with(world(), 0, |all| all.rename(KEPT, MOVED).unwrap())
+        })
+        .mortal_after_death("recovers", move |m| {
+            let world = match recovery {
+                Recovery::Whole => pod_of(sound(m)),
+                Recovery::WithoutLeases => structured(sound(m)),
+            };
+            world.recoverers.recover_all(&world.act_as(1)).unwrap();
+        })
+        .after_death("unlinks", |_| {
+            with(world(), 2, |all| match all.unlink(KEPT) {
+                Err(ObjectError::NotFound { .. }) => all.unlink(MOVED).unwrap(),
+                unlinked => unlinked.unwrap(),
+            })
+        })
+        .check(|m, end: &End<()>| {
+            let names = settled(m);
+            match end.died(0) {
+                true => assert!(names.is_empty(), "{names:?}"),
+                false => assert_eq!(names, [MOVED]),
+            }
+        })
+}
+
+/// Broken: a block of leases is linked before it is cleared, and still has the words of its former
+/// use: offsets of an object without a name. Its last user takes them for leases.
+fn leases_linked_first() -> Scenario {
+    static PLACES: OnceLock<(Offset, Offset)> = OnceLock::new();
+    const BLOCK: u64 = 256;
+    members("a block of leases is linked before it is cleared", &[])
+        .prepare(|m| {
+            let world = prepared(m);
+            with(&world, 1, |all| {
+                std::mem::forget(all.create::<Counter<_>>(MADE, 0).unwrap());
+            });
+            // All slots of the first block of member 0 are taken.
+            with(&world, 0, |all| {
+                for _ in 1..BLOCK / 8 {
+                    std::mem::forget(all.open::<Words<_>>(KEPT).unwrap());
+                }
+            });
+            let member = world.act_as(0);
+            let heap = world.local(&member);
+            let made = names(world.heap).get(&heap, MADE).unwrap();
+            let block = heap.allocate_into(BLOCK, heap.pending_cell(0)).unwrap();
+            (8..BLOCK).step_by(8).for_each(|at| {
+                world.memory.store(block + at, made, Ordering::Relaxed);
+            });
+            heap.free_from(heap.pending_cell(0), 0).unwrap();
+            with(&world, 3, |all| all.unlink(MADE).unwrap());
+            PLACES.get_or_init(|| (block, leases(world.heap, 0)));
+        })
+        .thread("opens", |m| {
+            let &(block, link) = PLACES.get().expect("the preparation came first");
+            let weak = pod_of(Weakened::new(m, Weakness::Late(block, BLOCK, link)));
+            with(&weak, 0, |all| {
+                std::mem::forget(all.open::<Words<_>>(KEPT).unwrap());
+            });
+        })
+        .thread("gives up", |_| with(world(), 1, |all| all.give_up_all()))
+        .check(|m, _: &End<()>| assert_eq!(settled(m), [KEPT]))
 }
 
 /// Broken: every slot takes itself for the one that has claimed the object.

@@ -1,18 +1,19 @@
 //! Named objects and their recovery; and broken variants, each of which a sweep must find.
 
 use super::fixture::{
-    CONTENTS, KEPT, MADE, MOVED, Words, World, bytes, create, leave_stale, names, objects, pod,
-    structured,
+    CONTENTS, KEPT, MADE, MOVED, Words, World, bytes, create, leases, leave_stale, names, objects,
+    pod as pod_of, structured,
 };
 use crate::cases::{self, Killed};
 use crate::pod::{IDS, Pod};
 use outlive::membership::{Member, Status};
 use outlive::objects::{
-    Cell, Counter, DirectoryPoint, LastRequest, LeasePoint, ObjectError, ObjectPoint, ReleasePoint,
-    RenamePoint, RequestPoint, UnlinkPoint,
+    Cell, Counter, DirectoryPoint, LastRequest, LeasePoint, ObjectError, ObjectPoint, Objects,
+    ReleasePoint, RenamePoint, RequestPoint, UnlinkPoint,
 };
 use outlive_memory::{Memory, Offset, Ordering, PersistenceDomain};
 use outlive_prove::kill::{Marked, Suite, Sweep};
+use outlive_prove::weakened::{Weakened, Weakness};
 
 /// Adds the sweeps of this file.
 pub fn add_to(suite: &mut Suite) {
@@ -39,6 +40,9 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (Case::RenamesInTwoSteps, "\"kept\" is gone"),
         (Case::WritesTheTokenLast, "does not fit"),
         (Case::TakesTheNested, "does not fit"),
+        (Case::CountsTheEarlier, "does not fit"),
+        (Case::RetiresUntagged, "but no allocated block starts there"),
+        (Case::LeasesUnlogged, "has leaked"),
         (
             Case::LeavesStale,
             "an entry leads to it, but it is not live",
@@ -49,8 +53,17 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
 /// The name of a client.
 const CLIENT: &str = "client";
 
-/// The state of a request whose operation runs.
-const OPEN: u64 = 1;
+/// In the state of a request: the code of the program runs.
+const PAUSED: u64 = 4;
+
+/// In a slot of a lease: its object is being retired.
+const RETIRING: u64 = 2;
+
+/// The bytes of a block of leases.
+const LEASES: u64 = 256;
+
+/// The number of the pending-allocation cell of objects and blocks of leases.
+const HAND: u64 = 7;
 
 /// The offset of an object's state in its block, and the state of an object without a name.
 const STATE: u64 = 24;
@@ -118,6 +131,13 @@ enum Case {
     WritesTheTokenLast,
     /// Broken: as `RequestNested`, but the request is not paused while its closure runs.
     TakesTheNested,
+    /// Broken: as `RequestNested`, but the request does not record the number of the operation
+    /// before it.
+    CountsTheEarlier,
+    /// Broken: as `GiveUpTwo`, but no slot is tagged as retiring.
+    RetiresUntagged,
+    /// Broken: as `OpenOften`, but the log does not lead to the new block of leases.
+    LeasesUnlogged,
     /// Broken: as `UnlinkStale`, but the stale entry is not removed.
     LeavesStale,
 }
@@ -163,6 +183,7 @@ impl Case {
                 | GiveUpLast
                 | GiveUpBoth
                 | GiveUpTwo
+                | RetiresUntagged
                 | UnlinkStale
                 | LeavesStale
                 | RetiresFirst
@@ -179,13 +200,63 @@ impl Case {
     fn request(self) -> Option<(u64, Option<u64>, Option<u64>)> {
         match self {
             RequestInsert => Some((7, None, Some(1))),
-            RequestReplace | RequestNested | WritesTheTokenLast | TakesTheNested => {
-                Some((1, Some(10), Some(11)))
-            }
+            RequestReplace | RequestNested | WritesTheTokenLast | TakesTheNested
+            | CountsTheEarlier => Some((1, Some(10), Some(11))),
             RequestInVain => Some((7, None, None)),
             _ => None,
         }
     }
+
+    /// Returns the weakness of the victim's memory, if the case has one.
+    fn weakness(self, pod: &World<Marked>, victim: &Member<Marked>) -> Option<Weakness> {
+        // The request that is not the last one: the next request is written there.
+        let request = || {
+            let at = { names(pod.heap) }.get(&pod.local(victim), CLIENT);
+            let contents = Offset::from_raw(at.expect("a client") + CONTENTS);
+            let selected: u64 = pod.memory.load(contents + 8, Ordering::Relaxed);
+            contents + 16 + 32 * (selected & 1 ^ 1)
+        };
+        Some(match self {
+            TakesTheNested => Weakness::Tagged(request() + 16, 8, PAUSED),
+            CountsTheEarlier => Weakness::Stores(request() + 8, 8),
+            RetiresUntagged => Weakness::Tagged(leases(pod.heap, 0), LEASES, RETIRING),
+            LeasesUnlogged => Weakness::Stores(pod.local(victim).pending_cell(HAND), 8),
+            _ => return None,
+        })
+    }
+
+    /// Runs the operation of a case with a weakness.
+    fn operate_weakly<M: Memory>(self, all: Objects<'_, M>) {
+        match self {
+            TakesTheNested | CountsTheEarlier => {
+                let client = all.client(CLIENT).unwrap();
+                let kept = all.open::<Words<M>>(KEPT).unwrap();
+                let make = |n| {
+                    kept.upsert(&2, &0, |_| 20).unwrap();
+                    n + 1
+                };
+                assert_eq!(kept.request(&client, 2).update(&1, make), Ok(Some(10)));
+            }
+            RetiresUntagged => give_up_two(all),
+            LeasesUnlogged => open_often(all),
+            _ => unreachable!("{self:?} has no weakness"),
+        }
+    }
+}
+
+fn open_often<M: Memory>(all: Objects<'_, M>) {
+    let open = |_| all.open::<Words<M>>(KEPT).unwrap();
+    drop((0..MANY).map(open).collect::<Vec<_>>());
+}
+
+fn give_up_two<M: Memory>(all: Objects<'_, M>) {
+    let made = all.create::<Words<M>>(MADE, ()).unwrap();
+    made.insert(&1, &1).unwrap();
+    let kept = all.open::<Words<M>>(KEPT).unwrap();
+    all.unlink(MADE).unwrap();
+    all.unlink(KEPT).unwrap();
+    drop(kept);
+    drop(made);
 }
 
 impl cases::Case for Case {
@@ -203,7 +274,7 @@ impl cases::Case for Case {
     fn world(self, memory: Marked) -> Self::World {
         match self {
             ForgetsLeases | ForgetsTheRoot => structured(memory),
-            _ => pod(memory),
+            _ => pod_of(memory),
         }
     }
 
@@ -252,6 +323,12 @@ impl cases::Case for Case {
     }
 
     fn operate(self, pod: &Self::World, victim: &Member<Marked>) {
+        if let Some(weakness) = self.weakness(pod, victim) {
+            let weak = pod_of(Weakened::new(pod.memory, weakness));
+            let victim = weak.act_as(0);
+            let heap = weak.local(&victim);
+            return self.operate_weakly(objects(&heap));
+        }
         let heap = pod.local(victim);
         let all = objects(&heap);
         match self {
@@ -263,20 +340,9 @@ impl cases::Case for Case {
                 assert!(matches!(refused, ObjectError::Exists { .. }), "{refused}");
             }
             Open => drop(all.open::<Words<Marked>>(KEPT).unwrap()),
-            OpenOften => {
-                let open = |_| all.open::<Words<Marked>>(KEPT).unwrap();
-                drop((0..MANY).map(open).collect::<Vec<_>>());
-            }
+            OpenOften => open_often(all),
             Unlink | UnlinkInUse => all.unlink(KEPT).unwrap(),
-            GiveUpTwo => {
-                let made = all.create::<Words<Marked>>(MADE, ()).unwrap();
-                made.insert(&1, &1).unwrap();
-                let kept = all.open::<Words<Marked>>(KEPT).unwrap();
-                all.unlink(MADE).unwrap();
-                all.unlink(KEPT).unwrap();
-                drop(kept);
-                drop(made);
-            }
+            GiveUpTwo => give_up_two(all),
             GiveUpLast | GiveUpBoth | ForgetsLeases => all.give_up_all(),
             LinksFirst => {
                 // The moment before the contents are made: clears the cell, then stores it.
@@ -327,19 +393,8 @@ impl cases::Case for Case {
                 let made = all.open::<Cell<str, Marked>>(MADE).unwrap();
                 made.request(&client, 2).set("another").unwrap();
             }
-            TakesTheNested => {
-                let client = all.client(CLIENT).unwrap();
-                let kept = all.open::<Words<Marked>>(KEPT).unwrap();
-                let contents = names(pod.heap).get(&heap, CLIENT).unwrap() + CONTENTS;
-                let make = |n| {
-                    let selected = Offset::from_raw(contents + 8);
-                    let selected: u64 = pod.memory.load(selected, Ordering::Relaxed);
-                    let state = Offset::from_raw(contents + 16 + 32 * selected + 16);
-                    pod.memory.store(state, OPEN, Ordering::Release);
-                    kept.upsert(&2, &0, |_| 20).unwrap();
-                    n + 1
-                };
-                assert_eq!(kept.request(&client, 2).update(&1, make), Ok(Some(10)));
+            TakesTheNested | CountsTheEarlier | RetiresUntagged | LeasesUnlogged => {
+                unreachable!("{self:?} has a weakness")
             }
             RequestInsert | RequestReplace | RequestInVain | WritesTheTokenLast => {
                 let client = all.client(CLIENT).unwrap();
@@ -401,7 +456,10 @@ impl cases::Case for Case {
                 format!("{KEPT:?} is gone, or the map is there twice: {names:?}"),
             )?;
             let must_go = matches!(self, GiveUpLast | GiveUpBoth | ForgetsLeases);
-            let unlinks = matches!(self, Unlink | UnlinkInUse | GiveUpTwo | UnlinkStale);
+            let unlinks = matches!(
+                self,
+                Unlink | UnlinkInUse | GiveUpTwo | RetiresUntagged | UnlinkStale
+            );
             demand(
                 kept.is_empty() || !(must_go || unlinks && returned),
                 format!("{KEPT:?} is there: {names:?}"),
@@ -452,7 +510,10 @@ impl cases::Case for Case {
             let creates = matches!(self, Create | CreatePlain | LinksFirst | Cells);
             demand(
                 match has(MADE) {
-                    true => creates || self.has_made() || self == GiveUpTwo && !returned,
+                    true => {
+                        let gives_up = matches!(self, GiveUpTwo | RetiresUntagged);
+                        creates || self.has_made() || gives_up && !returned
+                    }
                     false => !(self.has_made() || returned && creates),
                 },
                 format!("the objects are {names:?}; the operation returned: {returned}"),

@@ -64,11 +64,26 @@ impl<M: Memory> Root<M> {
 
     /// Returns the job that the root is reserved for.
     pub fn job(self) -> Option<Record<M>> {
-        let (memory, job) = (self.layout.memory, self.load(JOB));
-        // A damaged word leads to no job.
+        self.record_at(self.load(JOB))
+    }
+
+    /// Returns the record that the word `job` leads to. A damaged word leads to none.
+    fn record_at(self, job: u64) -> Option<Record<M>> {
+        let memory = self.layout.memory;
         let job = Offset::checked(job, Record::<M>::LEAST_BYTES, 8, memory.size()).ok();
         let job = job.filter(|job| !job.is_null());
         job.map(|job| Record::at(memory, job))
+    }
+
+    /// Returns the description of the damage if the word of its job is damaged.
+    pub fn damage(self) -> Option<String> {
+        let job = self.load(JOB);
+        (job != 0 && self.record_at(job).is_none()).then(|| {
+            format!(
+                "the root at {} is reserved for a job at {job:#x}, where no job can be",
+                self.at
+            )
+        })
     }
 
     /// Returns the task, which is described if [`life`](Self::life) says so.

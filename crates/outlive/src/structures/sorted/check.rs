@@ -137,17 +137,24 @@ pub(crate) fn entries_of<M: Memory>(memory: M, at: Offset) -> Result<u64, OpenEr
 
 /// Checks every list and map whose header is in `heap`, and returns the damage found.
 pub(crate) fn check_all<M: Memory>(heap: &Heap<M>) -> Vec<Finding> {
-    let blocks = heap.small_blocks(Header::<M>::LEAST_BYTES);
-    let headers = blocks.filter_map(|(at, _)| Header::read(heap.memory(), at).ok());
-    let named = |header: Header<M>| {
-        let (kind, at) = (header.kind.name(), header.at);
-        let name = move |finding: Finding| Finding {
-            what: format!("{} (in the {kind} at {at})", finding.what),
-            ..finding
-        };
-        header.check().findings.into_iter().map(name)
+    let checked = |at: Offset| match Header::read(heap.memory(), at) {
+        Ok(header) => {
+            let kind = header.kind.name();
+            let mut findings = header.check().findings;
+            for finding in &mut findings {
+                finding.what += &format!(" (in the {kind} at {at})");
+            }
+            findings
+        }
+        Err(error @ OpenError::Sizes { .. }) => {
+            let what = error.to_string();
+            vec![Finding { at, what }]
+        }
+        // No header, or one that is being written.
+        Err(_) => Vec::new(),
     };
-    headers.flat_map(named).collect()
+    let blocks = heap.small_blocks(Header::<M>::LEAST_BYTES);
+    blocks.flat_map(|(at, _)| checked(at)).collect()
 }
 
 impl<M: Memory> Header<M> {

@@ -213,6 +213,12 @@ impl<M: Memory> Header<M> {
             key: words[5].checked_sub(1),
             value: words[6].checked_sub(1),
         };
+        // Then no sum of sizes overflows.
+        for (what, size) in [("keys", form.key), ("values", form.value)] {
+            if let Some(bytes) = size.filter(|size| *size > memory.size()) {
+                return Err(OpenError::Sizes { at, what, bytes });
+            }
+        }
         Ok(Self {
             memory,
             at,
