@@ -315,13 +315,13 @@ fn observation_of_a_busy_pod() {
 
 #[test]
 fn a_forged_structure_without_contents_at_the_end_of_the_memory_is_found() {
-    let place = Place::new("end");
-    let pod = place.create();
+    let place = PodFile::new("observed-end");
+    let pod = create(&place);
     create_all(&pod);
     let memory = pod.segment().memory();
     let all = directory(&pod).observe().unwrap();
     let words = all.into_iter().find(|it| it.name == "words").unwrap();
-    let record = words.contents - 608;
+    let record = words.contents - CONTENTS;
     // The node of the name has the only word that leads to the object.
     let payload = pod.segment().area(AreaKind::Payload).unwrap();
     let mut places = (payload.offset.raw()..payload.end())
