@@ -78,6 +78,10 @@ fn main() -> ExitCode {
             substitutes::a_forked_child_has_no_pod_at_its_parents_addresses,
         ),
         (
+            "a_forked_child_has_no_obituary_at_its_parents_addresses",
+            substitutes::a_forked_child_has_no_obituary_at_its_parents_addresses,
+        ),
+        (
             "names_of_other_users_are_passed_over",
             users::names_of_other_users_are_passed_over,
         ),
