@@ -153,7 +153,7 @@ impl PodFile {
         let is_file = { self.file.metadata() }.is_ok_and(|metadata| metadata.is_file());
         // The path by which the kernel knows the file: it is the same for all processes, even if
         // they opened it by a relative path or through symbolic links.
-        let known = std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        let known = std::fs::read_link(ofd::name_of(&self.file));
         // A creator's file had no name when it was opened, and the kernel calls it deleted.
         let named = std::fs::canonicalize(&self.path);
         let leads_to_it = |path: &PathBuf| {
