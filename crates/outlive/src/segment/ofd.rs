@@ -122,7 +122,7 @@ pub(crate) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
 
 /// Returns whether a description other than that of `file` has a lock on `byte` that excludes one
 /// of this kind.
-pub(super) fn excludes(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<bool> {
+pub(crate) fn excludes(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<bool> {
     let mut lock = flock(byte, l_type(kind));
     // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } {
