@@ -5,6 +5,8 @@ mod host_support;
 
 use host_support::{Child, Shared, TestPod, nap, run, sleep_for_ever, until};
 use outlive::host::{Linux, Os};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -15,6 +17,10 @@ fn main() -> ExitCode {
         (
             "a_descriptor_that_is_another_files_proves_no_death",
             a_descriptor_that_is_another_files_proves_no_death,
+        ),
+        (
+            "a_reader_of_the_file_is_not_present",
+            a_reader_of_the_file_is_not_present,
         ),
         (
             "freed_by_a_kill_and_not_kept_by_a_fork",
@@ -116,6 +122,28 @@ fn one_process_has_an_id() {
     // The largest possible id.
     let last = os.claim_presence(65_535).unwrap();
     assert!(last.is_some() && os.is_present(65_535));
+}
+
+/// Users that may only read the pod's file can have read locks on it. They delay no detection.
+fn a_reader_of_the_file_is_not_present() {
+    let pod = TestPod::new();
+    let os = pod.attach();
+    let file = pod.file_of_segment();
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let reader = File::open(path).unwrap();
+    // SAFETY: plain numbers, for which zeros are valid.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = libc::F_RDLCK as libc::c_short;
+    lock.l_start = (1 << 62) + 3;
+    lock.l_len = 1;
+    // SAFETY: the descriptor is open and `lock` a valid flock.
+    let answer = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    assert_eq!(answer, 0);
+    assert!(!os.is_present(3), "a reader was taken for a member");
+    // A claim would exclude the reader.
+    assert!(os.claim_presence(3).unwrap().is_none());
+    drop(reader);
+    drop(os.claim_presence(3).unwrap().expect("it is free"));
 }
 
 fn freed_by_a_kill_and_not_kept_by_a_fork() {

@@ -200,7 +200,12 @@ const WAYS: [Way; 4] = [
     Way {
         name: "in place over another",
         prepare: old,
-        create: |path| builder().uuid(NEW).replace(true).create(path),
+        // With a system call between the first write and the last, at which it can be killed.
+        create: |path| {
+            let call = |_, _: &[_]| _ = rustix::process::getppid();
+            let replacing = builder().uuid(NEW).replace(true);
+            replacing.initialise(call).create(path)
+        },
         may_be: &[Left::Segment(OLD), Left::Incomplete, Left::Segment(NEW)],
     },
 ];

@@ -112,9 +112,8 @@ pub(super) fn nameless() -> Result<File> {
 /// Takes a read lease, which requires that no description is open for writing.
 fn lease() -> Result<()> {
     let writer = nameless()?;
-    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
     let file = File::from(rustix::fs::open(
-        path,
+        ofd::name_of(&writer),
         OFlags::RDONLY | OFlags::CLOEXEC,
         Mode::empty(),
     )?);

@@ -24,7 +24,9 @@
 //! **A locked byte proves nothing** but that a description with the lock exists. A child that
 //! another thread forks between steps 1 and 4, and that does not exec, keeps the lock. A program
 //! that may write to the file can also lock the byte itself. Both delay the detection of a death;
-//! neither can cause a false one.
+//! neither can cause a false one. A program that may only read the file can take read locks, which
+//! delay no detection: a presence is a write lock. But no process can claim an id while another
+//! user has a read lock on its byte.
 //!
 //! Tests: tests/host_presence.rs.
 
@@ -153,7 +155,7 @@ impl PodFile {
         let is_file = { self.file.metadata() }.is_ok_and(|metadata| metadata.is_file());
         // The path by which the kernel knows the file: it is the same for all processes, even if
         // they opened it by a relative path or through symbolic links.
-        let known = std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        let known = std::fs::read_link(ofd::name_of(&self.file));
         // A creator's file had no name when it was opened, and the kernel calls it deleted.
         let named = std::fs::canonicalize(&self.path);
         let leads_to_it = |path: &PathBuf| {
@@ -223,7 +225,8 @@ impl PodFile {
 
     /// Returns whether the byte of `id` is locked.
     pub(crate) fn is_locked(&self, id: u32) -> bool {
-        let ask = || ofd::is_locked(&self.file, FIRST_BYTE + libc::off_t::from(id));
+        // A presence is a write lock. Users that may only read the file can have read locks.
+        let ask = || ofd::excludes(&self.file, FIRST_BYTE + libc::off_t::from(id), Kind::Read);
         let is_it = || which(&self.file) == self.which;
         // A program that closes descriptors that are not its own may have given the number to
         // another file since, whose bytes are free. It must be this file before and after the

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, U
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -178,7 +178,7 @@ pub(super) fn create(
         Ok(file) => {
             fill(&file, path, header, access)?;
             let file = locked(file, path)?;
-            let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let nameless = ofd::name_of(&file);
             finish(file, path, |to| {
                 rustix::fs::linkat(CWD, &nameless, CWD, to, AtFlags::SYMLINK_FOLLOW)
             })

@@ -19,7 +19,10 @@
 use super::robust::{Entry, LINK_AT};
 use super::{OsError, futex::last_error};
 use crate::fork;
+use crate::segment::map_apart;
 use core::ptr::NonNull;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -50,19 +53,26 @@ unsafe impl Send for Window {}
 impl Window {
     /// Maps a window on the page at offset `at` of the side file `file`, whose path is `path`.
     pub(super) fn new(file: &File, path: &Path, at: usize) -> Result<Self, OsError> {
-        let (none, rw) = (core::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);
-        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe { libc::mmap(none, 2 * PAGE, rw, private, -1, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(last_error("mapping a window"));
-        }
+        // Not where a parent of this process has a mapping: copies of the parent's handles would
+        // write to the words.
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let mapped = map_apart(2 * PAGE, |hint| {
+            // SAFETY: a new mapping at an address of the kernel's choice.
+            let base = unsafe { mmap_anonymous(hint.cast(), 2 * PAGE, access, MapFlags::PRIVATE) };
+            NonNull::new(base?.cast()).ok_or(Errno::NOMEM)
+        });
+        let mapped: NonNull<u8> = mapped.map_err(|error| OsError::Call {
+            call: "mapping a window".into(),
+            source: error.into(),
+        })?;
+        let base: *mut libc::c_void = mapped.as_ptr().cast();
         // From here on a drop unmaps the pages.
         let window = Self {
-            base: NonNull::new(base.cast()).expect("mmap returned null"),
+            base: mapped,
             of: fork::generation(),
         };
         let at = libc::off_t::try_from(at).expect("inside a file");
+        let rw = libc::PROT_READ | libc::PROT_WRITE;
         let fixed = libc::MAP_SHARED | libc::MAP_FIXED;
         // SAFETY: the mapping replaces the first of the two pages, which are ours. The page is
         // inside the file, whose size was checked.

@@ -233,6 +233,12 @@ impl Pod {
 
     /// Joins as a process, with a sentinel thread of its own.
     ///
+    /// A process that changes its user or its root directory does so before it joins. That it can
+    /// be fenced, and can fence others, is checked here for the present user only.
+    ///
+    /// The memory of the pod must not be registered with io_uring or a device: these may write to
+    /// it after the process has been declared dead.
+    ///
     /// # Errors
     /// If the id or the host is not available, or this process could not be fenced.
     pub fn join(&self, options: ProcessOptions) -> Result<Process, PodError> {

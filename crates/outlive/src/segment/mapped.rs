@@ -8,9 +8,9 @@
 //! **Forks.** A forked child does not inherit these mappings (`MADV_DONTFORK`): it could write
 //! after the death of its parent was reported. Its copies of the parent's handles point at
 //! addresses that are free in the child. If its own mapping of the same pod came to lie there, the
-//! child would write as its parent. The child inherits the table too, and no entry of its parent
-//! leaves it. So a new mapping that overlaps an entry is removed, and made elsewhere
-//! ([`map_apart`]).
+//! child would write as its parent. (A window on the side file there would let it change the words
+//! of any member.) The child inherits the table too, and no entry of its parent leaves it. So a new
+//! mapping that overlaps an entry is removed, and made elsewhere ([`map_apart`]).
 
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
@@ -21,8 +21,10 @@ use std::path::Path;
 
 /// The number of slots by which the table grows.
 const SLOTS: usize = 128;
-/// The distance of a mapping from the entries above it.
+/// The shortest distance of a mapping from the entries above it.
 const GAP: usize = 1 << 20;
+/// The longest distance that is tried.
+const FARTHEST: usize = 1 << 40;
 /// The number of bytes that are kept of a path, from its end.
 const PATH_BYTES: usize = 232;
 /// `start` of a slot that is free, and of one that is being written.
@@ -45,6 +47,10 @@ struct Table {
 }
 
 static TABLE: Table = Table::new();
+
+/// The lowest address at which the kernel has taken a hint of [`map_apart`]. (A hint at the place
+/// of an earlier result would not be taken.)
+static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 impl Table {
     const fn new() -> Self {
@@ -167,24 +173,34 @@ pub(crate) fn map_apart(
     len: usize,
     mut map: impl FnMut(*mut u8) -> Result<NonNull<u8>, Errno>,
 ) -> Result<NonNull<u8>, Errno> {
-    let mut hint = null_mut();
+    let (mut hint, mut distance) = (null_mut(), GAP);
     loop {
         let base = map(hint)?;
         let start = base.as_ptr() as usize;
         let overlaps =
             |(other, bytes): (usize, usize)| start < other + bytes && other < start + len;
         if !all().filter_map(Slot::range).any(overlaps) {
+            if !hint.is_null() {
+                LOWEST.fetch_min(start, Ordering::Relaxed);
+            }
             return Ok(base);
         }
-        if hint.is_null() {
+        if distance <= FARTHEST {
             // SAFETY: the mapping is new, and no other code knows of it.
             unsafe { munmap(base.as_ptr().cast(), len) }?;
-            // Below all entries, at a whole page.
-            let lowest = all().filter_map(Slot::range).map(|(start, _)| start).min();
-            let below = lowest.unwrap_or(0).saturating_sub(len + GAP);
-            hint = core::ptr::without_provenance_mut(below & !(GAP - 1));
+            // Below all entries and earlier results, at a whole page. The kernel takes the hint if
+            // the addresses are free: each hint is farther away than the one before.
+            let entries = all().filter_map(Slot::range).map(|(start, _)| start);
+            let lowest = entries.fold(LOWEST.load(Ordering::Relaxed), usize::min);
+            let below = lowest.saturating_sub(len + distance) & !(GAP - 1);
+            if below == 0 {
+                // All addresses have been used once.
+                LOWEST.store(usize::MAX, Ordering::Relaxed);
+            }
+            hint = core::ptr::without_provenance_mut(below);
+            distance *= 2;
         } else {
-            // The kernel has not taken the hint. It does not choose a reserved address again.
+            // The kernel has taken no hint. It does not choose a reserved address again.
             // SAFETY: as above.
             unsafe { reserve(base.as_ptr(), len) }?;
         }

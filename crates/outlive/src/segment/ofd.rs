@@ -122,13 +122,22 @@ pub(crate) fn is_locked(file: &File, byte: libc::off_t) -> io::Result<bool> {
 
 /// Returns whether a description other than that of `file` has a lock on `byte` that excludes one
 /// of this kind.
-pub(super) fn excludes(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<bool> {
+pub(crate) fn excludes(file: &File, byte: libc::off_t, kind: Kind) -> io::Result<bool> {
     let mut lock = flock(byte, l_type(kind));
     // SAFETY: the descriptor is open and `lock` a valid flock, which the call overwrites.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } {
         0 => Ok(lock.l_type != libc::F_UNLCK as libc::c_short),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Returns the name under which `/proc` shows the open `file` to the calling thread.
+///
+/// `/proc/self/fd` would show the descriptors of the process's first thread. That thread may have
+/// ended, and a thread may have a table of its own (`unshare(CLONE_FILES)`): there the same number
+/// may be another file's.
+pub(crate) fn name_of(file: &impl AsRawFd) -> String {
+    format!("/proc/thread-self/fd/{}", file.as_raw_fd())
 }
 
 /// A spare descriptor, one for the whole process. It is closed when the program has used up its
@@ -152,8 +161,7 @@ pub(crate) fn reopen(file: &File, path: &Path) -> rustix::io::Result<File> {
 
 fn reopen_once(file: &File, path: &Path) -> rustix::io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let by_descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let opened = rustix::fs::open(by_descriptor, flags, Mode::empty()).or_else(|error| {
+    let opened = rustix::fs::open(name_of(file), flags, Mode::empty()).or_else(|error| {
         // /proc is not available. The path may lead to another file by now.
         let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|_| error)?;
         let opened = File::from(opened);

@@ -1,8 +1,13 @@
 //! The place of a child: its host, how it is launched there, and how it learns of it.
 
 use crate::membership::{InstanceId, Level, Status, Tables};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child as Spawned, Command, ExitStatus};
 
 /// The place of a process in a pod, as given by its supervisor.
@@ -119,7 +124,49 @@ pub struct ThisMachine;
 
 impl Launch for ThisMachine {
     fn launch(&self, _place: &Place, mut command: Command) -> io::Result<Box<dyn Launched>> {
-        Ok(Box::new(command.spawn()?))
+        let child = command.spawn()?;
+        let pidfd = pidfd_of_child(&child);
+        Ok(Box::new(Started { child, pidfd }))
+    }
+}
+
+/// A child process. Its pidfd never refers to another process. Its pid may do so when the program
+/// has reaped the child, or ignores SIGCHLD.
+#[derive(Debug)]
+struct Started {
+    child: Spawned,
+    /// `None` if the kernel or a filter refuses it.
+    pidfd: Option<OwnedFd>,
+}
+
+/// Returns a pidfd of `child`.
+fn pidfd_of_child(child: &Spawned) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(child.id().cast_signed())?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    // The child may have been reaped before, and its pid be another process's.
+    let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::PidFd(pidfd.as_fd()), flags).ok()?;
+    Some(pidfd)
+}
+
+impl Launched for Started {
+    fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    fn kill(&mut self) {
+        let killed = self
+            .pidfd
+            .as_ref()
+            .map(|pidfd| pidfd_send_signal(pidfd, Signal::KILL));
+        match killed {
+            Some(Ok(()) | Err(Errno::SRCH)) => {}
+            _ => Launched::kill(&mut self.child),
+        }
+    }
+
+    fn pid(&self) -> Option<u32> {
+        Some(self.child.id())
     }
 }
 
@@ -129,8 +176,10 @@ impl Launched for Spawned {
     }
 
     fn kill(&mut self) {
-        // This fails only if it has ended.
-        let _ = Self::kill(self);
+        // If the program has reaped it, its pid may be another process's.
+        if matches!(Self::try_wait(self), Ok(None)) {
+            let _ = Self::kill(self);
+        }
     }
 
     fn pid(&self) -> Option<u32> {
@@ -223,5 +272,61 @@ pub(super) fn standing(tables: Tables, id: InstanceId) -> HostStanding {
         _ if state.level != Some(Level::Host) => HostStanding::Vacant,
         Status::Live if has_processes() => HostStanding::Lives,
         Status::Live | Status::Joining | Status::Fencing => HostStanding::Unsettled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{WaitOptions, kill_process, waitpid};
+
+    /// Forks a process with the process id `pid`, which sleeps. Returns `None` if that is not
+    /// permitted, or another process has the id.
+    fn sleeper(pid: Pid) -> Option<Pid> {
+        let wanted = pid.as_raw_nonzero().get();
+        // SAFETY: plain numbers, for which zeros are valid.
+        let mut clone: libc::clone_args = unsafe { core::mem::zeroed() };
+        clone.exit_signal = libc::SIGCHLD as u64;
+        clone.set_tid = &raw const wanted as u64;
+        clone.set_tid_size = 1;
+        // SAFETY: a fork whose child makes system calls only.
+        let forked = unsafe {
+            let bytes = size_of::<libc::clone_args>();
+            let forked = libc::syscall(libc::SYS_clone3, &raw const clone, bytes);
+            if forked == 0 {
+                libc::alarm(60);
+                loop {
+                    libc::pause();
+                }
+            }
+            forked
+        };
+        Pid::from_raw(forked as i32).filter(|_| forked > 0)
+    }
+
+    #[test]
+    fn a_process_with_the_pid_of_a_child_that_was_reaped_is_not_killed() {
+        let place = Place {
+            pod: "pod".into(),
+            host: 0,
+            id: 1,
+        };
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        let mut launched = ThisMachine.launch(&place, command).unwrap();
+        let pid = Pid::from_raw(launched.pid().unwrap().cast_signed()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        // As a program does that reaps all its children.
+        waitpid(Some(pid), WaitOptions::empty()).unwrap();
+        let Some(stranger) = sleeper(pid) else {
+            return println!("skipped: a process id cannot be chosen here");
+        };
+        assert_eq!(stranger, pid);
+        launched.kill();
+        std::thread::sleep(core::time::Duration::from_millis(50));
+        let ended = waitpid(Some(stranger), WaitOptions::NOHANG).unwrap();
+        let _ = kill_process(stranger, Signal::KILL);
+        assert!(ended.is_none(), "the stranger was killed");
+        waitpid(Some(stranger), WaitOptions::empty()).unwrap();
     }
 }

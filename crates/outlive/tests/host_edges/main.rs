@@ -58,6 +58,10 @@ fn main() -> ExitCode {
             places::a_process_whose_first_thread_has_ended_is_where_it_was,
         ),
         (
+            "a_thread_with_descriptors_of_its_own_names_its_own_file",
+            places::a_thread_with_descriptors_of_its_own_names_its_own_file,
+        ),
+        (
             "a_boot_id_that_is_not_the_kernels_is_of_no_machine",
             substitutes::a_boot_id_that_is_not_the_kernels_is_of_no_machine,
         ),
@@ -76,6 +80,10 @@ fn main() -> ExitCode {
         (
             "a_forked_child_has_no_pod_at_its_parents_addresses",
             substitutes::a_forked_child_has_no_pod_at_its_parents_addresses,
+        ),
+        (
+            "a_forked_child_has_no_obituary_at_its_parents_addresses",
+            substitutes::a_forked_child_has_no_obituary_at_its_parents_addresses,
         ),
         (
             "names_of_other_users_are_passed_over",

@@ -1,14 +1,18 @@
 //! Places where the kernel answers differently than a program expects: an overlay, a time namespace
 //! that was entered later, and a process after the end of its first thread.
 
-use super::host_support::{Child, TestPod};
+use super::host_support::{Child, Shared, TestPod};
 use super::{mount, unshared};
 use outlive::host::{Access, Linux, Liveness, Os, OsError, PodFile};
+use outlive::membership::ProcessOptions;
+use outlive::pod::{Pod, PodOptions};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 pub fn mount_with(what: &str, at: &str, kind: &str, flags: libc::c_ulong, options: &str) {
@@ -110,6 +114,46 @@ pub fn a_process_whose_first_thread_has_ended_is_where_it_was() {
             });
             // SAFETY: ends this thread alone, which holds nothing.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
+        });
+    })
+    .succeed();
+}
+
+/// `/proc/self` shows the descriptors of the first thread, where the same numbers may be those of
+/// other files.
+pub fn a_thread_with_descriptors_of_its_own_names_its_own_file() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("pod");
+    Child::run(|| {
+        let shared = Shared::new();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                // SAFETY: this thread gets a copy of the table of descriptors.
+                assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
+                shared.at(0).store(1, SeqCst);
+                shared.wait(1, 1);
+                let pod = Pod::create(&path, PodOptions::new().size(8 << 20).ids(8)).unwrap();
+                let process = pod.join(ProcessOptions::on_host(0)).unwrap();
+                drop(process.enter(None, "thread").unwrap());
+                process.leave().unwrap();
+                pod.close().unwrap();
+                Pod::destroy(&path).unwrap();
+            });
+            shared.wait(0, 1);
+            // Files without names, to which a link could give one.
+            let mut nameless = OpenOptions::new();
+            nameless
+                .read(true)
+                .write(true)
+                .custom_flags(libc::O_TMPFILE);
+            let files: Vec<File> = (0..64)
+                .map(|_| nameless.open(directory.path()).unwrap())
+                .collect();
+            shared.at(1).store(1, SeqCst);
+            other.join().unwrap();
+            for file in files {
+                assert_eq!(file.metadata().unwrap().nlink(), 0, "it was given a name");
+            }
         });
     })
     .succeed();

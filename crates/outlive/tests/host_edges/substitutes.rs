@@ -1,7 +1,7 @@
 //! Substitutes that a program or a container has made: another `/proc`, another boot id, another
 //! file under a descriptor's number, other memory at an address.
 
-use super::host_support::{Child, TestPod};
+use super::host_support::{Child, TestPod, hold};
 use super::places::mount_with;
 use super::{mount, unshared};
 use outlive::host::{Access, Linux, Os};
@@ -182,4 +182,34 @@ pub fn a_forked_child_has_no_pod_at_its_parents_addresses() {
             .load::<u64>(Offset::new(0), Ordering::Relaxed),
         0
     );
+}
+
+/// The same for the words of obituaries, which the parent's copies would make vacant.
+pub fn a_forked_child_has_no_obituary_at_its_parents_addresses() {
+    const BYTES: usize = 64 << 20;
+    // So many that they do not fit between the libraries.
+    let pod = TestPod::of(512);
+    let segment = Segment::builder()
+        .size(BYTES as u64)
+        .create("memfd:fork")
+        .unwrap();
+    let theirs = segment.memory().address(Offset::new(0), 8).as_ptr() as usize;
+    Child::run(|| {
+        let os = pod.attach();
+        for slot in 0..pod.slots {
+            hold(os, slot);
+        }
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        // (The kernel knows the side file by no name, since this process has created it.)
+        let shared = |line: &&str| line.contains("rw-s") && !line.contains("memfd:");
+        let words = maps.lines().filter(shared);
+        let words: Vec<usize> = words
+            .filter_map(|line| usize::from_str_radix(line.split('-').next()?, 16).ok())
+            .collect();
+        assert!(words.len() > pod.slots as usize, "{maps}");
+        for at in words {
+            assert!(!(theirs..theirs + BYTES).contains(&at), "{at:#x}");
+        }
+    })
+    .succeed();
 }

@@ -57,6 +57,11 @@ fn fenced_a_process_that_is_declared_dead_ends() {
     let mut events = process.events();
     let child = scene.child("scribble", 1);
     let thread = await_event(&mut events, EventKind::Joined, None).instance;
+    // The host joins first, and its thread last.
+    let (memory, at) = (scene.pod.segment().memory(), counter(&scene.pod));
+    await_that("it writes", || {
+        memory.load::<u64>(at, Ordering::Relaxed) > 0
+    });
     assert_eq!(scene.children[child].try_wait().expect("a child"), None);
     let generations = scene.pod.tables().generations();
     let live = generations.state(1).expect("the state of its host");

@@ -10,14 +10,13 @@
 use super::{Backend, BackendKind, Fresh, read_first_page};
 use crate::segment::error::{CallFailed, CreateError, Unsuitable};
 use crate::segment::filesystem::{HUGETLBFS, can_link, filesystem, has_inodes, is_local, set_mode};
-use crate::segment::ofd::{Which, which};
+use crate::segment::ofd::{Which, name_of, which};
 use crate::segment::space::{NotReserved, Places, Space, reserve};
 use crate::segment::superblock::{SUPERBLOCK_BYTES, incomplete_word};
 use outlive_memory::Native;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fstatfs, linkat, openat};
 use rustix::io::Errno;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -187,8 +186,7 @@ impl Backend for RegularFile {
 
     fn publish(&mut self) -> Result<(), CreateError> {
         if self.name == Name::None {
-            link(self.file.as_raw_fd(), &self.file, &self.path)
-                .map_err(|error| taken(&self.path, error))?;
+            link(&self.file, &self.path).map_err(|error| taken(&self.path, error))?;
         }
         if self.name != Name::Old {
             self.name = Name::New;
@@ -198,9 +196,8 @@ impl Backend for RegularFile {
 }
 
 /// Gives an unnamed file a name that must be free.
-fn link(raw: std::os::fd::RawFd, file: &File, path: &Path) -> Result<(), Errno> {
-    let by_proc = format!("/proc/self/fd/{raw}");
-    match linkat(CWD, by_proc, CWD, path, AtFlags::SYMLINK_FOLLOW) {
+fn link(file: &File, path: &Path) -> Result<(), Errno> {
+    match linkat(CWD, name_of(file), CWD, path, AtFlags::SYMLINK_FOLLOW) {
         // Without /proc: the direct way, which needs a capability.
         Err(Errno::NOENT) => linkat(file, "", CWD, path, AtFlags::EMPTY_PATH),
         other => other,

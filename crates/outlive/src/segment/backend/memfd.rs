@@ -9,6 +9,7 @@
 use super::{Backend, BackendKind, Fresh, read_first_page};
 use crate::segment::error::{CallFailed, CreateError, DestroyError, Unsuitable};
 use crate::segment::filesystem::set_mode;
+use crate::segment::ofd::name_of;
 use crate::segment::space::{NotReserved, Places, Space, reserve};
 use outlive_memory::Native;
 use rustix::fs::{
@@ -41,7 +42,7 @@ pub(super) fn name(path: &Path) -> Option<&[u8]> {
 
 /// Returns whether `file` is a memfd, sealed or not.
 pub(super) fn is_one(file: &File) -> bool {
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let link = std::fs::read_link(name_of(file));
     // A file that bears such a name on a filesystem has links; a memfd never has one.
     link.is_ok_and(|link| link.as_os_str().as_bytes().starts_with(b"/memfd:"))
         && fstat(file).is_ok_and(|stat| stat.st_nlink == 0)
