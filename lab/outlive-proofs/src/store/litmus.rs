@@ -23,6 +23,9 @@ pub enum Step {
 /// Batches, each of which is posted when the one before is complete.
 pub type Program = &'static [&'static [Step]];
 
+/// Tells whether two programs have these results.
+pub type Outcome = fn(&[u64], &[u64]) -> bool;
+
 /// Two programs that run at the same time on a region of zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Litmus {
@@ -31,9 +34,9 @@ pub struct Litmus {
     /// The programs.
     pub programs: [Program; 2],
     /// Whether the rules forbid the results of the two programs.
-    pub forbids: fn(&[u64], &[u64]) -> bool,
+    pub forbids: Outcome,
     /// An outcome that the rules allow and that the simulated network must show.
-    pub shows: Option<fn(&[u64], &[u64]) -> bool>,
+    pub shows: Option<Outcome>,
 }
 
 /// Runs `program` on `connection`. Returns the words that its READs read and the previous words of
