@@ -1,4 +1,5 @@
-//! `outlive store`: memory servers that are started, killed and interrupted, and the store's status.
+//! `outlive store`: memory servers that are started, killed and interrupted, and the store's
+//! status.
 
 mod support;
 

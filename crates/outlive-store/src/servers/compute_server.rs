@@ -49,8 +49,8 @@ struct Rights {
 
 impl Drop for Rights {
     fn drop(&mut self) {
-        // After a panic, latches may be held. The id keeps its owner, and the next member that joins
-        // marks it as failed.
+        // After a panic, latches may be held. The id keeps its owner, and the next member that
+        // joins marks it as failed.
         if !std::thread::panicking() {
             let configuration = self.store.configuration();
             configuration.leave_compute(self.id.0, self.process.instance());

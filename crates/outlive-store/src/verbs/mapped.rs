@@ -24,8 +24,8 @@ impl<M: Memory> Liveness<M> {
     /// Returns whether the server's memory can be used.
     #[inline]
     pub fn holds(&self) -> bool {
-        // Acquire: pairs with the Release of the store that ends the server's life. The SeqCst loads
-        // of a READ order this load after them.
+        // Acquire: pairs with the Release of the store that ends the server's life. The SeqCst
+        // loads of a READ order this load after them.
         self.memory.load::<u64>(self.at, Ordering::Acquire) == self.live
     }
 }

@@ -44,9 +44,10 @@
 //!
 //! A verb executes at most once per connection: loss and duplication of packets lie below the verb.
 //! A connection that breaks leaves each of its outstanding verbs
-//! [unknown](VerbError::Broken): executed or not, and a WRITE for each of its words. A new connection to the same server opens only
-//! after the server has drained the old one, so an unknown verb takes effect before the first verb
-//! of the new connection or never. The poster then finds out:
+//! [unknown](VerbError::Broken): executed or not, and a WRITE for each of its words. A new
+//! connection to the same server opens only after the server has drained the old one, so an unknown
+//! verb takes effect before the first verb of the new connection or never. The poster then finds
+//! out:
 //!
 //! * *READ*: nothing to find out; it is posted again.
 //! * *CAS from the free word to the poster's latch word*: no two CAS of a store write the same

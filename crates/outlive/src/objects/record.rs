@@ -224,8 +224,8 @@ impl<M: Memory> Record<M> {
     }
 
     /// Returns the sizes in bytes of the object's contents and of its type's description, each
-    /// loaded once. Returns `None` if they are not inside the memory, or the contents of a structure
-    /// have no [first word](Self::first_word).
+    /// loaded once. Returns `None` if they are not inside the memory, or the contents of a
+    /// structure have no [first word](Self::first_word).
     pub fn extent(self) -> Option<(u64, u64)> {
         let (contents, kind) = (self.word(CONTENT_BYTES), self.word(TYPE_BYTES));
         if contents < 8 && self.class() == Some(Class::Structure) {
@@ -261,8 +261,8 @@ impl<M: Memory> Record<M> {
         Ok(Some(entries_of(self.memory, header)?))
     }
 
-    /// Returns the first word of the object's contents, which have at least 8 bytes: for a structure,
-    /// the offset of its header.
+    /// Returns the first word of the object's contents, which have at least 8 bytes: for a
+    /// structure, the offset of its header.
     pub fn first_word(self) -> u64 {
         // Acquire: the structure was created before the object was linked.
         self.memory.load(self.contents(), Ordering::Acquire)

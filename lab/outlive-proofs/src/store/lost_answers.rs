@@ -101,7 +101,8 @@ impl Teller {
         }
     }
 
-    /// Posts what `fill` appends. `Err` if the outcome is unknown; the connection is a new one then.
+    /// Posts what `fill` appends. `Err` if the outcome is unknown; the connection is a new one
+    /// then.
     async fn post<T>(&mut self, fill: impl Fn(&mut Batch) -> T) -> Result<(Batch, T), ()> {
         let mut batch = Batch::new();
         let slots = fill(&mut batch);

@@ -200,7 +200,8 @@ fn survivors() -> Scenario {
     })
 }
 
-/// A server joins while another one joins, dies and is recovered: its number is not given out again.
+/// A server joins while another one joins, dies and is recovered: its number is not given out
+/// again.
 fn joining() -> Scenario {
     let (short, new, survivor) = (
         Instance::new(1, 1),

@@ -31,8 +31,8 @@ impl Batches {
         self.0[number].0.is_some()
     }
 
-    /// The local buffer, which the network writes to, as a network card would, also after the poster
-    /// has been told that the connection broke.
+    /// The local buffer, which the network writes to, as a network card would, also after the
+    /// poster has been told that the connection broke.
     pub fn buffer(&mut self, number: usize) -> &mut [u64] {
         match &mut self.0[number].0 {
             Some(batch) => batch.parts().1,

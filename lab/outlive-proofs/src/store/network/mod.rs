@@ -6,8 +6,8 @@
 //! again, a packet arrives twice, or a planned [`Fault`] strikes. All choices are drawn from the
 //! seed, so a run is repeated by its seed.
 //!
-//! * A packet is lost, arrives before an earlier one, or arrives again. The server takes the packets
-//!   of a connection in order, each once.
+//! * A packet is lost, arrives before an earlier one, or arrives again. The server takes the
+//!   packets of a connection in order, each once.
 //! * A READ or WRITE of several words takes effect word by word, in any order, with steps of others
 //!   in between.
 //! * An unfenced WRITE may pass earlier READs and atomics of its connection, and an unfenced CAS or
