@@ -67,10 +67,12 @@ pub(super) fn remove_file(path: &Path, empties: bool) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(fallocate(&file, flags, 0, file.metadata()?.len())?)
     };
-    let removed = match empties {
-        true => empty().and_then(|()| std::fs::remove_file(path)),
-        false => std::fs::remove_file(path),
-    };
+    // A filesystem that cannot punch holes keeps the memory until the mappings end.
+    if empties && let Err(error) = empty() {
+        let path = path.display();
+        tracing::debug!(%path, %error, "the segment of a memory server was not emptied");
+    }
+    let removed = std::fs::remove_file(path);
     match removed {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             let path = path.display();

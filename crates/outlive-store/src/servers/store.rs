@@ -264,7 +264,7 @@ impl Store {
     }
 
     /// Removes the store at `path`: the segments of its memory servers and its pod. Processes that
-    /// use it keep their mappings.
+    /// use it keep their mappings. The segments of a store that is too damaged to be opened stay.
     ///
     /// # Errors
     /// If there is no store, or a file cannot be removed.
