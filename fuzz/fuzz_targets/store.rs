@@ -1,5 +1,5 @@
-//! Opens a configuration of a store whose words were changed at random, reads it, and recovers and
-//! joins servers in it. Nothing panics, and a server that joins does not take a used entry.
+//! Changes words of a store's configuration at random, opens and reads it, and recovers and joins
+//! servers in it. No call panics, and a server that joins does not take the entry of a dead one.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use outlive_store::servers::{Configuration, Phase, Segments};
 use outlive_store::verbs::{Region, ServerId};
 use std::sync::OnceLock;
 
-/// The number of bytes of a configuration with 7 process ids.
+/// The size of the memory in bytes, enough for a configuration with 7 process ids.
 const BYTES: u64 = 16 << 10;
 const AT: Offset = Offset::new(64);
 const REGION: Region = Region {

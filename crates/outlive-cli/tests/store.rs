@@ -55,7 +55,7 @@ fn memory_servers_are_started_killed_and_interrupted() {
         assert!(begin.elapsed().as_secs() < 60, "{:?}", phases(path));
     }
     second.interrupt();
-    second.wait_for(&["left in good order"]);
+    second.wait_for(&["left the store"]);
     second.ends();
     assert_eq!(phases(path), ["dead"]);
     outlive(["store", "destroy", path]).succeeds();

@@ -11,15 +11,15 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// The variables by which the test starts its own program as a server.
+/// The environment variables with which a test starts its own program as a server.
 const ROLE: &str = "OUTLIVE_STORE_TEST_ROLE";
 const PATH: &str = "OUTLIVE_STORE_TEST_PATH";
 
 const REGION: u64 = 1 << 16;
-/// The word that compute servers count in.
+/// The word to which compute servers add.
 const COUNTER: RemoteOffset = RemoteOffset::new(64);
 
-/// A server, if the test has started it as one.
+/// Runs as a server if a test has started the program as one.
 #[test]
 fn server() {
     let Ok(path) = std::env::var(PATH) else {
@@ -30,7 +30,7 @@ fn server() {
         "memory" => {
             let server = store.serve_memory(REGION).unwrap();
             println!("\nserves {}", server.id().0);
-            // Until the test closes the pipe.
+            // The server runs until the test closes the pipe.
             let _ = std::io::stdin().read_line(&mut String::new());
         }
         "compute" => {
@@ -72,7 +72,7 @@ impl Server {
         }
     }
 
-    /// Starts a server, and returns it with its number once it serves.
+    /// Starts a server. Returns it with its number when it is live.
     fn start(role: &str, path: &Path) -> (Self, u16) {
         let mut server = Self::spawn(role, path);
         let mut line = String::new();
@@ -95,7 +95,7 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Lets a memory server leave in good order.
+    /// Lets a memory server leave, and waits until it has ended.
     fn leave(mut self) {
         drop(self.input.take());
         assert!(self.child.wait().unwrap().success());
@@ -118,7 +118,7 @@ impl Place {
         (Self(path.into()), store)
     }
 
-    /// The number of files of memory servers.
+    /// Returns the number of files of memory servers.
     fn segments(&self) -> usize {
         let name = self.0.file_name().unwrap().to_str().unwrap();
         let prefix = format!("{name}.");
@@ -141,7 +141,7 @@ fn read(server: &impl Connection, at: u64) -> Result<u64, VerbError> {
     Ok(done.value(slot))
 }
 
-/// Waits until `holds` for the status.
+/// Waits until `holds` is true for the status, and returns that status.
 fn await_status(store: &Store, holds: impl Fn(&StoreStatus) -> bool) -> StoreStatus {
     let begin = Instant::now();
     loop {
@@ -171,12 +171,12 @@ fn the_memory_of_a_dead_memory_server_is_not_read() {
             while begin.elapsed() < LIMIT {
                 for at in (0..REGION).step_by(8) {
                     match read(&server, at) {
-                        Ok(word) => assert_ne!(word, POISON, "the memory of a corpse was read"),
+                        Ok(word) => assert_ne!(word, POISON, "a dead server was read"),
                         Err(error) => return error,
                     }
                 }
             }
-            panic!("the death was not noticed");
+            panic!("the death was not reported to the reader");
         });
         std::thread::sleep(Duration::from_millis(20));
         first.kill();
@@ -191,8 +191,9 @@ fn the_memory_of_a_dead_memory_server_is_not_read() {
     assert_eq!(place.segments(), 1);
     assert_eq!(read(&other, 0), Ok(0));
     let refused = compute.connect(ServerId(0)).unwrap_err();
-    assert_eq!(refused.to_string(), "memory server 0 is dead, not live");
-    // The number is not given out again.
+    let text = "memory server 0 is dead, not live; connect to a live one";
+    assert_eq!(refused.to_string(), text);
+    // The number is not assigned again.
     let (_third, third) = Server::start("memory", &place.0);
     assert_eq!(third, 2);
 }
@@ -236,7 +237,7 @@ fn nothing_of_a_revoked_compute_server_takes_effect() {
         }
         compute.revoke(id, LIMIT).unwrap();
         let counted = read(&server, counter).unwrap();
-        // Without an effect: it is dead.
+        // The signal has no effect: the server is dead.
         counting.signal(Signal::CONT);
         std::thread::sleep(Duration::from_millis(30));
         assert_eq!(read(&server, counter), Ok(counted));
@@ -247,7 +248,7 @@ fn nothing_of_a_revoked_compute_server_takes_effect() {
         let refused = compute.revoke(id, LIMIT).unwrap_err();
         assert!(matches!(refused, StoreError::NoSuchProcess { .. }));
     }
-    // The numbers of the failed are not given out again.
+    // The ids of failed compute servers are not assigned again.
     let (_third, third) = Server::start("compute", &place.0);
     assert_eq!(third, 4);
     let own = compute.revoke(compute.id().get(), LIMIT).unwrap_err();
@@ -260,7 +261,7 @@ fn the_next_member_finishes_what_a_store_without_survivors_left() {
     let servers: Vec<_> = ["memory", "memory", "compute", "compute"]
         .map(|role| Server::start(role, &place.0).0)
         .into();
-    // Stopped first, so that no survivor acts.
+    // All are stopped first, so that no survivor recovers another.
     servers.iter().for_each(|it| it.signal(Signal::STOP));
     servers.into_iter().for_each(Server::kill);
     assert_eq!(place.segments(), 2);
@@ -311,7 +312,8 @@ fn limits_and_foreign_files_are_refused() {
     drop(connection);
     let again = store.join_compute().unwrap();
     let none = again.connect(ServerId(64)).unwrap_err().to_string();
-    assert_eq!(none, "memory server 64 is free, not live");
+    let text = "memory server 64 is free, not live; connect to a live one";
+    assert_eq!(none, text);
     let huge = store.serve_memory(u64::MAX).unwrap_err();
     assert!(matches!(huge, StoreError::Impossible { .. }), "{huge}");
     drop((again, memory));

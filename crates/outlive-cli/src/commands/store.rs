@@ -46,10 +46,10 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// The store of a command.
+/// The argument that names the store.
 #[derive(Args, Debug)]
 struct Which {
-    /// The store: a file, in /dev/shm, say
+    /// The store: a file (in /dev/shm, say)
     path: PathBuf,
 }
 
@@ -58,23 +58,24 @@ struct Which {
 #[command(after_help = "Examples:\n  \
     outlive store create /dev/shm/bank\n  \
     outlive store create /dev/shm/bank --replicas 3\n\n\
-    The store's data lies in the memory of its memory servers, which `outlive store memory` starts.")]
+    The store's data is in the memory of its memory servers, which `outlive store memory` \
+    starts.")]
 pub struct Create {
     #[command(flatten)]
     which: Which,
     /// Number of replicas of each object: with N, N - 1 memory servers may die at a time
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     replicas: u16,
-    /// Maximum number of compute servers that may fail in the life of the store
+    /// Number of process ids: each live compute server and each failed one uses one
     #[arg(long, default_value_t = u16::MAX, value_parser = clap::value_parser!(u16).range(1..))]
     process_ids: u16,
     /// Maximum number of hosts, processes and threads at one time
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=65_536))]
     members: u32,
-    /// Permissions of the files, octal
+    /// Permissions of the store's files, octal
     #[arg(long, default_value = "600", value_parser = amount::mode)]
     mode: u32,
-    /// Overwrite the memory of dead memory servers with a pattern: for tests
+    /// Overwrite the memory of dead memory servers with a pattern (for tests)
     #[arg(long)]
     poison: bool,
 }
@@ -90,8 +91,8 @@ impl Create {
         let path = &self.which.path;
         let store = Store::create(path, options)?;
         output::line(format_args!(
-            "created the store {}, {} replicas of each object; it has no memory yet: \
-             `outlive store memory {}`",
+            "created the store {} with {} replicas of each object; it has no memory yet: start \
+             memory servers with `outlive store memory {}`",
             path.display(),
             store.configuration().replicas(),
             path.display(),
@@ -104,17 +105,17 @@ impl Create {
 #[command(after_help = "Examples:\n  \
     outlive store memory /dev/shm/bank               # in one terminal\n  \
     outlive store memory /dev/shm/bank --size 1G     # in another; kill -9 it\n\n\
-    The server uses no processor time while others use its memory. On Ctrl-C it leaves, and its \
-    memory is lost.")]
+    Compute servers use the memory without processor time of this server. On Ctrl-C it leaves, and \
+    its memory is lost.")]
 pub struct Memory {
     #[command(flatten)]
     which: Which,
-    /// Size of its memory: bytes, or a whole number with K, M, G or T
+    /// Size of the server's memory: bytes, or a whole number with K, M, G or T
     #[arg(long, default_value = "64M", value_parser = amount::size)]
     size: u64,
 }
 
-/// The longest time until an interruption is handled.
+/// The maximum time until an interruption is handled.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 impl Memory {
@@ -152,7 +153,7 @@ impl Memory {
             }
         }
         drop(server);
-        output::line("left in good order; the memory is lost")
+        output::line("left the store; the memory is lost")
     }
 }
 

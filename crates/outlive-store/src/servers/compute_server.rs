@@ -11,7 +11,7 @@ use outlive::segment::Segment;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The number of a compute server, 1 to 65,535, which its latches name.
+/// The number of a compute server, 1 to 65,535, which its latch words will contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(u16);
 
@@ -28,18 +28,18 @@ impl fmt::Display for ProcessId {
     }
 }
 
-/// A compute server, until it and its connections are dropped.
+/// A compute server, which leaves when it and all its connections are dropped.
 ///
-/// Its threads share it. It keeps the segments that it connected to mapped, also those of servers
-/// that have died: other threads may be using them.
+/// The threads of its process share it. Each segment to which it has connected stays mapped, also
+/// after the memory server's death, because other threads may be using it.
 #[derive(Debug)]
 pub struct ComputeServer {
     rights: Arc<Rights>,
     connections: Mutex<HashMap<(ServerId, u64), Mapped>>,
 }
 
-/// A process id and the membership that it rests on. Connections share it, so that no other process
-/// gets the id while one of them can post.
+/// A process id and the membership that it rests on. Connections share the rights, so that no other
+/// process receives the id while one of them can post.
 #[derive(Debug)]
 struct Rights {
     store: Store,
@@ -107,7 +107,7 @@ impl ComputeServer {
         })
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn id(&self) -> ProcessId {
         self.rights.id
     }
@@ -117,7 +117,7 @@ impl ComputeServer {
         &self.rights.store
     }
 
-    /// The instance of its process.
+    /// The instance of the server's process.
     pub fn instance(&self) -> Instance {
         self.rights.process.instance()
     }
@@ -130,7 +130,7 @@ impl ComputeServer {
     /// Connects to a memory server. Connections of one compute server share a mapping.
     ///
     /// # Errors
-    /// If the server is not live, or its segment cannot be opened.
+    /// If the server is not live, or its segment cannot be opened or is not the registered one.
     pub fn connect(&self, server: ServerId) -> Result<MappedServer, StoreError> {
         let store = &self.rights.store;
         let configuration = store.configuration();
@@ -151,7 +151,7 @@ impl ComputeServer {
         }
         let path = store.segment_path(&entry);
         let opened = Segment::open(&path);
-        // It may have left or died in between.
+        // The server may have left or died in between.
         let now = configuration.memory_server(server).unwrap_or(entry);
         if now != entry {
             if let Ok(segment) = opened {
@@ -171,17 +171,18 @@ impl ComputeServer {
         Ok(with_rights(mapped))
     }
 
-    /// Revokes the rights of the compute server `id`, and waits at most `timeout`: see the
-    /// [module](super). Returns the instance of its process.
+    /// Revokes the rights of the compute server `id`, and waits for that for at most `timeout`: see
+    /// the [module](super). Returns the instance of the revoked server's process.
     ///
-    /// A server that runs in the caller's own process of the operating system dies with the caller.
+    /// If that server runs in the operating system process of the caller, the caller dies with it.
     ///
     /// # Errors
-    /// If `id` has no live compute server, is this one, or could not be fenced in time. After
-    /// [`NotFenced`](StoreError::NotFenced) the request stays, and may be completed later.
+    /// If no live compute server has the id, the id is the caller's own, or the server could not be
+    /// fenced in time. After [`NotFenced`](StoreError::NotFenced) the request remains, and the
+    /// fence may be completed later.
     ///
     /// # Crash
-    /// The fence is requested or not.
+    /// The fence is requested, or not.
     pub fn revoke(&self, id: u16, timeout: Duration) -> Result<Instance, StoreError> {
         let process = &self.rights.process;
         let mut entries = { self.store().configuration() }.compute_servers();
@@ -209,6 +210,6 @@ impl ComputeServer {
 
 fn close(segment: Segment) {
     if let Err(error) = segment.close() {
-        tracing::warn!(%error, "a segment that is not that of a memory server was not closed");
+        tracing::warn!(%error, "a segment that is not used was not closed");
     }
 }

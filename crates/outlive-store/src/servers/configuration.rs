@@ -3,12 +3,13 @@
 //! ```text
 //! 0x0000  magic, format, replicas, process ids, poison, epoch
 //! 0x0040  64 memory servers of 64 bytes: owner, state, region bytes, region key
-//! 0x1040  the failed process ids, a bit each
+//! 0x1040  the failed process ids, 1 bit each
 //! 0x3040  the owner of each process id, 8 bytes each
 //! ```
 //!
-//! A memory server's entry passes through these states. Only the instance that its owner word names
-//! changes the others of its words; the owner word of an entry without an owner is 0.
+//! A memory server's entry passes through the states below. Only the entry's owner, the instance
+//! that the owner word names, changes the other words of the entry. The owner word is 0 if the
+//! entry has no owner. If the owner dies in *creating* or *leaving*, a survivor frees the entry.
 //!
 //! ```text
 //! free --claim--> free, owned --> creating --> live --> leaving --> free
@@ -33,7 +34,7 @@ outlive::memory::crash_points! {
         Live,
         /// The epoch has been raised.
         Announced,
-        /// The server does not serve any more; its segment exists.
+        /// The server is not live any more; its segment exists.
         Leaving,
         /// The segment is removed.
         Removed,
@@ -47,15 +48,15 @@ outlive::memory::crash_points! {
     pub enum RecoverPoint for "store.memory.recover" {
         /// The survivor owns the entry.
         Claimed,
-        /// No batch completes with success any more.
+        /// The server is not live any more, so no batch completes with success.
         Dying,
-        /// The region is poisoned, if that is wanted.
+        /// The region is poisoned; reached only if the store poisons.
         Poisoned,
         /// The death is visible in the entry.
         Dead,
         /// The epoch has been raised.
         Announced,
-        /// The segment is removed.
+        /// The segment is removed, and the survivor still owns the entry.
         Removed,
     }
 }
@@ -80,15 +81,16 @@ const KEY: u64 = 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// There is no server, or it left.
+    /// No server has this number. If the entry has an owner, a server is joining or leaving, or a
+    /// survivor is recovering the entry.
     Free = 0,
     /// The segment is being created.
     Creating = 1,
     /// The server can be used.
     Live = 2,
-    /// The server is about to leave.
+    /// The server is not live any more, and its segment is being removed.
     Leaving = 3,
-    /// The server has died, and its memory is about to be poisoned.
+    /// The server has died, and a survivor is recovering its entry.
     Dying = 4,
     /// The server has died.
     Dead = 5,
@@ -121,7 +123,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// The error of a configuration that is damaged or of another program.
+/// The error of opening a configuration that is damaged, or is not one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the payload of the pod is not the configuration of a store: {why}")]
 pub struct BadConfiguration {
@@ -141,22 +143,22 @@ pub trait Segments {
 /// A memory server as the configuration describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryEntry {
-    /// Its number.
+    /// The server's number.
     pub id: ServerId,
-    /// The number of servers that had this number, with it.
+    /// The number of servers that have had this number, including this one.
     pub incarnation: u64,
-    /// Its state.
+    /// The state of the entry.
     pub phase: Phase,
-    /// The process that serves it or recovers it.
+    /// The process that is the server, or a survivor that recovers the entry.
     pub owner: Option<Instance>,
-    /// Its region; meaningless before it was live.
+    /// The server's region; meaningless before the server is live.
     pub region: Region,
 }
 
 /// A compute server as the configuration describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ComputeEntry {
-    /// Its process id.
+    /// The process id.
     pub id: u16,
     /// The process that has the id, or had it when it failed.
     pub owner: Instance,
@@ -173,7 +175,7 @@ pub struct Configuration<M: Memory = Native> {
     process_ids: u16,
 }
 
-/// The word of a state.
+/// Returns the state word of `phase` and `incarnation`.
 const fn state_word(phase: Phase, incarnation: u64) -> u64 {
     incarnation << 8 | phase as u64
 }
@@ -209,7 +211,7 @@ impl<M: Memory> Configuration<M> {
     /// Opens the configuration in the `bytes` bytes at `at`.
     ///
     /// # Errors
-    /// If there is none, or it is damaged.
+    /// If there is no configuration of this format, or it is damaged.
     pub fn open(memory: M, at: Offset, bytes: u64) -> Result<Self, BadConfiguration> {
         let bad = |why: String| Err(BadConfiguration { why });
         if bytes < Self::bytes(0) {
@@ -239,7 +241,7 @@ impl<M: Memory> Configuration<M> {
         };
         let replicas = word(REPLICAS);
         if !(1..=u64::from(Self::MAX_MEMORY_SERVERS)).contains(&replicas) {
-            return bad(format!("it asks for {replicas} replicas"));
+            return bad(format!("{replicas} replicas are out of range"));
         }
         Ok(Self {
             memory,
@@ -266,7 +268,7 @@ impl<M: Memory> Configuration<M> {
 
     fn raise_epoch(self) {
         // AcqRel: a reader of the new epoch sees the change. A recovery that is re-executed raises
-        // it again, which is harmless: a reader then looks for a change that it has seen.
+        // the epoch again. That is harmless: a reader then checks for changes in vain.
         self.memory
             .fetch_add(self.at + EPOCH, 1u64, Ordering::AcqRel);
     }
@@ -296,13 +298,13 @@ impl<M: Memory> Configuration<M> {
         self.load(self.at + POISONS) != 0
     }
 
-    /// The memory server `id`; `None` if the entry is damaged, or no server can have the number.
+    /// The entry of memory server `id`; `None` if it is damaged, or no server can have the number.
     pub fn memory_server(self, id: ServerId) -> Option<MemoryEntry> {
         if id.0 >= Self::MAX_MEMORY_SERVERS {
             return None;
         }
         let at = self.entry_at(id);
-        // The state first: a server that is seen live has its region.
+        // The state is loaded first: an entry that is seen live has its region.
         let state = self.load(at + STATE);
         Some(MemoryEntry {
             id,
@@ -328,7 +330,7 @@ impl<M: Memory> Configuration<M> {
             .filter(|entry| entry.phase != Phase::Free || entry.owner.is_some())
     }
 
-    /// The word that tells whether the memory of `entry` can be used.
+    /// The word that determines whether the memory of `entry` can be used.
     pub fn liveness(self, entry: &MemoryEntry) -> Liveness<M> {
         Liveness {
             memory: self.memory,
@@ -337,14 +339,15 @@ impl<M: Memory> Configuration<M> {
         }
     }
 
-    /// Joins a memory server owned by `owner`: `create` creates its segment and returns the region.
-    /// Returns `None` if the store has its maximal number of memory servers.
+    /// Adds a memory server of the process `owner`. `create` creates its segment and returns the
+    /// region. Returns `None` if no entry is free.
     ///
     /// # Errors
     /// Those of `create`. The entry is free again.
     ///
     /// # Crash
-    /// The server is live, or a survivor removes the segment and frees the entry.
+    /// If the server is live, a survivor declares it dead. Otherwise a survivor removes the segment
+    /// and frees the entry.
     pub fn join_memory<E>(
         self,
         owner: Instance,
@@ -392,7 +395,7 @@ impl<M: Memory> Configuration<M> {
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         let claim = { self.memory }.compare_exchange(at, 0, owner.to_word(), order.0, order.1);
         claim.ok()?;
-        // Again: between the reading and the claim, another server may have joined, and died.
+        // Read again: after the first read, another server may have joined and died.
         let entry = self.memory_server(id).filter(is_free);
         if entry.is_none() {
             self.disown(id, owner);
@@ -400,14 +403,14 @@ impl<M: Memory> Configuration<M> {
         entry
     }
 
-    /// Ends the service of `entry`, which the caller owns, removes its segment and frees the
-    /// entry. Batches that have not completed then end in
+    /// Ends the liveness of the server `entry`, which the caller owns, removes its segment and
+    /// frees the entry. Batches that have not completed by then complete with
     /// [`ServerDied`](crate::verbs::VerbError::ServerDied).
     ///
     /// # Crash
-    /// A survivor completes it.
+    /// A survivor completes the call, or declares the server dead if it is still live.
     pub fn leave_memory(self, entry: &MemoryEntry, segments: &impl Segments) {
-        // Another owner is a survivor, to which the entry belongs now.
+        // If the owner is another instance, that is a survivor, which owns the entry now.
         let owner = self.memory_server(entry.id).and_then(|now| now.owner);
         let Some(owner) = owner.filter(|_| owner == entry.owner) else {
             return;
@@ -423,20 +426,21 @@ impl<M: Memory> Configuration<M> {
     }
 
     fn disown(self, id: ServerId, owner: Instance) {
-        // Release: the next owner sees the stores of this one. A compare-and-swap: a survivor that
-        // has claimed the entry keeps it.
+        // Release: the next owner sees the stores of this one. A compare-and-swap, so that a
+        // survivor that has claimed the entry keeps it.
         let order = (Ordering::Release, Ordering::Relaxed);
         let (at, from) = (self.entry_at(id), owner.to_word());
         let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
     }
 
-    /// Finishes the entries of the gone instance `gone` as `survivor`: see the
+    /// Recovers the entries of the dead instance `gone` as `survivor`: see the
     /// [module](crate::servers). Returns the number of memory servers that it declared dead.
     ///
-    /// Any number of survivors may call this concurrently; one of them claims each entry.
+    /// Any number of survivors may call this concurrently; exactly one of them claims the entry of
+    /// each memory server.
     ///
     /// # Crash
-    /// The recoverer of `survivor` continues.
+    /// The member that recovers `survivor` continues.
     pub fn recover(self, survivor: Instance, gone: Instance, segments: &impl Segments) -> usize {
         let ids = Self::server_ids();
         let dead = ids.filter(|id| self.recover_memory(*id, survivor, gone, segments));
@@ -458,7 +462,7 @@ impl<M: Memory> Configuration<M> {
     ) -> bool {
         let (memory, at) = (self.memory, self.entry_at(id));
         let (from, to) = (gone.to_word(), survivor.to_word());
-        // AcqRel: this survivor sees the stores of `gone`, and the next one those of this one.
+        // AcqRel: this survivor sees the stores of `gone`, and a later one those of this survivor.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         if memory
             .compare_exchange(at, from, to, order.0, order.1)
@@ -468,7 +472,7 @@ impl<M: Memory> Configuration<M> {
         }
         memory.crash_point(RecoverPoint::Claimed);
         let Some(mut entry) = self.memory_server(id) else {
-            tracing::error!(%id, "the entry of a dead memory server is damaged; it is left");
+            tracing::error!(%id, "the damaged entry of a dead memory server is not recovered");
             return false;
         };
         let was_live = matches!(entry.phase, Phase::Live | Phase::Dying);
@@ -486,7 +490,7 @@ impl<M: Memory> Configuration<M> {
                 memory.crash_point(RecoverPoint::Announced);
                 segments.remove(id, entry.incarnation);
             }
-            // The epoch may not have been raised by a survivor that died.
+            // An earlier survivor may have died before it raised the epoch.
             Phase::Dead => {
                 self.raise_epoch();
                 memory.crash_point(RecoverPoint::Announced);
@@ -504,9 +508,9 @@ impl<M: Memory> Configuration<M> {
         was_live
     }
 
-    /// Finishes the entries of all owners for which `is_settled` holds, as `survivor`: those that
-    /// are gone and whose logs are recovered. (While a log is being recovered, its recoverer
-    /// finishes the entries.)
+    /// Recovers, as `survivor`, the entries of all owners for which `is_settled` holds: departed
+    /// instances with recovered logs. (While a log is being recovered, its recoverer recovers the
+    /// entries.)
     ///
     /// # Crash
     /// As [`recover`](Self::recover).
@@ -530,11 +534,11 @@ impl<M: Memory> Configuration<M> {
         self.at + OWNERS + u64::from(id) * 8
     }
 
-    /// Gives a process id to `owner`: the lowest that has no owner and has not failed. `None` if
-    /// all are in use or have failed.
+    /// Assigns a process id to `owner`: the lowest that has no owner and has not failed. Returns
+    /// `None` if all are in use or have failed.
     ///
     /// # Crash
-    /// The id is given or not; if it is, a survivor marks it as failed.
+    /// No id is assigned, or a survivor marks the assigned id as failed.
     pub fn join_compute(self, owner: Instance) -> Option<u16> {
         (1..=self.process_ids).find(|id| {
             let at = self.owner_at(*id);
@@ -547,17 +551,17 @@ impl<M: Memory> Configuration<M> {
         })
     }
 
-    /// Frees the process id `id` of `owner`. It holds no latch.
+    /// Frees the process id `id` of `owner`, if `owner` has it. No latch may contain the id.
     pub fn leave_compute(self, id: u16, owner: Instance) {
         let order = (Ordering::Release, Ordering::Relaxed);
         let (at, from) = (self.owner_at(id), owner.to_word());
         let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
     }
 
-    /// Marks `id` as failed. Its owner is gone.
+    /// Marks `id` as failed. The owner is dead.
     fn fail(self, id: u16) {
         let at = self.at + FAILED + u64::from(id) / 64 * 8;
-        // Release: a server that finds the bit set sees the earlier stores of the recovery.
+        // AcqRel: a server that finds the bit set sees the earlier stores of the recovery.
         self.memory
             .fetch_or(at, 1u64 << (id % 64), Ordering::AcqRel);
     }

@@ -8,7 +8,7 @@ use outlive::pod::PodError;
 use outlive::segment::{CreateError, DestroyError, OpenError};
 use std::path::PathBuf;
 
-/// The reason why a store could not be created, opened or joined, or a server not reached.
+/// The error of an operation on a store or its servers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -24,10 +24,10 @@ pub enum StoreError {
         /// The largest possible value.
         most: u64,
     },
-    /// The path is not that of a file. The segments of the memory servers are files beside it.
+    /// The path is not that of a file. Memory servers create files next to the store's file.
     #[error(
         "{} is not the path of a file; a store is created in a file, such as /dev/shm/NAME, and \
-         its memory servers create files beside it",
+         its memory servers create files next to it",
         .path.display()
     )]
     NotAFile {
@@ -81,7 +81,7 @@ pub enum StoreError {
     },
     /// All process ids are in use or have failed.
     #[error(
-        "all {process_ids} process ids of the store are in use or have failed; create stores with \
+        "all {process_ids} process ids of the store are in use or have failed; create a store with \
          more (`StoreOptions::process_ids`)"
     )]
     NoProcessId {
@@ -89,7 +89,7 @@ pub enum StoreError {
         process_ids: u16,
     },
     /// A memory server does not exist or cannot be used.
-    #[error("{server} is {phase}, not live")]
+    #[error("{server} is {phase}, not live; connect to a live one")]
     NotLive {
         /// The server.
         server: ServerId,
@@ -102,10 +102,10 @@ pub enum StoreError {
         /// The process id.
         id: u16,
     },
-    /// The compute server left or died before it was fenced.
+    /// The compute server has left or died, so that it cannot be fenced.
     #[error(transparent)]
     NobodyToFence(#[from] NobodyToFence),
-    /// A fence was not completed in time. Until it is, nothing of the server is recovered.
+    /// A fence was not completed in time. The server is not recovered before the fence is complete.
     #[error(
         "compute server {server} could not be fenced within {waited:?}; it may still write. If its \
          host is on another machine, members need a fence command"

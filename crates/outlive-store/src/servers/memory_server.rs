@@ -7,9 +7,10 @@ use outlive::membership::{GroupEvents, Instance, Process};
 use outlive::segment::{AreaKind, Segment};
 use std::os::unix::fs::PermissionsExt;
 
-/// A memory server, until it is dropped: then it leaves, and its memory is lost.
+/// A memory server. When it is dropped, it leaves, and its memory is lost.
 ///
-/// It needs no processor time. A process has any number of them, which die together.
+/// Verbs use no processor time of its process. An operating system process may run several memory
+/// servers, which die together.
 #[derive(Debug)]
 pub struct MemoryServer {
     store: Store,
@@ -18,7 +19,7 @@ pub struct MemoryServer {
     process: Process,
 }
 
-/// The size of everything in a segment beside its region, in bytes.
+/// The number of bytes of a segment that are reserved for the data outside its region.
 const BESIDE_REGION: u64 = 64 << 10;
 
 impl MemoryServer {
@@ -37,7 +38,7 @@ impl MemoryServer {
         let mut segment = None;
         let create = |id, incarnation| -> Result<Region, StoreError> {
             let metadata = { store.pod().segment().file() }.metadata();
-            // 0600 if it cannot be read.
+            // The mode of the store's file, or 0600 if that cannot be read.
             let mode = metadata.map_or(0o600, |it| it.permissions().mode() & 0o777);
             let created = Segment::builder()
                 .size(bytes.saturating_add(BESIDE_REGION))
@@ -63,17 +64,17 @@ impl MemoryServer {
         })
     }
 
-    /// Its number.
+    /// The number of the server.
     pub fn id(&self) -> ServerId {
         self.entry.id
     }
 
-    /// The memory that it has registered.
+    /// The memory that the server has registered.
     pub fn region(&self) -> Region {
         self.entry.region
     }
 
-    /// The instance of its process.
+    /// The instance of the server's process.
     pub fn instance(&self) -> Instance {
         self.process.instance()
     }

@@ -1,10 +1,11 @@
 //! Memory servers and compute servers: how they join a store, leave it and die.
 //!
-//! A [`Store`] is a pod whose payload holds the *configuration*: which memory servers exist, which
-//! compute servers have rights to them, and the epoch, which rises with each change. A
-//! [`MemoryServer`] is a process with a segment of its own, its failure domain. Beyond setting up
-//! and removing the segment it uses no processor time. A [`ComputeServer`] has a *process id* of 16
-//! bits, which its latches will name, and [connections](ComputeServer::connect) to memory servers.
+//! A [`Store`] is a pod. Its payload holds the *configuration*: the memory servers, the compute
+//! servers that have rights to them, and the epoch, which rises with each change of the memory
+//! servers. A [`MemoryServer`] is a process of the pod with a segment of its own, which is its
+//! failure domain. Verbs on the segment use no processor time of that process. A [`ComputeServer`]
+//! has a *process id* of 16 bits, which its latch words will contain, and
+//! [connections](ComputeServer::connect) to memory servers.
 //!
 //! ```text
 //! PATH                 the pod: membership, logs | payload: the configuration
@@ -13,32 +14,36 @@
 //!
 //! # Deaths
 //!
-//! The core's membership decides who is dead: a generation is raised only after the process can no
-//! longer write. Each entry of the configuration names its owner, the instance of a process. A
-//! survivor that recovers the owner's log claims the entries that name it, by a compare-and-swap
-//! from the dead owner to itself, and finishes them. If that survivor dies, its own recoverer
-//! claims them in turn. A member that joins does the same for entries whose owner is gone and has a
-//! recovered log, in case the recoverer knew nothing of stores (as `outlive pod check --repair`).
+//! The core's membership decides on deaths: a generation is raised only after the process can no
+//! longer write. Each entry of the configuration names its owner, the instance of a process. The
+//! survivor that recovers a dead owner's log recovers the owner's entries. It first claims each
+//! memory server's entry, by a compare-and-swap from the dead owner to itself. If that survivor
+//! dies, the member that recovers it claims the entry in turn.
 //!
-//! * *Memory server*: its state leaves *live* (from then on no batch completes with success), its
-//!   region is overwritten with [`POISON`](crate::verbs::POISON) if the store was created so, its
-//!   state becomes *dead* and the epoch rises (the report), its file is removed.
-//! * *Compute server*: its process id is marked as failed. The id is not given out again.
+//! A member that joins recovers the entries of departed owners that have recovered logs, because a
+//! program without handlers for stores, such as `outlive pod check --repair`, may have recovered
+//! these logs.
+//!
+//! * *Memory server*: its state leaves *live*, after which no batch completes with success. Its
+//!   region is overwritten with [`POISON`](crate::verbs::POISON) if the store poisons. Its state
+//!   becomes *dead* and the epoch rises, which reports the death. Its file is removed. The number
+//!   is not assigned again.
+//! * *Compute server*: its process id is marked as failed. The id is not assigned again.
 //!
 //! # Revocation
 //!
 //! [`ComputeServer::revoke`] is active-link termination: after it returns, no operation of the
 //! revoked server takes effect on any memory server. On mapped memory the right to operate is the
-//! mapping, so the process is fenced, that is, killed; a thread that calls into the store there
-//! does not receive an error but dies. On a backend with real connections the error is
+//! mapping, so the process is fenced, that is, killed: its threads receive no error, but die. On a
+//! backend with real connections the error is
 //! [`VerbError::Revoked`](crate::verbs::VerbError::Revoked).
 //!
 //! # Memory ordering
 //!
 //! The words of the configuration are changed by claims (compare-and-swap, AcqRel) and by the owner
 //! of the claimed entry (Release), and read with Acquire. A reader of a server's *live* state
-//! therefore sees its region, and a member that claims an entry sees the last stores of the member
-//! that it was taken from.
+//! therefore sees the server's region, and a member that claims an entry sees the stores of the
+//! previous owner.
 //!
 //! Tests: tests/servers.rs; proofs: lab/outlive-proofs/src/store.
 

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 /// The files of the segments of the store at a path.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
-    /// The path of the store's file, without symbolic links: all members name the same files.
+    /// The path of the store's file without symbolic links, so that all members use the same files.
     store: PathBuf,
-    /// Tells the files of this store from those of an earlier one at the same path.
+    /// Distinguishes the files of this store from those of an earlier store at the same path.
     tag: u32,
     configuration: Configuration,
 }
@@ -59,15 +59,15 @@ impl Files {
     }
 }
 
-/// Removes the file of a segment, if it exists. With `empties`, its memory is freed although
-/// compute servers have it mapped.
+/// Removes the file of a segment, if it exists. With `empties`, the memory is freed even if compute
+/// servers have it mapped.
 pub(super) fn remove_file(path: &Path, empties: bool) {
     let empty = || -> std::io::Result<()> {
         let file = std::fs::OpenOptions::new().write(true).open(path)?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(fallocate(&file, flags, 0, file.metadata()?.len())?)
     };
-    // A filesystem that cannot punch holes keeps the memory until the mappings end.
+    // On a filesystem that cannot punch holes, the memory is freed when the mappings end.
     if empties && let Err(error) = empty() {
         let path = path.display();
         tracing::debug!(%path, %error, "the segment of a memory server was not emptied");
@@ -82,7 +82,7 @@ pub(super) fn remove_file(path: &Path, empties: bool) {
     }
 }
 
-/// Returns the region of `segment`, whose remote key is a part of its uuid.
+/// Returns the region of `segment`. Its remote key is a part of the segment's uuid.
 pub(super) fn region_of(segment: Segment) -> Option<(outlive::memory::Offset, Region)> {
     let area = segment.area(AreaKind::Payload)?;
     let region = Region {
@@ -94,8 +94,8 @@ pub(super) fn region_of(segment: Segment) -> Option<(outlive::memory::Offset, Re
 
 impl super::Segments for Files {
     fn remove(&self, server: ServerId, incarnation: u64) {
-        // A batch that reads the holes also reads that the server does not live. Poison is to be
-        // found by such a batch, so it is left.
+        // A batch that reads the holes also reads that the server is not live. A store that poisons
+        // keeps the poison in place, so that tests can detect such a batch.
         let empties = !self.configuration.poisons();
         remove_file(&self.path(server, incarnation), empties);
     }
@@ -123,7 +123,7 @@ impl super::Segments for Files {
     }
 }
 
-/// The handler for the log of a dead instance.
+/// The recovery handler that recovers the entries of a dead instance with its log.
 pub(super) struct RecoverServers(pub Files);
 
 impl RecoverRoom<Native> for RecoverServers {
@@ -134,7 +134,7 @@ impl RecoverRoom<Native> for RecoverServers {
     fn release(&self, dead: &Recovering<'_, Native>) -> Result<(), RecoverError> {
         let Self(files) = self;
         let survivor = dead.member().instance();
-        // A revisited log is that of an instance that left, which owns nothing.
+        // If the log is a revisited one, its owner has left or is recovered, and has no entries.
         { files.configuration }.recover(survivor, dead.owner(), files);
         Ok(())
     }

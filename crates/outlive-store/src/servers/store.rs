@@ -51,14 +51,15 @@ impl StoreOptions {
         self
     }
 
-    /// Sets the number of process ids: compute servers that may fail in the life of the store.
+    /// Sets the number of process ids. Each live compute server and each one that has failed uses
+    /// one.
     pub fn process_ids(mut self, ids: u16) -> Self {
         self.process_ids = ids;
         self
     }
 
-    /// Sets the maximal number of hosts, processes and threads that use the store at one time. A
-    /// server needs two, and one for each thread.
+    /// Sets the maximum number of hosts, processes and threads that use the store at one time. A
+    /// server counts as a host and a process, and each of its threads that enters the pod as one.
     pub fn members(mut self, members: u32) -> Self {
         self.members = members;
         self
@@ -70,8 +71,8 @@ impl StoreOptions {
         self
     }
 
-    /// Overwrites the memory of a dead memory server with [poison](crate::verbs::POISON) before its
-    /// death is reported: for tests.
+    /// Sets whether the memory of a dead memory server is overwritten with
+    /// [poison](crate::verbs::POISON) before its death is reported, for tests.
     pub fn poison_dead(mut self, poison: bool) -> Self {
         self.poisons = poison;
         self
@@ -105,10 +106,10 @@ impl Store {
     /// Creates a store without servers in a new file at `path`, and opens it.
     ///
     /// # Errors
-    /// If there is something at `path`, or no space for it, or `options` are impossible.
+    /// If a file exists at `path`, there is not enough space, or an option is out of its range.
     ///
     /// # Crash
-    /// There is no store, an incomplete one (which `outlive store destroy` removes), or the store.
+    /// No store exists, an incomplete one (which `outlive store destroy` removes), or the store.
     pub fn create(path: impl AsRef<Path>, options: StoreOptions) -> Result<Self, StoreError> {
         let path = path.as_ref();
         let most = Configuration::<outlive::memory::Native>::MAX_MEMORY_SERVERS.into();
@@ -134,7 +135,7 @@ impl Store {
             return Err(StoreError::NotAFile { path: path.into() });
         }
         let bytes = Configuration::<outlive::memory::Native>::bytes(options.process_ids);
-        // The membership's tables take about 9 KiB for each member and 1 MiB besides.
+        // The membership's tables need about 9 KiB for each member, and additionally 1 MiB.
         let size = bytes + u64::from(options.members) * (12 << 10) + (4 << 20);
         let pod = PodOptions::new()
             .size(size)
@@ -157,7 +158,7 @@ impl Store {
     /// Opens the store at `path`.
     ///
     /// # Errors
-    /// If there is none, or it is damaged.
+    /// If no store is at `path`, or it is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::of(Pod::open(path)?)
     }
@@ -217,8 +218,8 @@ impl Store {
         }
     }
 
-    /// Joins the pod as a process on a host of its own, and finishes the entries of servers that
-    /// are gone.
+    /// Joins the pod as a process on a host of its own, and recovers the entries of departed
+    /// servers with recovered logs.
     pub(super) fn join(&self, name: &str) -> Result<Process, StoreError> {
         let options = ProcessOptions::on_own_host().name(name);
         let handler = RecoverServers(self.files.clone());
@@ -226,13 +227,13 @@ impl Store {
         let (generations, logs) = (process.tables().generations(), self.pod.logs());
         let is_settled = |owner: Instance| {
             let has_log = owner.id < logs.capacity() && logs.of(owner.id).owner() == Some(owner);
-            // A log without a claimant is recovered. While it has one, the claimant, or the member
-            // that recovers it, finishes the entries.
+            // A log without a claimant is recovered. While it has a claimant, that member, or the
+            // member that recovers it, recovers the entries.
             generations.is_gone(owner) && !(has_log && logs.of(owner.id).claimant().is_some())
         };
         let configuration = self.configuration;
         configuration.recover_settled(process.instance(), is_settled, &self.files);
-        // Files that a survivor could not remove.
+        // Remove the files that a survivor could not remove.
         for entry in configuration.memory_servers() {
             if entry.phase == Phase::Dead && entry.owner.is_none() {
                 self.files.remove(entry.id, entry.incarnation);
@@ -241,33 +242,34 @@ impl Store {
         Ok(process)
     }
 
-    /// Becomes a memory server with a region of `bytes` bytes, rounded up to whole pages.
+    /// Joins the store as a memory server with a region of `bytes` bytes, rounded up to whole
+    /// pages.
     ///
     /// # Errors
     /// If the process cannot join, or its segment cannot be created.
     ///
     /// # Crash
-    /// The server is live and dies, or it never was live and leaves nothing.
+    /// A survivor declares the server dead, or, if it was not live, removes its segment.
     pub fn serve_memory(&self, bytes: u64) -> Result<MemoryServer, StoreError> {
         MemoryServer::join(self, bytes)
     }
 
-    /// Becomes a compute server.
+    /// Joins the store as a compute server.
     ///
     /// # Errors
-    /// If the process cannot join, or there is no free process id.
+    /// If the process cannot join, or no process id is free.
     ///
     /// # Crash
-    /// The process id is marked as failed, or it was not given out.
+    /// The process id is marked as failed, or was not assigned.
     pub fn join_compute(&self) -> Result<ComputeServer, StoreError> {
         ComputeServer::join(self)
     }
 
     /// Removes the store at `path`: the segments of its memory servers and its pod. Processes that
-    /// use it keep their mappings. The segments of a store that is too damaged to be opened stay.
+    /// use it keep their mappings. If the store is too damaged to be opened, the segments remain.
     ///
     /// # Errors
-    /// If there is no store, or a file cannot be removed.
+    /// If no pod is at `path`, or its file cannot be removed.
     pub fn destroy(path: impl AsRef<Path>) -> Result<(), StoreError> {
         let path = path.as_ref();
         if let Ok(store) = Self::observe(path) {

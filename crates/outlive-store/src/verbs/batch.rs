@@ -64,7 +64,7 @@ pub struct Verb {
     pub kind: VerbKind,
     /// The start of the remote words.
     pub at: RemoteOffset,
-    /// Whether the verb waits for all earlier verbs of its connection.
+    /// Whether the verb waits for all earlier verbs of its connection, and later verbs for it.
     pub is_fenced: bool,
     /// The index of the first word in the local buffer.
     local: u32,
@@ -78,14 +78,14 @@ impl Verb {
         self.words.into()
     }
 
-    /// The indices of its words in the [local buffer](Batch::buffer).
+    /// The indices of the verb's words in the [local buffer](Batch::buffer).
     pub fn local(&self) -> Range<usize> {
         let start = self.local as usize;
         start..start + self.words as usize
     }
 }
 
-/// The place of a verb's result in its batch.
+/// The position of a verb's result in the local buffer of its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     local: u32,
@@ -95,9 +95,8 @@ pub struct Slot {
 /// Verbs for one connection in posting order, with the local buffer that holds the words to write
 /// and receives those that are read.
 ///
-/// A batch is moved into the connection that it is posted to and returned on completion, so its
-/// buffer cannot change or be freed in between. [Cleared](Self::clear), it is used again without an
-/// allocation.
+/// Posting moves a batch into the connection, and its completion returns it, so its buffer cannot
+/// change or be freed in between. A [cleared](Self::clear) batch keeps its allocations for reuse.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     verbs: Vec<Verb>,
@@ -111,7 +110,7 @@ impl Batch {
         Self::default()
     }
 
-    /// Removes all verbs, and keeps the memory.
+    /// Removes all verbs, and keeps the allocations.
     pub fn clear(&mut self) {
         self.verbs.clear();
         self.buffer.clear();
@@ -139,14 +138,20 @@ impl Batch {
     }
 
     /// Appends a CAS: writes `new` at `at` if the word there is `expected`. Its
-    /// [value](Self::value) is the previous word, so the CAS took effect exactly if that is
+    /// [value](Self::value) is the previous word: the CAS took effect if and only if that is
     /// `expected`.
+    ///
+    /// # Panics
+    /// If a batch would have 2^32 words.
     pub fn compare_swap(&mut self, at: RemoteOffset, expected: u64, new: u64) -> Slot {
         self.atomic(VerbKind::CompareSwap { expected, new }, at)
     }
 
     /// Appends an FAA: adds `add` to the word at `at`. Its [value](Self::value) is the previous
     /// word.
+    ///
+    /// # Panics
+    /// If a batch would have 2^32 words.
     pub fn fetch_add(&mut self, at: RemoteOffset, add: u64) -> Slot {
         self.atomic(VerbKind::FetchAdd { add }, at)
     }
@@ -180,7 +185,7 @@ impl Batch {
     /// The words that the READ of `slot` read, once the batch is complete.
     ///
     /// # Panics
-    /// If `slot` is not of this batch.
+    /// If `slot` is of another batch and not inside the buffer of this one.
     pub fn words(&self, slot: Slot) -> &[u64] {
         let start = slot.local as usize;
         &self.buffer[start..start + slot.words as usize]
@@ -190,7 +195,7 @@ impl Batch {
     /// is complete.
     ///
     /// # Panics
-    /// If `slot` is not of this batch.
+    /// As [`words`](Self::words), and if `slot` is that of a READ of no words.
     pub fn value(&self, slot: Slot) -> u64 {
         self.words(slot)[0]
     }

@@ -17,7 +17,7 @@ impl fmt::Display for ServerId {
 /// The memory that a server has registered for remote access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// The remote key: names this registration, and no later one of the same server.
+    /// The remote key: identifies this registration, and no later one of the same server.
     pub key: u64,
     /// The size in bytes, a multiple of 8.
     pub bytes: u64,
@@ -44,7 +44,7 @@ impl Region {
     }
 }
 
-/// The error of a batch.
+/// The error with which a batch completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerbError {
@@ -63,35 +63,37 @@ pub enum VerbError {
         /// The size of the region in bytes.
         region: u64,
     },
-    /// The server died or left, and its memory is lost. Nothing that the batch read is valid.
-    #[error("{server} died, and its memory is lost; use another replica")]
+    /// The server died or left, and its memory is lost. No word that the batch read is valid.
+    #[error("{server} died or left, and its memory is lost; use another replica")]
     ServerDied {
         /// The server.
         server: ServerId,
     },
     /// The connection broke. Each verb of the batch was executed once or not at all, and a WRITE
-    /// may have written some of its words; a later connection shows which.
+    /// may have written only some of its words. The [module](super) says how the poster determines
+    /// the outcome over a new connection.
     #[error("the connection to {server} broke; connect again and find out which verbs took effect")]
     Broken {
         /// The server.
         server: ServerId,
     },
-    /// The server has revoked this compute server's rights, because it was declared dead. Each verb
-    /// of the batch was executed before that or not at all; a WRITE may be cut.
-    #[error("{server} has revoked the rights of this compute server: it was declared dead")]
+    /// The memory server has revoked the rights of this compute server, which was declared dead.
+    /// Each verb of the batch was executed before that or not at all, and a WRITE may have written
+    /// only some of its words.
+    #[error("{server} has revoked the rights of this compute server, which was declared dead")]
     Revoked {
         /// The server.
         server: ServerId,
     },
 }
 
-/// A batch that its connection has finished with.
+/// A batch that has completed, and its result.
 #[derive(Debug)]
 #[must_use = "the result says whether the verbs took effect"]
 pub struct Completed {
-    /// The batch. Its results are valid only if the result of the batch is `Ok`.
+    /// The batch. The words that it received are valid only if `result` is `Ok`.
     pub batch: Batch,
-    /// Whether all verbs took effect.
+    /// `Ok` if all verbs took effect.
     pub result: Result<(), VerbError>,
 }
 
@@ -118,11 +120,11 @@ pub trait Connection {
     /// The region that offsets refer to.
     fn region(&self) -> Region;
 
-    /// Posts `batch`: its verbs are on their way when this returns. Makes no system call.
+    /// Posts `batch`: its verbs are under way when the call returns. Makes no system call.
     ///
     /// # Crash
-    /// Of the batches of a dead compute server that have not completed, each verb takes effect once
-    /// or not at all, in the order of the [rules](super), until its rights are revoked. A WRITE may
-    /// be cut at any of its words.
+    /// Each verb of a batch that has not completed takes effect once or not at all, in the order of
+    /// the [rules](super), and not after the rights of the dead compute server are revoked. A WRITE
+    /// may write only some of its words.
     fn post(&self, batch: Batch) -> Self::Completion;
 }

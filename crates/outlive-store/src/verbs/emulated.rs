@@ -16,14 +16,14 @@ use std::time::Instant;
 pub struct Link {
     /// The time from posting an empty batch to its completion.
     pub round_trip: Duration,
-    /// The largest random delay of a request, uniform from zero.
+    /// The maximum of the random delay of a request, which is uniform from zero.
     pub jitter: Duration,
     /// The bandwidth in each direction, in bits per second.
     pub bits_per_second: u64,
 }
 
 impl Default for Link {
-    /// Returns a link of 2 µs and 100 Gb/s without jitter.
+    /// Returns a link with a round trip of 2 µs, 100 Gb/s and no jitter.
     fn default() -> Self {
         Self {
             round_trip: Duration::from_micros(2),
@@ -40,15 +40,17 @@ impl Link {
     }
 }
 
-/// The bytes of a verb's header on the wire.
+/// The number of bytes of a verb's header on the wire.
 const HEADER: u64 = 30;
 
-/// A connection to mapped memory that behaves in time as if there was a [`Link`] between.
+/// A connection to mapped memory with the timing of a [`Link`].
 ///
-/// Verbs take effect when their request has arrived and the thread polls any completion of an
-/// emulated connection, and complete half a round trip later. Labelled *emulated* in all reports:
-/// the processor waits in place of a network card, and a delay of the polling thread delays the
-/// verbs. If the last handle is dropped, the requests that are under way are executed first.
+/// The verbs of a batch take effect at the first moment after the arrival of their request at which
+/// the thread posts to an emulated connection or polls the completion of one. The batch completes
+/// half a round trip and the transfer time of the answer after the arrival, or later if an earlier
+/// batch does. Reports label the measurements *emulated*: the processor waits in place of a network
+/// card, and a delay of the polling thread delays the verbs. Dropping the last handle first waits
+/// for the requests that are under way, and executes them.
 #[derive(Debug)]
 pub struct Emulated<C: Posts> {
     line: Rc<Line<C>>,
@@ -66,7 +68,7 @@ struct Line<C: Posts> {
     flights: RefCell<Flights>,
 }
 
-/// A line whose requests take effect in time, whichever completion the thread polls.
+/// A line whose requests take effect when the thread polls any completion, also of another line.
 trait Progress {
     /// Executes the requests that have arrived at `now`, in order.
     fn progress(&self, now: Instant);
@@ -77,27 +79,29 @@ thread_local! {
     static LINES: RefCell<Vec<Weak<dyn Progress>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lets the requests on all lines of this thread take effect.
+/// Executes the requests that have arrived at `now` on all lines of this thread.
 fn progress_all(now: Instant) {
-    // Not through the destructor of the last handle, which waits: it has a handle of its own.
+    // A line that can be upgraded has another handle, so dropping the upgraded one does not run the
+    // destructor of the line, which waits.
     let lines = LINES.try_with(|lines| {
         let lines = lines.borrow();
         let lines = lines.iter().filter_map(Weak::upgrade);
         lines.for_each(|line| line.progress(now));
     });
-    // While the thread ends, lines are dropped, and execute their requests then.
+    // `LINES` may be destroyed when the thread exits. Each line executes its requests when it is
+    // dropped.
     lines.unwrap_or_default();
 }
 
 #[derive(Debug)]
 struct Flights {
-    /// The batches that are posted and not taken, in posting order.
+    /// The posted batches, until their results are taken, in posting order.
     queue: VecDeque<Flight>,
     /// The ticket of the first of them.
     first: u64,
-    /// The arrival of the last request, which no later one precedes.
+    /// The arrival time of the last request. Later requests do not arrive before it.
     last_arrival: Instant,
-    /// The completion of the last batch, which no later one precedes.
+    /// The completion time of the last executed batch. Later batches do not complete before it.
     last_completion: Instant,
     random: fastrand::Rng,
 }
@@ -140,7 +144,7 @@ impl<C: Posts> Emulated<C> {
     }
 }
 
-/// The words that a batch sends, or that its answer returns.
+/// Returns the number of bytes of a batch's request, or of its answer, with the headers.
 fn bytes(batch: &Batch, is_answer: bool) -> u64 {
     let each = |kind: VerbKind, words: u64| match kind {
         VerbKind::Read if is_answer => words * WORD,
@@ -239,7 +243,7 @@ impl<C: Posts> Connection for Emulated<C> {
 
 /// The completion of a batch on an [`Emulated`] connection.
 #[derive(Debug)]
-#[must_use = "a completion that nothing polls completes nothing"]
+#[must_use = "the results of a batch are lost if its completion is not polled"]
 pub struct Landing<C: Posts> {
     line: Rc<Line<C>>,
     ticket: u64,
@@ -278,7 +282,7 @@ impl<C: Posts> Drop for Landing<C> {
         let index = index.and_then(|index| usize::try_from(index).ok());
         let flight = index.and_then(|index| flights.queue.get_mut(index));
         if let Some(flight) = flight {
-            // The request still takes effect; its answer is not kept.
+            // The request still takes effect, but its answer is dropped.
             flight.is_abandoned = true;
             if matches!(flight.state, State::Answer(..)) {
                 flight.state = State::Taken;

@@ -5,18 +5,18 @@ use super::{Batch, Completed, Connection, Region, ServerId, VerbError, VerbKind}
 use core::future::{Ready, ready};
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
-/// The word that fills the region of a dead memory server in tests.
+/// The word that fills the region of a dead memory server if the store poisons, for tests.
 pub const POISON: u64 = 0xDEAD_5E12_4E12_DEAD;
 
-/// The word that tells whether a memory server's memory can be used. It is outside the server's
-/// segment, so that it can be read and written when the segment is lost.
+/// The word that determines whether a memory server's memory can be used. It is outside the
+/// server's segment, so that it can be read and written when the segment is lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness<M: Memory = Native> {
     /// The memory of the word.
     pub memory: M,
     /// The word.
     pub at: Offset,
-    /// Its value while this incarnation of the server lives.
+    /// The value of the word while this incarnation of the server is live.
     pub live: u64,
 }
 
@@ -30,14 +30,14 @@ impl<M: Memory> Liveness<M> {
     }
 }
 
-/// A connection to a memory server whose segment this process has mapped.
+/// A connection to a memory server, through the mapping of its segment in this process.
 ///
 /// A batch is executed by the call that posts it. The rights to the server are the mapping itself,
 /// so they are revoked by fencing the process (see [`crate::servers`]).
 ///
 /// # Crash
-/// The process executes verbs itself, so a death ends them at an instruction: the verbs before it
-/// have taken effect, and a WRITE is cut at some 8 bytes.
+/// The process executes the verbs itself, so a death ends them at an instruction. The verbs before
+/// it have taken effect, and a WRITE may have written only some of its words.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped<M: Memory = Native> {
     memory: M,
@@ -48,11 +48,11 @@ pub struct Mapped<M: Memory = Native> {
 }
 
 impl<M: Memory> Mapped<M> {
-    /// Returns a connection to `server`, whose region begins at `first` in `memory`, and whose
-    /// memory is lost when `liveness` does not hold.
+    /// Returns a connection to `server`. Its region begins at `first` in `memory`, and is lost when
+    /// `liveness` does not hold.
     ///
     /// # Panics
-    /// If these are not words of their memories.
+    /// If the region or the liveness word is not inside its memory, or not aligned to 8 bytes.
     pub fn new(
         memory: M,
         server: ServerId,
@@ -80,8 +80,8 @@ impl<M: Memory> Mapped<M> {
         }
     }
 
-    /// Fills the region with [`POISON`], for tests: a result that contains it was read from a
-    /// corpse. The caller has ended the server's [liveness](Liveness) before.
+    /// Fills the region with [`POISON`], for tests: a result that contains it was read from a dead
+    /// server. The caller ends the server's [liveness](Liveness) first.
     pub fn poison(&self) {
         for at in (0..self.region.bytes).step_by(WORD as usize) {
             // Release: a verb that reads poison also sees that the server is dead.
@@ -98,17 +98,18 @@ impl<M: Memory> Mapped<M> {
         // Whether a store may still be invisible to others. READ uses SeqCst loads and the atomics
         // are SeqCst, so an atomic and a later READ need no fence between them (on x86 the loads
         // are plain). A WRITE uses Release stores, because SeqCst ones cost a fence for each word;
-        // a fence comes before the next verb that reads. (Two connections that both write two
-        // words: that the words end in one order rests on stores that all others see at the same
-        // time, as on x86 and Armv8; the memory model of the language does not promise it.)
+        // a fence comes before the next verb that reads. (If two connections both write the same
+        // two words, that the final words agree with one order of the WRITEs depends on multi-copy
+        // atomic stores, which x86 and Armv8 have. The language's memory model does not guarantee
+        // it.)
         let mut has_unfenced_write = false;
         let (verbs, buffer) = batch.parts();
         for verb in verbs {
             let first = self.first + verb.at.get();
             let local = &mut buffer[verb.local()];
             if verb.kind != VerbKind::Write && core::mem::take(&mut has_unfenced_write) {
-                // The verb takes effect after earlier WRITEs, also as others see it. (A CAS that
-                // fails is a load.)
+                // The verb takes effect after earlier WRITEs also for all other threads. (A CAS
+                // that fails is a load.)
                 memory.fence(Ordering::SeqCst);
             }
             match verb.kind {

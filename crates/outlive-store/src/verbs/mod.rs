@@ -3,8 +3,8 @@
 //! A compute server posts [`Batch`]es of READ, WRITE, compare-and-swap (CAS) and fetch-and-add
 //! (FAA) to a memory server over a [`Connection`], and awaits their completion. The memory server's
 //! processors take no part. The shape is that of RDMA: registered [regions](Region) with remote
-//! keys, posting, and completion queues that are polled; nothing assumes that a remote offset can
-//! be dereferenced.
+//! keys, posting, and completion queues that are polled. No protocol assumes that a remote offset
+//! can be dereferenced.
 //!
 //! ```
 //! use outlive::memory::{Native, Offset, PersistenceDomain};
@@ -15,7 +15,7 @@
 //! # let memory = Native::leaked(8192, PersistenceDomain::Flushed);
 //! # let region = Region { key: 1, bytes: 4096 };
 //! # let liveness = Liveness { memory, at: Offset::new(64), live: 0 };
-//! // A program gets it from `ComputeServer::connect`.
+//! // A program receives the connection from `ComputeServer::connect`.
 //! let server = Mapped::new(memory, ServerId(0), Offset::new(4096), region, liveness);
 //! let (latch, value) = (RemoteOffset::new(0), RemoteOffset::new(8));
 //! let mut batch = Batch::new();
@@ -29,12 +29,12 @@
 //!
 //! # Order and atomicity
 //!
-//! The rules are those of a reliable RDMA connection, which every backend keeps and the simulated
-//! network of the proofs uses to the full:
+//! The rules are those of a reliable RDMA connection. Every backend obeys them, and the simulated
+//! network of the proofs uses every freedom that they leave:
 //!
 //! * The verbs of one connection take effect in posting order, within a batch and across batches,
 //!   with two exceptions: a WRITE may pass earlier READs, CAS and FAA, and a CAS or FAA may pass
-//!   earlier READs. A [fenced](Batch::fence) verb passes nothing, and is passed by nothing.
+//!   earlier READs. A [fenced](Batch::fence) verb passes no verb, and no verb passes it.
 //! * READ and WRITE are atomic for each aligned 8 bytes only; the words of one verb are accessed in
 //!   any order. CAS and FAA are atomic, also towards WRITE.
 //! * There is no order between connections. A completed verb is visible to each verb that is posted
@@ -46,36 +46,38 @@
 //! A connection that breaks leaves each of its outstanding verbs
 //! [unknown](VerbError::Broken): executed or not, and a WRITE for each of its words. A new
 //! connection to the same server opens only after the server has drained the old one, so an unknown
-//! verb takes effect before the first verb of the new connection or never. The poster then finds
-//! out:
+//! verb takes effect before the first verb of the new connection or never. The poster then
+//! determines the outcome by the kind of the verb:
 //!
-//! * *READ*: nothing to find out; it is posted again.
+//! * *READ*: it is posted again.
 //! * *CAS from the free word to the poster's latch word*: no two CAS of a store write the same
-//!   value, so a READ of the word tells. If it has the poster's value, the CAS took effect. If not,
-//!   it did not, or the recovery of the poster put the word back; the poster then has no rights.
+//!   value, so a READ of the word decides. If the word has the poster's value, the CAS took effect.
+//!   If not, it did not, or the recovery of the poster restored the word; in that case the poster
+//!   has no rights any more.
 //! * *CAS from the poster's latch word to the free word*: if a READ shows the poster's value, the
 //!   CAS did not take effect; else it did.
-//! * *WRITE under a latch that the poster holds* (values, versions, log entries): posted again; the
-//!   effect is the same.
+//! * *WRITE under a latch that the poster holds* (values, versions, log entries): it is posted
+//!   again, with the same effect.
 //! * *WRITE that releases a latch*: it must not be posted again, because another server may hold
 //!   the latch by then. It is replaced by a CAS from the poster's latch word.
-//! * *FAA*: cannot be found out. It is used only where a double effect is harmless.
+//! * *FAA*: the outcome cannot be determined. FAA is used only where a double effect is harmless.
 //!
 //! # The death of a memory server
 //!
 //! A dead server's memory is lost. Where its bytes can still be reached (mapped memory), a survivor
-//! ends the server's [liveness](Liveness) before anything else happens to the bytes and before the
-//! death is reported. Each batch reads the word of the liveness after its last verb and returns
-//! [`VerbError::ServerDied`] if it does not hold, so no caller receives bytes of a corpse as a
-//! result.
+//! ends the server's [liveness](Liveness) before the bytes change and before the death is reported.
+//! Each batch reads the liveness word after its last verb and completes with
+//! [`VerbError::ServerDied`] if the server is not live, so no caller receives bytes of a dead
+//! server as a result.
 //!
 //! # Backends
 //!
 //! [`Mapped`]: the server's segment is mapped, and verbs are loads, stores and native atomics,
 //! which execute when they are posted. [`Emulated`]: mapped memory behind a link with a round-trip
 //! time, jitter and a bandwidth. The laboratory has a simulated network with delays, loss and
-//! crashes at every verb. One conformance suite holds for all
-//! (lab/outlive-proofs/src/store/conformance.rs).
+//! crashes at every verb. All of them pass one conformance suite.
+//!
+//! Tests: lab/outlive-proofs/tests/verbs.rs; proofs: lab/outlive-proofs/src/store.
 
 mod batch;
 mod connection;

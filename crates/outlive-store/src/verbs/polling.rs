@@ -1,4 +1,4 @@
-//! The smallest executors: they poll until the futures are ready, since completions are polled for.
+//! Minimal executors, which poll futures until they are ready.
 
 use core::future::Future;
 use core::pin::{Pin, pin};
