@@ -1,4 +1,4 @@
-//! The conformance suite of verbs, and the backends that it holds for: the order of verbs by
+//! The conformance suite of verbs, and the backends that pass it. It checks the order of verbs by
 //! [litmus tests](super::Litmus), and the effect of each verb.
 
 use super::litmus::{ALL, Litmus, run};
@@ -17,7 +17,7 @@ use std::time::Duration;
 const WORDS: u64 = 64;
 const SERVER: ServerId = ServerId(0);
 
-/// Passes the results of the two programs of a litmus test on, as often as they ran.
+/// Receives the results of the two programs of a litmus test after each run.
 type See<'a> = &'a mut dyn FnMut(&[u64], &[u64]);
 
 /// A backend of verbs under test.
@@ -29,11 +29,11 @@ pub trait Backend {
     fn effects(&self);
 }
 
-/// Runs the suite on `backend`. With `uses_all_freedoms`, each weak outcome must be seen. Returns
-/// the number of races.
+/// Runs the suite on `backend`. With `uses_all_freedoms`, each outcome that a litmus test
+/// [shows](Litmus::shows) must occur. Returns the number of races.
 ///
 /// # Errors
-/// The first forbidden outcome, or a weak one that was not seen.
+/// The first forbidden outcome, or an outcome that must occur and did not.
 pub fn conforms(backend: &impl Backend, uses_all_freedoms: bool) -> Result<u64, String> {
     backend.effects();
     let mut races = 0;
@@ -51,7 +51,7 @@ pub fn conforms(backend: &impl Backend, uses_all_freedoms: bool) -> Result<u64, 
             return Err(wrong);
         }
         if uses_all_freedoms && litmus.shows.is_some() && !has_shown {
-            return Err(format!("{}: it was never seen", litmus.name));
+            return Err(format!("{}: its weak outcome did not occur", litmus.name));
         }
     }
     Ok(races)
@@ -78,7 +78,7 @@ pub async fn effects<C: Connection>(first: &C, second: &C) {
     assert_eq!(batch.value(added), 10);
     assert_eq!(batch.words(again), [9, 21, 12]);
 
-    // A completed verb is visible on other connections. The batch is used again.
+    // A completed verb is visible on other connections. The batch is reused.
     batch.clear();
     let read = batch.read(at(1), 3);
     let batch = second.post(batch).await.finished().expect("no failure");
@@ -195,8 +195,8 @@ impl Backend for Threads {
     fn race(&self, litmus: &Litmus, see: See<'_>) {
         let (memory, server) = mapped();
         let arrived = AtomicU64::new(0);
-        // The threads leave together, within some nanoseconds: a barrier of the operating system
-        // would let them run one after the other.
+        // The threads start within some nanoseconds of each other. With a barrier of the operating
+        // system they would run one after the other.
         let meet = |round: u64| {
             arrived.fetch_add(1, SeqCst);
             let mut spins = 0u32;

@@ -1,5 +1,5 @@
-//! Litmus tests of the order of verbs: two programs on a connection each, and the outcomes that the
-//! rules forbid.
+//! Litmus tests of the order of verbs: two programs, each on its own connection, and the outcomes
+//! that the rules forbid.
 
 use outlive_store::verbs::{Batch, Connection, RemoteOffset, Slot};
 
@@ -10,20 +10,20 @@ pub enum Step {
     Read(u64, usize),
     /// Writes these words from the index on.
     Write(u64, &'static [u64]),
-    /// Swaps 0 for the value.
+    /// Replaces 0 by the value, with a CAS.
     Swap(u64, u64),
-    /// Compares with a word that is never there: a CAS that fails.
+    /// Compares with a value that the word never has: a CAS that fails.
     Miss(u64),
     /// Adds the value.
     Add(u64, u64),
-    /// The next verb is fenced.
+    /// Fences the next verb.
     Fence,
 }
 
-/// Batches, each of which is posted when the one before is complete.
+/// Batches, each of which is posted when the previous one is complete.
 pub type Program = &'static [&'static [Step]];
 
-/// Tells whether two programs have these results.
+/// Returns whether the results of the two programs have a certain property.
 pub type Outcome = fn(&[u64], &[u64]) -> bool;
 
 /// Two programs that run at the same time on a region of zeros.
@@ -33,7 +33,7 @@ pub struct Litmus {
     pub name: &'static str,
     /// The programs.
     pub programs: [Program; 2],
-    /// Whether the rules forbid the results of the two programs.
+    /// Returns whether the rules forbid the results of the two programs.
     pub forbids: Outcome,
     /// An outcome that the rules allow and that the simulated network must show.
     pub shows: Option<Outcome>,
@@ -77,7 +77,7 @@ fn both_miss(left: &[u64], right: &[u64]) -> bool {
     left.last() == Some(&0) && right.last() == Some(&0)
 }
 
-/// Returns whether the second program read Y as written and X as not.
+/// Returns whether the second program read the written Y and the unwritten X.
 fn later_only(_: &[u64], right: &[u64]) -> bool {
     right == [1, 0]
 }

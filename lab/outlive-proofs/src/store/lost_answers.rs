@@ -1,25 +1,25 @@
-//! Verbs whose answers are lost, servers that die and servers whose rights are revoked, on the
-//! simulated network: the poster finds out the effect of each verb by the rules of
-//! [`verbs`](outlive_store::verbs), and the memory agrees.
+//! Lost answers of verbs, deaths of servers and revocations of rights, on the simulated network.
+//! The poster determines the effect of each verb by the rules of [`verbs`](outlive_store::verbs),
+//! and the memory agrees.
 //!
-//! Clients latch a counter, add to it and release the latch, while their connections break. With
-//! the rules, each addition that a client counts has been made once. The broken clients repeat
-//! verbs blindly.
+//! Clients latch a counter, add to it and release the latch, while their connections break. If
+//! clients and servers obey the rules, each addition that a client counts has been made once.
+//! Broken clients repeat verbs without checking their effect.
 
 use super::network::{Fault, Network, Seen, Task, Wire};
 use outlive_store::verbs::{Batch, Connection, POISON, RemoteOffset, ServerId, VerbError};
 use std::cell::Cell;
 
-/// How a client treats a verb whose outcome is unknown.
+/// How a client treats a verb of unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// By the rules.
+    /// Determines the outcome by the rules.
     Careful,
     /// Broken: takes a CAS without an answer for one that failed, and posts it again.
     RepeatsLatching,
     /// Broken: posts the WRITE that releases the latch again.
     RepeatsReleasing,
-    /// By the rules, on a network whose servers execute duplicated packets.
+    /// Obeys the rules, on a broken network: its servers execute duplicated packets.
     OnBrokenServers,
 }
 
@@ -28,7 +28,7 @@ pub enum Client {
 pub struct Run {
     /// The freedoms that the network used.
     pub seen: Seen,
-    /// The additions that the clients counted.
+    /// The number of additions that the clients counted.
     pub counted: u64,
 }
 
@@ -42,7 +42,7 @@ const STEPS: u64 = 200_000;
 /// Runs clients of a kind with the seed `seed` while their connections break.
 ///
 /// # Errors
-/// If the counter disagrees with the clients, or one of them waits for ever.
+/// If the counter disagrees with the clients, or one of them waits forever.
 pub fn run(client: Client, seed: u64) -> Result<Run, String> {
     let mut network = Network::new(seed, 1, 8);
     if client == Client::OnBrokenServers {
@@ -64,7 +64,7 @@ pub fn run(client: Client, seed: u64) -> Result<Run, String> {
         (id, Box::pin(teller.count(&counted)))
     });
     let tasks = tasks.collect();
-    let stuck = |_| "a client waits for ever for the latch".to_owned();
+    let stuck = |_| "a client waits forever for the latch".to_owned();
     network.run(tasks, STEPS).map_err(stuck)?;
     let (counter, latch) = (network.peek(SERVER, 1), network.peek(SERVER, 0));
     if counter != counted.get() {
@@ -101,8 +101,8 @@ impl Teller {
         }
     }
 
-    /// Posts what `fill` appends. `Err` if the outcome is unknown; the connection is a new one
-    /// then.
+    /// Posts a batch to which `fill` appends the verbs. Returns `Err` if the outcome is unknown;
+    /// the client is then connected again.
     async fn post<T>(&mut self, fill: impl Fn(&mut Batch) -> T) -> Result<(Batch, T), ()> {
         let mut batch = Batch::new();
         let slots = fill(&mut batch);
@@ -125,7 +125,7 @@ impl Teller {
     }
 
     async fn write(&mut self, at: RemoteOffset, value: u64) {
-        // Under the latch, so it may be posted again.
+        // The client holds the latch, so the WRITE may be posted again.
         while self.post(|batch| batch.write(at, &[value])).await.is_err() {}
     }
 
@@ -153,7 +153,7 @@ impl Teller {
         unreachable!("attempts do not end")
     }
 
-    /// Remembers the word of the last attempt, which the latch has.
+    /// Keeps the number of the successful attempt, a part of the latch word, in the id.
     fn note(&mut self, word: u64) {
         self.id = self.id & 0xFFFF | (word & 0xFFFF) << 16;
     }
@@ -168,7 +168,7 @@ impl Teller {
                 first = self.post(release).await;
                 continue;
             }
-            // Another client may have the latch by now.
+            // Another client may hold the latch by now.
             let swap = |batch: &mut Batch| {
                 batch.compare_swap(LATCH, word, 0);
             };
@@ -177,11 +177,12 @@ impl Teller {
     }
 }
 
-/// Runs a memory server that dies under its clients. Returns the number of reads that ended in the
-/// error of its death.
+/// Runs clients of two memory servers, one of which dies. Returns the number of batches that
+/// completed with the error of its death.
 ///
 /// # Errors
-/// If poison is returned as a value.
+/// If poison is returned as a value, a client waits for the dead server, or the other server loses
+/// an addition.
 pub fn memory_crash(seed: u64) -> Result<u64, String> {
     let network = Network::new(seed, 2, 64);
     network.plan(
@@ -223,12 +224,14 @@ pub fn memory_crash(seed: u64) -> Result<u64, String> {
     }
 }
 
-/// Revokes the rights of a compute server with verbs under way, and then reads the word that it
-/// counts in, twice. Returns the number of its verbs that were dropped.
+/// Revokes the rights of a compute server with verbs under way, and then reads the words to which
+/// it adds, six times. Returns the number of its verbs that were dropped.
 ///
 /// # Errors
-/// If one of its verbs takes effect after the revocation, or its poster is told anything but that
-/// its rights were revoked.
+/// If one of its verbs takes effect after the revocation, or the revocation is not reported to it.
+///
+/// # Panics
+/// If a batch of that server completes with another error.
 pub fn revocation(seed: u64) -> Result<u64, String> {
     let network = Network::new(seed, 2, 64);
     let late = Cell::new(None);
@@ -277,7 +280,7 @@ pub fn revocation(seed: u64) -> Result<u64, String> {
         }
     };
     let tasks: Vec<Task<'_>> = vec![(0, Box::pin(victim)), (1, Box::pin(manager))];
-    let stuck = |_| "the revoked server was not told".to_owned();
+    let stuck = |_| "the revocation was not reported to the revoked server".to_owned();
     network.run(tasks, STEPS).map_err(stuck)?;
     match late.get() {
         None => Ok(network.seen().dropped),
@@ -292,7 +295,7 @@ pub fn revocation(seed: u64) -> Result<u64, String> {
 /// and frees its latch by a CAS from the word that it read. Returns whether the latch was held.
 ///
 /// # Errors
-/// If the counter disagrees with the clients, or the others wait for ever.
+/// If the counter disagrees with the clients, or the other clients wait forever.
 pub fn compute_crash(seed: u64) -> Result<bool, String> {
     let network = Network::new(seed, 1, 8);
     network.plan(
@@ -324,7 +327,7 @@ pub fn compute_crash(seed: u64) -> Result<bool, String> {
             let slot = batch.read(LATCH, 1);
             let batch = wire.post(batch).await.finished().expect("no failure");
             let word = batch.value(slot);
-            // The words of client 0 have 1 there.
+            // The upper half of client 0's latch words is 1.
             if word >> 32 == 1 {
                 let mut batch = Batch::new();
                 let slot = batch.compare_swap(LATCH, word, 0);
@@ -334,7 +337,7 @@ pub fn compute_crash(seed: u64) -> Result<bool, String> {
         }
     };
     tasks.push((CLIENTS, Box::pin(recovery)));
-    let stuck = |_| "a survivor waits for ever for the latch of the dead".to_owned();
+    let stuck = |_| "a survivor waits forever for the latch of the dead client".to_owned();
     network.run(tasks, STEPS).map_err(stuck)?;
     let counter = network.peek(SERVER, 1);
     // The last addition of the dead client may have been made without being counted.

@@ -1,4 +1,4 @@
-//! The store: verbs on every backend, and the servers' entries under kills and interleavings.
+//! Stores: verbs on every backend, and the servers' entries under kills and interleavings.
 
 pub mod conformance;
 mod litmus;

@@ -1,5 +1,5 @@
-//! Verbs on mapped memory, and survivors that recover one server, under every interleaving within
-//! bounds; and broken variants, each of which an exploration must find.
+//! Verbs on mapped memory, survivors that recover one server, and a server that joins, under every
+//! interleaving within bounds; and broken variants, each of which an exploration must find.
 
 use super::litmus::{ALL, Litmus, run};
 use outlive::membership::Instance;
@@ -109,7 +109,7 @@ fn race<M: Memory>(
     })
 }
 
-/// A survivor ends a server's life and poisons its memory, while another server reads it.
+/// A survivor ends a server's liveness and poisons its memory, while a reader reads that memory.
 fn death<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static) -> Scenario {
     Scenario::new("verbs: a READ against the death of the server")
         .memory(1024)
@@ -158,7 +158,7 @@ impl<M: Memory> Segments for Segment<M> {
     fn poison(&self, _: ServerId, _: u64, _: Region) {}
 }
 
-/// Two survivors, one of which may die, recover the server that died, and a third one finishes.
+/// Two survivors, which may die, recover a dead server. A third one completes the recovery.
 fn survivors() -> Scenario {
     let corpse = Instance::new(9, 1);
     let open = |m| Configuration::open(m, CONFIGURATION, BYTES - 64).expect("a configuration");
@@ -184,7 +184,7 @@ fn survivors() -> Scenario {
     scenario.check(move |m, end| {
         let configuration = open(m);
         let dead = (0..2u32).filter(|id| end.died(*id as usize));
-        // A survivor that died at once has left the entry to the corpse.
+        // If a survivor died before its claim, the entry may still belong to the dead server.
         for gone in dead.map(|id| Instance::new(id, 1)).chain([corpse]) {
             configuration.recover(Instance::new(2, 1), gone, &Segment(m));
         }
@@ -200,8 +200,8 @@ fn survivors() -> Scenario {
     })
 }
 
-/// A server joins while another one joins, dies and is recovered: its number is not given out
-/// again.
+/// A server joins while another one joins, dies and is recovered. The number of the dead one is not
+/// assigned again.
 fn joining() -> Scenario {
     let (short, new, survivor) = (
         Instance::new(1, 1),

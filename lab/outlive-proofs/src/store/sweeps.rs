@@ -1,5 +1,5 @@
-//! Memory servers that join, leave and are recovered, killed after every instruction together with
-//! their recoverers; and broken variants, which a sweep must find.
+//! Memory servers and compute servers that join, leave and are recovered, killed after every
+//! instruction together with their recoverers; and broken variants, which a sweep must find.
 
 use core::cell::Cell;
 use outlive::membership::Instance;
@@ -40,13 +40,13 @@ enum What {
     Leave,
     /// A survivor recovers a memory server that died while it was live.
     Recover,
-    /// A compute server joins, and leaves.
+    /// A compute server joins, leaves, and joins again.
     Compute,
     /// Broken: the entries of a survivor that died in a recovery are not recovered.
     ForgetsRecoverers,
     /// Broken: a recovery does not remove the segment.
     KeepsSegment,
-    /// Broken: a server joins without a claim that names it.
+    /// Broken: the claim of a server that joins names another instance, which is not recovered.
     NoClaim,
     /// Broken: a recovery does not raise the epoch.
     ForgetsEpoch,
@@ -56,10 +56,10 @@ struct Servers(What);
 
 type Weak = Weakened<Marked>;
 
-/// A page for the configuration, of which 7 process ids are used, and one for the segments.
+/// The size of the memory: a configuration with 7 process ids, and the last 64 bytes for the test.
 const SIZE: u64 = 20 << 10;
 const CONFIGURATION: Offset = Offset::new(64);
-/// The segment of memory server 0: whether it exists, and its first word.
+/// The segment of memory server 0: a word that is 1 if it exists, and the word of its region.
 const SEGMENT: Offset = Offset::new(SIZE - 64);
 /// The epoch before the operation.
 const EPOCH_BEFORE: Offset = Offset::new(SIZE - 48);
@@ -67,10 +67,10 @@ const EPOCH_BEFORE: Offset = Offset::new(SIZE - 48);
 const EPOCH: Offset = Offset::new(64 + 0x28);
 const REGION: Region = Region { key: 7, bytes: 8 };
 const SERVER: ServerId = ServerId(0);
-/// The server that died before a recovery that is swept.
+/// The server that died before the recovery that a sweep kills.
 const CORPSE: Instance = Instance::new(9, 1);
 
-/// The instance of a process: 0 is the victim, the others recover.
+/// Returns the instance of a process: 0 is the victim, 1 and above are its recoverers.
 const fn instance(id: u32) -> Instance {
     Instance::new(id, 1)
 }
@@ -204,9 +204,9 @@ impl Sweep for Servers {
         }
         let was_live = match self.0 {
             What::Compute => false,
-            // It joined and was recovered, or did not get that far.
+            // The server became live and was recovered, or was killed before it was live.
             What::Join | What::NoClaim => crash.returned || entry.phase == Phase::Dead,
-            // It left, or was recovered before it had begun to.
+            // The server left, or was killed while it was still live.
             What::Leave => entry.phase == Phase::Dead,
             _ => true,
         };
@@ -216,7 +216,7 @@ impl Sweep for Servers {
         }
         let word: u64 = memory.load(SEGMENT + 8, Ordering::Acquire);
         if was_live && word != POISON {
-            return Err(format!("it is dead, and its memory is {word:#x}"));
+            return Err(format!("{SERVER} is dead, but not poisoned: {word:#x}"));
         }
         let before: u64 = memory.load(EPOCH_BEFORE, Ordering::Acquire);
         let is_changed = was_live || self.0 == What::Leave;

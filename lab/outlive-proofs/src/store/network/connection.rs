@@ -5,7 +5,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use outlive_store::verbs::{Batch, Completed, Connection, Region, ServerId, VerbError};
 
-/// How a batch ended.
+/// The outcome of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     Done,
@@ -26,13 +26,13 @@ impl Batches {
         self.0[number].1 = Some(outcome);
     }
 
-    /// Whether the batch has not been given back to its poster.
+    /// Returns whether the batch has not been returned to its poster.
     pub fn has_buffer(&self, number: usize) -> bool {
         self.0[number].0.is_some()
     }
 
-    /// The local buffer, which the network writes to, as a network card would, also after the
-    /// poster has been told that the connection broke.
+    /// The local buffer of a batch. Like a network card, the network may write to it even after the
+    /// break of the connection was reported to the poster.
     pub fn buffer(&mut self, number: usize) -> &mut [u64] {
         match &mut self.0[number].0 {
             Some(batch) => batch.parts().1,
@@ -123,7 +123,7 @@ impl Future for Posted {
             Some(Outcome::Done) => Ok(()),
             Some(Outcome::Failed(error)) => Err(*error),
         };
-        // The buffer of a failed batch may still be written to: the poster gets a copy.
+        // The network may still write to the buffer of a failed batch, so the poster gets a copy.
         let batch = match result {
             Ok(()) => batch.take(),
             Err(_) => batch.clone(),
@@ -133,7 +133,7 @@ impl Future for Posted {
     }
 }
 
-/// A new connection in place of a broken one.
+/// The future of a new connection, which replaces a broken one.
 #[derive(Debug)]
 pub struct Reconnecting {
     network: Network,
@@ -167,7 +167,7 @@ impl Future for Reconnecting {
     }
 }
 
-/// A revocation, which each poll takes to one more server.
+/// A revocation. Each poll revokes the rights at one more server.
 #[derive(Debug)]
 pub struct Revoking {
     network: Network,

@@ -15,8 +15,8 @@ pub struct Stuck {
 }
 
 impl Network {
-    /// Polls the tasks and lets the network act, in random order, until all tasks have ended and
-    /// nothing is under way.
+    /// Polls the tasks and executes steps of the network, in random order, until all tasks have
+    /// ended and no verb or completion is under way.
     ///
     /// # Errors
     /// If that takes more than `limit` steps.

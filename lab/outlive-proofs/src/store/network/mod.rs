@@ -1,20 +1,21 @@
-//! A simulated network between compute servers and memory servers: one thread, one seed, every
-//! freedom that the rules of [`verbs`](outlive_store::verbs) leave.
+//! A simulated network between compute servers and memory servers. It runs in one thread from one
+//! seed, and uses every freedom that the rules of [`verbs`](outlive_store::verbs) leave.
 //!
-//! Time is a sequence of steps. In each step either a task is polled, or one thing happens on the
-//! network: one word of one verb takes effect, a completion arrives, a packet is lost and sent
-//! again, a packet arrives twice, or a planned [`Fault`] strikes. All choices are drawn from the
-//! seed, so a run is repeated by its seed.
+//! Time is a sequence of steps. In each step either a task is polled, or one event occurs on the
+//! network: a packet arrives, is lost or arrives again; one word of one verb takes effect; a
+//! completion arrives; verbs are dropped; or a planned [`Fault`] occurs. All choices are drawn from
+//! the seed, so the same seed repeats a run.
 //!
-//! * A packet is lost, arrives before an earlier one, or arrives again. The server takes the
+//! * A packet may be lost, arrive before an earlier one, or arrive again. The server accepts the
 //!   packets of a connection in order, each once.
-//! * A READ or WRITE of several words takes effect word by word, in any order, with steps of others
-//!   in between.
+//! * A READ or WRITE of several words takes effect word by word, in any order, with other steps in
+//!   between.
 //! * An unfenced WRITE may pass earlier READs and atomics of its connection, and an unfenced CAS or
 //!   FAA earlier READs.
-//! * A connection that breaks leaves a random part of its outstanding verbs unexecuted, but for the
-//!   order of its verbs: none takes effect after one that is dropped, except WRITEs that passed it.
-//! * A connection to the same server is made only when the old one has been drained.
+//! * A connection that breaks drops a random part of its outstanding verbs. The order of the verbs
+//!   holds: if a verb is dropped, a later one has taken effect only if it passed the dropped one.
+//! * A client [connects again](Network::reconnect) only after the server has drained the old
+//!   connection.
 
 mod connection;
 mod executor;
@@ -32,10 +33,10 @@ use std::rc::Rc;
 /// The number of a simulated compute server.
 pub type ComputeId = usize;
 
-/// A failure that strikes after a number of executed words.
+/// A fault that is injected after a number of executed words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The tasks of a compute server end, and its connections with them.
+    /// The tasks of a compute server end, and its connections break.
     ComputeCrash(ComputeId),
     /// A memory server dies, and its memory is poisoned.
     MemoryCrash(ServerId),
@@ -43,24 +44,24 @@ pub enum Fault {
     Break(ComputeId, ServerId),
 }
 
-/// The number of times that the network used a freedom or a fault struck.
+/// The number of times that the network used each freedom, and of injected faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// Words that took effect.
     pub words: u64,
-    /// WRITEs that passed an earlier READ or atomic.
+    /// Verbs that passed an earlier one: WRITEs, CAS and FAA.
     pub passed: u64,
     /// Packets that were lost and sent again.
     pub lost: u64,
     /// Packets that arrived before an earlier one, were dropped by the server and sent again.
     pub reordered: u64,
-    /// Packets that arrived again, and were dropped by the server.
+    /// Packets that arrived again. The server dropped them, unless it is broken.
     pub duplicates: u64,
     /// Batches whose verbs had all taken effect when their completion was lost.
     pub lost_answers: u64,
     /// Verbs that were dropped because their connection broke or its rights were revoked.
     pub dropped: u64,
-    /// Faults that struck.
+    /// Faults that were injected.
     pub faults: u64,
 }
 
@@ -111,12 +112,12 @@ impl Network {
         }
     }
 
-    /// Plans `fault` for the time when `words` words have taken effect.
+    /// Plans `fault` for a random step after `words` words have taken effect.
     pub fn plan(&self, words: u64, fault: Fault) {
         self.inner.borrow_mut().faults.push((words, fault));
     }
 
-    /// Broken: the memory servers execute packets again that arrive again.
+    /// Breaks the memory servers: they execute a packet that arrives again once more.
     pub fn with_duplicates_taken(self) -> Self {
         self.inner.borrow_mut().takes_duplicates = true;
         self
@@ -137,8 +138,8 @@ impl Network {
         Reconnecting::new(self.clone(), broken.number(), broken.id())
     }
 
-    /// Revokes the rights of `compute` at all memory servers. Ready once each has acknowledged or
-    /// died.
+    /// Revokes the rights of `compute` at all live memory servers. The future is ready when every
+    /// one of them has acknowledged.
     pub fn revoke(&self, compute: ComputeId) -> Revoking {
         Revoking::new(self.clone(), compute)
     }
@@ -148,7 +149,7 @@ impl Network {
         self.inner.borrow().servers[usize::from(server.0)].words[index]
     }
 
-    /// The freedoms that the network used.
+    /// The numbers of freedoms that the network has used.
     pub fn seen(&self) -> Seen {
         self.inner.borrow().seen
     }
@@ -163,12 +164,12 @@ impl Network {
         }
     }
 
-    /// Whether the compute server has crashed.
+    /// Returns whether the compute server has crashed.
     pub fn is_dead(&self, compute: ComputeId) -> bool {
         self.inner.borrow().dead.contains(&compute)
     }
 
-    /// Lets one thing happen. Returns whether there was anything.
+    /// Executes one step. Returns `false` if none is possible.
     fn step(&self) -> bool {
         self.inner.borrow_mut().step()
     }
@@ -180,7 +181,7 @@ impl Inner {
             .faults
             .iter()
             .position(|(at, _)| *at <= self.seen.words);
-        // Some time after the word, so that it also strikes after completions.
+        // The fault is injected some steps after the word, so that it can also follow completions.
         if let Some(due) = due.filter(|_| self.random.u8(..4) == 0) {
             let (_, fault) = self.faults.swap_remove(due);
             self.strike(fault);

@@ -1,4 +1,4 @@
-//! The memory server's end of a connection: the verbs that have been posted, and how they take
+//! The memory server's end of a connection: the posted verbs, and the steps by which they take
 //! effect.
 
 use super::connection::Outcome;
@@ -15,17 +15,17 @@ pub(super) struct Responder {
     sent: VecDeque<Request>,
     /// The verbs that have arrived and not taken effect completely, in posting order.
     queue: VecDeque<Request>,
-    /// The verbs that have arrived, for packets that arrive again.
+    /// All verbs that have arrived, from which packets that arrive again are chosen.
     arrived: Vec<Request>,
     /// The batches whose completions have not arrived, in posting order.
     open: VecDeque<usize>,
     /// The sequence number of the next verb that is posted.
     next: u64,
-    /// The sequence number of the packet that the server expects; others are dropped.
+    /// The sequence number of the packet that the server expects. It drops other packets.
     expected: u64,
-    /// Whether the poster has been told that the connection broke.
+    /// Whether the connection is broken, and that is reported to the poster.
     pub is_broken: bool,
-    /// Whether the server has withdrawn the rights.
+    /// Whether the server has revoked the rights.
     pub is_revoked: bool,
 }
 
@@ -67,12 +67,12 @@ impl Responder {
         }
     }
 
-    /// Whether no verb of the connection can take effect any more.
+    /// Returns whether no posted verb of the connection can take effect any more.
     pub fn is_drained(&self) -> bool {
         self.sent.is_empty() && self.queue.is_empty()
     }
 
-    /// Whether a verb of `batch` has not taken effect completely.
+    /// Returns whether a verb of `batch` has not taken effect completely.
     fn has_left(&self, batch: usize) -> bool {
         let mut left = self.sent.iter().chain(&self.queue);
         left.any(|it| it.batch == batch)
@@ -86,8 +86,9 @@ impl Responder {
         dropped as u64
     }
 
-    /// A packet arrives. The server takes it if it is the one that it expects, and drops it if it
-    /// has it already or has missed one before. With `takes_all`, it takes any: a broken server.
+    /// Accepts a packet that arrives, and returns `true`, if its sequence number is the expected
+    /// one. Drops a packet that has arrived before, or that arrives before an earlier one. With
+    /// `takes_all`, the server is broken and accepts every packet.
     fn arrive(&mut self, request: Request, takes_all: bool) -> bool {
         if request.sequence != self.expected && !takes_all {
             return false;
@@ -98,13 +99,13 @@ impl Responder {
         true
     }
 
-    /// The places in the queue whose verbs may take effect now.
+    /// Returns the indices in the queue of the verbs that may take effect now.
     fn eligible(&self) -> Vec<usize> {
         let mut places = Vec::new();
         let (mut has_write, mut has_atomic) = (false, false);
         for (place, request) in self.queue.iter().enumerate() {
             if request.verb.is_fenced && place > 0 {
-                // It waits, and later verbs wait for it.
+                // The verb waits, and later verbs wait for it.
                 break;
             }
             let may_pass = match request.verb.kind {
@@ -123,7 +124,7 @@ impl Responder {
                 VerbKind::CompareSwap { .. } | VerbKind::FetchAdd { .. } => has_atomic = true,
             }
             if request.verb.is_fenced {
-                // At the head of the queue: nothing passes it.
+                // The fenced verb is at the head of the queue, and no verb passes it.
                 break;
             }
         }
@@ -132,17 +133,17 @@ impl Responder {
 }
 
 impl Inner {
-    /// Whether anything can happen on this connection.
+    /// Returns whether a step is possible on the connection `number`.
     pub(super) fn is_busy(&self, number: usize) -> bool {
         let responder = &self.responders[number];
         !responder.is_drained() || !responder.open.is_empty()
     }
 
-    /// Lets one thing happen on the connection `number`.
+    /// Executes one step on the connection `number`.
     pub(super) fn advance(&mut self, number: usize) {
         let responder = &mut self.responders[number];
         if responder.is_broken || responder.is_revoked {
-            // Verbs under way take effect, up to some verb.
+            // Verbs under way take effect until the rest are dropped, at a random step.
             if responder.is_drained() || responder.is_revoked || self.random.u8(..4) == 0 {
                 self.seen.dropped += responder.drop_left();
                 responder.open.clear();
@@ -166,8 +167,8 @@ impl Inner {
         }
     }
 
-    /// A packet of the next verbs arrives, or is lost. If a later packet arrives before an earlier
-    /// one, the server drops it; the sender repeats all that are not acknowledged.
+    /// Delivers or loses the packet of one of the next three verbs. The server drops a packet that
+    /// arrives before an earlier one. The sender repeats the packets that are not acknowledged.
     fn deliver(&mut self, number: usize) {
         let responder = &mut self.responders[number];
         let which = self.random.usize(..responder.sent.len().clamp(1, 3));
@@ -184,7 +185,7 @@ impl Inner {
         }
     }
 
-    /// A packet arrives again that the server has: the network has duplicated it, or the sender has
+    /// Delivers a packet again that has arrived: the network has duplicated it, or the sender has
     /// repeated it because the acknowledgement was lost.
     fn repeat(&mut self, number: usize) {
         let takes_all = self.takes_duplicates;
@@ -194,7 +195,7 @@ impl Inner {
         }
         let which = self.random.usize(..responder.arrived.len());
         let request = responder.arrived[which].clone();
-        // A buffer that was given back is not written to by a broken server either.
+        // Even a broken server does not write to a buffer that was returned to the poster.
         if takes_all && !self.batches.has_buffer(request.batch) {
             return;
         }
@@ -238,7 +239,7 @@ impl Inner {
         }
     }
 
-    /// Breaks connections: their posters learn that the outcome of each batch is unknown.
+    /// Breaks connections. Their open batches complete with [`VerbError::Broken`].
     pub(super) fn break_connections(&mut self, which: impl Fn(&Responder) -> bool) {
         for responder in &mut self.responders {
             if which(responder) && !responder.is_broken {
@@ -256,7 +257,8 @@ impl Inner {
         }
     }
 
-    /// Ends the connections to a dead server.
+    /// Ends the connections to a dead server. Their open batches complete with
+    /// [`VerbError::ServerDied`].
     pub(super) fn end_connections_to(&mut self, server: ServerId) {
         for responder in self.responders.iter_mut().filter(|it| it.server == server) {
             responder.drop_left();
@@ -267,7 +269,8 @@ impl Inner {
         }
     }
 
-    /// One live server withdraws the rights of `compute`. Returns whether all have.
+    /// Revokes the rights of `compute` at one live server. Returns `true` if no live server is left
+    /// at which it has rights.
     pub(super) fn withdraw(&mut self, compute: ComputeId) -> bool {
         let has_rights = |index: &usize| {
             let server = ServerId(*index as u16);
