@@ -462,6 +462,10 @@ impl<M: Memory> Configuration<M> {
     ) -> bool {
         let (memory, at) = (self.memory, self.entry_at(id));
         let (from, to) = (gone.to_word(), survivor.to_word());
+        if self.memory_server(id).is_none() && self.load(at) == from {
+            tracing::error!(%id, "the damaged entry of a dead memory server is not recovered");
+            return false;
+        }
         // AcqRel: this survivor sees the stores of `gone`, and a later one those of this survivor.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         if memory
@@ -471,8 +475,8 @@ impl<M: Memory> Configuration<M> {
             return false;
         }
         memory.crash_point(RecoverPoint::Claimed);
+        // Read again: only an owner changes the entry, so it is as sound as before.
         let Some(mut entry) = self.memory_server(id) else {
-            tracing::error!(%id, "the damaged entry of a dead memory server is not recovered");
             return false;
         };
         let was_live = matches!(entry.phase, Phase::Live | Phase::Dying);
@@ -524,6 +528,7 @@ impl<M: Memory> Configuration<M> {
         let compute = self.compute_servers().filter(|entry| !entry.has_failed);
         let owners = servers.chain(compute.map(|entry| entry.owner));
         let mut settled: Vec<_> = owners.filter(|owner| is_settled(*owner)).collect();
+        settled.sort_by_key(|owner| (owner.id, owner.generation));
         settled.dedup();
         for owner in settled {
             self.recover(survivor, owner, segments);

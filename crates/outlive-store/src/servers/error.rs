@@ -5,7 +5,7 @@ use crate::verbs::ServerId;
 use core::time::Duration;
 use outlive::membership::{Instance, JoinError, NobodyToFence};
 use outlive::pod::PodError;
-use outlive::segment::{CreateError, DestroyError, OpenError};
+use outlive::segment::{CreateError, OpenError};
 use std::path::PathBuf;
 
 /// The error of an operation on a store or its servers.
@@ -59,9 +59,6 @@ pub enum StoreError {
         /// The reason.
         source: OpenError,
     },
-    /// The segment of a memory server could not be removed.
-    #[error(transparent)]
-    RemoveSegment(#[from] DestroyError),
     /// The file at a memory server's path is not the segment that the server registered.
     #[error(
         "{} is not the segment that {server} registered; restart the memory server",
