@@ -4,7 +4,7 @@ use outlive_store::servers::{Phase, Store, StoreError, StoreOptions, StoreStatus
 use outlive_store::verbs::{
     Batch, Connection, POISON, RemoteOffset, ServerId, VerbError, block_on,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -88,6 +88,14 @@ impl Server {
     fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
         kill_process(pid, signal).unwrap();
+    }
+
+    /// Stops all its threads. (A signal alone is on its way for as long as the thread that takes it
+    /// waits for a processor.)
+    fn stop(&self) {
+        self.signal(Signal::STOP);
+        let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
+        waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
     }
 
     fn kill(mut self) {
@@ -262,7 +270,7 @@ fn the_next_member_finishes_what_a_store_without_survivors_left() {
         .map(|role| Server::start(role, &place.0).0)
         .into();
     // All are stopped first, so that no survivor recovers another.
-    servers.iter().for_each(|it| it.signal(Signal::STOP));
+    servers.iter().for_each(Server::stop);
     servers.into_iter().for_each(Server::kill);
     assert_eq!(place.segments(), 2);
     let compute = store.join_compute().unwrap();
