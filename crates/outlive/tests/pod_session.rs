@@ -40,6 +40,33 @@ fn options() -> PodOptions<'static> {
     PodOptions::new().size(16 << 20).ids(64)
 }
 
+#[test]
+fn large_values_are_replaced_as_often_as_small_ones() {
+    let place = PodFile::new("session-large");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    let session = pod.session().unwrap();
+    for bytes in [20 << 10, 300 << 10, 700 << 10, 3 << 20] {
+        let value = vec![7; bytes];
+        let cell = session.cell::<[u8]>("config", b"").unwrap();
+        let pages = session.map::<u64, [u8]>("pages").unwrap();
+        for n in 0..100 {
+            cell.set(&value).unwrap();
+            pages.insert(&n, &value).unwrap();
+            pages.remove(&n).unwrap();
+        }
+        // A reader of an old value holds later ones back. Without it there is space again.
+        let seen = cell.read();
+        assert!(
+            (0..2000).any(|_| cell.set(&value).is_err()),
+            "{bytes} bytes"
+        );
+        drop(seen);
+        cell.set(&value).unwrap();
+        cell.set(b"").unwrap();
+        session.heap().reclaim();
+    }
+}
+
 /// Counts forever, if the test has started it for that.
 #[test]
 fn worker() {

@@ -97,7 +97,12 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         }
     }
 
+    /// Returns the error of an allocation of `asked` bytes that found no space. Blocks that this
+    /// thread has retired are checked before its next outermost pin: here there may be a pin.
     pub(super) fn full(&self, asked: u64) -> AllocateError {
+        if !self.is_for_the_dead() {
+            self.reclaimer.check_soon();
+        }
         let (buddy, heap) = (&self.heap.buddy, self.heap.buddy.bytes());
         AllocateError::HeapFull {
             asked,

@@ -104,9 +104,13 @@ const NEXT: u64 = 16;
 /// The number of births and retirements after which a thread advances the era once.
 const PER_ERA: u32 = 128;
 
-/// A thread checks its retired blocks when their number exceeds twice the number that it last had
+/// A thread checks its retired blocks when their weight exceeds twice the number that it last had
 /// to keep by this.
 const PATIENCE: u64 = 64;
+
+/// The number of bytes of a large block that weigh as much as one block: a thread that replaces
+/// large values keeps at most about `PATIENCE` times this without need.
+const BYTES_PER_WEIGHT: u64 = 16 << 10;
 
 impl<M: Memory> Heap<M> {
     /// The number of past eras. Every pinned load reads it; its lines hold little else.
@@ -142,7 +146,10 @@ pub(super) struct Reclaimer {
     steps: Cell<u32>,
     /// The number of blocks in the list, as far as known.
     count: Cell<u64>,
-    /// The count at which to check which of them can be freed.
+    /// The number of blocks that were in the list at the last check, and the weight of those that
+    /// were retired since.
+    weight: Cell<u64>,
+    /// The weight at which to check which of them can be freed.
     due: Cell<u64>,
     /// The value of the counter of [left](Heap::left_at) lists when no list was left to check.
     seen: Cell<u64>,
@@ -158,15 +165,21 @@ impl Reclaimer {
             upper: Cell::new(0),
             steps: Cell::new(0),
             count: Cell::new(0),
+            weight: Cell::new(0),
             due: Cell::new(if for_the_dead { u64::MAX } else { PATIENCE }),
             seen: Cell::new(0),
             reservations: RefCell::default(),
         }
     }
 
+    /// Lets the next outermost pin check which blocks can be freed.
+    pub(super) fn check_soon(&self) {
+        self.due.set(0);
+    }
+
     #[inline(always)]
     fn is_due(&self) -> bool {
-        self.count.get() >= self.due.get()
+        self.weight.get() >= self.due.get()
     }
 }
 

@@ -5,7 +5,7 @@
 //!            owner    the instance whose LocalHeap serves the list, or 0
 //! ```
 
-use super::{BIRTH, LocalHeap, NEXT, PATIENCE, UNTIL};
+use super::{BIRTH, BYTES_PER_WEIGHT, LocalHeap, NEXT, PATIENCE, UNTIL};
 use crate::heap::scratch;
 use crate::recovery::Log;
 use outlive_memory::{Memory, Offset, Ordering};
@@ -68,6 +68,11 @@ impl<M: Memory> LocalHeap<'_, M> {
         memory.persist(head, 8);
         memory.crash_point(RetirePoint::Retired);
         self.reclaimer.count.set(self.reclaimer.count.get() + 1);
+        // The block is this thread's to free, so its size does not change.
+        let bytes = self.heap.buddy.allocated_at(block).unwrap_or(0);
+        let weight = 1 + bytes / BYTES_PER_WEIGHT;
+        let before = self.reclaimer.weight.get();
+        self.reclaimer.weight.set(before.saturating_add(weight));
         self.step();
     }
 
@@ -80,7 +85,8 @@ impl<M: Memory> LocalHeap<'_, M> {
 
     /// Frees the blocks that this instance retired and those that departed instances left, as far
     /// as no instance can be reading them. Returns how many of its own blocks had to stay. It runs
-    /// by itself from time to time, before an outermost pin; a program may also call it. The time
+    /// by itself before an outermost pin, after some retirements (the larger the blocks, the fewer)
+    /// and after an allocation that found no space; a program may also call it. The time
     /// grows with the number of ids and of retired blocks. It waits for a live holder of the buddy
     /// allocator's lock (or for the thread that recovers a dead one) when it frees one of its own
     /// blocks of more than [`Heap::LARGEST_SMALL`] bytes, and otherwise does not wait. The same
@@ -101,6 +107,7 @@ impl<M: Memory> LocalHeap<'_, M> {
         self.free_for_departed();
         let kept = self.free_retired();
         self.reclaimer.count.set(kept);
+        self.reclaimer.weight.set(kept);
         self.reclaimer.due.set(2 * kept + PATIENCE);
         kept
     }
