@@ -1,40 +1,16 @@
 //! Named objects: found by name and type, counted, and destroyed by their last user.
 
+mod object_world;
 mod pod;
 
 #[path = "../../../lab/outlive-proofs/src/objects/fixture.rs"]
 mod fixture;
 
-use fixture::{World, bytes, create, objects};
-use outlive::memory::{Native, PersistenceDomain};
+use fixture::objects;
+use object_world::{assert_no_leak, world};
 use outlive::objects::{Array, Blob, Cell, Counter, LastRequest, ObjectError};
 use outlive::structures::{Exchange, List, Map};
 use outlive::sync::{GroupBarrier, RecoverableMutex, Waiting};
-
-fn world() -> World<Native> {
-    let world = create(Native::leaked(
-        bytes::<Native>(),
-        PersistenceDomain::Flushed,
-    ));
-    world.join_all();
-    world
-}
-
-/// Asserts that nothing is allocated except the directory and the objects in it.
-#[track_caller]
-fn assert_no_leak(world: &World<Native>) {
-    let blocks = {
-        let member = world.act_as(3);
-        let heap = world.local(&member);
-        let blocks = objects(&heap).blocks().unwrap();
-        heap.reclaim();
-        blocks
-    };
-    let retired = (0..4).flat_map(|id| world.heap.retired(world.logs.of(id)));
-    world
-        .demand_sound(blocks.into_iter().chain(retired))
-        .unwrap();
-}
 
 #[test]
 fn every_type_is_found_by_its_name_and_refused_as_another() {

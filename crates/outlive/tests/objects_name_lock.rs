@@ -1,44 +1,21 @@
 //! The lock on the name of an object whose holder is dead, or lives beside dead members.
 
+mod object_world;
 mod pod;
 
 #[path = "../../../lab/outlive-proofs/src/objects/fixture.rs"]
 mod fixture;
 
-use fixture::{World, bytes, create, objects};
+use fixture::{World, objects};
+use object_world::{assert_no_leak, world};
 use outlive::heap::LocalHeap;
 use outlive::membership::InstanceId;
-use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
+use outlive::memory::{Memory, Native, Offset, Ordering};
 use outlive::objects::{Counter, ObjectError};
 use outlive::recovery::{RecoverError, RecoverRoom, Recovering};
 use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-fn world() -> World<Native> {
-    let world = create(Native::leaked(
-        bytes::<Native>(),
-        PersistenceDomain::Flushed,
-    ));
-    world.join_all();
-    world
-}
-
-/// Asserts that nothing is allocated except the directory and the objects in it.
-#[track_caller]
-fn assert_no_leak(world: &World<Native>) {
-    let blocks = {
-        let member = world.act_as(3);
-        let heap = world.local(&member);
-        let blocks = objects(&heap).blocks().unwrap();
-        heap.reclaim();
-        blocks
-    };
-    let retired = (0..4).flat_map(|id| world.heap.retired(world.logs.of(id)));
-    world
-        .demand_sound(blocks.into_iter().chain(retired))
-        .unwrap();
-}
 
 /// The offset of the state in the block of an object.
 const STATE: u64 = 24;
