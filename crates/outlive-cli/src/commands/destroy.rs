@@ -6,6 +6,7 @@ use crate::look::{Look, Presence, Seen};
 use crate::output;
 use clap::Args;
 use outlive::pod::Pod;
+use std::path::Path;
 
 /// Arguments of `outlive pod destroy`.
 #[derive(Args, Debug)]
@@ -48,28 +49,33 @@ impl Destroy {
         let look = Look::at(&pod);
         // Closed, because a process that has the pod open prevents its removal.
         pod.close()?;
-        let there: Vec<&Seen> = look.there().collect();
-        let Some(first) = there.first() else {
-            return Ok(());
-        };
-        let elsewhere = there
-            .iter()
-            .all(|seen| seen.presence == Some(Presence::Unknown));
-        let path = self.which.path().display();
-        let count = match there.len() {
-            1 => "a member".into(),
-            many => format!("{many} members"),
-        };
-        let sure = if elsewhere {
-            " (as far as can be determined from here)"
-        } else {
-            ""
-        };
-        Err(Failure::new(format_args!(
-            "{path} was not destroyed, because it has {count}{sure}, among them the {} {}: stop \
-             them first (`outlive pod status {path}` lists them), or use --force",
-            first.level(),
-            first.status.instance(),
-        )))
+        refuse_members(self.which.path(), &look, "pod")
     }
+}
+
+/// Returns an error if `look` at the `kind` ("pod" or "store") at `path` shows members.
+pub(super) fn refuse_members(path: &Path, look: &Look, kind: &str) -> Result<(), Failure> {
+    let there: Vec<&Seen> = look.there().collect();
+    let Some(first) = there.first() else {
+        return Ok(());
+    };
+    let elsewhere = there
+        .iter()
+        .all(|seen| seen.presence == Some(Presence::Unknown));
+    let path = path.display();
+    let count = match there.len() {
+        1 => "a member".into(),
+        many => format!("{many} members"),
+    };
+    let sure = if elsewhere {
+        " (as far as can be determined from here)"
+    } else {
+        ""
+    };
+    Err(Failure::new(format_args!(
+        "{path} was not destroyed, because it has {count}{sure}, among them the {} {}: stop \
+         them first (`outlive {kind} status {path}` lists them), or use --force",
+        first.level(),
+        first.status.instance(),
+    )))
 }

@@ -1,5 +1,6 @@
 //! `outlive store`: the servers of a transactional store.
 
+use super::destroy::refuse_members;
 use crate::amount::{self, Bytes};
 use crate::failure::Failure;
 use crate::look::Look;
@@ -280,17 +281,7 @@ impl Destroy {
         if let Ok(store) = Store::observe(path)
             && !self.force
         {
-            let pod = Look::at(store.pod());
-            if let Some(first) = pod.there().next() {
-                return Err(Failure::new(format_args!(
-                    "{} was not destroyed, because it has members, among them the {} {}: stop its \
-                     servers first (`outlive store status {}` lists them), or use --force",
-                    path.display(),
-                    first.level(),
-                    first.status.instance(),
-                    path.display(),
-                )));
-            }
+            refuse_members(path, &Look::at(store.pod()), "store")?;
         }
         Store::destroy(path)?;
         output::line(format_args!("destroyed the store {}", path.display()))
