@@ -343,8 +343,10 @@ fn limits_and_foreign_files_are_refused() {
     let refused = Store::create("/dev/shm/outlive-store-none", none).unwrap_err();
     let text = "a store cannot have 0 replicas; the range is 1 to 64";
     assert_eq!(refused.to_string(), text);
-    let refused = Store::create("memfd:store", StoreOptions::new()).unwrap_err();
-    assert!(matches!(refused, StoreError::NotAFile { .. }), "{refused}");
+    for path in ["memfd:store", "/dev/null", "/dev/shm"] {
+        let refused = Store::create(path, StoreOptions::new()).unwrap_err();
+        assert!(matches!(refused, StoreError::NotAFile { .. }), "{refused}");
+    }
 
     let pod = format!("{}-pod", place.0.display());
     let options = outlive::pod::PodOptions::new().size(8 << 20).ids(16);

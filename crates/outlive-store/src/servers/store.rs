@@ -129,9 +129,9 @@ impl Store {
             1,
             u16::MAX.into(),
         )?;
-        if path.as_os_str().as_encoded_bytes().starts_with(b"memfd:")
-            || path.starts_with("/dev/dax")
-        {
+        let is_memfd = path.as_os_str().as_encoded_bytes().starts_with(b"memfd:");
+        let is_device = path.metadata().is_ok_and(|it| !it.is_file()) || path.starts_with("/sys");
+        if is_memfd || is_device {
             return Err(StoreError::NotAFile { path: path.into() });
         }
         let bytes = Configuration::<outlive::memory::Native>::bytes(options.process_ids);
@@ -142,7 +142,6 @@ impl Store {
             .ids(options.members)
             .groups(0)
             .mode(options.mode)
-            .without_heap()
             .payload(move |memory, area| {
                 Configuration::create(
                     memory,

@@ -26,6 +26,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (What::KeepsSegment, "segment is left"),
         (What::NoClaim, "has an owner"),
         (What::ForgetsEpoch, "the epoch was not raised"),
+        (What::ForgetsProcesses, "the process ids are"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Servers(what)), message) })
     .into()
@@ -50,6 +51,8 @@ enum What {
     NoClaim,
     /// Broken: a recovery does not raise the epoch.
     ForgetsEpoch,
+    /// Broken: a recovery skips the process ids of compute servers.
+    ForgetsProcesses,
 }
 
 struct Servers(What);
@@ -152,7 +155,7 @@ impl Sweep for Servers {
             What::Recover | What::ForgetsRecoverers | What::KeepsSegment | What::ForgetsEpoch => {
                 self.join(memory, CORPSE);
             }
-            What::Join | What::Compute | What::NoClaim => {}
+            What::Join | What::Compute | What::ForgetsProcesses | What::NoClaim => {}
         }
         let epoch: u64 = memory.load(EPOCH, Ordering::Acquire);
         memory.store(EPOCH_BEFORE, epoch, Ordering::Release);
@@ -170,7 +173,7 @@ impl Sweep for Servers {
             What::Recover | What::ForgetsRecoverers | What::KeepsSegment | What::ForgetsEpoch => {
                 configuration.recover(instance(0), CORPSE, &segment);
             }
-            What::Compute => {
+            What::Compute | What::ForgetsProcesses => {
                 let id = configuration.join_compute(instance(0));
                 assert_eq!(id, Some(1));
                 configuration.leave_compute(1, instance(0));
@@ -182,6 +185,9 @@ impl Sweep for Servers {
     fn recover(&self, memory: Marked, crash: &Crash) {
         let (configuration, segment) = self.open(memory);
         let survivor = instance(1 + crash.recoverers_lost);
+        if self.0 == What::ForgetsProcesses {
+            return;
+        }
         let dead = match self.0 {
             What::ForgetsRecoverers => 0,
             _ => crash.recoverers_lost,
@@ -203,7 +209,7 @@ impl Sweep for Servers {
             return Err(format!("the segment is left: {entry:?}"));
         }
         let was_live = match self.0 {
-            What::Compute => false,
+            What::Compute | What::ForgetsProcesses => false,
             // The server became live and was recovered, or was killed before it was live.
             What::Join | What::NoClaim => crash.returned || entry.phase == Phase::Dead,
             // The server left, or was killed while it was still live.
@@ -223,7 +229,7 @@ impl Sweep for Servers {
         if is_changed && configuration.epoch() == before {
             return Err("the epoch was not raised".into());
         }
-        if self.0 == What::Compute {
+        if matches!(self.0, What::Compute | What::ForgetsProcesses) {
             let servers: Vec<_> = configuration.compute_servers().collect();
             let has_failed = servers.iter().all(|it| it.has_failed);
             if !has_failed || crash.returned && servers.len() != 1 {
