@@ -46,7 +46,7 @@ fn memory_servers_are_started_killed_and_interrupted() {
     assert_explained("## `outlive store status", &printed);
     let text = outlive(["store", "status", path]).succeeds();
     assert!(text.contains("2 live memory servers with 65 MiB"), "{text}");
-    outlive(["store", "destroy", path]).fails(1, "because it has members");
+    outlive(["store", "destroy", path]).fails(1, "members, among them");
 
     first.kill();
     second.wait_for(&["died"]);
