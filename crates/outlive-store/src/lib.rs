@@ -1,29 +1,43 @@
 //! Transactions on disaggregated memory that recover in milliseconds.
 //!
 //! A store's data lies in the memory of passive *memory servers*. *Compute servers* reach it by
-//! [one-sided verbs](verbs) only, and any server may die at any instruction. The protocols are FORD
-//! and Pandora (D. Mahesh, *Tandem* thesis, chapter 4). Built so far: the verbs, and memory and
-//! compute [servers] that join, leave, die and are fenced. Tables and transactions follow.
+//! [one-sided verbs](verbs) only, and any server may die at any instruction. The protocol is Pandora
+//! on FORD (D. Mahesh, *Tandem* thesis, chapter 4). Built so far: the verbs; memory and compute
+//! [servers] that join, leave, die and are fenced; tables and strictly serializable
+//! [transactions](protocol) on them; the recovery of dead compute servers. Not built yet: the
+//! fail-over to backups after the death of a memory server.
 //!
 //! ```
 //! use outlive_store::servers::{Store, StoreOptions};
-//! use outlive_store::verbs::{Batch, Connection, RemoteOffset, block_on};
+//! use outlive_store::verbs::block_on;
 //!
 //! # let path = format!("/dev/shm/outlive-doc-store-{}", std::process::id());
-//! Store::create(&path, StoreOptions::new())?;
+//! Store::create(&path, StoreOptions::new().replicas(1))?;
 //! let memory = Store::open(&path)?.serve_memory(1 << 20)?; // in a process of its own
 //!
 //! let compute = Store::open(&path)?.join_compute()?; // in another process
-//! let server = compute.connect(memory.id())?;
-//! let mut batch = Batch::new();
-//! let was = batch.fetch_add(RemoteOffset::new(0), 5);
-//! assert_eq!(block_on(server.post(batch)).finished()?.value(was), 0);
-//! # drop((compute, memory));
+//! let accounts = compute.table::<i64>("accounts", 1000)?;
+//! let mut coordinator = compute.worker()?.coordinator()?;
+//! block_on(coordinator.transaction(async |tx| {
+//!     tx.put(accounts, 1, &100).await?;
+//!     tx.put(accounts, 2, &0).await
+//! }))?;
+//! let moved = block_on(coordinator.transaction(async |tx| {
+//!     let balance = tx.read(accounts, 1).await?.unwrap_or(0);
+//!     tx.write(accounts, 1, &(balance - 30)).await?;
+//!     tx.update(accounts, 2, |balance| balance + 30).await
+//! }))?;
+//! assert_eq!(moved.value, Some(0)); // the balance of account 2 before
+//! # drop((coordinator, compute, memory));
 //! # Store::destroy(&path)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The modules, from the bottom up; each uses only those before it: [`verbs`], [`servers`].
+//! The modules, from the bottom up; each uses only those before it: [`verbs`], [`tables`],
+//! [`protocol`], [`servers`], [`workloads`].
 
+pub mod protocol;
 pub mod servers;
+pub mod tables;
 pub mod verbs;
+pub mod workloads;

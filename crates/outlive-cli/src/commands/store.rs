@@ -1,5 +1,9 @@
 //! `outlive store`: the servers of a transactional store.
 
+mod bench;
+mod compute;
+mod program;
+
 use super::destroy::refuse_members;
 use crate::amount::{self, Bytes};
 use crate::failure::Failure;
@@ -26,6 +30,13 @@ pub enum StoreCommand {
     Memory(Memory),
     /// Show the servers of a store
     Status(Status),
+    /// Check all tables of a store that no transaction uses
+    Check(Check),
+    /// Run a benchmark on servers of its own, and kill some of them
+    Bench(Box<bench::Bench>),
+    /// A compute server of `bench`
+    #[command(hide = true)]
+    BenchCompute(Box<compute::Compute>),
     /// Remove a store and the memory of its servers
     Destroy(Destroy),
 }
@@ -36,6 +47,9 @@ impl StoreCommand {
             Self::Create(command) => command.run(),
             Self::Memory(command) => command.run(),
             Self::Status(command) => command.run(),
+            Self::Check(command) => command.run(),
+            Self::Bench(command) => command.run(),
+            Self::BenchCompute(command) => command.run(),
             Self::Destroy(command) => command.run(),
         }
     }
@@ -259,6 +273,68 @@ impl Status {
         match table.rows() {
             0 => Ok(()),
             _ => table.lines().try_for_each(output::line),
+        }
+    }
+}
+
+/// Arguments of `outlive store check`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    outlive store check /dev/shm/bank\n\n\
+    Compares the replicas of each object, and checks the latches and the index. While transactions \
+    run, it reports contradictions that do not exist.")]
+pub struct Check {
+    #[command(flatten)]
+    which: Which,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct CheckAnswer {
+    path: String,
+    sound: bool,
+    keys: u64,
+    stray_latches: u64,
+    held_latches: u64,
+    under_replicated: u64,
+    lost: u64,
+    problems: Vec<String>,
+}
+
+impl Check {
+    fn run(self) -> Result<(), Failure> {
+        let store = Store::observe(&self.which.path)?;
+        let checked = store.check().map_err(Failure::new)?;
+        let answer = CheckAnswer {
+            path: self.which.path.display().to_string(),
+            sound: checked.problems.is_empty() && checked.lost == 0,
+            keys: checked.keys,
+            stray_latches: checked.stray,
+            held_latches: checked.held,
+            under_replicated: checked.under_replicated,
+            lost: checked.lost,
+            problems: checked.problems,
+        };
+        if self.json {
+            output::json(&answer)?;
+        } else {
+            output::line(format_args!(
+                "{}: {} keys; {} stray latches, {} held ones; {} partitions with too few replicas, \
+                 {} lost",
+                answer.path,
+                answer.keys,
+                answer.stray_latches,
+                answer.held_latches,
+                answer.under_replicated,
+                answer.lost,
+            ))?;
+            answer.problems.iter().try_for_each(output::line)?;
+        }
+        match answer.sound {
+            true => Ok(()),
+            false => Err(Failure::Found),
         }
     }
 }

@@ -1,15 +1,16 @@
 //! The process of a compute server.
 
-use super::recover::region_of;
-use super::{Phase, Store, StoreError};
-use crate::verbs::{Batch, Completed, Connection, Emulated, Link, Mapped, Region, ServerId};
+use super::rights::{Behind, MappedServer, Members, Rights};
+use super::{Store, StoreError, TableError};
+use crate::protocol::{Table, Worker};
+use crate::tables::Geometry;
+use crate::verbs::{Link, ServerId};
+use bytemuck::Pod;
 use core::fmt;
-use core::future::Ready;
 use core::time::Duration;
-use outlive::membership::{GroupEvents, Instance, Process};
-use outlive::segment::Segment;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use outlive::membership::{GroupEvents, Instance};
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// The number of a compute server, 1 to 65,535, which its latch words will contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,59 +36,12 @@ impl fmt::Display for ProcessId {
 #[derive(Debug)]
 pub struct ComputeServer {
     rights: Arc<Rights>,
-    connections: Mutex<HashMap<(ServerId, u64), Mapped>>,
 }
 
-/// A process id and the membership that it rests on. Connections share the rights, so that no other
-/// process receives the id while one of them can post.
-#[derive(Debug)]
-struct Rights {
-    store: Store,
-    id: ProcessId,
-    process: Process,
-}
-
-impl Drop for Rights {
-    fn drop(&mut self) {
-        // After a panic, latches may be held. The id keeps its owner, and the next member that
-        // joins marks it as failed.
-        if !std::thread::panicking() {
-            let configuration = self.store.configuration();
-            configuration.leave_compute(self.id.0, self.process.instance());
-        }
-    }
-}
-
-/// A connection of a [`ComputeServer`] to a memory server.
-#[derive(Clone, Debug)]
-pub struct MappedServer {
-    mapped: Mapped,
-    _rights: Arc<Rights>,
-}
-
-impl MappedServer {
-    /// Returns the connection behind an emulated link. `seed` determines the jitter.
-    pub fn behind(self, link: Link, seed: u64) -> Emulated<Self> {
-        Emulated::new(self, link, seed)
-    }
-}
-
-impl Connection for MappedServer {
-    type Completion = Ready<Completed>;
-
-    fn server(&self) -> ServerId {
-        self.mapped.server()
-    }
-
-    fn region(&self) -> Region {
-        self.mapped.region()
-    }
-
-    #[inline]
-    fn post(&self, batch: Batch) -> Self::Completion {
-        self.mapped.post(batch)
-    }
-}
+/// The number of partitions of a table.
+const PARTITIONS: u8 = 16;
+/// The number of addresses that a worker caches.
+const ADDRESSES: usize = 1 << 17;
 
 impl ComputeServer {
     pub(super) fn join(store: &Store) -> Result<Self, StoreError> {
@@ -98,12 +52,7 @@ impl ComputeServer {
             process_ids: configuration.process_ids(),
         })?;
         Ok(Self {
-            rights: Arc::new(Rights {
-                store: store.clone(),
-                id: ProcessId(id),
-                process,
-            }),
-            connections: Mutex::default(),
+            rights: Arc::new(Rights::new(store.clone(), ProcessId(id), process)),
         })
     }
 
@@ -122,6 +71,12 @@ impl ComputeServer {
         self.rights.process.instance()
     }
 
+    /// Returns whether an instance has left or is known to be dead.
+    pub fn is_gone(&self, instance: Instance) -> bool {
+        let generations = self.rights.process.tables().generations();
+        generations.is_gone(instance)
+    }
+
     /// The events of the store's members from now on: their deaths, for example.
     pub fn events(&self) -> GroupEvents {
         self.rights.process.events()
@@ -132,43 +87,59 @@ impl ComputeServer {
     /// # Errors
     /// If the server is not live, or its segment cannot be opened or is not the registered one.
     pub fn connect(&self, server: ServerId) -> Result<MappedServer, StoreError> {
-        let store = &self.rights.store;
-        let configuration = store.configuration();
-        let not_live = |phase| StoreError::NotLive { server, phase };
-        let entry = configuration.memory_server(server);
-        let entry = entry.ok_or_else(|| not_live(Phase::Free))?;
-        if entry.phase != Phase::Live {
-            return Err(not_live(entry.phase));
+        MappedServer::new(&self.rights, server)
+    }
+
+    /// Opens the table `name` with values of type `T`, or creates it for `keys` keys.
+    ///
+    /// # Errors
+    /// [`StoreError::Table`], with the reason.
+    ///
+    /// # Crash
+    /// The table exists or does not.
+    pub fn table<T: Pod>(&self, name: &str, keys: u64) -> Result<Table<T>, StoreError> {
+        let words = Table::<T>::WORDS;
+        let is_possible = (1..=Geometry::MAX_KEYS).contains(&keys)
+            && (1..=Geometry::MAX_VALUE_WORDS as usize).contains(&words);
+        if !is_possible {
+            let bytes = size_of::<T>() as u64;
+            let name = name.into();
+            return Err(TableError::BadSize { name, keys, bytes }.into());
         }
-        let mut connections = { self.connections.lock() }.unwrap_or_else(PoisonError::into_inner);
-        let with_rights = |mapped| MappedServer {
-            mapped,
-            _rights: Arc::clone(&self.rights),
-        };
-        let key = (server, entry.incarnation);
-        if let Some(mapped) = connections.get(&key) {
-            return Ok(with_rights(*mapped));
-        }
-        let path = store.segment_path(&entry);
-        let opened = Segment::open(&path);
-        // The server may have left or died in between.
-        let now = configuration.memory_server(server).unwrap_or(entry);
-        if now != entry {
-            if let Ok(segment) = opened {
-                close(segment);
+        let geometry = Geometry::for_keys(keys, words as u32, PARTITIONS);
+        loop {
+            let configuration = self.store().configuration();
+            match configuration.create_table(self.instance(), name, geometry) {
+                Ok(number) => return Ok(Table::new(number)),
+                // If the other process dies, its recovery releases the catalogue.
+                Err(TableError::Busy) => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => return Err(error.into()),
             }
-            return Err(not_live(now.phase));
         }
-        let segment = opened.map_err(|source| StoreError::OpenSegment { server, source })?;
-        let found = region_of(segment).filter(|(_, region)| *region == entry.region);
-        let Some((first, region)) = found else {
-            close(segment);
-            return Err(StoreError::ForeignSegment { server, path });
-        };
-        let liveness = configuration.liveness(&entry);
-        let mapped = Mapped::new(segment.memory(), server, first, region, liveness);
-        connections.insert(key, mapped);
-        Ok(with_rights(mapped))
+    }
+
+    /// Returns a worker for the transactions of the calling thread.
+    ///
+    /// # Errors
+    /// If there are fewer live memory servers than replicas, or too many compute servers have logs.
+    pub fn worker(&self) -> Result<Rc<Worker<Members>>, StoreError> {
+        let log = self.rights.log()?.clone();
+        Ok(Worker::new(
+            Members::new(&self.rights),
+            self.id().0,
+            log,
+            ADDRESSES,
+        ))
+    }
+
+    /// Returns a worker behind emulated links. `seed` determines their jitter.
+    ///
+    /// # Errors
+    /// As [`worker`](Self::worker).
+    pub fn worker_behind(&self, link: Link, seed: u64) -> Result<Rc<Worker<Behind>>, StoreError> {
+        let log = self.rights.log()?.clone();
+        let view = Behind::new(Members::new(&self.rights), link, seed);
+        Ok(Worker::new(view, self.id().0, log, ADDRESSES))
     }
 
     /// Revokes the rights of the compute server `id`, and waits for that for at most `timeout`: see
@@ -205,11 +176,5 @@ impl ComputeServer {
             events.wait_for_unless(left, || generations.is_gone(server));
         }
         Ok(server)
-    }
-}
-
-fn close(segment: Segment) {
-    if let Err(error) = segment.close() {
-        tracing::warn!(%error, "a segment that is not used was not closed");
     }
 }

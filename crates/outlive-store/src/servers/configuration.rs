@@ -1,10 +1,11 @@
 //! The configuration of a store in shared memory: its layout, and the operations on its entries.
 //!
 //! ```text
-//! 0x0000  magic, format, replicas, process ids, poison, epoch
-//! 0x0040  64 memory servers of 64 bytes: owner, state, region bytes, region key
-//! 0x1040  the failed process ids, 1 bit each
-//! 0x3040  the owner of each process id, 8 bytes each
+//! 0x0000  magic, format, sizes, poison, epoch, owner of the catalogue, results of recoveries
+//! 0x0080  64 memory servers of 64 bytes: owner, state, region bytes, region key
+//! 0x1080  the failed process ids, 1 bit each
+//! 0x3080  the owner of each process id, 8 bytes each
+//!         log areas and tables: see the catalogue
 //! ```
 //!
 //! A memory server's entry passes through the states below. Only the entry's owner, the instance
@@ -16,8 +17,13 @@
 //!                                                 \--> dying --> dead     (by a survivor)
 //! ```
 
+use super::entries::{ComputeEntry, MemoryEntry, Phase, Recovery};
+use super::sizes::{
+    BACK, CATALOGUE, COORDINATORS, ENTRY_BYTES, EPOCH, FAILED, FORWARD, LOG_AREAS, LOG_SLOT,
+    OWNERS, POISONS, PROCESS_IDS, REPLICAS, SERVERS, Sizes, TABLES,
+};
+use crate::protocol::{LogArea, Recovered};
 use crate::verbs::{Liveness, Region, ServerId};
-use core::fmt;
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
@@ -62,66 +68,11 @@ outlive::memory::crash_points! {
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outstore");
-const FORMAT: u64 = 1;
-
-const REPLICAS: u64 = 0x10;
-const PROCESS_IDS: u64 = 0x18;
-const POISONS: u64 = 0x20;
-const EPOCH: u64 = 0x28;
-const SERVERS: u64 = 0x40;
-const ENTRY_BYTES: u64 = 64;
-const FAILED: u64 = SERVERS + Configuration::<Native>::MAX_MEMORY_SERVERS as u64 * ENTRY_BYTES;
-const OWNERS: u64 = FAILED + (1 << 16) / 8;
+const FORMAT: u64 = 2;
 
 const STATE: u64 = 8;
 const BYTES: u64 = 16;
 const KEY: u64 = 24;
-
-/// The state of a memory server's entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Phase {
-    /// No server has this number. If the entry has an owner, a server is joining or leaving, or a
-    /// survivor is recovering the entry.
-    Free = 0,
-    /// The segment is being created.
-    Creating = 1,
-    /// The server can be used.
-    Live = 2,
-    /// The server is not live any more, and its segment is being removed.
-    Leaving = 3,
-    /// The server has died, and a survivor is recovering its entry.
-    Dying = 4,
-    /// The server has died.
-    Dead = 5,
-}
-
-impl Phase {
-    fn of(code: u8) -> Option<Self> {
-        let all = [
-            Self::Free,
-            Self::Creating,
-            Self::Live,
-            Self::Leaving,
-            Self::Dying,
-            Self::Dead,
-        ];
-        all.into_iter().find(|phase| *phase as u8 == code)
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Free => "free",
-            Self::Creating => "creating",
-            Self::Live => "live",
-            Self::Leaving => "leaving",
-            Self::Dying => "dying",
-            Self::Dead => "dead",
-        })
-    }
-}
 
 /// The error of opening a configuration that is damaged, or is not one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -138,41 +89,18 @@ pub trait Segments {
 
     /// Overwrites the region of that segment with poison, if it exists.
     fn poison(&self, server: ServerId, incarnation: u64, region: Region);
-}
 
-/// A memory server as the configuration describes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryEntry {
-    /// The server's number.
-    pub id: ServerId,
-    /// The number of servers that have had this number, including this one.
-    pub incarnation: u64,
-    /// The state of the entry.
-    pub phase: Phase,
-    /// The process that is the server, or a survivor that recovers the entry.
-    pub owner: Option<Instance>,
-    /// The server's region; meaningless before the server is live.
-    pub region: Region,
-}
-
-/// A compute server as the configuration describes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ComputeEntry {
-    /// The process id.
-    pub id: u16,
-    /// The process that has the id, or had it when it failed.
-    pub owner: Instance,
-    /// Whether it has failed.
-    pub has_failed: bool,
+    /// [Recovers the logs](crate::protocol::recover_logs) of the dead compute server with this
+    /// process id. Returns `None` if that failed.
+    fn recover_logs(&self, process: u16, area: &LogArea) -> Option<Recovered>;
 }
 
 /// The configuration of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Configuration<M: Memory = Native> {
-    memory: M,
-    at: Offset,
-    replicas: u16,
-    process_ids: u16,
+    pub(super) memory: M,
+    pub(super) at: Offset,
+    pub(super) sizes: Sizes,
 }
 
 /// Returns the state word of `phase` and `incarnation`.
@@ -182,30 +110,28 @@ const fn state_word(phase: Phase, incarnation: u64) -> u64 {
 
 impl<M: Memory> Configuration<M> {
     /// The largest number of memory servers.
-    pub const MAX_MEMORY_SERVERS: u16 = 64;
+    pub const MAX_MEMORY_SERVERS: u16 = super::sizes::MAX_MEMORY_SERVERS;
     /// The largest number of process ids. Id 0 is never assigned: it means a free latch.
     pub const MAX_PROCESS_IDS: u16 = u16::MAX;
 
-    /// Returns the number of bytes for `process_ids` process ids.
-    pub const fn bytes(process_ids: u16) -> u64 {
-        OWNERS + (process_ids as u64 + 1) * 8
-    }
-
     /// Writes the configuration of a new store at `at` in zeroed `memory`.
-    pub fn create(memory: M, at: Offset, replicas: u16, process_ids: u16, poisons: bool) -> Self {
+    pub fn create(memory: M, at: Offset, sizes: Sizes, poisons: bool) -> Self {
         let relaxed = Ordering::Relaxed;
-        memory.store(at + REPLICAS, u64::from(replicas), relaxed);
-        memory.store(at + PROCESS_IDS, u64::from(process_ids), relaxed);
-        memory.store(at + POISONS, u64::from(poisons), relaxed);
-        memory.store(at + 8, FORMAT, relaxed);
+        for (offset, size) in [
+            (REPLICAS, sizes.replicas.into()),
+            (PROCESS_IDS, sizes.process_ids.into()),
+            (POISONS, poisons.into()),
+            (TABLES, sizes.tables.into()),
+            (LOG_AREAS, sizes.log_areas.into()),
+            (COORDINATORS, sizes.coordinators.into()),
+            (LOG_SLOT, sizes.log_slot_bytes),
+            (8, FORMAT),
+        ] {
+            memory.store::<u64>(at + offset, size, relaxed);
+        }
         // Release: the magic number publishes the rest.
         memory.store(at, MAGIC, Ordering::Release);
-        Self {
-            memory,
-            at,
-            replicas,
-            process_ids,
-        }
+        Self { memory, at, sizes }
     }
 
     /// Opens the configuration in the `bytes` bytes at `at`.
@@ -214,11 +140,8 @@ impl<M: Memory> Configuration<M> {
     /// If there is no configuration of this format, or it is damaged.
     pub fn open(memory: M, at: Offset, bytes: u64) -> Result<Self, BadConfiguration> {
         let bad = |why: String| Err(BadConfiguration { why });
-        if bytes < Self::bytes(0) {
-            return bad(format!(
-                "it has {bytes} bytes, and {} are needed",
-                Self::bytes(0)
-            ));
+        if bytes < OWNERS {
+            return bad(format!("it has {bytes} bytes, and {OWNERS} are needed"));
         }
         let word = |offset| memory.load::<u64>(at + offset, Ordering::Acquire);
         match (word(0), word(8)) {
@@ -230,35 +153,57 @@ impl<M: Memory> Configuration<M> {
             }
             (magic, _) => return bad(format!("it begins with {magic:#x}")),
         }
-        let process_ids = word(PROCESS_IDS);
-        let Some(ids) = u16::try_from(process_ids)
-            .ok()
-            .filter(|ids| *ids > 0 && Self::bytes(*ids) <= bytes)
-        else {
-            return bad(format!(
-                "{process_ids} process ids do not fit into its {bytes} bytes"
-            ));
+        let size = |offset| u16::try_from(word(offset)).unwrap_or(u16::MAX);
+        let sizes = Sizes {
+            replicas: size(REPLICAS),
+            process_ids: size(PROCESS_IDS),
+            tables: size(TABLES),
+            log_areas: size(LOG_AREAS),
+            coordinators: size(COORDINATORS),
+            log_slot_bytes: word(LOG_SLOT),
         };
-        let replicas = word(REPLICAS);
-        if !(1..=u64::from(Self::MAX_MEMORY_SERVERS)).contains(&replicas) {
-            return bad(format!("{replicas} replicas are out of range"));
+        if let Some((what, size, least, most)) = sizes.out_of_range() {
+            return bad(format!(
+                "it has {size} {what}; the range is {least} to {most}"
+            ));
         }
-        Ok(Self {
-            memory,
-            at,
-            replicas: replicas as u16,
-            process_ids: ids,
-        })
+        if sizes.bytes() > bytes {
+            return bad(format!("{sizes:?} do not fit into its {bytes} bytes"));
+        }
+        Ok(Self { memory, at, sizes })
+    }
+
+    /// The numbers and sizes that the store was created with.
+    pub fn sizes(self) -> Sizes {
+        self.sizes
     }
 
     /// The number of replicas of each object, f + 1.
     pub fn replicas(self) -> u16 {
-        self.replicas
+        self.sizes.replicas
     }
 
     /// The number of process ids, which are 1 to this number.
     pub fn process_ids(self) -> u16 {
-        self.process_ids
+        self.sizes.process_ids
+    }
+
+    /// The sums of all recoveries' results. A recovery that is re-executed may count twice.
+    pub fn recovered(self) -> Recovered {
+        Recovered {
+            forward: self.load(self.at + FORWARD),
+            back: self.load(self.at + BACK),
+        }
+    }
+
+    pub(super) fn count_recovery(self, recovered: Recovered) {
+        let (memory, order) = (self.memory, Ordering::Relaxed);
+        memory.fetch_add(self.at + FORWARD, recovered.forward, order);
+        memory.fetch_add(self.at + BACK, recovered.back, order);
+    }
+
+    pub(super) fn catalogue_at(self) -> Offset {
+        self.at + CATALOGUE
     }
 
     /// The epoch, which rises after each change of the set of memory servers.
@@ -282,7 +227,7 @@ impl<M: Memory> Configuration<M> {
         self.at + SERVERS + u64::from(id.0) * ENTRY_BYTES
     }
 
-    fn load(self, at: Offset) -> u64 {
+    pub(super) fn load(self, at: Offset) -> u64 {
         self.memory.load(at, Ordering::Acquire)
     }
 
@@ -434,23 +379,25 @@ impl<M: Memory> Configuration<M> {
     }
 
     /// Recovers the entries of the dead instance `gone` as `survivor`: see the
-    /// [module](crate::servers). Returns the number of memory servers that it declared dead.
+    /// [module](crate::servers).
     ///
     /// Any number of survivors may call this concurrently; exactly one of them claims the entry of
     /// each memory server.
     ///
     /// # Crash
     /// The member that recovers `survivor` continues.
-    pub fn recover(self, survivor: Instance, gone: Instance, segments: &impl Segments) -> usize {
+    pub fn recover(self, survivor: Instance, gone: Instance, segments: &impl Segments) -> Recovery {
         let ids = Self::server_ids();
         let dead = ids.filter(|id| self.recover_memory(*id, survivor, gone, segments));
         let dead = dead.count();
-        for id in 1..=self.process_ids {
-            if self.load(self.owner_at(id)) == gone.to_word() {
+        let is_complete = self.recover_catalogue(survivor, gone, segments);
+        for id in 1..=self.process_ids() {
+            // If logs remain, another survivor may be recovering them.
+            if self.load(self.owner_at(id)) == gone.to_word() && !self.has_logs(id) {
                 self.fail(id);
             }
         }
-        dead
+        Recovery { dead, is_complete }
     }
 
     fn recover_memory(
@@ -527,11 +474,13 @@ impl<M: Memory> Configuration<M> {
         let servers = self.memory_servers().filter_map(|entry| entry.owner);
         let compute = self.compute_servers().filter(|entry| !entry.has_failed);
         let owners = servers.chain(compute.map(|entry| entry.owner));
+        let owners = owners.chain(self.log_owners());
         let mut settled: Vec<_> = owners.filter(|owner| is_settled(*owner)).collect();
         settled.sort_by_key(|owner| (owner.id, owner.generation));
         settled.dedup();
         for owner in settled {
-            self.recover(survivor, owner, segments);
+            // What remains is recovered by a later member.
+            let _ = self.recover(survivor, owner, segments);
         }
     }
 
@@ -545,7 +494,7 @@ impl<M: Memory> Configuration<M> {
     /// # Crash
     /// No id is assigned, or a survivor marks the assigned id as failed.
     pub fn join_compute(self, owner: Instance) -> Option<u16> {
-        (1..=self.process_ids).find(|id| {
+        (1..=self.process_ids()).find(|id| {
             let at = self.owner_at(*id);
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             let claim = || {
@@ -564,7 +513,7 @@ impl<M: Memory> Configuration<M> {
     }
 
     /// Marks `id` as failed. The owner is dead.
-    fn fail(self, id: u16) {
+    pub(super) fn fail(self, id: u16) {
         let at = self.at + FAILED + u64::from(id) / 64 * 8;
         // AcqRel: a server that finds the bit set sees the earlier stores of the recovery.
         self.memory
@@ -578,7 +527,7 @@ impl<M: Memory> Configuration<M> {
 
     /// The compute servers that have a process id, or had one when they failed.
     pub fn compute_servers(self) -> impl Iterator<Item = ComputeEntry> {
-        (1..=self.process_ids).filter_map(move |id| {
+        (1..=self.process_ids()).filter_map(move |id| {
             Some(ComputeEntry {
                 id,
                 owner: Instance::from_word(self.load(self.owner_at(id)))?,

@@ -1,6 +1,6 @@
 //! The errors of stores.
 
-use super::{BadConfiguration, Phase};
+use super::{BadConfiguration, Phase, TableError};
 use crate::verbs::ServerId;
 use core::time::Duration;
 use outlive::membership::{Instance, JoinError, NobodyToFence};
@@ -74,6 +74,18 @@ pub enum StoreError {
     #[error("the store has {most} memory servers, dead ones included, and cannot have more")]
     TooManyMemoryServers {
         /// The largest number.
+        most: u16,
+    },
+    /// A table could not be created or opened, or there are too few memory servers for one.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// Too many compute servers have logs.
+    #[error(
+        "{most} compute servers have logs, and the store has no more log areas; create a store \
+         with more (`StoreOptions::compute_servers`)"
+    )]
+    TooManyComputeServers {
+        /// The number of log areas.
         most: u16,
     },
     /// All process ids are in use or have failed.

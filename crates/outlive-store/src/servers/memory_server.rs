@@ -33,7 +33,8 @@ impl MemoryServer {
                 most,
             });
         }
-        let bytes = bytes.max(1).next_multiple_of(4096);
+        let logs = store.configuration().log_bytes();
+        let bytes = bytes.max(1).next_multiple_of(4096) + logs;
         let process = store.join("memory server")?;
         let mut segment = None;
         let create = |id, incarnation| -> Result<Region, StoreError> {
@@ -50,7 +51,7 @@ impl MemoryServer {
             Ok(region)
         };
         let configuration = store.configuration();
-        let joined = configuration.join_memory(process.instance(), store.files(), create)?;
+        let joined = configuration.join_memory(process.instance(), store, create)?;
         let (Some(entry), Some(segment)) = (joined, segment) else {
             return Err(StoreError::TooManyMemoryServers {
                 most: Configuration::<outlive::memory::Native>::MAX_MEMORY_SERVERS,
@@ -87,7 +88,7 @@ impl MemoryServer {
 
 impl Drop for MemoryServer {
     fn drop(&mut self) {
-        { self.store.configuration() }.leave_memory(&self.entry, self.store.files());
+        { self.store.configuration() }.leave_memory(&self.entry, &self.store);
         if let Err(error) = self.segment.close() {
             tracing::warn!(%error, "the segment of a memory server was not closed");
         }

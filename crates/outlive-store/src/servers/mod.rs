@@ -28,7 +28,8 @@
 //!   region is overwritten with [`POISON`](crate::verbs::POISON) if the store poisons. Its state
 //!   becomes *dead* and the epoch rises, which reports the death. Its file is removed. The number
 //!   is not assigned again.
-//! * *Compute server*: its process id is marked as failed. The id is not assigned again.
+//! * *Compute server*: its logs are [recovered](crate::protocol::recover_logs), under a claim of its
+//!   log area. Then its process id is marked as failed. The id is not assigned again.
 //!
 //! # Revocation
 //!
@@ -47,18 +48,23 @@
 //!
 //! Tests: tests/servers.rs; proofs: lab/outlive-proofs/src/store.
 
+mod catalogue;
 mod compute_server;
 mod configuration;
+mod entries;
 mod error;
 mod memory_server;
 mod recover;
+mod rights;
+mod sizes;
 mod store;
 
-pub use compute_server::{ComputeServer, MappedServer, ProcessId};
-pub use configuration::{
-    BadConfiguration, ComputeEntry, Configuration, JoinPoint, MemoryEntry, Phase, RecoverPoint,
-    Segments,
-};
+pub use catalogue::{CreateTablePoint, LogPoint, TableEntry, TableError};
+pub use compute_server::{ComputeServer, ProcessId};
+pub use configuration::{BadConfiguration, Configuration, JoinPoint, RecoverPoint, Segments};
+pub use entries::{ComputeEntry, MemoryEntry, Phase, Recovery};
 pub use error::StoreError;
 pub use memory_server::MemoryServer;
+pub use rights::{Behind, MappedServer, Members};
+pub use sizes::Sizes;
 pub use store::{Store, StoreOptions, StoreStatus};

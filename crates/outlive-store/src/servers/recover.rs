@@ -1,7 +1,11 @@
 //! The recovery of a dead server's entries, and the files of the memory servers' segments.
 
-use super::Configuration;
-use crate::verbs::{Mapped, Region, ServerId};
+use super::rights::{close, verb_error};
+use super::{Configuration, Phase, Segments, Store};
+use crate::protocol::{Checked, LogArea, Recovered, Slot, View, Worker, check, recover_logs};
+use crate::tables::TableLayout;
+use crate::verbs::{Mapped, Region, ServerId, VerbError, block_on};
+use core::cell::RefCell;
 use outlive::memory::Native;
 use outlive::recovery::{RecoverError, RecoverRoom, Recovering};
 use outlive::segment::{AreaKind, Segment};
@@ -92,8 +96,9 @@ pub(super) fn region_of(segment: Segment) -> Option<(outlive::memory::Offset, Re
     Some((area.offset, region))
 }
 
-impl super::Segments for Files {
-    fn remove(&self, server: ServerId, incarnation: u64) {
+impl Files {
+    /// Removes the file of a segment.
+    pub fn remove(&self, server: ServerId, incarnation: u64) {
         // A batch that reads the holes also reads that the server is not live. A store that poisons
         // keeps the poison in place, so that tests can detect such a batch.
         let empties = !self.configuration.poisons();
@@ -123,8 +128,107 @@ impl super::Segments for Files {
     }
 }
 
+impl Store {
+    /// Checks all tables: see [`check`](crate::protocol::check). No transaction runs at the same
+    /// time.
+    ///
+    /// # Errors
+    /// If the memory of a live server cannot be read.
+    pub fn check(&self) -> Result<Checked, VerbError> {
+        let area = LogArea::default();
+        let worker = Worker::new(Survivor::new(self.clone()), 0, area, 0);
+        let tables = self.configuration().tables().map(|table| table.number);
+        block_on(check(&worker, tables))
+    }
+}
+
+impl Segments for Store {
+    fn remove(&self, server: ServerId, incarnation: u64) {
+        self.files().remove(server, incarnation);
+    }
+
+    fn poison(&self, server: ServerId, incarnation: u64, region: Region) {
+        self.files().poison(server, incarnation, region);
+    }
+
+    fn recover_logs(&self, process: u16, area: &LogArea) -> Option<Recovered> {
+        let survivor = Survivor::new(self.clone());
+        let worker = Worker::new(survivor, process, area.clone(), 0);
+        match block_on(recover_logs(&worker)) {
+            Ok(recovered) => {
+                let Recovered { forward, back } = recovered;
+                tracing::info!(
+                    process,
+                    forward,
+                    back,
+                    "recovered the logs of a compute server"
+                );
+                Some(recovered)
+            }
+            Err(error) => {
+                tracing::error!(process, %error, "the logs of a compute server remain");
+                None
+            }
+        }
+    }
+}
+
+/// The store as the member that recovers a dead compute server's logs sees it.
+#[derive(Debug)]
+struct Survivor {
+    store: Store,
+    mapped: RefCell<Vec<Segment>>,
+}
+
+impl Survivor {
+    fn new(store: Store) -> Self {
+        Self {
+            store,
+            mapped: RefCell::default(),
+        }
+    }
+}
+
+impl Drop for Survivor {
+    fn drop(&mut self) {
+        self.mapped.take().into_iter().for_each(close);
+    }
+}
+
+impl View for Survivor {
+    type Connection = Mapped;
+
+    fn connect(&self, server: ServerId) -> Result<Mapped, VerbError> {
+        let died = VerbError::ServerDied { server };
+        let entry = self.store.configuration().memory_server(server);
+        let entry = entry.filter(|it| it.phase == Phase::Live).ok_or(died)?;
+        let mapped = self.store.map(&entry);
+        let (mapped, segment) = mapped.map_err(|error| verb_error(server, &error))?;
+        self.mapped.borrow_mut().push(segment);
+        Ok(mapped)
+    }
+
+    fn layout(&self, table: u8) -> Option<TableLayout> {
+        self.store.configuration().layout(table)
+    }
+
+    fn has_failed(&self, process: u16) -> bool {
+        self.store.configuration().has_failed(process)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.store.configuration().epoch()
+    }
+
+    fn take_slot(&self) -> Option<Slot> {
+        None
+    }
+
+    fn return_slot(&self, _: Slot) {}
+}
+
 /// The recovery handler that recovers the entries of a dead instance with its log.
-pub(super) struct RecoverServers(pub Files);
+pub(super) struct RecoverServers(pub Store);
 
 impl RecoverRoom<Native> for RecoverServers {
     fn settle(&self, _: &Recovering<'_, Native>) -> Result<(), RecoverError> {
@@ -132,10 +236,16 @@ impl RecoverRoom<Native> for RecoverServers {
     }
 
     fn release(&self, dead: &Recovering<'_, Native>) -> Result<(), RecoverError> {
-        let Self(files) = self;
+        let Self(store) = self;
         let survivor = dead.member().instance();
         // If the log is a revisited one, its owner has left or is recovered, and has no entries.
-        { files.configuration }.recover(survivor, dead.owner(), files);
-        Ok(())
+        let recovery = { store.configuration() }.recover(survivor, dead.owner(), store);
+        match recovery.is_complete {
+            true => Ok(()),
+            false => Err(RecoverError::Handler(format!(
+                "the transactions of {} could not be recovered",
+                dead.owner()
+            ))),
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::recover::{Files, RecoverServers, remove_file};
 use super::{
-    ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Phase, Segments,
-    StoreError,
+    ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Phase, Sizes,
+    StoreError, TableEntry,
 };
 use outlive::membership::{Instance, Process, ProcessOptions};
 use outlive::pod::{Pod, PodOptions};
@@ -18,8 +18,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 #[must_use = "options create nothing until Store::create() is called"]
 pub struct StoreOptions {
-    replicas: u16,
-    process_ids: u16,
+    sizes: Sizes,
     members: u32,
     mode: u32,
     poisons: bool,
@@ -32,12 +31,18 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
-    /// Returns the options of a store with 2 replicas of each object, 65,535 process ids and 256
-    /// members at one time.
+    /// Returns the options of a store with 2 replicas of each object, 65,535 process ids, 32 tables,
+    /// logs for 16 compute servers of 64 coordinators with log slots of 4 KiB, and 256 members.
     pub fn new() -> Self {
         Self {
-            replicas: 2,
-            process_ids: Configuration::<outlive::memory::Native>::MAX_PROCESS_IDS,
+            sizes: Sizes {
+                replicas: 2,
+                process_ids: Configuration::<outlive::memory::Native>::MAX_PROCESS_IDS,
+                tables: 32,
+                log_areas: 16,
+                coordinators: 64,
+                log_slot_bytes: 4096,
+            },
             members: 256,
             mode: 0o600,
             poisons: false,
@@ -47,14 +52,35 @@ impl StoreOptions {
     /// Sets the number of replicas of each object, f + 1: the store survives the death of f memory
     /// servers at a time.
     pub fn replicas(mut self, replicas: u16) -> Self {
-        self.replicas = replicas;
+        self.sizes.replicas = replicas;
         self
     }
 
     /// Sets the number of process ids. Each live compute server and each one that has failed uses
     /// one.
     pub fn process_ids(mut self, ids: u16) -> Self {
-        self.process_ids = ids;
+        self.sizes.process_ids = ids;
+        self
+    }
+
+    /// Sets the maximum number of tables.
+    pub fn tables(mut self, tables: u16) -> Self {
+        self.sizes.tables = tables;
+        self
+    }
+
+    /// Sets the maximum number of compute servers that execute transactions at one time, and of
+    /// coordinators in each of them. Each memory server reserves a log slot for each coordinator.
+    pub fn compute_servers(mut self, servers: u16, coordinators: u16) -> Self {
+        self.sizes.log_areas = servers;
+        self.sizes.coordinators = coordinators;
+        self
+    }
+
+    /// Sets the number of bytes of a coordinator's log slot, rounded up to a multiple of 64: the
+    /// maximum for the addresses and old values of the objects that a transaction writes.
+    pub fn log_slot(mut self, bytes: u64) -> Self {
+        self.sizes.log_slot_bytes = bytes.next_multiple_of(64);
         self
     }
 
@@ -92,6 +118,8 @@ pub struct StoreStatus {
     pub memory: Vec<MemoryEntry>,
     /// The compute servers that exist or have failed.
     pub compute: Vec<ComputeEntry>,
+    /// The tables.
+    pub tables: Vec<TableEntry>,
 }
 
 /// A store that this process has opened.
@@ -112,29 +140,20 @@ impl Store {
     /// No store exists, an incomplete one (which `outlive store destroy` removes), or the store.
     pub fn create(path: impl AsRef<Path>, options: StoreOptions) -> Result<Self, StoreError> {
         let path = path.as_ref();
-        let most = Configuration::<outlive::memory::Native>::MAX_MEMORY_SERVERS.into();
-        let range = |what, asked, least, most| match (least..=most).contains(&asked) {
-            true => Ok(()),
-            false => Err(StoreError::Impossible {
+        if let Some((what, asked, least, most)) = options.sizes.out_of_range() {
+            return Err(StoreError::Impossible {
                 what,
                 asked,
                 least,
                 most,
-            }),
-        };
-        range("replicas", options.replicas.into(), 1, most)?;
-        range(
-            "process ids",
-            options.process_ids.into(),
-            1,
-            u16::MAX.into(),
-        )?;
+            });
+        }
         let is_memfd = path.as_os_str().as_encoded_bytes().starts_with(b"memfd:");
         let is_device = path.metadata().is_ok_and(|it| !it.is_file()) || path.starts_with("/sys");
         if is_memfd || is_device {
             return Err(StoreError::NotAFile { path: path.into() });
         }
-        let bytes = Configuration::<outlive::memory::Native>::bytes(options.process_ids);
+        let bytes = options.sizes.bytes();
         // The membership's tables need about 9 KiB for each member, and additionally 1 MiB.
         let size = bytes + u64::from(options.members) * (12 << 10) + (4 << 20);
         let pod = PodOptions::new()
@@ -143,13 +162,7 @@ impl Store {
             .groups(0)
             .mode(options.mode)
             .payload(move |memory, area| {
-                Configuration::create(
-                    memory,
-                    area.offset,
-                    options.replicas,
-                    options.process_ids,
-                    options.poisons,
-                );
+                Configuration::create(memory, area.offset, options.sizes, options.poisons);
             });
         Self::of(Pod::create(path, pod)?)
     }
@@ -214,6 +227,7 @@ impl Store {
             process_ids: configuration.process_ids(),
             memory: configuration.memory_servers().collect(),
             compute: configuration.compute_servers().collect(),
+            tables: configuration.tables().collect(),
         }
     }
 
@@ -221,7 +235,7 @@ impl Store {
     /// servers with recovered logs.
     pub(super) fn join(&self, name: &str) -> Result<Process, StoreError> {
         let options = ProcessOptions::on_own_host().name(name);
-        let handler = RecoverServers(self.files.clone());
+        let handler = RecoverServers(self.clone());
         let process = self.pod.join_with(options, |others| others.room(handler))?;
         let (generations, logs) = (process.tables().generations(), self.pod.logs());
         let is_settled = |owner: Instance| {
@@ -231,7 +245,7 @@ impl Store {
             generations.is_gone(owner) && !(has_log && logs.of(owner.id).claimant().is_some())
         };
         let configuration = self.configuration;
-        configuration.recover_settled(process.instance(), is_settled, &self.files);
+        configuration.recover_settled(process.instance(), is_settled, self);
         // Remove the files that a survivor could not remove.
         for entry in configuration.memory_servers() {
             if entry.phase == Phase::Dead && entry.owner.is_none() {

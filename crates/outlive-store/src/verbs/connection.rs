@@ -69,6 +69,14 @@ pub enum VerbError {
         /// The server.
         server: ServerId,
     },
+    /// The server is live, but this process cannot open its memory. The log has the reason.
+    #[error(
+        "{server} is live, but this process cannot open its memory; see the log of the process"
+    )]
+    Unreachable {
+        /// The server.
+        server: ServerId,
+    },
     /// The connection broke. Each verb of the batch was executed once or not at all, and a WRITE
     /// may have written only some of its words. The [module](super) says how the poster determines
     /// the outcome over a new connection.
@@ -110,9 +118,9 @@ impl Completed {
 /// A connection from a thread of a compute server to a memory server.
 ///
 /// See the [module](super) for the order of verbs and for the state after an error.
-pub trait Connection {
+pub trait Connection: fmt::Debug {
     /// The completion of a batch. A dropped completion does not cancel the batch.
-    type Completion: Future<Output = Completed>;
+    type Completion: Future<Output = Completed> + Unpin + fmt::Debug;
 
     /// The server.
     fn server(&self) -> ServerId;

@@ -8,3 +8,15 @@ pub mod scenarios;
 pub mod sweeps;
 
 pub use litmus::{Litmus, Program, Step};
+
+/// The sizes of a store without tables and logs.
+fn sizes(replicas: u16, process_ids: u16) -> outlive_store::servers::Sizes {
+    outlive_store::servers::Sizes {
+        replicas,
+        process_ids,
+        tables: 0,
+        log_areas: 0,
+        coordinators: 0,
+        log_slot_bytes: 0,
+    }
+}

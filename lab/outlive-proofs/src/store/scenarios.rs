@@ -2,11 +2,13 @@
 //! interleaving within bounds; and broken variants, each of which an exploration must find.
 
 use super::litmus::{ALL, Litmus, run};
+use super::sizes;
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Offset, Ordering};
 use outlive_prove::proof::Proof;
 use outlive_prove::schedule::{Bounds, Ghost, Scenario, Scheduled};
 use outlive_prove::weakened::{Weakened, Weakness};
+use outlive_store::protocol::{LogArea, Recovered};
 use outlive_store::servers::{Configuration, Phase, Segments};
 use outlive_store::verbs::{
     Batch, Connection, Liveness, Mapped, POISON, Region, RemoteOffset, ServerId, VerbError,
@@ -156,6 +158,10 @@ impl<M: Memory> Segments for Segment<M> {
     }
 
     fn poison(&self, _: ServerId, _: u64, _: Region) {}
+
+    fn recover_logs(&self, _: u16, _: &LogArea) -> Option<Recovered> {
+        None
+    }
 }
 
 /// Two survivors, which may die, recover a dead server. A third one completes the recovery.
@@ -166,7 +172,7 @@ fn survivors() -> Scenario {
     let mut scenario = Scenario::new("store: two survivors recover a memory server")
         .memory(BYTES)
         .prepare(move |m: Scheduled| {
-            let configuration = Configuration::create(m, CONFIGURATION, 1, 1, false);
+            let configuration = Configuration::create(m, CONFIGURATION, sizes(1, 1), false);
             let create = |_, _| {
                 m.store(SEGMENT, 1u64, Ordering::Release);
                 Ok::<_, ()>(REGION)
@@ -177,8 +183,8 @@ fn survivors() -> Scenario {
     for id in 0..2u32 {
         let declared = declared.clone();
         scenario = scenario.mortal(&format!("survivor {id}"), move |m| {
-            let dead = open(m).recover(Instance::new(id, 1), corpse, &Segment(m));
-            declared.with(|declared| *declared += dead);
+            let recovery = open(m).recover(Instance::new(id, 1), corpse, &Segment(m));
+            declared.with(|declared| *declared += recovery.dead);
         });
     }
     scenario.check(move |m, end| {
@@ -186,7 +192,7 @@ fn survivors() -> Scenario {
         let dead = (0..2u32).filter(|id| end.died(*id as usize));
         // If a survivor died before its claim, the entry may still belong to the dead server.
         for gone in dead.map(|id| Instance::new(id, 1)).chain([corpse]) {
-            configuration.recover(Instance::new(2, 1), gone, &Segment(m));
+            let _ = configuration.recover(Instance::new(2, 1), gone, &Segment(m));
         }
         let entry = configuration.memory_server(SERVER).expect("a sound entry");
         assert_eq!((entry.phase, entry.owner), (Phase::Dead, None));
@@ -219,11 +225,11 @@ fn joining() -> Scenario {
     Scenario::new("store: a server joins beside one that dies")
         .memory(BYTES)
         .prepare(|m: Scheduled| {
-            Configuration::create(m, CONFIGURATION, 1, 1, false);
+            Configuration::create(m, CONFIGURATION, sizes(1, 1), false);
         })
         .thread("short-lived server, and its survivor", move |m| {
             let id = join(m, short);
-            open(m).recover(survivor, short, &Segment(m));
+            let _ = open(m).recover(survivor, short, &Segment(m));
             of_short.with(|ids| ids[0] = Some(id));
         })
         .thread("joining server", move |m| {

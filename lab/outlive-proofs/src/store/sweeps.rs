@@ -1,11 +1,13 @@
 //! Memory servers and compute servers that join, leave and are recovered, killed after every
 //! instruction together with their recoverers; and broken variants, which a sweep must find.
 
+use super::sizes;
 use core::cell::Cell;
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Offset, Ordering};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
+use outlive_store::protocol::{LogArea, Recovered};
 use outlive_store::servers::{
     Configuration, JoinPoint, MemoryEntry, Phase, RecoverPoint, Segments,
 };
@@ -102,6 +104,10 @@ impl<M: Memory> Segments for Segment<M> {
             self.memory.store(SEGMENT + 8, POISON, Ordering::Release);
         }
     }
+
+    fn recover_logs(&self, _: u16, _: &LogArea) -> Option<Recovered> {
+        None
+    }
 }
 
 impl Servers {
@@ -149,7 +155,7 @@ impl Sweep for Servers {
     }
 
     fn prepare(&self, memory: Marked) {
-        Configuration::create(memory, CONFIGURATION, 1, 7, true);
+        Configuration::create(memory, CONFIGURATION, sizes(1, 7), true);
         match self.0 {
             What::Leave => drop(self.join(memory, instance(0))),
             What::Recover | What::ForgetsRecoverers | What::KeepsSegment | What::ForgetsEpoch => {
@@ -171,7 +177,7 @@ impl Sweep for Servers {
                 configuration.leave_memory(&entry, &segment);
             }
             What::Recover | What::ForgetsRecoverers | What::KeepsSegment | What::ForgetsEpoch => {
-                configuration.recover(instance(0), CORPSE, &segment);
+                let _ = configuration.recover(instance(0), CORPSE, &segment);
             }
             What::Compute | What::ForgetsProcesses => {
                 let id = configuration.join_compute(instance(0));
@@ -193,7 +199,7 @@ impl Sweep for Servers {
             _ => crash.recoverers_lost,
         };
         for gone in (0..=dead).map(instance).chain([CORPSE]) {
-            configuration.recover(survivor, gone, &segment);
+            let _ = configuration.recover(survivor, gone, &segment);
         }
     }
 

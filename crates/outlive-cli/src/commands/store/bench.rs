@@ -1,0 +1,236 @@
+//! `outlive store bench`: a benchmark on processes of its own, some of which may be killed.
+
+mod report;
+mod servers;
+
+use super::compute::monotonic;
+use super::program::Program;
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use outlive_store::servers::{ComputeServer, Store, StoreOptions};
+use report::{Killed, Report};
+use servers::Server;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Arguments of `outlive store bench`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive store bench smallbank --seconds 5\n  \
+    outlive store bench smallbank --compute 3 --memory 3 --replicas 2 --kill compute@2s\n  \
+    outlive store bench micro --write-percent 100 --hot 1000 --round-trip 2us --json\n\n\
+    Each server is a process. The store is created for the run in /dev/shm, and removed. After the \
+    run, the benchmark's invariant and all tables are checked; the command fails if they are not \
+    consistent.\n\n\
+    JSON: benchmark, protocol, seconds, committed, aborted, latency_us, consistent, failures and \
+    more; docs/json.md says what they mean.")]
+pub struct Bench {
+    #[command(flatten)]
+    program: Program,
+    /// Number of compute servers
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    compute: u16,
+    /// Number of memory servers
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
+    memory: u16,
+    /// Number of replicas of each object
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
+    replicas: u16,
+    /// Duration of the measurement in seconds
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Kill a compute server with SIGKILL after this time, such as `compute@2s`; may be repeated
+    #[arg(long, value_name = "KIND@TIME", value_parser = kill)]
+    kill: Vec<Duration>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Parses the time of a kill.
+fn kill(text: &str) -> Result<Duration, String> {
+    let Some((kind, time)) = text.split_once('@') else {
+        return Err("give a kind of server and a time, such as compute@2s".into());
+    };
+    if kind != "compute" {
+        return Err(format!(
+            "`{kind}` servers cannot be killed by this command, only `compute` servers: the \
+             fail-over after the death of a memory server is not built yet"
+        ));
+    }
+    humantime::parse_duration(time).map_err(|error| error.to_string())
+}
+
+/// Removes the store of a run when it is dropped.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = Store::destroy(&self.0);
+    }
+}
+
+/// The longest wait for a server that starts, stops or is recovered.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Bench {
+    pub fn run(self) -> Result<(), Failure> {
+        let duration = Duration::from_secs(self.seconds);
+        if let Some(late) = self.kill.iter().find(|at| **at >= duration) {
+            return Err(Failure::Usage(format!(
+                "a kill after {} is not within the {} of the measurement; raise --seconds",
+                humantime::format_duration(*late),
+                humantime::format_duration(duration)
+            )));
+        }
+        if self.kill.len() >= usize::from(self.compute) {
+            return Err(Failure::Usage(format!(
+                "{} kills leave none of {} compute servers; raise --compute",
+                self.kill.len(),
+                self.compute
+            )));
+        }
+        if self.replicas > self.memory {
+            return Err(Failure::Usage(format!(
+                "{} replicas need as many memory servers, and there are {}; raise --memory",
+                self.replicas, self.memory
+            )));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let registered = signal_hook::flag::register(signal, Arc::clone(&stop));
+            registered.map_err(|error| {
+                Failure::new(format_args!(
+                    "a signal handler cannot be installed: {error}"
+                ))
+            })?;
+        }
+        let report = self.measure(duration, &stop)?;
+        match self.json {
+            true => output::json(&report)?,
+            false => report.lines().into_iter().try_for_each(output::line)?,
+        }
+        match report.consistent {
+            true => Ok(()),
+            false => Err(Failure::Found),
+        }
+    }
+
+    /// Executes the benchmark.
+    fn measure(&self, duration: Duration, stop: &AtomicBool) -> Result<Report, Failure> {
+        let path = PathBuf::from(format!("/dev/shm/outlive-bench-{}", std::process::id()));
+        let coordinators = self.program.coordinators;
+        let options = StoreOptions::new()
+            .replicas(self.replicas)
+            .compute_servers(self.compute + 1, coordinators)
+            .members(u32::from(self.compute + self.memory) * 8 + 64);
+        let store = Store::create(&path, options)?;
+        let scratch = Scratch(path);
+        let logs = store.configuration().log_bytes();
+        let size = self.program.bytes_per_server(self.memory, self.replicas) + logs;
+        let memory = (0..self.memory).map(|_| Server::memory(&scratch.0, size));
+        let mut memory = memory.collect::<Result<Vec<_>, _>>()?;
+        for child in &mut memory {
+            child.wait_until_ready(stop)?;
+        }
+        let compute = store.join_compute()?;
+        let worker = compute.worker()?;
+        let benchmark = self.program.open(&compute, !self.kill.is_empty())?;
+        let mut loader = worker.coordinator().map_err(Failure::new)?;
+        let begin = Instant::now();
+        benchmark.load(&mut loader).map_err(Failure::new)?;
+        let loaded = begin.elapsed();
+        drop(loader);
+
+        let mut arguments = self.program.arguments();
+        let milliseconds = duration.as_millis().to_string();
+        arguments.extend(["--milliseconds".into(), milliseconds]);
+        if !self.kill.is_empty() {
+            arguments.push("--has-kills".into());
+        }
+        let children = (0..self.compute).map(|_| Server::compute(&scratch.0, &arguments));
+        let mut children = children.collect::<Result<Vec<_>, _>>()?;
+        for child in &mut children {
+            child.wait_until_ready(stop)?;
+        }
+        let start = monotonic();
+        for child in &mut children {
+            child.begin()?;
+        }
+        let killed = self.kill_some(&compute, &mut children, start, stop)?;
+        let mut report = Report::new(self, duration, loaded, start);
+        for child in &mut children {
+            child.wait_for_end(stop)?;
+            report.add(&child.messages);
+        }
+        report.add_failures(&killed);
+        let mut checker = worker.coordinator().map_err(Failure::new)?;
+        let ids = self.compute + 1;
+        let surplus = benchmark.surplus(&mut checker, report.change, ids, coordinators);
+        let checked = store.check().map_err(Failure::new)?;
+        report.add_check(surplus.map_err(Failure::new)?, checked);
+        Ok(report)
+    }
+
+    /// Kills compute servers at their times, and waits for their recovery.
+    fn kill_some(
+        &self,
+        compute: &ComputeServer,
+        children: &mut [Server],
+        start: u64,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Killed>, Failure> {
+        let mut times = self.kill.clone();
+        times.sort_unstable();
+        let configuration = compute.store().configuration();
+        let since = |at: u64| Duration::from_nanos(monotonic() - at);
+        let mut killed = Vec::new();
+        for (child, time) in children.iter_mut().rev().zip(times) {
+            while since(start) < time {
+                if stop.load(Ordering::Relaxed) {
+                    return Err(stopped());
+                }
+                let left = time.saturating_sub(since(start));
+                std::thread::sleep(left.min(Duration::from_millis(50)));
+            }
+            let before = configuration.recovered();
+            let entry = { configuration.compute_servers() }.find(|entry| entry.id == child.id);
+            let mut it = Killed {
+                server: child.id,
+                at: child.kill()?,
+                ..Killed::default()
+            };
+            while !configuration.has_failed(child.id) {
+                let is_gone = entry.is_none_or(|entry| compute.is_gone(entry.owner));
+                if is_gone && it.detected == 0 {
+                    it.detected = monotonic();
+                }
+                if since(it.at) > PATIENCE || stop.load(Ordering::Relaxed) {
+                    return Err(Failure::new(format_args!(
+                        "compute server {} was killed and not recovered",
+                        child.id
+                    )));
+                }
+                std::thread::sleep(Duration::from_micros(20));
+            }
+            it.recovered = monotonic();
+            if it.detected == 0 {
+                it.detected = it.recovered;
+            }
+            let after = configuration.recovered();
+            it.forward = after.forward - before.forward;
+            it.back = after.back - before.back;
+            killed.push(it);
+        }
+        Ok(killed)
+    }
+}
+
+/// Returns the failure of a run that a signal has ended.
+fn stopped() -> Failure {
+    Failure::new("the benchmark was interrupted; its store is removed")
+}

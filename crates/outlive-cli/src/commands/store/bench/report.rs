@@ -1,0 +1,258 @@
+//! The report of a benchmark.
+
+use super::super::compute::{Message, Progress};
+use super::Bench;
+use crate::amount::Many;
+use hdrhistogram::Histogram;
+use outlive_store::protocol::Checked;
+use serde::Serialize;
+use std::time::Duration;
+
+/// A killed server.
+#[derive(Clone, Debug, Default)]
+pub struct Killed {
+    pub server: u16,
+    /// Times on the monotonic clock, in nanoseconds.
+    pub at: u64,
+    pub detected: u64,
+    pub recovered: u64,
+    pub forward: u64,
+    pub back: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Failed {
+    kind: &'static str,
+    server: u16,
+    killed_at: f64,
+    detected_us: f64,
+    recovered_us: f64,
+    rolled_forward: u64,
+    rolled_back: u64,
+    stolen: u64,
+    first_stolen_us: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Latencies {
+    p50: f64,
+    p99: f64,
+    p999: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Aborts {
+    latched: u64,
+    changed: u64,
+    torn: u64,
+}
+
+/// The report.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    benchmark: &'static str,
+    protocol: &'static str,
+    compute_servers: u16,
+    memory_servers: u16,
+    replicas: u16,
+    coordinators: u16,
+    emulated_round_trip_us: Option<f64>,
+    seconds: f64,
+    load_seconds: f64,
+    committed: u64,
+    aborted: u64,
+    aborts: Aborts,
+    latency_us: Latencies,
+    /// Committed transactions of all servers in each 100 ms.
+    timeline: Vec<u64>,
+    pub consistent: bool,
+    surplus: i64,
+    keys: u64,
+    problems: Vec<String>,
+    failures: Vec<Failed>,
+    #[serde(skip)]
+    histogram: Histogram<u64>,
+    #[serde(skip)]
+    start: u64,
+    /// The changes of the benchmark's sum that the servers have counted.
+    #[serde(skip)]
+    pub change: i64,
+    /// The times of first stolen latches, and the number of stolen latches.
+    #[serde(skip)]
+    stolen: (Vec<u64>, u64),
+}
+
+impl Report {
+    pub fn new(bench: &Bench, duration: Duration, loaded: Duration, start: u64) -> Self {
+        let program = &bench.program;
+        Self {
+            benchmark: program.label(),
+            protocol: "pandora",
+            compute_servers: bench.compute,
+            memory_servers: bench.memory,
+            replicas: bench.replicas,
+            coordinators: program.coordinators,
+            emulated_round_trip_us: program.round_trip.map(|it| it.as_secs_f64() * 1e6),
+            seconds: duration.as_secs_f64(),
+            load_seconds: loaded.as_secs_f64(),
+            committed: 0,
+            aborted: 0,
+            aborts: Aborts::default(),
+            latency_us: Latencies::default(),
+            timeline: vec![0; (duration.as_millis() / 100) as usize],
+            consistent: false,
+            surplus: 0,
+            keys: 0,
+            problems: Vec::new(),
+            failures: Vec::new(),
+            histogram: Histogram::new(3).expect("a histogram with 3 digits"),
+            start,
+            change: 0,
+            stolen: (Vec::new(), 0),
+        }
+    }
+
+    /// Adds the messages of a compute server.
+    pub fn add(&mut self, messages: &[(u64, Message)]) {
+        let mut last = Progress::default();
+        for (at, message) in messages {
+            let now = match message {
+                Message::Ready { .. } => continue,
+                Message::Progress(progress) => *progress,
+                Message::Final {
+                    progress,
+                    latencies,
+                    change,
+                    error,
+                } => {
+                    for (value, count) in latencies {
+                        self.histogram.saturating_record_n(*value, *count);
+                    }
+                    self.change += change;
+                    self.problems.extend(error.clone());
+                    *progress
+                }
+            };
+            let bins = self.timeline.len();
+            // A message reports the 100 ms before it.
+            let bin = (at.saturating_sub(self.start) / 100_000_000).saturating_sub(1) as usize;
+            if let Some(bin) = self.timeline.get_mut(bin.min(bins.saturating_sub(1))) {
+                *bin += now.committed - last.committed;
+            }
+            last = now;
+        }
+        self.committed += last.committed;
+        self.aborts.latched += last.latched;
+        self.aborts.changed += last.changed;
+        self.aborts.torn += last.torn;
+        self.aborted += last.latched + last.changed + last.torn;
+        self.stolen.1 += last.stolen;
+        self.stolen
+            .0
+            .extend((last.first_stolen > 0).then_some(last.first_stolen));
+        let quantile = |q| self.histogram.value_at_quantile(q) as f64 / 1e3;
+        self.latency_us = Latencies {
+            p50: quantile(0.5),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+        };
+    }
+
+    /// Adds the killed servers.
+    pub fn add_failures(&mut self, killed: &[Killed]) {
+        let micros = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
+        for (index, it) in killed.iter().enumerate() {
+            // The servers count stolen latches together, so the first failure has them all.
+            let first = self.stolen.0.iter().min().filter(|_| index == 0);
+            self.failures.push(Failed {
+                kind: "compute",
+                server: it.server,
+                killed_at: micros(self.start, it.at) / 1e6,
+                detected_us: micros(it.at, it.detected),
+                recovered_us: micros(it.at, it.recovered),
+                rolled_forward: it.forward,
+                rolled_back: it.back,
+                stolen: if index == 0 { self.stolen.1 } else { 0 },
+                first_stolen_us: first.map(|first| micros(it.at, *first)),
+            });
+        }
+    }
+
+    /// Adds the result of the final check.
+    pub fn add_check(&mut self, surplus: i64, checked: Checked) {
+        self.surplus = surplus;
+        self.keys = checked.keys;
+        if surplus != 0 {
+            let what =
+                format!("the sum of the benchmark differs from the expected one by {surplus}");
+            self.problems.push(what);
+        }
+        if checked.held > 0 {
+            let what = format!("{} latches of servers that have left", checked.held);
+            self.problems.push(what);
+        }
+        self.problems.extend(checked.problems);
+        self.consistent = self.problems.is_empty();
+    }
+
+    /// The report for people.
+    pub fn lines(&self) -> Vec<String> {
+        let network = match self.emulated_round_trip_us {
+            Some(round_trip) => format!("an emulated round trip of {round_trip} µs"),
+            None => "mapped memory".into(),
+        };
+        let Latencies { p50, p99, p999 } = self.latency_us;
+        let per_second = self.committed as f64 / self.seconds;
+        let Aborts {
+            latched,
+            changed,
+            torn,
+        } = self.aborts;
+        let mut lines = vec![
+            format!(
+                "{} with {}: {} of {}, {}, {} of each object, {network}",
+                self.benchmark,
+                self.protocol,
+                Many(self.compute_servers.into(), "compute server"),
+                Many(self.coordinators.into(), "coordinator"),
+                Many(self.memory_servers.into(), "memory server"),
+                Many(self.replicas.into(), "replica"),
+            ),
+            format!(
+                "  {} keys loaded in {:.1} s; {} transactions committed in {} s: {per_second:.0} \
+                 per second",
+                self.keys, self.load_seconds, self.committed, self.seconds
+            ),
+            format!(
+                "  {} attempts aborted: {latched} met a latch, {changed} a change, {torn} a change \
+                 during a read",
+                self.aborted
+            ),
+            format!("  latency: median {p50:.1} µs, 99% {p99:.1} µs, 99.9% {p999:.1} µs"),
+        ];
+        for it in &self.failures {
+            lines.push(format!(
+                "  compute server {} killed after {:.3} s: detected in {:.0} µs, recovered in {:.0} \
+                 µs, {} logged transactions rolled forward, {} back",
+                it.server,
+                it.killed_at,
+                it.detected_us,
+                it.recovered_us,
+                it.rolled_forward,
+                it.rolled_back
+            ));
+            if let Some(first) = it.first_stolen_us {
+                let stolen = Many(it.stolen, "stray latch");
+                lines.push(format!(
+                    "  {stolen} stolen, the first {first:.0} µs after the kill"
+                ));
+            }
+        }
+        lines.extend(self.problems.iter().map(|problem| format!("  {problem}")));
+        lines.push(match self.consistent {
+            true => "  consistent: the benchmark's sum is right, and the tables are sound".into(),
+            false => "  NOT consistent".into(),
+        });
+        lines
+    }
+}

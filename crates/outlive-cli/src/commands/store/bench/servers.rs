@@ -1,0 +1,137 @@
+//! The processes of a benchmark.
+
+use super::super::compute::{Message, monotonic};
+use super::{PATIENCE, stopped};
+use crate::failure::Failure;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// A server process. It is killed when it is dropped.
+pub struct Server {
+    child: Child,
+    /// The server ends when the pipe closes.
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    /// The process id of a compute server in the store.
+    pub id: u16,
+    /// The messages of a compute server, with their times.
+    pub messages: Vec<(u64, Message)>,
+    is_killed: bool,
+}
+
+/// The period in which a wait checks whether the run is interrupted.
+const CHECK: Duration = Duration::from_millis(100);
+
+impl Server {
+    /// Starts a memory server.
+    pub fn memory(path: &Path, bytes: u64) -> Result<Self, Failure> {
+        Self::start(path, "memory", &["--size".into(), bytes.to_string()])
+    }
+
+    /// Starts a compute server.
+    pub fn compute(path: &Path, arguments: &[String]) -> Result<Self, Failure> {
+        Self::start(path, "bench-compute", arguments)
+    }
+
+    fn start(path: &Path, command: &str, arguments: &[String]) -> Result<Self, Failure> {
+        let failed = |error| Failure::new(format_args!("a server cannot be started: {error}"));
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut server = Command::new(program);
+        server.args(["store", command]).arg(path).args(arguments);
+        server.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = server.spawn().map_err(failed)?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let (sender, lines) = channel();
+        let server = Self {
+            child,
+            input,
+            lines,
+            id: 0,
+            messages: Vec::new(),
+            is_killed: false,
+        };
+        let reader = BufReader::new(output.expect("standard output is a pipe"));
+        let reading = std::thread::Builder::new().spawn(move || {
+            let lines = reader.lines().map_while(Result::ok);
+            lines
+                .take_while(|line| sender.send(line.clone()).is_ok())
+                .count();
+        });
+        reading.map_err(Failure::no_thread)?;
+        Ok(server)
+    }
+
+    /// Returns the next line, or `None` at the end of the output.
+    fn line(&self, stop: &AtomicBool) -> Result<Option<String>, Failure> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(CHECK) {
+                Ok(line) => return Ok(Some(line)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                    return Err(stopped());
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() > end => {
+                    return Err(Failure::new("a server of the benchmark does not answer"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn ended() -> Failure {
+        Failure::new("a server of the benchmark has ended; its message is above")
+    }
+
+    /// Waits until the server is ready.
+    pub fn wait_until_ready(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
+        let line = self.line(stop)?.ok_or_else(Self::ended)?;
+        if let Ok(Message::Ready { server }) = serde_json::from_str(&line) {
+            self.id = server;
+        }
+        Ok(())
+    }
+
+    /// Lets a compute server begin.
+    pub fn begin(&mut self) -> Result<(), Failure> {
+        let input = self.input.as_mut();
+        let written = input.map_or(Ok(()), |input| input.write_all(b"begin\n"));
+        written.map_err(|_| Self::ended())
+    }
+
+    /// Kills the server. Returns the time of the kill.
+    pub fn kill(&mut self) -> Result<u64, Failure> {
+        let at = monotonic();
+        self.is_killed = true;
+        let killed = self.child.kill();
+        killed.map_err(|error| Failure::new(format_args!("a server cannot be killed: {error}")))?;
+        Ok(at)
+    }
+
+    /// Collects the messages of a compute server until its end.
+    pub fn wait_for_end(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
+        while let Some(line) = self.line(stop)? {
+            // The last line of a killed server may be cut.
+            if let Ok(message) = serde_json::from_str(&line) {
+                self.messages.push((monotonic(), message));
+            }
+        }
+        let is_complete = matches!(self.messages.last(), Some((_, Message::Final { .. })));
+        match is_complete || self.is_killed {
+            true => Ok(()),
+            false => Err(Self::ended()),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

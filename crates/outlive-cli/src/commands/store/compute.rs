@@ -1,0 +1,241 @@
+//! The compute server of a benchmark, a process that `outlive store bench` starts.
+
+use super::program::Program;
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use hdrhistogram::Histogram;
+use outlive_store::protocol::{Coordinator, Counts, TransactionError, View, Worker};
+use outlive_store::servers::Store;
+use outlive_store::verbs::{block_on, join_all};
+use outlive_store::workloads::Benchmark;
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Arguments of the hidden command `outlive store bench-compute`.
+#[derive(Args, Debug)]
+pub struct Compute {
+    path: PathBuf,
+    #[command(flatten)]
+    program: Program,
+    /// Duration of the measurement in milliseconds
+    #[arg(long)]
+    milliseconds: u64,
+    /// Whether compute servers are killed
+    #[arg(long)]
+    has_kills: bool,
+}
+
+/// A line that a compute server prints.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// It is ready to begin.
+    Ready {
+        /// Its process id in the store.
+        server: u16,
+    },
+    /// Its counts so far, [`PERIOD`] after the previous message.
+    Progress(Progress),
+    /// Its results, at the end.
+    Final {
+        /// The counts.
+        progress: Progress,
+        /// The latencies of committed transactions in nanoseconds, with their numbers.
+        latencies: Vec<(u64, u64)>,
+        /// The changes of the benchmark's sum that it has counted.
+        change: i64,
+        /// The error that ended a coordinator.
+        error: Option<String>,
+    },
+}
+
+/// The counts of a compute server.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Progress {
+    pub committed: u64,
+    pub latched: u64,
+    pub changed: u64,
+    pub torn: u64,
+    pub stolen: u64,
+    /// The time of the first stolen latch on the monotonic clock, in nanoseconds; 0 if none.
+    pub first_stolen: u64,
+}
+
+impl From<Counts> for Progress {
+    fn from(counts: Counts) -> Self {
+        Self {
+            committed: counts.committed,
+            latched: counts.latched,
+            changed: counts.changed,
+            torn: counts.torn,
+            stolen: counts.stolen,
+            first_stolen: 0,
+        }
+    }
+}
+
+/// The time between two messages of progress.
+pub const PERIOD: Duration = Duration::from_millis(100);
+
+/// The monotonic clock of the operating system, which all processes share, in nanoseconds.
+pub fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn say(message: &Message) -> Result<(), Failure> {
+    let text = serde_json::to_string(message).map_err(Failure::new)?;
+    output::line(text)
+}
+
+impl Compute {
+    pub fn run(self) -> Result<(), Failure> {
+        let store = Store::open(&self.path)?;
+        let compute = store.join_compute()?;
+        let benchmark = self.program.open(&compute, self.has_kills)?;
+        let server = compute.id().get();
+        say(&Message::Ready { server })?;
+        // The command writes one line to begin. When it ends, the pipe closes.
+        let mut line = String::new();
+        if std::io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0 {
+            return Ok(());
+        }
+        let watching = std::thread::Builder::new().spawn(|| {
+            let _ = std::io::stdin().lock().read_line(&mut String::new());
+            // The store is removed by the command, or left to `outlive store destroy`.
+            std::process::exit(1);
+        });
+        watching.map_err(Failure::no_thread)?;
+        match self.program.link() {
+            None => self.measure(&compute.worker()?, server, &benchmark),
+            Some(link) => {
+                let worker = compute.worker_behind(link, self.program.seed)?;
+                self.measure(&worker, server, &benchmark)
+            }
+        }
+    }
+
+    fn measure<V: View>(
+        &self,
+        worker: &Rc<Worker<V>>,
+        server: u16,
+        benchmark: &Benchmark,
+    ) -> Result<(), Failure> {
+        let coordinators = (0..self.program.coordinators).map(|_| worker.coordinator());
+        let coordinators: Vec<_> =
+            { coordinators.collect::<Result<_, _>>() }.map_err(Failure::new)?;
+        let run = Run {
+            worker: Rc::clone(worker),
+            end: Instant::now() + Duration::from_millis(self.milliseconds),
+            is_over: Cell::new(false),
+            latencies: RefCell::new(Histogram::new(3).expect("a histogram with 3 digits")),
+            change: Cell::new(0),
+            first_stolen: Cell::new(0),
+            error: RefCell::default(),
+        };
+        let mut tasks: Vec<Task<'_>> = vec![Box::pin(run.report())];
+        for mut coordinator in coordinators {
+            let number = u64::from(server) << 16 | u64::from(coordinator.number());
+            let seed = self.program.seed.wrapping_add(number << 32);
+            let run = &run;
+            tasks.push(Box::pin(async move {
+                run.execute(benchmark, &mut coordinator, seed).await;
+                Ok(())
+            }));
+        }
+        let ended: Result<Vec<()>, Failure> = block_on(join_all(tasks)).into_iter().collect();
+        ended?;
+        let progress = run.progress();
+        let latencies = run.latencies.borrow();
+        let counts = latencies.iter_recorded();
+        let counts = counts.map(|it| (it.value_iterated_to(), it.count_since_last_iteration()));
+        let latencies = counts.collect();
+        say(&Message::Final {
+            progress,
+            latencies,
+            change: run.change.get(),
+            error: run.error.borrow().clone(),
+        })
+    }
+}
+
+type Task<'a> = core::pin::Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
+
+struct Run<V: View> {
+    worker: Rc<Worker<V>>,
+    end: Instant,
+    is_over: Cell<bool>,
+    latencies: RefCell<Histogram<u64>>,
+    change: Cell<i64>,
+    first_stolen: Cell<u64>,
+    error: RefCell<Option<String>>,
+}
+
+impl<V: View> Run<V> {
+    fn progress(&self) -> Progress {
+        Progress {
+            first_stolen: self.first_stolen.get(),
+            ..self.worker.counts().into()
+        }
+    }
+
+    /// Executes transactions until the end.
+    async fn execute(&self, benchmark: &Benchmark, coordinator: &mut Coordinator<V>, seed: u64) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut begin = Instant::now();
+        while begin < self.end && !self.is_over.get() {
+            match benchmark.execute(coordinator, &mut random).await {
+                Ok(change) => self.change.set(self.change.get() + change),
+                Err(TransactionError::TooManyConflicts { .. }) => {}
+                Err(error) => {
+                    *self.error.borrow_mut() = Some(error.to_string());
+                    break;
+                }
+            }
+            let now = Instant::now();
+            let nanos = (now - begin).as_nanos() as u64;
+            self.latencies.borrow_mut().saturating_record(nanos.max(1));
+            if self.first_stolen.get() == 0 && self.worker.counts().stolen > 0 {
+                self.first_stolen.set(monotonic());
+            }
+            begin = now;
+            if benchmark_yields(self.worker.counts().committed) {
+                yield_once().await;
+            }
+        }
+        self.is_over.set(true);
+    }
+
+    /// Prints the progress until the end.
+    async fn report(&self) -> Result<(), Failure> {
+        let mut next = Instant::now() + PERIOD;
+        while !self.is_over.get() {
+            yield_once().await;
+            if Instant::now() >= next {
+                say(&Message::Progress(self.progress()))?;
+                next += PERIOD;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a coordinator lets the others run after its transaction with this number. On
+/// mapped memory, verbs are complete when they are posted, so nothing else does.
+fn benchmark_yields(committed: u64) -> bool {
+    committed.is_multiple_of(8)
+}
+
+/// Lets the other tasks of the thread run.
+async fn yield_once() {
+    let mut has_yielded = false;
+    core::future::poll_fn(|_| match core::mem::replace(&mut has_yielded, true) {
+        true => core::task::Poll::Ready(()),
+        false => core::task::Poll::Pending,
+    })
+    .await;
+}

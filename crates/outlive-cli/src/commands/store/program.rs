@@ -1,0 +1,135 @@
+//! The benchmark of a run, as the command and its compute servers know it.
+
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use outlive_store::servers::ComputeServer;
+use outlive_store::tables::Geometry;
+use outlive_store::verbs::Link;
+use outlive_store::workloads::{Benchmark, Books, Micro, SmallBank};
+use std::time::Duration;
+
+/// The names of the benchmarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// A bank with checking and savings accounts: money is conserved
+    Smallbank,
+    /// Reads and updates of random keys with values of 48 bytes
+    Micro,
+}
+
+/// The arguments that describe the transactions.
+#[derive(Args, Clone, Debug)]
+pub struct Program {
+    /// Benchmark
+    pub name: Name,
+    /// Number of coordinators of a compute server, which share its one thread
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub coordinators: u16,
+    /// Number of customers of smallbank; 4% of them are hot
+    #[arg(long, default_value_t = SmallBank::CUSTOMERS,
+        value_parser = clap::value_parser!(u64).range(2..=100_000_000))]
+    pub customers: u64,
+    /// Number of keys of micro
+    #[arg(long, default_value_t = 100_000,
+        value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub keys: u64,
+    /// Number of keys that micro uses; 0 for all
+    #[arg(long, default_value_t = 0)]
+    pub hot: u64,
+    /// Number of keys in a transaction of micro
+    #[arg(long, default_value_t = 4,
+        value_parser = clap::value_parser!(u8).range(1..=Micro::MAX_ACCESSES as i64))]
+    pub accesses: u8,
+    /// Percentage of updates among the accesses of micro
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub write_percent: u8,
+    /// Emulate a network with this round-trip time, such as 2us; without it, verbs access the mapped
+    /// memory when they are posted
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub round_trip: Option<Duration>,
+    /// Maximum of a random delay of each request on the emulated network
+    #[arg(long, default_value = "0s", value_parser = humantime::parse_duration)]
+    pub jitter: Duration,
+    /// Seed of the random choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl Program {
+    /// The emulated network.
+    pub fn link(&self) -> Option<Link> {
+        self.round_trip.map(|round_trip| Link {
+            round_trip,
+            jitter: self.jitter,
+            ..Link::default()
+        })
+    }
+
+    /// The name of the benchmark in reports.
+    pub fn label(&self) -> &'static str {
+        match self.name {
+            Name::Smallbank => "smallbank",
+            Name::Micro => "micro",
+        }
+    }
+
+    /// Opens or creates the tables. `has_kills` tells whether compute servers are killed, so that
+    /// they cannot count the changes of the invariant.
+    pub fn open(&self, compute: &ComputeServer, has_kills: bool) -> Result<Benchmark, Failure> {
+        let books = match has_kills {
+            true => Books::Ledger,
+            false => Books::Program,
+        };
+        Ok(match self.name {
+            Name::Smallbank => {
+                Benchmark::SmallBank(SmallBank::open(compute, self.customers, books)?)
+            }
+            Name::Micro => {
+                let keys = (self.keys, self.hot);
+                let accesses = self.accesses.into();
+                let micro = Micro::open(compute, keys, accesses, self.write_percent, books)?;
+                Benchmark::Micro(micro)
+            }
+        })
+    }
+
+    /// The number of bytes of tables for which each of `servers` memory servers needs space.
+    pub fn bytes_per_server(&self, servers: u16, replicas: u16) -> u64 {
+        let tables: &[(u64, u32)] = match self.name {
+            Name::Smallbank => &[(self.customers, 2), (self.customers, 2), (4096, 1)],
+            Name::Micro => &[(self.keys, 6), (4096, 1)],
+        };
+        let bytes = |(keys, words): &(u64, u32)| {
+            let geometry = Geometry::for_keys(*keys, *words, 16);
+            16 * (geometry.partition_bytes() + 64)
+        };
+        let all: u64 = tables.iter().map(bytes).sum();
+        // Hashing gives no server more than all partitions, and rarely more than twice its share.
+        let share = all * u64::from(replicas) * 2 / u64::from(servers);
+        share.min(all) + (1 << 20)
+    }
+
+    /// The arguments with which a compute server of a run is started.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments: Vec<String> = vec![self.label().into()];
+        let mut add = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
+        add("coordinators", self.coordinators.to_string());
+        add("customers", self.customers.to_string());
+        add("keys", self.keys.to_string());
+        add("hot", self.hot.to_string());
+        add("accesses", self.accesses.to_string());
+        add("write-percent", self.write_percent.to_string());
+        add(
+            "jitter",
+            humantime::format_duration(self.jitter).to_string(),
+        );
+        add("seed", self.seed.to_string());
+        if let Some(round_trip) = self.round_trip {
+            add(
+                "round-trip",
+                humantime::format_duration(round_trip).to_string(),
+            );
+        }
+        arguments
+    }
+}

@@ -1,0 +1,238 @@
+//! The check of all tables while no transaction runs.
+
+use super::worker::{View, Worker};
+use crate::tables::{
+    BUCKET_WORDS, Bucket, Geometry, HEADER_WORDS, KEYS_PER_BUCKET, ObjectId, Place, TransactionId,
+    Version,
+};
+use crate::verbs::{Batch, Connection, VerbError};
+use std::collections::HashSet;
+
+/// The result of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// The number of keys.
+    pub keys: u64,
+    /// The number of latches of failed compute servers.
+    pub stray: u64,
+    /// The number of latches of other compute servers.
+    pub held: u64,
+    /// The number of partitions with fewer live replicas than the store should have.
+    pub under_replicated: u64,
+    /// The number of partitions without a live replica, whose keys are lost.
+    pub lost: u64,
+    /// The contradictions, at most [`MOST`](Self::MOST) of them.
+    pub problems: Vec<String>,
+}
+
+impl Checked {
+    /// The largest number of contradictions that are described.
+    pub const MOST: usize = 20;
+
+    fn problem(&mut self, object: ObjectId, what: impl core::fmt::Display) {
+        if self.problems.len() < Self::MOST {
+            let (table, partition) = (object.table(), object.partition());
+            let at = object.offset();
+            let place = format!("table {table}, partition {partition}, {at:#x}");
+            self.problems.push(format!("{place}: {what}"));
+        }
+    }
+}
+
+/// An object of one replica.
+struct Copy<'a> {
+    latch: u64,
+    version: Version,
+    value: &'a [u64],
+}
+
+/// The words of a partition in one replica.
+struct Replica(Vec<u64>);
+
+impl Replica {
+    fn object(&self, object: ObjectId, words: usize) -> Copy<'_> {
+        let at = object.offset() as usize / 8;
+        Copy {
+            latch: self.0[at],
+            version: Version(self.0[at + 1]),
+            value: &self.0[at + 2..at + 2 + words],
+        }
+    }
+}
+
+/// The number of words of one READ.
+const CHUNK: usize = 1 << 13;
+
+async fn read<V: View>(
+    worker: &Worker<V>,
+    place: Place,
+    geometry: Geometry,
+) -> Result<Replica, VerbError> {
+    let words = geometry.partition_bytes() as usize / 8;
+    let mut replica = Vec::with_capacity(words);
+    let mut batch = Batch::new();
+    while replica.len() < words {
+        batch.clear();
+        let count = CHUNK.min(words - replica.len());
+        let slot = batch.read(place.base + replica.len() as u64 * 8, count);
+        batch = worker
+            .connection(place.server)?
+            .post(batch)
+            .await
+            .finished()?;
+        replica.extend_from_slice(batch.words(slot));
+    }
+    Ok(Replica(replica))
+}
+
+/// Checks the tables with these numbers: the replicas of each object are equal; each latch has a
+/// holder that is alive or has failed; each key is in exactly one slot, which its bucket names.
+///
+/// If transactions run at the same time, it reports contradictions that do not exist.
+///
+/// # Errors
+/// If a verb failed for another reason than the death of a memory server.
+pub async fn check<V: View>(
+    worker: &Worker<V>,
+    tables: impl Iterator<Item = u8>,
+) -> Result<Checked, VerbError> {
+    let mut checked = Checked::default();
+    for table in tables {
+        let layout = worker.layout(table);
+        let geometry = layout.geometry;
+        for partition in 0..geometry.partitions {
+            let places = &layout.places[usize::from(partition)];
+            let mut replicas = Vec::new();
+            for place in places {
+                match read(worker, *place, geometry).await {
+                    Ok(replica) => replicas.push(replica),
+                    Err(VerbError::ServerDied { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            checked.under_replicated += u64::from(replicas.len() < places.len());
+            match replicas.split_first() {
+                None => checked.lost += 1,
+                Some((primary, backups)) => {
+                    let mut part = Part {
+                        worker,
+                        geometry,
+                        table,
+                        partition,
+                        primary,
+                        backups,
+                        checked: &mut checked,
+                    };
+                    part.check();
+                }
+            }
+        }
+    }
+    Ok(checked)
+}
+
+struct Part<'a, V: View> {
+    worker: &'a Worker<V>,
+    geometry: Geometry,
+    table: u8,
+    partition: u8,
+    primary: &'a Replica,
+    backups: &'a [Replica],
+    checked: &'a mut Checked,
+}
+
+impl<V: View> Part<'_, V> {
+    fn check(&mut self) {
+        let (geometry, table, partition) = (self.geometry, self.table, self.partition);
+        let header = geometry.header(table, partition);
+        self.check_object(header, HEADER_WORDS);
+        let extra = self.primary.object(header, HEADER_WORDS).value[0];
+        if extra > geometry.extra.into() {
+            self.checked
+                .problem(header, format_args!("{extra} extra buckets are in use"));
+            return;
+        }
+        let slots = geometry.buckets() * KEYS_PER_BUCKET as u32;
+        (0..geometry.buckets()).for_each(|bucket| {
+            self.check_object(geometry.bucket(table, partition, bucket), BUCKET_WORDS);
+        });
+        (0..slots).for_each(|slot| {
+            let object = geometry.slot(table, partition, slot);
+            self.check_object(object, geometry.slot_words());
+        });
+        let used = geometry.main + extra as u32;
+        let mut in_chains = HashSet::new();
+        for main in 0..geometry.main {
+            self.check_chain(main, used, &mut in_chains);
+        }
+        for bucket in geometry.main..used {
+            if !in_chains.contains(&bucket) {
+                let object = geometry.bucket(table, partition, bucket);
+                self.checked
+                    .problem(object, "an extra bucket is in no chain");
+            }
+        }
+    }
+
+    /// Checks the latch of an object, and compares its replicas.
+    fn check_object(&mut self, object: ObjectId, words: usize) {
+        let primary = self.primary.object(object, words);
+        if let Some(holder) = TransactionId::from_word(primary.latch) {
+            match self.worker.view.has_failed(holder.process()) {
+                true => self.checked.stray += 1,
+                false => self.checked.held += 1,
+            }
+        }
+        for backup in self.backups {
+            let backup = backup.object(object, words);
+            if (backup.version, backup.value) != (primary.version, primary.value) {
+                let (one, other) = (primary.version.0, backup.version.0);
+                let what = format_args!("replicas differ: versions {one} and {other}");
+                self.checked.problem(object, what);
+            }
+        }
+    }
+
+    /// Checks the chain of a main bucket.
+    fn check_chain(&mut self, main: u32, used: u32, in_chains: &mut HashSet<u32>) {
+        let (geometry, table, partition) = (self.geometry, self.table, self.partition);
+        let mut keys = HashSet::new();
+        let mut bucket = main;
+        loop {
+            let object = geometry.bucket(table, partition, bucket);
+            let words = Bucket(self.primary.object(object, BUCKET_WORDS).value);
+            for position in 0..KEYS_PER_BUCKET {
+                let number = bucket * KEYS_PER_BUCKET as u32 + position as u32;
+                let slot = geometry.slot(table, partition, number);
+                let copy = self.primary.object(slot, geometry.slot_words());
+                if copy.version.exists() != words.uses(position) {
+                    self.checked
+                        .problem(slot, "a slot and its bucket disagree on its use");
+                }
+                if !words.uses(position) {
+                    continue;
+                }
+                let key = words.key(position);
+                self.checked.keys += 1;
+                if copy.value[0] != key || geometry.home(key) != (partition, main) {
+                    self.checked
+                        .problem(slot, format_args!("key {key} is in a wrong slot"));
+                }
+                if !keys.insert(key) {
+                    self.checked
+                        .problem(slot, format_args!("key {key} is in two slots"));
+                }
+            }
+            match words.next() {
+                None => return,
+                Some(next) if (geometry.main..used).contains(&next) && in_chains.insert(next) => {
+                    bucket = next;
+                }
+                Some(next) => {
+                    let what = format_args!("bucket {next} follows, which is in use elsewhere");
+                    return self.checked.problem(object, what);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The end of an attempt: validation, logging, commit, and the release of its latches.
+
+use super::transaction::{Latch, Stage, Transaction};
+use super::worker::View;
+use super::{Abort, log};
+use crate::tables::{LATCH, VALUE, VERSION, Version};
+use crate::verbs::{VerbError, block_on};
+
+/// The error of a commit.
+pub(super) enum CommitError {
+    /// The attempt has changed nothing.
+    Abort(Abort),
+    /// The attempt was logged.
+    Unknown(VerbError),
+}
+
+impl<V: View> Transaction<V> {
+    /// Commits the attempt.
+    ///
+    /// # Crash
+    /// Before a whole copy of the log entry exists, the latches are stray. From then on, recovery
+    /// decides: see [`recover_logs`](super::recover_logs).
+    pub(super) async fn commit(&mut self) -> Result<(), CommitError> {
+        self.validate().await.map_err(CommitError::Abort)?;
+        if self.sets.writes.iter().any(|it| it.new != it.old) {
+            self.log().await.map_err(CommitError::Abort)?;
+            self.write_all().await.map_err(CommitError::Unknown)?;
+        }
+        // Every live replica has the new values. From here on, recovery rolls the transaction
+        // forward, so the client may be told before the latches are released. The next verbs of
+        // this coordinator follow the WRITEs on the same connections.
+        self.unlatch();
+        self.stage = Stage::Ended;
+        Ok(())
+    }
+
+    /// Checks that no object that was only read has changed or is latched.
+    async fn validate(&mut self) -> Result<(), Abort> {
+        if self.sets.writes.is_empty() && self.sets.reads.len() <= 1 {
+            return Ok(());
+        }
+        let mut is_current = false;
+        while !is_current {
+            self.read_again().await?;
+            is_current = true;
+            let sets = &self.sets;
+            for (read, (index, slot)) in sets.reads.iter().zip(&sets.results) {
+                let words = sets.fanout.batch(*index).words(*slot);
+                if Version(words[1]) != read.version {
+                    return Err(self.changed());
+                }
+                match self.state(words[0]) {
+                    Latch::Free => {}
+                    Latch::Held(holder) => return Err(self.latched(holder)),
+                    // The holder may have committed after the READ, and be recovered since.
+                    Latch::NewlyStray => is_current = false,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the latches and versions of the read set again.
+    async fn read_again(&mut self) -> Result<(), Abort> {
+        let sets = &mut self.sets;
+        sets.fanout.clear();
+        sets.results.clear();
+        for read in &sets.reads {
+            let place = self.worker.primary(read.object);
+            let (index, batch) = sets.fanout.to(place.server);
+            let slot = batch.read(place.of(read.object, LATCH), 2);
+            sets.results.push((index, slot));
+        }
+        Ok(sets.fanout.post(&self.worker).await?)
+    }
+
+    /// Writes the log entry to all log servers.
+    async fn log(&mut self) -> Result<(), Abort> {
+        let sets = &mut self.sets;
+        sets.entry.clear();
+        sets.entry.resize(log::LOG_HEADER_WORDS, 0);
+        let mut objects = 0;
+        for write in sets.writes.iter().filter(|it| it.new != it.old) {
+            let old_value = &sets.words[write.old_value.clone()];
+            log::append(
+                &mut sets.entry,
+                write.object,
+                (write.old, write.new),
+                old_value,
+            );
+            objects += 1;
+        }
+        let area = &self.worker.log;
+        let (words, most) = (sets.entry.len(), area.slot_words);
+        if words > most {
+            return Err(Abort::WriteSetTooLarge { words, most });
+        }
+        log::seal(&mut sets.entry, self.id, self.worker.view.epoch(), objects);
+        sets.fanout.clear();
+        for server in &area.servers {
+            let slot = area.slot(self.id.coordinator());
+            sets.fanout.to(*server).1.write(slot, &sets.entry);
+        }
+        self.stage = Stage::Logging;
+        sets.fanout.post(&self.worker).await?;
+        self.stage = Stage::Committing;
+        Ok(())
+    }
+
+    /// Writes the new values and versions to all live replicas.
+    async fn write_all(&mut self) -> Result<(), VerbError> {
+        let sets = &mut self.sets;
+        sets.fanout.clear();
+        for write in sets.writes.iter().filter(|it| it.new != it.old) {
+            let layout = self.worker.layout(write.object.table());
+            for place in layout.replicas(write.object) {
+                let batch = sets.fanout.to(place.server).1;
+                let value = &sets.words[write.new_value.clone()];
+                batch.write(place.of(write.object, VALUE), value);
+                // A WRITE does not pass an earlier WRITE, so the version follows the value.
+                batch.write(place.of(write.object, VERSION), &[write.new.0]);
+            }
+        }
+        sets.fanout.post_to_live(&self.worker).await
+    }
+
+    /// Releases the latches with WRITEs. Does not wait.
+    fn unlatch(&mut self) {
+        let sets = &mut self.sets;
+        sets.fanout.clear();
+        for write in &sets.writes {
+            let place = self.worker.primary(write.object);
+            let latch = place.of(write.object, LATCH);
+            sets.fanout.to(place.server).1.write(latch, &[0]);
+        }
+        sets.fanout.post_and_forget(&self.worker);
+    }
+
+    /// Ends an attempt that does not commit: removes copies of its log entry, and then releases its
+    /// latches. An attempt with a complete log is committed instead.
+    ///
+    /// # Errors
+    /// A verb failed. The latches may not be released.
+    pub(super) async fn end(&mut self) -> Result<(), VerbError> {
+        if self.stage == Stage::Committing {
+            self.write_all().await?;
+        }
+        if self.stage == Stage::Logging {
+            // While the entry exists, recovery would undo writes of others to these objects.
+            let area = &self.worker.log;
+            let fanout = &mut self.sets.fanout;
+            fanout.clear();
+            for server in &area.servers {
+                let slot = area.slot(self.id.coordinator());
+                fanout
+                    .to(*server)
+                    .1
+                    .write(slot, &[0; log::LOG_HEADER_WORDS]);
+            }
+            fanout.post_to_live(&self.worker).await?;
+        }
+        let sets = &mut self.sets;
+        sets.fanout.clear();
+        let held = sets.writes.iter().map(|it| it.object);
+        let objects = held.chain(self.tentative);
+        for object in objects.filter(|_| self.stage != Stage::Ended) {
+            let place = self.worker.primary(object);
+            let batch = sets.fanout.to(place.server).1;
+            release(batch, place.of(object, LATCH), self.id.to_word());
+        }
+        self.stage = Stage::Ended;
+        sets.fanout.post_to_live(&self.worker).await
+    }
+}
+
+/// Releases a latch by a CAS from the attempt's id, which has no effect on a latch that the attempt
+/// does not hold.
+fn release(batch: &mut crate::verbs::Batch, latch: crate::verbs::RemoteOffset, id: u64) {
+    batch.compare_swap(latch, id, 0);
+}
+
+impl<V: View> Drop for Transaction<V> {
+    fn drop(&mut self) {
+        if self.stage != Stage::Ended
+            && let Err(error) = block_on(self.end())
+        {
+            tracing::warn!(id = %self.id, %error, "a transaction did not end");
+        }
+    }
+}

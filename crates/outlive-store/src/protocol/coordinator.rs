@@ -1,0 +1,167 @@
+//! A coordinator: executes transactions one after another, and retries them after conflicts.
+
+use super::commit::CommitError;
+use super::transaction::{Sets, Transaction};
+use super::worker::{Slot, View, Worker};
+use super::{Abort, TransactionError};
+use crate::tables::TransactionId;
+use core::future::poll_fn;
+use core::task::Poll;
+use std::rc::Rc;
+
+/// A coordinator, which executes one transaction at a time.
+#[derive(Debug)]
+pub struct Coordinator<V: View> {
+    worker: Rc<Worker<V>>,
+    slot: Slot,
+    retry: Retry,
+    sets: Sets<V::Connection>,
+    random: fastrand::Rng,
+}
+
+/// How a coordinator retries a transaction after conflicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// The largest number of attempts.
+    pub attempts: u32,
+    /// The largest number of polls between two attempts. The number is random, and its bound
+    /// doubles with each attempt up to this one.
+    pub pause: u32,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            attempts: 100_000,
+            pause: 1024,
+        }
+    }
+}
+
+/// The outcome of a committed transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed<T> {
+    /// The value that the body returned.
+    pub value: T,
+    /// The attempt that was committed.
+    pub id: TransactionId,
+    /// The number of attempts.
+    pub attempts: u32,
+}
+
+impl<V: View> Coordinator<V> {
+    pub(super) fn new(worker: Rc<Worker<V>>, slot: Slot) -> Self {
+        let seed = TransactionId::new(worker.process, slot.number, 0).to_word();
+        Self {
+            worker,
+            slot,
+            retry: Retry::default(),
+            sets: Sets::default(),
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// Sets how transactions are retried after conflicts.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Returns the number of the log slot.
+    pub fn number(&self) -> u16 {
+        self.slot.number
+    }
+
+    /// Executes a transaction: runs `body` and commits. After a conflict, the body runs again, so it
+    /// must have no effects of its own.
+    ///
+    /// If the future is dropped before the attempt has a complete log entry, the attempt is aborted,
+    /// else it is committed.
+    ///
+    /// # Errors
+    /// [`TransactionError`]. After any but [`Unknown`](TransactionError::Unknown) the transaction has
+    /// had no effect.
+    ///
+    /// # Crash
+    /// The transaction has taken effect or has not: recovery decides. If this function has returned,
+    /// its outcome is final.
+    pub async fn transaction<T>(
+        &mut self,
+        body: impl AsyncFn(&mut Transaction<V>) -> Result<T, Abort>,
+    ) -> Result<Committed<T>, TransactionError> {
+        for attempts in 1.. {
+            self.slot.attempt = self.slot.attempt.wrapping_add(1);
+            let Slot { number, attempt } = self.slot;
+            let id = TransactionId::new(self.worker.process, number, attempt);
+            let sets = core::mem::take(&mut self.sets);
+            let mut attempt = Transaction::new(Rc::clone(&self.worker), id, sets);
+            let outcome = match body(&mut attempt).await {
+                Ok(value) => attempt.commit().await.map(|()| value),
+                Err(abort) => Err(CommitError::Abort(abort)),
+            };
+            // An aborted client is told after its latches are released.
+            let ended = match outcome {
+                Err(CommitError::Abort(_)) => attempt.end().await,
+                _ => Ok(()),
+            };
+            self.sets = core::mem::take(&mut attempt.sets);
+            attempt.forget();
+            let abort = match outcome {
+                Ok(value) => {
+                    self.worker.count(|it| it.committed += 1);
+                    return Ok(Committed {
+                        value,
+                        id,
+                        attempts,
+                    });
+                }
+                Err(CommitError::Unknown(source)) => {
+                    let transaction = id;
+                    return Err(TransactionError::Unknown {
+                        transaction,
+                        source,
+                    });
+                }
+                Err(CommitError::Abort(abort)) => abort,
+            };
+            match (abort, ended) {
+                (Abort::Conflict(_), Ok(())) if attempts < self.retry.attempts => {}
+                (Abort::Conflict(last), Ok(())) => {
+                    return Err(TransactionError::TooManyConflicts { attempts, last });
+                }
+                (Abort::Conflict(_), Err(error)) => {
+                    return Err(TransactionError::Aborted(Abort::Verb(error)));
+                }
+                (abort, _) => return Err(TransactionError::Aborted(abort)),
+            }
+            self.pause(attempts).await;
+        }
+        unreachable!("the loop ends with an outcome")
+    }
+
+    /// Waits for a random number of polls before the next attempt.
+    async fn pause(&mut self, attempts: u32) {
+        let most = 1u32.checked_shl(attempts).unwrap_or(u32::MAX);
+        let mut left = self.random.u32(..=most.min(self.retry.pause));
+        poll_fn(|context| match left {
+            0 => Poll::Ready(()),
+            _ => {
+                left -= 1;
+                if attempts > 6 && left.is_multiple_of(16) {
+                    // The holder of the latch may wait for a processor.
+                    std::thread::yield_now();
+                }
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+}
+
+impl<V: View> Drop for Coordinator<V> {
+    fn drop(&mut self) {
+        let Slot { number, attempt } = self.slot;
+        self.worker.view.return_slot(Slot { number, attempt });
+    }
+}

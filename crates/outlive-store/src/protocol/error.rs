@@ -1,0 +1,92 @@
+//! The errors of transactions.
+
+use crate::tables::{ObjectId, TransactionId};
+use crate::verbs::VerbError;
+
+/// The reason for which an attempt of a transaction ends without commit. The body of a transaction
+/// passes it on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Abort {
+    /// The attempt conflicts with another transaction, and is retried.
+    #[error("the transaction conflicts with another one: {0}")]
+    Conflict(Conflict),
+    /// The body has aborted the transaction.
+    #[error("the transaction was aborted by its program")]
+    User,
+    /// The table has no free bucket for an insertion.
+    #[error("table {table} is full; create a table for more keys, or delete keys")]
+    TableFull {
+        /// The number of the table.
+        table: u8,
+    },
+    /// The write set does not fit into the coordinator's log slot.
+    #[error(
+        "the transaction writes {words} words with their addresses, and its log slot has {most}; \
+         write less in one transaction, or create the store with larger log slots"
+    )]
+    WriteSetTooLarge {
+        /// The number of words of the log entry.
+        words: usize,
+        /// The number of words of a slot.
+        most: usize,
+    },
+    /// A verb failed.
+    #[error(transparent)]
+    Verb(#[from] VerbError),
+    /// A table's words contradict each other.
+    #[error("table {} is damaged: {what} at {:#x} of partition {}", .object.table(),
+        .object.offset(), .object.partition())]
+    Damaged {
+        /// The object.
+        object: ObjectId,
+        /// The contradiction.
+        what: &'static str,
+    },
+}
+
+/// The kind of a conflict between transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// An object was latched by another transaction.
+    Latched(TransactionId),
+    /// An object changed between its read and the validation.
+    Changed,
+    /// An object changed while it was read.
+    Torn,
+}
+
+impl core::fmt::Display for Conflict {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Latched(holder) => write!(f, "{holder} holds a latch"),
+            Self::Changed => f.write_str("an object that was read has changed"),
+            Self::Torn => f.write_str("an object changed while it was read"),
+        }
+    }
+}
+
+/// The error of a transaction, which was not committed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// No attempt succeeded.
+    #[error("no attempt of {attempts} succeeded; the last one: {last}")]
+    TooManyConflicts {
+        /// The number of attempts.
+        attempts: u32,
+        /// The reason for which the last one ended.
+        last: Conflict,
+    },
+    /// An attempt ended for a reason that a retry does not change.
+    #[error(transparent)]
+    Aborted(Abort),
+    /// A verb failed after the transaction was logged. Recovery decides whether it is committed.
+    #[error("whether {transaction} was committed is not known: {source}")]
+    Unknown {
+        /// The attempt.
+        transaction: TransactionId,
+        /// The error of the verb.
+        source: VerbError,
+    },
+}

@@ -1,0 +1,156 @@
+//! Batches for several memory servers at a time.
+
+use super::Worker;
+use super::worker::View;
+use crate::verbs::{Batch, Connection, ServerId, VerbError};
+use core::future::poll_fn;
+use core::pin::Pin;
+use core::task::Poll;
+
+/// One batch for each of some memory servers. Their allocations are reused.
+#[derive(Debug)]
+pub(super) struct Fanout<C: Connection> {
+    entries: Vec<Entry<C>>,
+    used: usize,
+}
+
+#[derive(Debug)]
+struct Entry<C: Connection> {
+    server: ServerId,
+    batch: Batch,
+    pending: Option<C::Completion>,
+    is_valid: bool,
+}
+
+impl<C: Connection> Default for Fanout<C> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            used: 0,
+        }
+    }
+}
+
+impl<C: Connection> Fanout<C> {
+    /// Removes all batches, and keeps their allocations.
+    pub fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// The batch for `server`, which is empty at first, and its index.
+    pub fn to(&mut self, server: ServerId) -> (usize, &mut Batch) {
+        let found = self.entries[..self.used]
+            .iter()
+            .position(|it| it.server == server);
+        let index = found.unwrap_or_else(|| {
+            if self.used == self.entries.len() {
+                self.entries.push(Entry {
+                    server,
+                    batch: Batch::new(),
+                    pending: None,
+                    is_valid: false,
+                });
+            }
+            let entry = &mut self.entries[self.used];
+            entry.server = server;
+            entry.batch.clear();
+            entry.pending = None;
+            entry.is_valid = false;
+            self.used += 1;
+            self.used - 1
+        });
+        (index, &mut self.entries[index].batch)
+    }
+
+    /// The completed batch with this index.
+    pub fn batch(&self, index: usize) -> &Batch {
+        &self.entries[index].batch
+    }
+
+    /// The batch with this index, if all its verbs took effect.
+    pub fn valid(&self, index: usize) -> Option<&Batch> {
+        let entry = &self.entries[index];
+        entry.is_valid.then_some(&entry.batch)
+    }
+
+    /// Posts all batches.
+    fn start<V: View<Connection = C>>(&mut self, worker: &Worker<V>) -> Result<(), VerbError> {
+        let mut result = Ok(());
+        for entry in &mut self.entries[..self.used] {
+            match worker.connection(entry.server) {
+                Ok(connection) => {
+                    let batch = core::mem::take(&mut entry.batch);
+                    entry.pending = Some(connection.post(batch));
+                }
+                Err(error) => result = Err(error),
+            }
+        }
+        result
+    }
+
+    /// Posts all batches and waits for their completion.
+    ///
+    /// # Errors
+    /// The error of one of the batches that failed. The others are complete.
+    pub async fn post<V>(&mut self, worker: &Worker<V>) -> Result<(), VerbError>
+    where
+        V: View<Connection = C>,
+    {
+        let started = self.start(worker);
+        started.and(self.complete(|result| result).await)
+    }
+
+    /// As [`post`](Self::post), but batches to servers that have died do not count.
+    pub async fn post_to_live<V>(&mut self, worker: &Worker<V>) -> Result<(), VerbError>
+    where
+        V: View<Connection = C>,
+    {
+        let is_dead = |it: &VerbError| matches!(it, VerbError::ServerDied { .. });
+        let tolerate = |result: Result<(), VerbError>| match result {
+            Err(error) if is_dead(&error) => Ok(()),
+            result => result,
+        };
+        // Only a dead server has no connection.
+        let started = tolerate(self.start(worker));
+        started.and(self.complete(tolerate).await)
+    }
+
+    async fn complete(
+        &mut self,
+        result_of: impl Fn(Result<(), VerbError>) -> Result<(), VerbError>,
+    ) -> Result<(), VerbError> {
+        let mut result = Ok(());
+        poll_fn(|context| {
+            let mut is_done = true;
+            for entry in &mut self.entries[..self.used] {
+                let Some(pending) = &mut entry.pending else {
+                    continue;
+                };
+                match Pin::new(pending).poll(context) {
+                    Poll::Ready(completed) => {
+                        entry.pending = None;
+                        entry.batch = completed.batch;
+                        entry.is_valid = completed.result.is_ok();
+                        result = result.and(result_of(completed.result));
+                    }
+                    Poll::Pending => is_done = false,
+                }
+            }
+            match is_done {
+                true => Poll::Ready(result),
+                false => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Posts all batches without waiting for their completion. Batches to servers that cannot be
+    /// used are dropped.
+    pub fn post_and_forget<V: View<Connection = C>>(&mut self, worker: &Worker<V>) {
+        let _ = self.start(worker);
+        self.entries[..self.used]
+            .iter_mut()
+            .for_each(|it| it.pending = None);
+        self.used = 0;
+    }
+}

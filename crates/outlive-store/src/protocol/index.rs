@@ -1,0 +1,352 @@
+//! Keys: look-ups, writes, insertions and deletions over the objects of a table.
+//!
+//! * A key that exists is in exactly one slot, with a version that exists. Its bucket is in the
+//!   chain of the key's main bucket, and names the slot. So a look-up may find the slot by any hint,
+//!   and relies on the slot alone.
+//! * A key that does not exist is in no bucket of its chain. A look-up that relies on that has all
+//!   buckets of the chain in its read set.
+//! * An insertion relies on the absence of its key, latches a bucket with a free slot, and the slot.
+//!   A deletion latches the slot and its bucket. Two insertions of one key conflict: each has the
+//!   bucket that the other writes in its read set or write set.
+
+use super::Abort;
+use super::transaction::{Seen, Transaction};
+use super::worker::{Table, View};
+use crate::tables::{BUCKET_WORDS, Bucket, Geometry, HEADER_WORDS, KEYS_PER_BUCKET, ObjectId};
+use bytemuck::Pod;
+use core::ops::Range;
+
+/// The partition of a key.
+#[derive(Clone, Copy)]
+struct Home {
+    geometry: Geometry,
+    table: u8,
+    partition: u8,
+    /// The main bucket of the key.
+    bucket: u32,
+}
+
+impl Home {
+    fn bucket(&self, bucket: u32) -> ObjectId {
+        self.geometry.bucket(self.table, self.partition, bucket)
+    }
+
+    fn slot(&self, slot: u32) -> ObjectId {
+        self.geometry.slot(self.table, self.partition, slot)
+    }
+
+    fn damaged(&self, bucket: u32, what: &'static str) -> Abort {
+        Abort::Damaged {
+            object: self.bucket(bucket),
+            what,
+        }
+    }
+}
+
+/// The buckets of a chain that are in the read set or the write set, and have no slot for a key.
+struct Absence {
+    /// A bucket with a free slot and its position.
+    free: Option<(u32, usize)>,
+    /// The last bucket of the chain.
+    last: u32,
+}
+
+/// The number of times that a look-up begins again because the index changes.
+const SEARCHES: usize = 8;
+
+impl<V: View> Transaction<V> {
+    fn home<T: Pod>(&self, table: Table<T>, key: u64) -> Home {
+        let geometry = self.worker.layout(table.number()).geometry;
+        assert_eq!(
+            geometry.value_words as usize,
+            Table::<T>::WORDS,
+            "the values of table {} have another size than the program's type",
+            table.number()
+        );
+        let (partition, bucket) = geometry.home(key);
+        Home {
+            geometry,
+            table: table.number(),
+            partition,
+            bucket,
+        }
+    }
+
+    /// Reads the value of `key`; `None` if the key does not exist.
+    ///
+    /// # Errors
+    /// [`Abort`], which the body passes on.
+    pub async fn read<T: Pod>(&mut self, table: Table<T>, key: u64) -> Result<Option<T>, Abort> {
+        let home = self.home(table, key);
+        let found = self.find(home, key).await?;
+        Ok(found.map(|(_, value)| self.decode(value)))
+    }
+
+    /// Writes the value of `key`, if the key exists. Returns whether it does.
+    ///
+    /// # Errors
+    /// [`Abort`], which the body passes on.
+    pub async fn write<T: Pod>(
+        &mut self,
+        table: Table<T>,
+        key: u64,
+        value: &T,
+    ) -> Result<bool, Abort> {
+        let Some((slot, _)) = self.latch_key(self.home(table, key), key).await? else {
+            return Ok(false);
+        };
+        encode(value, &mut self.rewrite(slot, true)[1..]);
+        Ok(true)
+    }
+
+    /// Latches `key`, and replaces its value by the value that `change` returns, if the key exists.
+    /// Returns the previous value. One round trip less than a read and a write.
+    ///
+    /// # Errors
+    /// [`Abort`], which the body passes on.
+    pub async fn update<T: Pod>(
+        &mut self,
+        table: Table<T>,
+        key: u64,
+        change: impl FnOnce(T) -> T,
+    ) -> Result<Option<T>, Abort> {
+        let Some((slot, value)) = self.latch_key(self.home(table, key), key).await? else {
+            return Ok(None);
+        };
+        let old = self.decode(value);
+        encode(&change(old), &mut self.rewrite(slot, true)[1..]);
+        Ok(Some(old))
+    }
+
+    /// Inserts `key` with `value`, if the key does not exist. Returns whether it was inserted.
+    ///
+    /// # Errors
+    /// [`Abort`], which the body passes on.
+    pub async fn insert<T: Pod>(
+        &mut self,
+        table: Table<T>,
+        key: u64,
+        value: &T,
+    ) -> Result<bool, Abort> {
+        let home = self.home(table, key);
+        let absence = match self.search(home, key).await? {
+            Ok(_) => return Ok(false),
+            Err(absence) => absence,
+        };
+        let (bucket, position) = match absence.free {
+            Some(free) => free,
+            None => (self.extend(home, absence.last).await?, 0),
+        };
+        let index = self.latch(home.bucket(bucket), BUCKET_WORDS).await?;
+        let words = self.rewrite(index, true);
+        words[1] |= 1 << position;
+        words[2 + position] = key;
+        let slot = bucket * KEYS_PER_BUCKET as u32 + position as u32;
+        let index = self
+            .latch(home.slot(slot), home.geometry.slot_words())
+            .await?;
+        if self.sets.writes[index].new.exists() {
+            return Err(home.damaged(bucket, "a slot is in use that its bucket does not use"));
+        }
+        let words = self.rewrite(index, true);
+        words[0] = key;
+        encode(value, &mut words[1..]);
+        Ok(true)
+    }
+
+    /// Writes the value of `key`, whether or not the key exists.
+    ///
+    /// # Errors
+    /// [`Abort`], which the body passes on.
+    pub async fn put<T: Pod>(&mut self, table: Table<T>, key: u64, value: &T) -> Result<(), Abort> {
+        if !self.write(table, key, value).await? {
+            self.insert(table, key, value).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes `key`. Returns its value, or `None` if the key does not exist.
+    ///
+    /// # Errors
+    /// [`Abort`], which the body passes on.
+    pub async fn delete<T: Pod>(&mut self, table: Table<T>, key: u64) -> Result<Option<T>, Abort> {
+        let home = self.home(table, key);
+        let Some((index, value)) = self.latch_key(home, key).await? else {
+            return Ok(None);
+        };
+        let old = self.decode(value);
+        self.rewrite(index, false);
+        let slot = self.slot_number(home, self.sets.writes[index].object);
+        let (bucket, position) = (
+            slot / KEYS_PER_BUCKET as u32,
+            slot as usize % KEYS_PER_BUCKET,
+        );
+        let index = self.latch(home.bucket(bucket), BUCKET_WORDS).await?;
+        let words = self.rewrite(index, true);
+        if words[1] >> position & 1 == 0 || words[2 + position] != key {
+            return Err(home.damaged(bucket, "a bucket does not name a key in its slot"));
+        }
+        words[1] &= !(1 << position);
+        Ok(Some(old))
+    }
+
+    fn slot_number(&self, home: Home, slot: ObjectId) -> u32 {
+        let first = home.slot(0).offset();
+        let each = home.slot(1).offset() - first;
+        ((slot.offset() - first) / each) as u32
+    }
+
+    fn decode<T: Pod>(&self, value: Range<usize>) -> T {
+        let words = &self.sets.words[value.start + 1..value.end];
+        bytemuck::pod_read_unaligned(&bytemuck::cast_slice(words)[..size_of::<T>()])
+    }
+
+    /// Finds the slot of `key`, and adds it, or the absence of the key, to the read set.
+    async fn find(&mut self, home: Home, key: u64) -> Result<Option<Seen>, Abort> {
+        if let Some(slot) = self.worker.cached_slot(home.table, key)
+            && let Some(seen) = self.load_key(home, key, slot).await?
+        {
+            return Ok(Some(seen));
+        }
+        if let Some(slot) = self.hint(home, key).await?
+            && let Some(seen) = self.load_key(home, key, slot).await?
+        {
+            self.worker.cache_slot(home.table, key, slot);
+            return Ok(Some(seen));
+        }
+        Ok(self.search(home, key).await?.ok())
+    }
+
+    /// Reads a slot. If `key` is in it, adds it to the read set and returns it.
+    async fn load_key(&mut self, home: Home, key: u64, slot: u32) -> Result<Option<Seen>, Abort> {
+        let object = home.slot(slot);
+        let seen = self.load(object, home.geometry.slot_words()).await?;
+        if !seen.0.exists() || self.sets.words[seen.1.start] != key {
+            return Ok(None);
+        }
+        self.keep(object, seen.clone());
+        Ok(Some(seen))
+    }
+
+    /// Returns the slot that the buckets name for `key`, without a check.
+    async fn hint(&mut self, home: Home, key: u64) -> Result<Option<u32>, Abort> {
+        let mut bucket = home.bucket;
+        for _ in 0..home.geometry.buckets() {
+            let words = self.peek(home.bucket(bucket), BUCKET_WORDS).await?;
+            let words = Bucket(&self.sets.words[words]);
+            if let Some(position) = words.find(key) {
+                return Ok(Some(bucket * KEYS_PER_BUCKET as u32 + position as u32));
+            }
+            match words.next() {
+                Some(next) if next < home.geometry.buckets() => bucket = next,
+                _ => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Searches `key` in all buckets of its chain. Adds the slot of the key to the read set and
+    /// returns it, or adds the buckets and returns the absence.
+    async fn search(&mut self, home: Home, key: u64) -> Result<Result<Seen, Absence>, Abort> {
+        'again: for _ in 0..SEARCHES {
+            let (mut bucket, mut free) = (home.bucket, None);
+            for _ in 0..home.geometry.buckets() {
+                let object = home.bucket(bucket);
+                let seen = self.load(object, BUCKET_WORDS).await?;
+                let words = Bucket(&self.sets.words[seen.1.clone()]);
+                let (found, next) = (words.find(key), words.next());
+                free = free.or_else(|| words.free().map(|position| (bucket, position)));
+                if let Some(position) = found {
+                    let slot = bucket * KEYS_PER_BUCKET as u32 + position as u32;
+                    match self.load_key(home, key, slot).await? {
+                        Some(seen) => return Ok(Ok(seen)),
+                        // The key was deleted after its bucket was read.
+                        None => continue 'again,
+                    }
+                }
+                self.keep(object, seen);
+                match next {
+                    None => return Ok(Err(Absence { free, last: bucket })),
+                    Some(next) if next < home.geometry.buckets() => bucket = next,
+                    Some(_) => return Err(home.damaged(bucket, "a bucket names none as its next")),
+                }
+            }
+            return Err(home.damaged(bucket, "a chain of buckets has a cycle"));
+        }
+        Err(self.changed())
+    }
+
+    /// Latches the slot of `key`. Returns its index in the write set and the indices of its current
+    /// value. If the key does not exist, adds its absence to the read set and returns `None`.
+    async fn latch_key(
+        &mut self,
+        home: Home,
+        key: u64,
+    ) -> Result<Option<(usize, Range<usize>)>, Abort> {
+        if let Some(slot) = self.worker.cached_slot(home.table, key)
+            && let Some(latched) = self.latch_slot(home, key, slot).await?
+        {
+            return Ok(Some(latched));
+        }
+        for _ in 0..SEARCHES {
+            if let Some(slot) = self.hint(home, key).await?
+                && let Some(latched) = self.latch_slot(home, key, slot).await?
+            {
+                self.worker.cache_slot(home.table, key, slot);
+                return Ok(Some(latched));
+            }
+            if self.search(home, key).await?.is_err() {
+                return Ok(None);
+            }
+            // The key was inserted after its buckets were read without a check.
+        }
+        Err(self.changed())
+    }
+
+    /// Latches a slot. Puts the latch back if `key` is not in it.
+    async fn latch_slot(
+        &mut self,
+        home: Home,
+        key: u64,
+        slot: u32,
+    ) -> Result<Option<(usize, Range<usize>)>, Abort> {
+        let object = home.slot(slot);
+        let is_held = self.written(object).is_some();
+        if let Some((version, value)) = self.known(object)
+            && !(version.exists() && self.sets.words[value.start] == key)
+        {
+            // A latch that is put back would remove another key from the read set.
+            return Ok(None);
+        }
+        let index = self.latch(object, home.geometry.slot_words()).await?;
+        let write = &self.sets.writes[index];
+        let value = write.new_value.clone();
+        if write.new.exists() && self.sets.words[value.start] == key {
+            return Ok(Some((index, value)));
+        }
+        if !is_held {
+            self.put_back().await?;
+        }
+        Ok(None)
+    }
+
+    /// Appends a bucket to the chain that ends with `last`. Returns its number.
+    async fn extend(&mut self, home: Home, last: u32) -> Result<u32, Abort> {
+        let header = home.geometry.header(home.table, home.partition);
+        let index = self.latch(header, HEADER_WORDS).await?;
+        let used = self.sets.words[self.sets.writes[index].new_value.start];
+        if used >= u64::from(home.geometry.extra) {
+            return Err(Abort::TableFull { table: home.table });
+        }
+        self.rewrite(index, true)[0] = used + 1;
+        let bucket = home.geometry.main + used as u32;
+        let index = self.latch(home.bucket(last), BUCKET_WORDS).await?;
+        self.rewrite(index, true)[0] = u64::from(bucket) + 1;
+        Ok(bucket)
+    }
+}
+
+fn encode<T: Pod>(value: &T, words: &mut [u64]) {
+    let bytes = bytemuck::bytes_of(value);
+    bytemuck::cast_slice_mut(words)[..bytes.len()].copy_from_slice(bytes);
+}

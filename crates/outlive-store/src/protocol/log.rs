@@ -1,0 +1,203 @@
+//! Log entries: what recovery must know about a transaction in its commit.
+//!
+//! Each coordinator has one *slot* in each of the f + 1 log servers of its compute server. The entry
+//! of its next transaction overwrites it, so that a commit needs no verb to remove its entry.
+//!
+//! ```text
+//! 0  decision of a recovery: attempt << 2 | 1 (forward) or 2 (back); 0 before
+//! 1  checksum of the words that follow; 0 if there is no entry
+//! 2  transaction id
+//! 3  epoch
+//! 4  number of objects << 32 | number of words that follow
+//! 5  for each object: address, number of value words, old version, new version, old value
+//! ```
+//!
+//! A WRITE may be cut at any word, so an entry counts only if it is whole: its checksum is right.
+//! One whole copy in any live log server is enough.
+
+use crate::tables::{ObjectId, TransactionId, Version};
+use crate::verbs::{RemoteOffset, ServerId};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The number of words of an entry before its objects.
+pub const LOG_HEADER_WORDS: usize = 5;
+/// The number of words of an object before its old value.
+const OBJECT_WORDS: usize = 4;
+
+/// The area of a compute server's log slots. It has the same offset in all log servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogArea {
+    /// The offset of the first slot in the region of each log server.
+    pub base: RemoteOffset,
+    /// The log servers.
+    pub servers: Vec<ServerId>,
+    /// The number of slots.
+    pub coordinators: u16,
+    /// The number of words of a slot.
+    pub slot_words: usize,
+}
+
+impl LogArea {
+    /// The offset of a coordinator's slot.
+    pub fn slot(&self, coordinator: u16) -> RemoteOffset {
+        self.base + u64::from(coordinator) * self.slot_words as u64 * 8
+    }
+}
+
+/// The decision of a recovery about a logged transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// All its writes are on all live replicas, and remain.
+    Forward = 1,
+    /// Its writes are undone.
+    Back = 2,
+}
+
+impl Decision {
+    /// Returns the decision as a word of the entry of `transaction`.
+    pub fn to_word(self, transaction: TransactionId) -> u64 {
+        u64::from(transaction.attempt()) << 2 | self as u64
+    }
+
+    fn from_word(word: u64, transaction: TransactionId) -> Option<Self> {
+        // A word of an earlier entry in the slot has another attempt.
+        let decisions = [Self::Forward, Self::Back].into_iter();
+        { decisions }.find(|it| it.to_word(transaction) == word)
+    }
+}
+
+/// An object in a log entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedObject {
+    /// The object.
+    pub object: ObjectId,
+    /// The version before the transaction.
+    pub old: Version,
+    /// The version that the transaction writes.
+    pub new: Version,
+    /// The value before the transaction.
+    pub value: Vec<u64>,
+}
+
+/// A whole entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// The transaction.
+    pub transaction: TransactionId,
+    /// The epoch in which it was logged.
+    pub epoch: u64,
+    /// The decision of an earlier, incomplete recovery.
+    pub decision: Option<Decision>,
+    /// The objects that it writes.
+    pub objects: Vec<LoggedObject>,
+}
+
+/// Writes the header of an entry into `words`, which ends with its objects.
+pub(super) fn seal(words: &mut [u64], transaction: TransactionId, epoch: u64, objects: usize) {
+    let length = (words.len() - LOG_HEADER_WORDS) as u64;
+    words[0] = 0;
+    words[2] = transaction.to_word();
+    words[3] = epoch;
+    words[4] = (objects as u64) << 32 | length;
+    words[1] = checksum(&words[2..]);
+}
+
+/// Appends an object to the words of an entry.
+pub(super) fn append(
+    words: &mut Vec<u64>,
+    object: ObjectId,
+    (old, new): (Version, Version),
+    value: &[u64],
+) {
+    words.extend([object.to_word(), value.len() as u64, old.0, new.0]);
+    words.extend_from_slice(value);
+}
+
+/// Returns the checksum, which is not 0.
+fn checksum(words: &[u64]) -> u64 {
+    xxh3_64(bytemuck::cast_slice(words)) | 1
+}
+
+/// Returns the number of words of the entry that begins with `header`; `None` if there is none that
+/// fits into a slot of `slot_words`.
+pub(super) fn length(header: &[u64], slot_words: usize) -> Option<usize> {
+    let length = LOG_HEADER_WORDS.checked_add(header[4] as u32 as usize)?;
+    (header[1] != 0 && length <= slot_words).then_some(length)
+}
+
+impl LogEntry {
+    /// Returns the entry in `words`, which begin with a header, if it is whole.
+    pub fn parse(words: &[u64]) -> Option<Self> {
+        let (header, mut rest) = words.split_at_checked(LOG_HEADER_WORDS)?;
+        if header[4] as u32 as usize != rest.len() || header[1] != checksum(&words[2..]) {
+            return None;
+        }
+        let transaction = TransactionId::from_word(header[2])?;
+        let mut objects = Vec::new();
+        for _ in 0..header[4] >> 32 {
+            let (fixed, tail) = rest.split_at_checked(OBJECT_WORDS)?;
+            let (value, tail) = tail.split_at_checked(usize::try_from(fixed[1]).ok()?)?;
+            rest = tail;
+            objects.push(LoggedObject {
+                object: ObjectId::from_word(fixed[0]),
+                old: Version(fixed[2]),
+                new: Version(fixed[3]),
+                value: value.to_vec(),
+            });
+        }
+        rest.is_empty().then_some(Self {
+            transaction,
+            epoch: header[3],
+            decision: Decision::from_word(header[0], transaction),
+            objects,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Vec<u64> {
+        let mut words = vec![0; LOG_HEADER_WORDS];
+        for key in 0..3u64 {
+            let old = Version(key * 2 + 1);
+            let object = ObjectId::new(1, 2, key * 64);
+            append(
+                &mut words,
+                object,
+                (old, old.next(key != 1)),
+                &[key; 5][..key as usize + 1],
+            );
+        }
+        seal(&mut words, TransactionId::new(7, 8, 9), 4, 3);
+        words
+    }
+
+    #[test]
+    fn an_entry_is_read_back_with_its_decision() {
+        let mut words = entry();
+        let parsed = LogEntry::parse(&words).unwrap();
+        assert_eq!(parsed.transaction, TransactionId::new(7, 8, 9));
+        assert_eq!((parsed.epoch, parsed.decision), (4, None));
+        assert_eq!(parsed.objects.len(), 3);
+        assert_eq!(parsed.objects[2].value, [2, 2, 2]);
+        words[0] = Decision::Back.to_word(parsed.transaction);
+        let decided = LogEntry::parse(&words).unwrap().decision;
+        assert_eq!(decided, Some(Decision::Back));
+        words[0] = Decision::Back.to_word(TransactionId::new(7, 8, 10));
+        assert_eq!(LogEntry::parse(&words).unwrap().decision, None);
+    }
+
+    #[test]
+    fn an_entry_with_one_old_word_is_not_whole() {
+        let words = entry();
+        for index in 1..words.len() {
+            let mut torn = words.clone();
+            torn[index] ^= 1 << 40 | 1;
+            assert_eq!(LogEntry::parse(&torn), None, "word {index}");
+        }
+        assert_eq!(LogEntry::parse(&words[..words.len() - 1]), None);
+        assert_eq!(LogEntry::parse(&[]), None);
+    }
+}

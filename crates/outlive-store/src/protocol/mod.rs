@@ -1,0 +1,62 @@
+//! The transaction protocol `pandora` (*Tandem* thesis, sections 4.2.3 and 4.3): strictly
+//! serializable transactions on tables, by one-sided verbs only.
+//!
+//! A [`Worker`] belongs to one thread of a compute server. Its [`Coordinator`]s execute one
+//! transaction at a time each, and overlap their verbs with those of the others.
+//!
+//! # Steps of a transaction
+//!
+//! 1. *Execution.* A read is one batch of three READs: latch and version, value, latch and version
+//!    again. The value is accepted if both pairs are equal and the latch is free or stray. (A single
+//!    READ does not suffice, because its words are read in any order.) A write latches the object
+//!    by a CAS of the [transaction's id](crate::tables::TransactionId), and reads it in the same
+//!    batch. New values remain in the compute server.
+//! 2. *Validation*, after all latches are held: the latches and versions of the objects that were
+//!    only read are read again. Each version must be equal, and each latch free or stray.
+//! 3. *Logging.* One WRITE to each of the f + 1 log servers holds the addresses, versions and old
+//!    values of all objects that are written.
+//! 4. *Commit*, after all log copies are complete: to each replica of each object, a WRITE of the
+//!    value and then one of the version. After their completion, the transaction is committed.
+//! 5. *Unlatching*: a WRITE of 0 to each latch on the primaries.
+//!
+//! Before step 3 an attempt changes no remote word but latches. Every failure up to then ends in an
+//! abort, which releases the latches that the attempt holds, and no other.
+//!
+//! # Deaths of compute servers
+//!
+//! [`recover_logs`] decides on each logged transaction of a dead compute server: if all its writes
+//! are on all live replicas, they remain, else they are undone. Then the process id is marked as
+//! failed. A latch that remains has no log entry and protects no change, so it is *stray*: readers
+//! ignore it, and writers steal it by a CAS from exactly this word (implicit latch logging).
+//!
+//! # Strict serializability
+//!
+//! A committed transaction takes effect at the beginning of its validation. At that time it holds
+//! the latches of all objects that it writes, and each object that it only read has the version
+//! that was read: versions rise, and the validation sees the same one later. Conflicting
+//! transactions are therefore ordered as their effects on each object are. A transaction that reads
+//! one object and writes none takes effect at the first READ of the version, and is not validated.
+//!
+//! # Memory servers' deaths
+//!
+//! Not built yet: a transaction that needs a dead memory server ends with
+//! [`Abort::Verb`].
+
+mod check;
+mod commit;
+mod coordinator;
+mod error;
+mod fanout;
+mod index;
+mod log;
+mod recovery;
+mod transaction;
+mod worker;
+
+pub use check::{Checked, check};
+pub use coordinator::{Committed, Coordinator, Retry};
+pub use error::{Abort, Conflict, TransactionError};
+pub use log::{Decision, LOG_HEADER_WORDS, LogArea, LogEntry, LoggedObject};
+pub use recovery::{Recovered, recover_logs};
+pub use transaction::Transaction;
+pub use worker::{Counts, NoSlot, Slot, Table, View, Worker};

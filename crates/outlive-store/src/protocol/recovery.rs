@@ -1,0 +1,208 @@
+//! The recovery of a dead compute server's logs (*Tandem* thesis, section 4.3.2.2).
+//!
+//! The caller has ensured that the dead server cannot access memory any more, and that no other
+//! recovery of the same server is under way. Each step is complete before the next one begins:
+//!
+//! 1. Read the log slots on all live log servers. An entry with one whole copy is logged.
+//! 2. Decide: read the versions of its objects on all live replicas. If all are at least the logged
+//!    new versions, the client may know of the commit: forward. Else it cannot: back.
+//! 3. Write the entries with their decisions to all live log servers. A re-execution decides alike,
+//!    also if step 4 was cut short.
+//! 4. Undo the entries that go back: the old value, and then a version above the new one, because a
+//!    version is never set back. While the entry exists, its transaction holds the latches, so no
+//!    write of another one is undone.
+//! 5. Remove all entries. After that, no re-execution can undo a later write.
+//! 6. Release the latches, each by a CAS from the transaction's own id.
+//!
+//! The number of round trips does not depend on the number of entries.
+
+use super::fanout::Fanout;
+use super::log::{Decision, LOG_HEADER_WORDS, LogEntry, length};
+use super::worker::{View, Worker};
+use crate::tables::{LATCH, VALUE, VERSION};
+use crate::verbs::VerbError;
+
+/// The result of a recovery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// The logged transactions whose writes remain. Transactions that were committed before are
+    /// among them: the last one of each coordinator.
+    pub forward: u64,
+    /// The logged transactions that were undone.
+    pub back: u64,
+}
+
+struct Logged {
+    words: Vec<u64>,
+    entry: LogEntry,
+    decision: Decision,
+}
+
+/// Recovers the logs of the dead compute server in whose place `worker` was created: with its
+/// process id and its log slots.
+///
+/// # Errors
+/// A verb failed on a live memory server. The recovery must be executed again.
+///
+/// # Crash
+/// A re-execution completes the recovery, with the same decisions.
+pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, VerbError> {
+    let mut fanout = Fanout::default();
+    let mut logged = read_entries(worker, &mut fanout).await?;
+    decide(worker, &mut fanout, &mut logged).await?;
+    let servers = &worker.log.servers;
+    fanout.clear();
+    for it in &logged {
+        let slot = worker.log.slot(it.entry.transaction.coordinator());
+        for server in servers {
+            fanout.to(*server).1.write(slot, &it.words);
+        }
+    }
+    fanout.post_to_live(worker).await?;
+    undo(worker, &mut fanout, &logged).await?;
+    fanout.clear();
+    for coordinator in 0..worker.log.coordinators {
+        for server in servers {
+            let slot = worker.log.slot(coordinator);
+            fanout.to(*server).1.write(slot, &[0; LOG_HEADER_WORDS]);
+        }
+    }
+    fanout.post_to_live(worker).await?;
+    fanout.clear();
+    for it in &logged {
+        for logged in &it.entry.objects {
+            let place = worker.primary(logged.object);
+            let latch = place.of(logged.object, LATCH);
+            let batch = fanout.to(place.server).1;
+            batch.compare_swap(latch, it.entry.transaction.to_word(), 0);
+        }
+    }
+    fanout.post_to_live(worker).await?;
+    let forward = logged
+        .iter()
+        .filter(|it| it.decision == Decision::Forward)
+        .count() as u64;
+    Ok(Recovered {
+        forward,
+        back: logged.len() as u64 - forward,
+    })
+}
+
+/// Reads the newest whole entry of each coordinator.
+async fn read_entries<V: View>(
+    worker: &Worker<V>,
+    fanout: &mut Fanout<V::Connection>,
+) -> Result<Vec<Logged>, VerbError> {
+    let area = &worker.log;
+    fanout.clear();
+    let mut headers = Vec::new();
+    for server in &area.servers {
+        for coordinator in 0..area.coordinators {
+            let (index, batch) = fanout.to(*server);
+            let header = batch.read(area.slot(coordinator), LOG_HEADER_WORDS);
+            headers.push((*server, coordinator, index, header));
+        }
+    }
+    fanout.post_to_live(worker).await?;
+    let with_length = headers
+        .into_iter()
+        .filter_map(|(server, coordinator, index, header)| {
+            let words = length(fanout.valid(index)?.words(header), area.slot_words)?;
+            Some((server, coordinator, words))
+        });
+    let candidates: Vec<_> = with_length.collect();
+    fanout.clear();
+    let mut bodies = Vec::new();
+    for (server, coordinator, words) in candidates {
+        let (index, batch) = fanout.to(server);
+        bodies.push((
+            coordinator,
+            index,
+            batch.read(area.slot(coordinator), words),
+        ));
+    }
+    fanout.post_to_live(worker).await?;
+    let mut newest: Vec<Option<Logged>> = (0..area.coordinators).map(|_| None).collect();
+    for (coordinator, index, body) in bodies {
+        let Some(words) = fanout.valid(index).map(|it| it.words(body)) else {
+            continue;
+        };
+        let Some(entry) = LogEntry::parse(words) else {
+            continue;
+        };
+        let (id, best) = (entry.transaction, &mut newest[usize::from(coordinator)]);
+        if (id.process(), id.coordinator()) != (worker.process, coordinator) {
+            continue;
+        }
+        let is_newer = best.as_ref().is_none_or(|best| {
+            let ahead = id.attempt().wrapping_sub(best.entry.transaction.attempt());
+            let is_decided = ahead == 0 && best.entry.decision.is_none();
+            is_decided || (1..u32::MAX / 2).contains(&ahead)
+        });
+        if is_newer {
+            *best = Some(Logged {
+                words: words.to_vec(),
+                decision: entry.decision.unwrap_or(Decision::Back),
+                entry,
+            });
+        }
+    }
+    Ok(newest.into_iter().flatten().collect())
+}
+
+/// Decides on the entries without a decision.
+async fn decide<V: View>(
+    worker: &Worker<V>,
+    fanout: &mut Fanout<V::Connection>,
+    logged: &mut [Logged],
+) -> Result<(), VerbError> {
+    fanout.clear();
+    let mut versions = Vec::new();
+    for (number, it) in logged.iter().enumerate() {
+        for logged in it
+            .entry
+            .objects
+            .iter()
+            .filter(|_| it.entry.decision.is_none())
+        {
+            for place in worker.layout(logged.object.table()).replicas(logged.object) {
+                let (index, batch) = fanout.to(place.server);
+                let version = batch.read(place.of(logged.object, VERSION), 1);
+                versions.push((number, index, version, logged.new));
+            }
+        }
+    }
+    fanout.post_to_live(worker).await?;
+    for it in logged.iter_mut().filter(|it| it.entry.decision.is_none()) {
+        it.decision = Decision::Forward;
+    }
+    for (number, index, version, new) in versions {
+        let found = fanout.valid(index).map(|batch| batch.value(version));
+        if found.is_some_and(|found| found < new.0) {
+            logged[number].decision = Decision::Back;
+        }
+    }
+    for it in logged {
+        it.words[0] = it.decision.to_word(it.entry.transaction);
+    }
+    Ok(())
+}
+
+async fn undo<V: View>(
+    worker: &Worker<V>,
+    fanout: &mut Fanout<V::Connection>,
+    logged: &[Logged],
+) -> Result<(), VerbError> {
+    fanout.clear();
+    for it in logged.iter().filter(|it| it.decision == Decision::Back) {
+        for logged in &it.entry.objects {
+            let version = logged.new.next(logged.old.exists());
+            for place in worker.layout(logged.object.table()).replicas(logged.object) {
+                let batch = fanout.to(place.server).1;
+                batch.write(place.of(logged.object, VALUE), &logged.value);
+                batch.write(place.of(logged.object, VERSION), &[version.0]);
+            }
+        }
+    }
+    fanout.post_to_live(worker).await
+}

@@ -1,0 +1,343 @@
+//! An attempt of a transaction: its read set and write set, and its accesses to single objects.
+
+use super::fanout::Fanout;
+use super::worker::{Knowledge, View, Worker};
+use super::{Abort, Conflict};
+use crate::tables::{LATCH, ObjectId, Place, TransactionId, VALUE, VERSION, Version};
+use crate::verbs::{Batch, Connection, Slot};
+use core::ops::Range;
+use std::rc::Rc;
+
+/// One attempt of a transaction, which the body of [`transaction`] receives.
+///
+/// The transaction reads its own writes, and repeated reads of a key return the same value. Until
+/// the commit, two reads of different keys may be inconsistent with each other: then the commit
+/// fails, and the body runs again. A body that depends on the consistency of its reads before (to
+/// end a loop, say) must check them.
+///
+/// An attempt that is dropped before its commit, also by a panic, releases its latches.
+///
+/// [`transaction`]: super::Coordinator::transaction
+#[derive(Debug)]
+pub struct Transaction<V: View> {
+    pub(super) worker: Rc<Worker<V>>,
+    pub(super) id: TransactionId,
+    pub(super) sets: Sets<V::Connection>,
+    pub(super) stage: Stage,
+    /// The object of a CAS that may take effect.
+    pub(super) tentative: Option<ObjectId>,
+}
+
+/// The state of an attempt, which determines how it is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It has changed no remote word but latches.
+    Executing,
+    /// Copies of its log entry may be whole.
+    Logging,
+    /// All copies of its log entry are whole.
+    Committing,
+    /// It holds no latches.
+    Ended,
+}
+
+/// The read set and the write set of an attempt. The next attempt reuses their allocations.
+#[derive(Debug)]
+pub(super) struct Sets<C: Connection> {
+    pub reads: Vec<Read>,
+    pub writes: Vec<Write>,
+    /// The words of all values that were read or are written.
+    pub words: Vec<u64>,
+    pub batch: Batch,
+    /// The results in the fan-out that belong to the read set.
+    pub results: Vec<(usize, Slot)>,
+    pub fanout: Fanout<C>,
+    /// The words of the log entry.
+    pub entry: Vec<u64>,
+}
+
+impl<C: Connection> Default for Sets<C> {
+    fn default() -> Self {
+        Self {
+            reads: Vec::new(),
+            writes: Vec::new(),
+            words: Vec::new(),
+            batch: Batch::new(),
+            results: Vec::new(),
+            fanout: Fanout::default(),
+            entry: Vec::new(),
+        }
+    }
+}
+
+impl<C: Connection> Sets<C> {
+    fn clear(&mut self) {
+        self.reads.clear();
+        self.writes.clear();
+        self.words.clear();
+        self.fanout.clear();
+    }
+}
+
+/// An object that was read.
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    pub object: ObjectId,
+    pub version: Version,
+    /// The indices of its value in the words.
+    pub value: Range<usize>,
+}
+
+/// An object that is latched.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    pub object: ObjectId,
+    pub old: Version,
+    /// The version that the commit writes; equal to `old` if it writes nothing.
+    pub new: Version,
+    /// The indices of the old value in the words.
+    pub old_value: Range<usize>,
+    /// The indices of the new value.
+    pub new_value: Range<usize>,
+}
+
+/// The state of a latch that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Latch {
+    /// It is free, or stray: its holder was known to have failed when the latch was read.
+    Free,
+    /// It is stray, and was read before this worker learned that its holder had failed. Words that
+    /// were read with it may be older than the holder's recovery, and must be read again.
+    NewlyStray,
+    /// A transaction holds it.
+    Held(TransactionId),
+}
+
+/// A version with the indices of the value, as the attempt sees them.
+pub(super) type Seen = (Version, Range<usize>);
+
+impl<V: View> Transaction<V> {
+    pub(super) fn new(
+        worker: Rc<Worker<V>>,
+        id: TransactionId,
+        mut sets: Sets<V::Connection>,
+    ) -> Self {
+        sets.clear();
+        Self {
+            worker,
+            id,
+            sets,
+            stage: Stage::Executing,
+            tentative: None,
+        }
+    }
+
+    /// Ends the attempt for this process. Its latches are released, or left to recovery.
+    pub(super) fn forget(mut self) {
+        self.stage = Stage::Ended;
+    }
+
+    /// The identity of this attempt.
+    pub fn id(&self) -> TransactionId {
+        self.id
+    }
+
+    pub(super) fn written(&self, object: ObjectId) -> Option<usize> {
+        self.sets.writes.iter().position(|it| it.object == object)
+    }
+
+    async fn post(&mut self, place: Place) -> Result<(), Abort> {
+        let batch = core::mem::take(&mut self.sets.batch);
+        let completion = self.worker.connection(place.server)?.post(batch);
+        let completed = completion.await;
+        self.sets.batch = completed.batch;
+        Ok(completed.result?)
+    }
+
+    /// The object as this attempt sees it: its own write, or an earlier read.
+    pub(super) fn known(&self, object: ObjectId) -> Option<Seen> {
+        if let Some(index) = self.written(object) {
+            let write = &self.sets.writes[index];
+            return Some((write.new, write.new_value.clone()));
+        }
+        let read = self.sets.reads.iter().find(|it| it.object == object)?;
+        Some((read.version, read.value.clone()))
+    }
+
+    /// Reads `words` value words of an object. Unless the object is already in one of the sets, the
+    /// caller [adds it to the read set](Self::keep) or does not rely on it.
+    ///
+    /// # Errors
+    /// A conflict if another transaction holds the latch or changes the object.
+    pub(super) async fn load(&mut self, object: ObjectId, words: usize) -> Result<Seen, Abort> {
+        if let Some(seen) = self.known(object) {
+            return Ok(seen);
+        }
+        let place = self.worker.primary(object);
+        loop {
+            let batch = &mut self.sets.batch;
+            batch.clear();
+            let before = batch.read(place.of(object, LATCH), 2);
+            let value = batch.read(place.of(object, VALUE), words);
+            let after = batch.read(place.of(object, LATCH), 2);
+            self.post(place).await?;
+            let batch = &self.sets.batch;
+            let (before, after) = (batch.words(before), batch.words(after));
+            match self.state(before[0]) {
+                Latch::Free => {}
+                Latch::Held(holder) => return Err(self.latched(holder)),
+                Latch::NewlyStray => continue,
+            }
+            if before != after {
+                self.worker.count(|it| it.torn += 1);
+                return Err(Abort::Conflict(Conflict::Torn));
+            }
+            let version = Version(before[1]);
+            let start = self.sets.words.len();
+            self.sets.words.extend_from_slice(batch.words(value));
+            return Ok((version, start..start + words));
+        }
+    }
+
+    /// Reads value words without a check: a hint, whose words may be of different times.
+    pub(super) async fn peek(
+        &mut self,
+        object: ObjectId,
+        words: usize,
+    ) -> Result<Range<usize>, Abort> {
+        if let Some((_, value)) = self.known(object) {
+            return Ok(value);
+        }
+        let place = self.worker.primary(object);
+        self.sets.batch.clear();
+        let value = self.sets.batch.read(place.of(object, VALUE), words);
+        self.post(place).await?;
+        let start = self.sets.words.len();
+        self.sets
+            .words
+            .extend_from_slice(self.sets.batch.words(value));
+        Ok(start..start + words)
+    }
+
+    /// Adds an object that was [loaded](Self::load) to the read set.
+    pub(super) fn keep(&mut self, object: ObjectId, (version, value): Seen) {
+        if self.known(object).is_none() {
+            self.sets.reads.push(Read {
+                object,
+                version,
+                value,
+            });
+        }
+    }
+
+    /// The state of a latch with this word.
+    pub(super) fn state(&self, latch: u64) -> Latch {
+        match TransactionId::from_word(latch) {
+            None => Latch::Free,
+            Some(holder) => match self.worker.knows_failed(holder.process()) {
+                Knowledge::Before => Latch::Free,
+                Knowledge::New => Latch::NewlyStray,
+                Knowledge::None => Latch::Held(holder),
+            },
+        }
+    }
+
+    pub(super) fn latched(&self, holder: TransactionId) -> Abort {
+        self.worker.count(|it| it.latched += 1);
+        Abort::Conflict(Conflict::Latched(holder))
+    }
+
+    pub(super) fn changed(&self) -> Abort {
+        self.worker.count(|it| it.changed += 1);
+        Abort::Conflict(Conflict::Changed)
+    }
+
+    /// Latches an object with `words` value words and reads it. Returns its index in the write set.
+    /// A stray latch is stolen.
+    ///
+    /// # Errors
+    /// A conflict if another transaction holds the latch, or if the object has changed since this
+    /// attempt read it.
+    pub(super) async fn latch(&mut self, object: ObjectId, words: usize) -> Result<usize, Abort> {
+        if let Some(index) = self.written(object) {
+            return Ok(index);
+        }
+        let place = self.worker.primary(object);
+        let mut expected = 0;
+        loop {
+            let batch = &mut self.sets.batch;
+            batch.clear();
+            let (latch, id) = (place.of(object, LATCH), self.id.to_word());
+            let was = batch.compare_swap(latch, expected, id);
+            let version = batch.read(place.of(object, VERSION), 1);
+            let value = batch.read(place.of(object, VALUE), words);
+            // If the attempt is dropped now, or the answer is lost, the latch is released by a CAS
+            // from the attempt's id.
+            self.tentative = Some(object);
+            self.post(place).await?;
+            self.tentative = None;
+            let batch = &self.sets.batch;
+            let was = batch.value(was);
+            if was != expected {
+                if let Latch::Held(holder) = self.state(was) {
+                    return Err(self.latched(holder));
+                }
+                // The latch is free now, or stray: stolen by a CAS from exactly this word.
+                expected = was;
+                continue;
+            }
+            if expected != 0 {
+                self.worker.count(|it| it.stolen += 1);
+            }
+            let version = Version(batch.value(version));
+            let start = self.sets.words.len();
+            self.sets.words.extend_from_slice(batch.words(value));
+            self.sets.words.extend_from_within(start..);
+            let end = start + words;
+            self.sets.writes.push(Write {
+                object,
+                old: version,
+                new: version,
+                old_value: start..end,
+                new_value: end..end + words,
+            });
+            let reads = &mut self.sets.reads;
+            if let Some(read) = reads.iter().position(|it| it.object == object) {
+                let read = reads.swap_remove(read);
+                if read.version != version {
+                    return Err(self.changed());
+                }
+            }
+            return Ok(self.sets.writes.len() - 1);
+        }
+    }
+
+    /// Releases the latch that was acquired last, of an object that is not written.
+    pub(super) async fn put_back(&mut self) -> Result<(), Abort> {
+        let Some(write) = self.sets.writes.last() else {
+            return Ok(());
+        };
+        let place = self.worker.primary(write.object);
+        self.sets.batch.clear();
+        let latch = place.of(write.object, LATCH);
+        self.sets.batch.write(latch, &[0]);
+        self.post(place).await?;
+        self.sets.writes.pop();
+        Ok(())
+    }
+
+    /// Plans to write the object with this index in the write set. Returns its new value, which is
+    /// the old one at first.
+    pub(super) fn rewrite(&mut self, index: usize, exists: bool) -> &mut [u64] {
+        let write = &mut self.sets.writes[index];
+        write.new = write.old.next(exists);
+        let value = write.new_value.clone();
+        &mut self.sets.words[value]
+    }
+
+    /// Returns the error with which a body aborts its transaction for a reason of its own.
+    pub fn abort(&self) -> Abort {
+        self.worker.count(|it| it.user += 1);
+        Abort::User
+    }
+}

@@ -1,0 +1,273 @@
+//! A worker: the connections, tables and addresses that the coordinators of a thread share.
+
+use super::LogArea;
+use super::coordinator::Coordinator;
+use crate::tables::{ObjectId, Place, TableLayout};
+use crate::verbs::{Connection, ServerId, VerbError};
+use core::cell::{Cell, OnceCell, RefCell};
+use core::marker::PhantomData;
+use std::rc::Rc;
+
+/// The store as a worker sees it.
+pub trait View: core::fmt::Debug {
+    /// A connection to a memory server.
+    type Connection: Connection;
+
+    /// Connects to a memory server.
+    ///
+    /// # Errors
+    /// [`VerbError::ServerDied`] if the server is not live.
+    fn connect(&self, server: ServerId) -> Result<Self::Connection, VerbError>;
+
+    /// The layout of a table, if it exists.
+    fn layout(&self, table: u8) -> Option<TableLayout>;
+
+    /// Returns whether the compute server with this process id has failed and its logs are
+    /// recovered, so that its latches may be stolen.
+    fn has_failed(&self, process: u16) -> bool;
+
+    /// The epoch of the configuration.
+    fn epoch(&self) -> u64;
+
+    /// Takes a log slot of the compute server, if one is free.
+    fn take_slot(&self) -> Option<Slot>;
+
+    /// Returns a log slot that a coordinator has used.
+    fn return_slot(&self, slot: Slot);
+}
+
+/// A log slot of a compute server. Its coordinators use it one after another.
+#[derive(Debug)]
+pub struct Slot {
+    pub(super) number: u16,
+    /// The number of the last attempt. It continues with the next coordinator, so that attempts
+    /// remain distinct.
+    pub(super) attempt: u32,
+}
+
+impl Slot {
+    /// Returns a slot that no coordinator has used.
+    pub const fn new(number: u16) -> Self {
+        Self { number, attempt: 0 }
+    }
+
+    /// The number of the slot in the log area.
+    pub const fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+/// The error of taking a log slot: all are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "all {coordinators} log slots of the compute server are in use; drop a coordinator, or create \
+     the store with more (`StoreOptions::compute_servers`)"
+)]
+pub struct NoSlot {
+    /// The number of slots.
+    pub coordinators: u16,
+}
+
+/// A table with 8-byte keys and values of type `T`.
+#[derive(Debug)]
+pub struct Table<T> {
+    number: u8,
+    values: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Table<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Table<T> {}
+
+impl<T: bytemuck::Pod> Table<T> {
+    /// The number of words of a value.
+    pub const WORDS: usize = size_of::<T>().div_ceil(8);
+
+    /// Returns a handle to the table with this number, whose values have the size of `T`.
+    pub const fn new(number: u8) -> Self {
+        Self {
+            number,
+            values: PhantomData,
+        }
+    }
+
+    /// The number of the table.
+    pub const fn number(self) -> u8 {
+        self.number
+    }
+}
+
+/// The connections, tables and addresses that the coordinators of one thread share.
+#[derive(Debug)]
+pub struct Worker<V: View> {
+    pub(super) view: V,
+    pub(super) process: u16,
+    pub(super) log: LogArea,
+    connections: Box<[OnceCell<V::Connection>]>,
+    layouts: Box<[OnceCell<Rc<TableLayout>>]>,
+    addresses: RefCell<AddressCache>,
+    /// The failed process ids that this worker knows, 1 bit each.
+    failed: RefCell<Box<[u64]>>,
+    counts: Cell<Counts>,
+}
+
+/// The knowledge of a worker that a compute server has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Knowledge {
+    /// The server has not failed, or its logs are not recovered yet.
+    None,
+    /// The worker has learned of it by this call.
+    New,
+    /// The worker knew before.
+    Before,
+}
+
+/// The numbers of events in the transactions of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Committed transactions.
+    pub committed: u64,
+    /// Attempts that ended because an object was latched by another transaction.
+    pub latched: u64,
+    /// Attempts that ended because an object had changed since it was read.
+    pub changed: u64,
+    /// Attempts that ended because an object changed while it was read.
+    pub torn: u64,
+    /// Attempts that the program aborted.
+    pub user: u64,
+    /// Latches of failed compute servers that were stolen.
+    pub stolen: u64,
+}
+
+/// The numbers of memory servers and of tables that a worker can use.
+const SERVERS: usize = 64;
+const TABLES: usize = 256;
+
+impl<V: View> Worker<V> {
+    /// Returns a worker of the compute server with process id `process` and the log slots `log`,
+    /// which caches at most `addresses` addresses of objects.
+    pub fn new(view: V, process: u16, log: LogArea, addresses: usize) -> Rc<Self> {
+        Rc::new(Self {
+            view,
+            process,
+            log,
+            connections: (0..SERVERS).map(|_| OnceCell::new()).collect(),
+            layouts: (0..TABLES).map(|_| OnceCell::new()).collect(),
+            addresses: RefCell::new(AddressCache::new(addresses)),
+            failed: RefCell::new(vec![0; (1 << 16) / 64].into()),
+            counts: Cell::default(),
+        })
+    }
+
+    /// Returns a coordinator, which uses one log slot of the compute server.
+    ///
+    /// # Errors
+    /// If all log slots are in use.
+    pub fn coordinator(self: &Rc<Self>) -> Result<Coordinator<V>, NoSlot> {
+        let coordinators = self.log.coordinators;
+        let slot = self.view.take_slot().ok_or(NoSlot { coordinators })?;
+        Ok(Coordinator::new(Rc::clone(self), slot))
+    }
+
+    /// The numbers of events so far.
+    pub fn counts(&self) -> Counts {
+        self.counts.get()
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut Counts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+
+    pub(super) fn connection(&self, server: ServerId) -> Result<&V::Connection, VerbError> {
+        let cell = self.connections.get(usize::from(server.0));
+        let cell = cell.ok_or(VerbError::ServerDied { server })?;
+        if let Some(connection) = cell.get() {
+            return Ok(connection);
+        }
+        let connection = self.view.connect(server)?;
+        Ok(cell.get_or_init(|| connection))
+    }
+
+    /// # Panics
+    /// If the table does not exist.
+    pub(super) fn layout(&self, table: u8) -> &Rc<TableLayout> {
+        self.layouts[usize::from(table)].get_or_init(|| {
+            let layout = self.view.layout(table);
+            Rc::new(layout.unwrap_or_else(|| panic!("there is no table {table}")))
+        })
+    }
+
+    /// Returns what this worker knows of a failure of `process`.
+    pub(super) fn knows_failed(&self, process: u16) -> Knowledge {
+        let mut failed = self.failed.borrow_mut();
+        let (word, bit) = (&mut failed[usize::from(process) / 64], 1 << (process % 64));
+        if *word & bit != 0 {
+            return Knowledge::Before;
+        }
+        if !self.view.has_failed(process) {
+            return Knowledge::None;
+        }
+        *word |= bit;
+        Knowledge::New
+    }
+
+    /// The primary of an object.
+    pub(super) fn primary(&self, object: ObjectId) -> Place {
+        self.layout(object.table()).replicas(object)[0]
+    }
+
+    pub(super) fn cached_slot(&self, table: u8, key: u64) -> Option<u32> {
+        self.addresses.borrow().get(table, key)
+    }
+
+    pub(super) fn cache_slot(&self, table: u8, key: u64, slot: u32) {
+        self.addresses.borrow_mut().put(table, key, slot);
+    }
+}
+
+/// Hints where keys are. Each key has one line, which a later key may overwrite.
+#[derive(Debug)]
+struct AddressCache {
+    lines: Vec<Line>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    key: u64,
+    slot: u32,
+    /// The number of the table, plus 1.
+    table: u32,
+}
+
+impl AddressCache {
+    fn new(lines: usize) -> Self {
+        Self {
+            lines: vec![Line::default(); lines.max(1).next_power_of_two()],
+        }
+    }
+
+    fn index(&self, table: u8, key: u64) -> usize {
+        let hash = (key ^ u64::from(table) << 56).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (hash >> 32) as usize & (self.lines.len() - 1)
+    }
+
+    fn get(&self, table: u8, key: u64) -> Option<u32> {
+        let line = self.lines[self.index(table, key)];
+        (line.key == key && line.table == u32::from(table) + 1).then_some(line.slot)
+    }
+
+    fn put(&mut self, table: u8, key: u64, slot: u32) {
+        let index = self.index(table, key);
+        self.lines[index] = Line {
+            key,
+            slot,
+            table: u32::from(table) + 1,
+        };
+    }
+}

@@ -1,0 +1,503 @@
+//! The tables and log areas in the configuration: their layout, and the operations on them.
+//!
+//! ```text
+//! log area  owner, process id, 8 log servers; 128 bytes
+//! table     state, sizes, sizes, length of the name, name; 64 bytes
+//! places    for each table 64 partitions of 8 replicas of 8 bytes
+//! ```
+//!
+//! A *log area* is the space for the log slots of one compute server, at the same offset of each
+//! memory server. The area's owner is the instance of the compute server or, after that has died,
+//! the survivor that recovers its logs: claimed by a compare-and-swap from the dead owner, as the
+//! entries of memory servers are.
+//!
+//! Tables are created under a claim of the catalogue, and published by their state. The space of a
+//! region that is in use follows from the published tables, so a creation that is cut short leaves
+//! nothing behind.
+
+use super::configuration::{Configuration, Segments};
+use super::entries::{MemoryEntry, Phase};
+use crate::protocol::LogArea;
+use crate::tables::{Geometry, MAX_REPLICAS, Place, TableLayout, choose};
+use crate::verbs::{RemoteOffset, ServerId};
+use outlive::membership::Instance;
+use outlive::memory::{Memory, Offset, Ordering};
+
+outlive::memory::crash_points! {
+    /// Crash points of the creation of a table.
+    pub enum CreateTablePoint for "store.table.create" {
+        /// The catalogue is claimed.
+        Claimed,
+        /// The places of the partitions are written.
+        Placed,
+        /// The table exists.
+        Published,
+    }
+}
+
+outlive::memory::crash_points! {
+    /// Crash points of the recovery of a dead compute server's logs.
+    pub enum LogPoint for "store.log.recover" {
+        /// The survivor owns the log area.
+        Claimed,
+        /// The logs are recovered.
+        Recovered,
+        /// The process id is marked as failed.
+        Failed,
+        /// The area is free, and still has its owner.
+        Freed,
+    }
+}
+
+pub(super) const AREA_BYTES: u64 = 128;
+const PROCESS: u64 = 8;
+const SERVERS: u64 = 16;
+
+const TABLE_BYTES: u64 = 64;
+const NAME: u64 = 32;
+/// The largest length of a table's name in bytes.
+pub const MAX_NAME: usize = 32;
+const PLACES: u64 = Geometry::MAX_PARTITIONS as u64 * MAX_REPLICAS as u64 * 8;
+/// The number of bytes of a table in the catalogue.
+pub(super) const EACH_TABLE: u64 = TABLE_BYTES + PLACES;
+
+/// A server that does not exist, in place of one whose number is another server's now.
+const NOWHERE: ServerId = ServerId(u16::MAX);
+
+/// A table in the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableEntry {
+    /// The number.
+    pub number: u8,
+    /// The name.
+    pub name: String,
+    /// The sizes.
+    pub geometry: Geometry,
+}
+
+/// The error of a creation of a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// The name is empty or too long.
+    #[error("a table cannot have the name `{name}`; a name has 1 to {MAX_NAME} bytes")]
+    BadName {
+        /// The name.
+        name: String,
+    },
+    /// The sizes are out of their ranges.
+    #[error("table `{name}` cannot have {keys} keys with values of {bytes} bytes; the ranges are \
+        1 to {} keys and 1 to {} bytes", Geometry::MAX_KEYS, Geometry::MAX_VALUE_WORDS * 8)]
+    BadSize {
+        /// The name.
+        name: String,
+        /// The number of keys.
+        keys: u64,
+        /// The number of bytes of a value.
+        bytes: u64,
+    },
+    /// A table with this name exists, and its values have another size.
+    #[error("table `{name}` has values of {found} bytes, and the program's have {wanted}")]
+    OtherValues {
+        /// The name.
+        name: String,
+        /// The size of the table's values in bytes, rounded up to words.
+        found: u64,
+        /// The size of the program's values, rounded up to words.
+        wanted: u64,
+    },
+    /// The store has its maximal number of tables.
+    #[error("the store has {most} tables, and cannot have more")]
+    TooManyTables {
+        /// The number.
+        most: u16,
+    },
+    /// There are fewer live memory servers than replicas.
+    #[error(
+        "each object needs {needed} replicas, and the store has {live} live memory servers; start \
+         more with `outlive store memory`"
+    )]
+    TooFewServers {
+        /// The number of replicas.
+        needed: u16,
+        /// The number of live memory servers.
+        live: u16,
+    },
+    /// A memory server has not enough space.
+    #[error(
+        "table `{name}` needs {needed} bytes at {server}, which has {free}; start larger memory \
+         servers, or create the table for fewer keys"
+    )]
+    NoSpace {
+        /// The name.
+        name: String,
+        /// The server.
+        server: ServerId,
+        /// The number of bytes that the table needs there.
+        needed: u64,
+        /// The number of free bytes.
+        free: u64,
+    },
+    /// Another process is creating a table.
+    #[error("another process is creating a table")]
+    Busy,
+}
+
+/// Returns the word of a place.
+fn place_word(entry: &MemoryEntry, base: u64) -> u64 {
+    u64::from(entry.id.0) << 56 | (entry.incarnation & 0xFFFF) << 40 | (base / 16)
+}
+
+impl<M: Memory> Configuration<M> {
+    /// The number of bytes at the start of each region that hold logs.
+    pub fn log_bytes(self) -> u64 {
+        let sizes = self.sizes;
+        let each = u64::from(sizes.coordinators) * sizes.log_slot_bytes;
+        (u64::from(sizes.log_areas) * each).next_multiple_of(4096)
+    }
+
+    fn area_at(self, area: u16) -> Offset {
+        self.at + self.sizes.areas_at() + u64::from(area) * AREA_BYTES
+    }
+
+    fn table_at(self, number: u8) -> Offset {
+        self.at + self.sizes.tables_at() + u64::from(number) * EACH_TABLE
+    }
+
+    fn place_at(self, number: u8, partition: u8, replica: usize) -> Offset {
+        let index = u64::from(partition) * MAX_REPLICAS as u64 + replica as u64;
+        self.table_at(number) + TABLE_BYTES + index * 8
+    }
+
+    fn live_servers(self) -> Vec<MemoryEntry> {
+        let is_live = |entry: &MemoryEntry| entry.phase == Phase::Live;
+        self.memory_servers().filter(is_live).collect()
+    }
+
+    /// Returns the place that a word describes.
+    fn place_of(self, word: u64) -> Place {
+        let server = ServerId((word >> 56) as u16);
+        let entry = self.memory_server(server);
+        let is_same = entry.is_some_and(|it| it.incarnation & 0xFFFF == word >> 40 & 0xFFFF);
+        Place {
+            server: if is_same { server } else { NOWHERE },
+            base: RemoteOffset::new((word & ((1 << 40) - 1)) * 16),
+        }
+    }
+
+    /// The table with this number, if it exists.
+    pub fn table(self, number: u8) -> Option<TableEntry> {
+        if u16::from(number) >= self.sizes.tables {
+            return None;
+        }
+        let at = self.table_at(number);
+        // The state is read first: a published table has its sizes.
+        if self.load(at) != 1 {
+            return None;
+        }
+        let (first, second) = (self.load(at + 8), self.load(at + 16));
+        let geometry = Geometry {
+            value_words: first as u32,
+            partitions: (first >> 32) as u8,
+            main: second as u32,
+            extra: (second >> 32) as u32,
+        };
+        let length = usize::try_from(self.load(at + 24)).ok()?;
+        let words: Vec<u64> = (0..4).map(|word| self.load(at + NAME + word * 8)).collect();
+        let name = bytemuck::cast_slice(&words).get(..length)?;
+        let name = core::str::from_utf8(name).ok()?.to_owned();
+        geometry.is_sound().then_some(TableEntry {
+            number,
+            name,
+            geometry,
+        })
+    }
+
+    /// The tables.
+    pub fn tables(self) -> impl Iterator<Item = TableEntry> {
+        (0..self.sizes.tables).filter_map(move |number| self.table(number as u8))
+    }
+
+    /// The sizes of a table and the places of its replicas.
+    pub fn layout(self, number: u8) -> Option<TableLayout> {
+        let geometry = self.table(number)?.geometry;
+        let replicas = usize::from(self.replicas());
+        let places = |partition| {
+            let words = (0..replicas).map(|it| self.load(self.place_at(number, partition, it)));
+            words.map(|word| self.place_of(word)).collect()
+        };
+        Some(TableLayout {
+            geometry,
+            places: (0..geometry.partitions).map(places).collect(),
+        })
+    }
+
+    /// Creates a table as `owner`, or returns the number of the table with this name.
+    ///
+    /// # Errors
+    /// [`TableError`]. After [`TableError::Busy`] the caller tries again: if the process that creates
+    /// a table dies, its recovery releases the catalogue.
+    ///
+    /// # Crash
+    /// The table exists or does not. A survivor releases the catalogue.
+    pub fn create_table(
+        self,
+        owner: Instance,
+        name: &str,
+        geometry: Geometry,
+    ) -> Result<u8, TableError> {
+        let find = || self.tables().find(|it| it.name == name);
+        if let Some(table) = find() {
+            return self.same_values(table, geometry.value_words);
+        }
+        if name.is_empty() || name.len() > MAX_NAME {
+            return Err(TableError::BadName { name: name.into() });
+        }
+        let (memory, claim) = (self.memory, self.catalogue_at());
+        // AcqRel: this process sees the tables of the earlier owners.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let claimed = memory.compare_exchange(claim, 0, owner.to_word(), order.0, order.1);
+        claimed.map_err(|_| TableError::Busy)?;
+        memory.crash_point(CreateTablePoint::Claimed);
+        let created = match find() {
+            Some(table) => self.same_values(table, geometry.value_words),
+            None => self.place_table(name, geometry),
+        };
+        self.release_catalogue(owner);
+        created
+    }
+
+    fn same_values(self, table: TableEntry, value_words: u32) -> Result<u8, TableError> {
+        if table.geometry.value_words == value_words {
+            return Ok(table.number);
+        }
+        Err(TableError::OtherValues {
+            name: table.name,
+            found: u64::from(table.geometry.value_words) * 8,
+            wanted: u64::from(value_words) * 8,
+        })
+    }
+
+    /// Places a table and publishes it. The caller has claimed the catalogue.
+    fn place_table(self, name: &str, geometry: Geometry) -> Result<u8, TableError> {
+        let most = self.sizes.tables;
+        let number = { 0..most }.find(|number| self.load(self.table_at(*number as u8)) == 0);
+        let number = number.ok_or(TableError::TooManyTables { most })? as u8;
+        let servers = self.live_servers();
+        let (needed, live) = (self.replicas(), servers.len() as u16);
+        if live < needed {
+            return Err(TableError::TooFewServers { needed, live });
+        }
+        let mut ends: Vec<u64> = { servers.iter() }.map(|it| self.end_of(it.id)).collect();
+        let starts = ends.clone();
+        let ids: Vec<ServerId> = servers.iter().map(|it| it.id).collect();
+        let bytes = geometry.partition_bytes().next_multiple_of(64);
+        let memory = self.memory;
+        for partition in 0..geometry.partitions {
+            let point = u64::from(number) << 8 | u64::from(partition);
+            for (replica, server) in { choose(point, &ids, needed.into()) }.iter().enumerate() {
+                let index = ids.iter().position(|id| id == server);
+                let index = index.expect("a chosen server is one of the servers");
+                let word = place_word(&servers[index], ends[index]);
+                ends[index] += bytes;
+                memory.store(
+                    self.place_at(number, partition, replica),
+                    word,
+                    Ordering::Release,
+                );
+            }
+        }
+        for ((server, start), end) in servers.iter().zip(starts).zip(ends) {
+            if end > server.region.bytes {
+                return Err(TableError::NoSpace {
+                    name: name.into(),
+                    server: server.id,
+                    needed: end - start,
+                    free: server.region.bytes.saturating_sub(start),
+                });
+            }
+        }
+        let at = self.table_at(number);
+        let mut words = [0u64; MAX_NAME / 8];
+        bytemuck::cast_slice_mut(&mut words)[..name.len()].copy_from_slice(name.as_bytes());
+        let sizes = [
+            u64::from(geometry.value_words) | u64::from(geometry.partitions) << 32,
+            u64::from(geometry.main) | u64::from(geometry.extra) << 32,
+            name.len() as u64,
+        ];
+        for (word, offset) in sizes.into_iter().chain(words).zip(1..) {
+            memory.store(at + offset * 8, word, Ordering::Release);
+        }
+        memory.crash_point(CreateTablePoint::Placed);
+        // Release: a reader of the state sees the table.
+        memory.store(at, 1u64, Ordering::Release);
+        memory.crash_point(CreateTablePoint::Published);
+        Ok(number)
+    }
+
+    /// The end of the space of `server`'s region that logs and tables use.
+    fn end_of(self, server: ServerId) -> u64 {
+        let mut end = self.log_bytes();
+        for table in self.tables() {
+            let bytes = table.geometry.partition_bytes().next_multiple_of(64);
+            let places = self
+                .layout(table.number)
+                .into_iter()
+                .flat_map(|it| it.places);
+            for place in places.flatten().filter(|place| place.server == server) {
+                end = end.max(place.base.get() + bytes);
+            }
+        }
+        end
+    }
+
+    fn release_catalogue(self, owner: Instance) {
+        let order = (Ordering::Release, Ordering::Relaxed);
+        let (at, from) = (self.catalogue_at(), owner.to_word());
+        let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
+    }
+
+    /// Claims a log area for the compute server `owner` with process id `process`, and chooses its
+    /// log servers. The caller clears the slots before it uses them. Returns `None` if no area is
+    /// free.
+    ///
+    /// # Errors
+    /// If there are fewer live memory servers than replicas.
+    ///
+    /// # Crash
+    /// A survivor recovers the area, or it was not claimed.
+    pub fn claim_log_area(
+        self,
+        owner: Instance,
+        process: u16,
+    ) -> Result<Option<LogArea>, TableError> {
+        let memory = self.memory;
+        let servers = self.live_servers();
+        let (needed, live) = (self.replicas(), servers.len() as u16);
+        if live < needed {
+            return Err(TableError::TooFewServers { needed, live });
+        }
+        let claimed = (0..self.sizes.log_areas).find(|area| {
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            let (at, word) = (self.area_at(*area), owner.to_word());
+            self.load(at) == 0
+                && memory
+                    .compare_exchange(at, 0, word, order.0, order.1)
+                    .is_ok()
+        });
+        let Some(area) = claimed else {
+            return Ok(None);
+        };
+        let ids: Vec<ServerId> = servers.iter().map(|it| it.id).collect();
+        let chosen = choose(1 << 32 | u64::from(process), &ids, needed.into());
+        for (index, server) in chosen.iter().enumerate() {
+            let entry = servers.iter().find(|it| it.id == *server);
+            let word = entry.map_or(u64::MAX, |entry| place_word(entry, 0));
+            let at = self.area_at(area) + SERVERS + index as u64 * 8;
+            memory.store(at, word, Ordering::Release);
+        }
+        // Release: a survivor that reads the process id sees the log servers.
+        let at = self.area_at(area) + PROCESS;
+        memory.store(at, u64::from(process), Ordering::Release);
+        Ok(Some(self.log_area(area)))
+    }
+
+    fn log_area(self, area: u16) -> LogArea {
+        let sizes = self.sizes;
+        let each = u64::from(sizes.coordinators) * sizes.log_slot_bytes;
+        let word = |index| self.load(self.area_at(area) + SERVERS + index * 8);
+        let servers = (0..u64::from(self.replicas())).map(|index| self.place_of(word(index)));
+        LogArea {
+            base: RemoteOffset::new(u64::from(area) * each),
+            servers: servers.map(|place| place.server).collect(),
+            coordinators: sizes.coordinators,
+            slot_words: (sizes.log_slot_bytes / 8) as usize,
+        }
+    }
+
+    /// The log areas of `owner`, with the process ids of the compute servers.
+    fn log_areas_of(self, owner: Instance) -> impl Iterator<Item = (u16, u16)> {
+        let areas = (0..self.sizes.log_areas)
+            .filter(move |area| self.load(self.area_at(*area)) == owner.to_word());
+        areas.map(move |area| (area, self.load(self.area_at(area) + PROCESS) as u16))
+    }
+
+    /// The owners of log areas.
+    pub(super) fn log_owners(self) -> impl Iterator<Item = Instance> {
+        let owners = (0..self.sizes.log_areas).map(move |area| self.load(self.area_at(area)));
+        owners.filter_map(Instance::from_word)
+    }
+
+    /// Returns whether a log area belongs to the process id, so that its logs are not recovered.
+    pub(super) fn has_logs(self, process: u16) -> bool {
+        let mut areas = 0..self.sizes.log_areas;
+        areas.any(|area| self.load(self.area_at(area) + PROCESS) == u64::from(process))
+    }
+
+    /// Frees the log areas of the compute server `process`, whose logs are removed.
+    pub(super) fn leave_logs(self, owner: Instance, process: u16) {
+        for (area, _) in { self.log_areas_of(owner) }.filter(|(_, id)| *id == process) {
+            self.free_log_area(area, owner);
+        }
+    }
+
+    fn free_log_area(self, area: u16, owner: Instance) {
+        let (memory, at) = (self.memory, self.area_at(area));
+        memory.store(at + PROCESS, 0u64, Ordering::Release);
+        memory.crash_point(LogPoint::Freed);
+        let order = (Ordering::Release, Ordering::Relaxed);
+        let _ = memory.compare_exchange(at, owner.to_word(), 0, order.0, order.1);
+    }
+
+    /// Recovers what the dead instance `gone` owns in the catalogue, as `survivor`: releases the
+    /// catalogue, and recovers the logs of its log areas. Returns `false` if logs remain.
+    pub(super) fn recover_catalogue(
+        self,
+        survivor: Instance,
+        gone: Instance,
+        segments: &impl Segments,
+    ) -> bool {
+        self.release_catalogue(gone);
+        let mut is_complete = true;
+        let areas: Vec<_> = self.log_areas_of(gone).collect();
+        for (area, _) in areas {
+            is_complete &= self.recover_area(area, survivor, gone, segments);
+        }
+        is_complete
+    }
+
+    fn recover_area(
+        self,
+        area: u16,
+        survivor: Instance,
+        gone: Instance,
+        segments: &impl Segments,
+    ) -> bool {
+        let (memory, at) = (self.memory, self.area_at(area));
+        // AcqRel: this survivor sees the stores of `gone`, and a later one those of this survivor.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let (from, to) = (gone.to_word(), survivor.to_word());
+        if memory
+            .compare_exchange(at, from, to, order.0, order.1)
+            .is_err()
+        {
+            return true;
+        }
+        memory.crash_point(LogPoint::Claimed);
+        let process = self.load(at + PROCESS) as u16;
+        if process != 0 {
+            let Some(recovered) = segments.recover_logs(process, &self.log_area(area)) else {
+                // The area goes back to its dead owner, so that another survivor can try.
+                let _ = memory.compare_exchange(at, to, from, order.0, order.1);
+                return false;
+            };
+            memory.crash_point(LogPoint::Recovered);
+            self.count_recovery(recovered);
+            // Only now may others steal the latches.
+            self.fail(process);
+            memory.crash_point(LogPoint::Failed);
+        }
+        self.free_log_area(area, survivor);
+        true
+    }
+}

@@ -1,0 +1,288 @@
+//! The rights of a compute server to the memory servers, which its connections and workers share.
+
+use super::recover::region_of;
+use super::{Phase, ProcessId, Store, StoreError};
+use crate::protocol::{LOG_HEADER_WORDS, LogArea, Slot, View};
+use crate::tables::TableLayout;
+use crate::verbs::{
+    Batch, Completed, Connection, Emulated, Link, Mapped, Region, ServerId, VerbError,
+};
+use core::cell::Cell;
+use core::future::Ready;
+use outlive::membership::Process;
+use outlive::segment::Segment;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A process id and the membership that it rests on. Connections share the rights, so that no other
+/// process receives the id while one of them can post.
+#[derive(Debug)]
+pub(super) struct Rights {
+    pub store: Store,
+    pub id: ProcessId,
+    pub process: Process,
+    /// Each segment to which the server has connected stays mapped.
+    connections: Mutex<HashMap<(ServerId, u64), Mapped>>,
+    log: OnceLock<LogArea>,
+    /// The log slots that no coordinator uses.
+    slots: Mutex<Vec<Slot>>,
+}
+
+impl Rights {
+    pub fn new(store: Store, id: ProcessId, process: Process) -> Self {
+        Self {
+            store,
+            id,
+            process,
+            connections: Mutex::default(),
+            log: OnceLock::new(),
+            slots: Mutex::default(),
+        }
+    }
+
+    /// Returns the mapped memory of a server. All connections to the server share the mapping.
+    pub fn map(&self, server: ServerId) -> Result<Mapped, StoreError> {
+        let store = &self.store;
+        let configuration = store.configuration();
+        let not_live = |phase| StoreError::NotLive { server, phase };
+        let entry = configuration.memory_server(server);
+        let entry = entry.ok_or_else(|| not_live(Phase::Free))?;
+        if entry.phase != Phase::Live {
+            return Err(not_live(entry.phase));
+        }
+        let mut connections = { self.connections.lock() }.unwrap_or_else(PoisonError::into_inner);
+        let key = (server, entry.incarnation);
+        if let Some(mapped) = connections.get(&key) {
+            return Ok(*mapped);
+        }
+        let (mapped, _) = store.map(&entry)?;
+        connections.insert(key, mapped);
+        Ok(mapped)
+    }
+
+    /// Returns the log area of this compute server, and claims one at the first call.
+    pub fn log(&self) -> Result<&LogArea, StoreError> {
+        let mut slots = { self.slots.lock() }.unwrap_or_else(PoisonError::into_inner);
+        if let Some(area) = self.log.get() {
+            return Ok(area);
+        }
+        let configuration = self.store.configuration();
+        let owner = self.process.instance();
+        let area = configuration.claim_log_area(owner, self.id.get())?;
+        let area = area.ok_or(StoreError::TooManyComputeServers {
+            most: configuration.sizes().log_areas,
+        })?;
+        // The slots of an area that is free hold no entries on live servers. Cleared all the same,
+        // because an entry of another life of this process id would be recovered as its own.
+        self.clear_logs(&area);
+        // The slot that was returned last is used first.
+        slots.extend((0..area.coordinators).rev().map(Slot::new));
+        Ok(self.log.get_or_init(|| area))
+    }
+
+    fn clear_logs(&self, area: &LogArea) {
+        for server in &area.servers {
+            let mut batch = Batch::new();
+            for coordinator in 0..area.coordinators {
+                batch.write(area.slot(coordinator), &[0; LOG_HEADER_WORDS]);
+            }
+            // The logs of a dead server are lost.
+            if let Ok(mapped) = self.map(*server) {
+                let _ = mapped.post(batch).into_inner();
+            }
+        }
+    }
+}
+
+impl Drop for Rights {
+    fn drop(&mut self) {
+        // After a panic, latches may be held. The id keeps its owner, and the next member that
+        // joins recovers its logs and marks it as failed.
+        if std::thread::panicking() {
+            return;
+        }
+        let configuration = self.store.configuration();
+        let owner = self.process.instance();
+        if let Some(area) = self.log.get() {
+            self.clear_logs(area);
+            configuration.leave_logs(owner, self.id.get());
+        }
+        configuration.leave_compute(self.id.get(), owner);
+        let connections = { self.connections.get_mut() }.unwrap_or_else(PoisonError::into_inner);
+        connections.clear();
+    }
+}
+
+/// A connection of a [`ComputeServer`](super::ComputeServer) to a memory server.
+#[derive(Clone, Debug)]
+pub struct MappedServer {
+    mapped: Mapped,
+    _rights: Arc<Rights>,
+}
+
+impl MappedServer {
+    pub(super) fn new(rights: &Arc<Rights>, server: ServerId) -> Result<Self, StoreError> {
+        Ok(Self {
+            mapped: rights.map(server)?,
+            _rights: Arc::clone(rights),
+        })
+    }
+
+    /// Returns the connection behind an emulated link. `seed` determines the jitter.
+    pub fn behind(self, link: Link, seed: u64) -> Emulated<Self> {
+        Emulated::new(self, link, seed)
+    }
+}
+
+impl Connection for MappedServer {
+    type Completion = Ready<Completed>;
+
+    fn server(&self) -> ServerId {
+        self.mapped.server()
+    }
+
+    fn region(&self) -> Region {
+        self.mapped.region()
+    }
+
+    #[inline]
+    fn post(&self, batch: Batch) -> Self::Completion {
+        self.mapped.post(batch)
+    }
+}
+
+/// The store as a worker of a compute server sees it.
+#[derive(Debug)]
+pub struct Members {
+    rights: Arc<Rights>,
+}
+
+impl Members {
+    pub(super) fn new(rights: &Arc<Rights>) -> Self {
+        Self {
+            rights: Arc::clone(rights),
+        }
+    }
+}
+
+/// Returns the error of a verb to a server to which the process cannot connect.
+pub(super) fn verb_error(server: ServerId, error: &StoreError) -> VerbError {
+    match error {
+        StoreError::NotLive { .. } => VerbError::ServerDied { server },
+        error => {
+            tracing::error!(%server, %error, "a live memory server cannot be reached");
+            VerbError::Unreachable { server }
+        }
+    }
+}
+
+impl View for Members {
+    type Connection = MappedServer;
+
+    fn connect(&self, server: ServerId) -> Result<MappedServer, VerbError> {
+        MappedServer::new(&self.rights, server).map_err(|error| verb_error(server, &error))
+    }
+
+    fn layout(&self, table: u8) -> Option<TableLayout> {
+        self.rights.store.configuration().layout(table)
+    }
+
+    fn has_failed(&self, process: u16) -> bool {
+        self.rights.store.configuration().has_failed(process)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.rights.store.configuration().epoch()
+    }
+
+    fn take_slot(&self) -> Option<Slot> {
+        let mut slots = { self.rights.slots.lock() }.unwrap_or_else(PoisonError::into_inner);
+        slots.pop()
+    }
+
+    fn return_slot(&self, slot: Slot) {
+        let mut slots = { self.rights.slots.lock() }.unwrap_or_else(PoisonError::into_inner);
+        slots.push(slot);
+    }
+}
+
+/// The store as a worker behind emulated links sees it.
+#[derive(Debug)]
+pub struct Behind {
+    members: Members,
+    link: Link,
+    seed: Cell<u64>,
+}
+
+impl Behind {
+    pub(super) fn new(members: Members, link: Link, seed: u64) -> Self {
+        Self {
+            members,
+            link,
+            seed: Cell::new(seed),
+        }
+    }
+}
+
+impl View for Behind {
+    type Connection = Emulated<MappedServer>;
+
+    fn connect(&self, server: ServerId) -> Result<Self::Connection, VerbError> {
+        let connection = self.members.connect(server)?;
+        self.seed.set(self.seed.get().wrapping_add(1));
+        Ok(connection.behind(self.link, self.seed.get()))
+    }
+
+    fn layout(&self, table: u8) -> Option<TableLayout> {
+        self.members.layout(table)
+    }
+
+    fn has_failed(&self, process: u16) -> bool {
+        self.members.has_failed(process)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.members.epoch()
+    }
+
+    fn take_slot(&self) -> Option<Slot> {
+        self.members.take_slot()
+    }
+
+    fn return_slot(&self, slot: Slot) {
+        self.members.return_slot(slot);
+    }
+}
+
+pub(super) fn close(segment: Segment) {
+    if let Err(error) = segment.close() {
+        tracing::warn!(%error, "a segment that is not used was not closed");
+    }
+}
+
+impl Store {
+    /// Maps the region of a memory server.
+    pub(super) fn map(&self, entry: &super::MemoryEntry) -> Result<(Mapped, Segment), StoreError> {
+        let (configuration, server) = (self.configuration(), entry.id);
+        let path = self.segment_path(entry);
+        let opened = Segment::open(&path);
+        // The server may have left or died in between.
+        let now = configuration.memory_server(server).unwrap_or(*entry);
+        if now != *entry {
+            if let Ok(segment) = opened {
+                close(segment);
+            }
+            let phase = now.phase;
+            return Err(StoreError::NotLive { server, phase });
+        }
+        let segment = opened.map_err(|source| StoreError::OpenSegment { server, source })?;
+        let found = region_of(segment).filter(|(_, region)| *region == entry.region);
+        let Some((first, region)) = found else {
+            close(segment);
+            return Err(StoreError::ForeignSegment { server, path });
+        };
+        let liveness = configuration.liveness(entry);
+        let mapped = Mapped::new(segment.memory(), server, first, region, liveness);
+        Ok((mapped, segment))
+    }
+}

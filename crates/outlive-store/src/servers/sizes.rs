@@ -1,0 +1,74 @@
+//! The numbers and sizes of a store, and the offsets in its configuration that follow from them.
+
+use super::catalogue::{AREA_BYTES, EACH_TABLE};
+use crate::tables::MAX_REPLICAS;
+
+/// The largest number of memory servers.
+pub(super) const MAX_MEMORY_SERVERS: u16 = 64;
+
+pub(super) const REPLICAS: u64 = 0x10;
+pub(super) const PROCESS_IDS: u64 = 0x18;
+pub(super) const POISONS: u64 = 0x20;
+pub(super) const EPOCH: u64 = 0x28;
+pub(super) const CATALOGUE: u64 = 0x30;
+pub(super) const TABLES: u64 = 0x38;
+pub(super) const LOG_AREAS: u64 = 0x40;
+pub(super) const COORDINATORS: u64 = 0x48;
+pub(super) const LOG_SLOT: u64 = 0x50;
+pub(super) const FORWARD: u64 = 0x58;
+pub(super) const BACK: u64 = 0x60;
+pub(super) const SERVERS: u64 = 0x80;
+pub(super) const ENTRY_BYTES: u64 = 64;
+pub(super) const FAILED: u64 = SERVERS + MAX_MEMORY_SERVERS as u64 * ENTRY_BYTES;
+pub(super) const OWNERS: u64 = FAILED + (1 << 16) / 8;
+
+/// The numbers and sizes that a store is created with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The number of replicas of each object, f + 1: 1 to 8.
+    pub replicas: u16,
+    /// The number of process ids, which are 1 to this number.
+    pub process_ids: u16,
+    /// The largest number of tables: up to 256.
+    pub tables: u16,
+    /// The largest number of compute servers with logs at one time.
+    pub log_areas: u16,
+    /// The largest number of coordinators of a compute server.
+    pub coordinators: u16,
+    /// The number of bytes of a coordinator's log slot, a multiple of 64.
+    pub log_slot_bytes: u64,
+}
+
+impl Sizes {
+    /// The number of bytes of the configuration.
+    pub const fn bytes(self) -> u64 {
+        self.tables_at() + self.tables as u64 * EACH_TABLE
+    }
+
+    pub(super) const fn areas_at(self) -> u64 {
+        (OWNERS + (self.process_ids as u64 + 1) * 8).next_multiple_of(64)
+    }
+
+    pub(super) const fn tables_at(self) -> u64 {
+        self.areas_at() + self.log_areas as u64 * AREA_BYTES
+    }
+
+    /// Returns the name of the first size that is out of its range, with the size and the range.
+    pub(super) fn out_of_range(self) -> Option<(&'static str, u64, u64, u64)> {
+        [
+            ("replicas", self.replicas.into(), 1, MAX_REPLICAS as u64),
+            ("process ids", self.process_ids.into(), 1, u16::MAX.into()),
+            ("tables", self.tables.into(), 0, 256),
+            ("log areas", self.log_areas.into(), 0, 1024),
+            ("coordinators", self.coordinators.into(), 0, u16::MAX.into()),
+            (
+                "64-byte lines of a log slot",
+                self.log_slot_bytes / 64,
+                0,
+                1 << 14,
+            ),
+        ]
+        .into_iter()
+        .find(|(_, size, least, most)| !(least..=most).contains(&size))
+    }
+}

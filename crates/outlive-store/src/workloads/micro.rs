@@ -1,0 +1,125 @@
+//! A microbenchmark: reads and updates of random keys with values of 48 bytes.
+
+use super::{Books, Keys, Ledger, load, total};
+use crate::protocol::{Coordinator, Table, TransactionError, View};
+use crate::servers::{ComputeServer, StoreError};
+
+/// The first word of a value counts its updates.
+type Value = [u64; 6];
+
+/// The benchmark. Each transaction accesses some distinct keys, and each access is an update or a
+/// read at random.
+#[derive(Clone, Copy, Debug)]
+pub struct Micro {
+    table: Table<Value>,
+    ledger: Ledger,
+    keys: Keys,
+    accesses: usize,
+    write_percent: u8,
+    books: Books,
+}
+
+impl Micro {
+    /// The number of keys in FORD's configuration.
+    pub const KEYS: u64 = 1_000_000;
+    /// The largest number of accesses of a transaction.
+    pub const MAX_ACCESSES: usize = 16;
+
+    /// Opens the table, or creates it for `keys` keys. A transaction has `accesses` accesses, of
+    /// which `write_percent` are updates, to the first `hot` keys, or to all if `hot` is 0.
+    ///
+    /// # Errors
+    /// Those of [`ComputeServer::table`].
+    pub fn open(
+        compute: &ComputeServer,
+        (keys, hot): (u64, u64),
+        accesses: usize,
+        write_percent: u8,
+        books: Books,
+    ) -> Result<Self, StoreError> {
+        let range = if hot == 0 { keys } else { hot.min(keys) };
+        Ok(Self {
+            table: compute.table("micro", keys)?,
+            ledger: Ledger::open(compute)?,
+            keys: Keys {
+                all: keys,
+                hot: range,
+                hot_percent: if hot == 0 { 0 } else { 100 },
+            },
+            accesses: accesses.clamp(1, Self::MAX_ACCESSES.min(range as usize)),
+            write_percent,
+            books,
+        })
+    }
+
+    /// Inserts all keys that do not exist.
+    ///
+    /// # Errors
+    /// Those of transactions.
+    pub fn load<V: View>(&self, coordinator: &mut Coordinator<V>) -> Result<(), TransactionError> {
+        load(coordinator, self.keys.all, async |tx, key| {
+            tx.insert(self.table, key, &[0; 6]).await?;
+            Ok(())
+        })
+    }
+
+    /// Executes a random transaction. Returns the number of its updates if the program counts them.
+    ///
+    /// # Errors
+    /// Those of transactions.
+    pub async fn execute<V: View>(
+        &self,
+        coordinator: &mut Coordinator<V>,
+        random: &mut fastrand::Rng,
+    ) -> Result<i64, TransactionError> {
+        let mut accesses = [(0, false); Self::MAX_ACCESSES];
+        for index in 0..self.accesses {
+            let key = loop {
+                let key = self.keys.choose(random);
+                if accesses[..index].iter().all(|(other, _)| *other != key) {
+                    break key;
+                }
+            };
+            accesses[index] = (key, random.u8(..100) < self.write_percent);
+        }
+        let accesses = &accesses[..self.accesses];
+        let updates = accesses.iter().filter(|(_, writes)| *writes).count() as i64;
+        let committed = coordinator.transaction(async |tx| {
+            for (key, writes) in accesses {
+                if *writes {
+                    let count = |mut value: Value| {
+                        value[0] += 1;
+                        value
+                    };
+                    tx.update(self.table, *key, count).await?;
+                } else {
+                    tx.read(self.table, *key).await?;
+                }
+            }
+            if updates != 0 && self.books == Books::Ledger {
+                self.ledger.add(tx, updates).await?;
+            }
+            Ok(())
+        });
+        committed.await?;
+        let counted = self.books == Books::Program;
+        Ok(if counted { updates } else { 0 })
+    }
+
+    /// Returns the difference between the number of updates in the table and the expected one: 0.
+    /// The parameters are those of [`SmallBank::surplus`](super::SmallBank::surplus).
+    ///
+    /// # Errors
+    /// Those of transactions.
+    pub fn surplus<V: View>(
+        &self,
+        coordinator: &mut Coordinator<V>,
+        counted: i64,
+        processes: u16,
+        coordinators: u16,
+    ) -> Result<i64, TransactionError> {
+        let count = |value: Value| value[0] as i64;
+        let found = total(coordinator, self.table, self.keys.all, count)?;
+        Ok(found - counted - self.ledger.sum(coordinator, processes, coordinators)?)
+    }
+}
