@@ -69,5 +69,125 @@ fn a_pod_is_not_a_store() {
     outlive(["pod", "create", path, "--size", "4M", "--ids", "16"]).succeeds();
     outlive(["store", "status", path]).fails(1, "is not a store");
     outlive(["store", "memory", path]).fails(1, "is not a store");
-    outlive(["store", "create", path, "--replicas", "0"]).fails(2, "0 is not in 1..=64");
+    outlive(["store", "create", path, "--replicas", "0"]).fails(2, "0 is not in 1..=8");
+}
+
+#[test]
+fn a_benchmark_survives_the_death_of_a_compute_server() {
+    let printed = outlive([
+        "store",
+        "bench",
+        "smallbank",
+        "--customers",
+        "2000",
+        "--compute",
+        "3",
+        "--memory",
+        "3",
+        "--seconds",
+        "2",
+        "--kill",
+        "compute@500ms",
+        "--kill",
+        "compute@1s",
+        "--json",
+    ])
+    .succeeds();
+    assert_explained("## `outlive store bench", &printed);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(json["consistent"], true, "{json:#}");
+    assert!(json["committed"].as_u64().unwrap() > 1000, "{json:#}");
+    let failures = json["failures"].as_array().unwrap();
+    assert_eq!(failures.len(), 2, "{json:#}");
+    for failure in failures {
+        // Each coordinator that has committed a transaction has a log entry, that of its last one.
+        let logged = failure["rolled_forward"].as_u64().unwrap();
+        assert!((1..=8).contains(&logged), "{failure:#}");
+        assert!(
+            failure["recovered_us"].as_f64().unwrap() > 0.0,
+            "{failure:#}"
+        );
+    }
+}
+
+#[test]
+fn a_benchmark_runs_behind_an_emulated_link() {
+    let text = outlive([
+        "store",
+        "bench",
+        "micro",
+        "--keys",
+        "1000",
+        "--write-percent",
+        "100",
+        "--hot",
+        "50",
+        "--seconds",
+        "1",
+        "--round-trip",
+        "5us",
+        "--jitter",
+        "5us",
+    ])
+    .succeeds();
+    assert!(text.contains("an emulated round trip of 5 µs"), "{text}");
+    assert!(
+        text.contains("consistent: the benchmark's sum is right"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_benchmark_refuses_what_it_cannot_do() {
+    let bench = |arguments: &[&'static str]| {
+        outlive(
+            ["store", "bench", "micro"]
+                .into_iter()
+                .chain(arguments.iter().copied()),
+        )
+    };
+    bench(&["--kill", "memory@1s"]).fails(2, "not built yet");
+    bench(&["--kill", "compute@9s"]).fails(2, "raise --seconds");
+    bench(&["--kill", "compute@1s", "--compute", "1"]).fails(2, "raise --compute");
+    bench(&["--replicas", "3"]).fails(2, "raise --memory");
+    bench(&["--kill", "1s"]).fails(2, "compute@2s");
+}
+
+#[test]
+fn a_store_is_checked() {
+    use outlive_store::servers::{Store, StoreOptions};
+    use outlive_store::verbs::block_on;
+
+    let bank = Bank(format!(
+        "/dev/shm/outlive-cli-checked-{}",
+        std::process::id()
+    ));
+    let path = bank.0.as_str();
+    let store = Store::create(path, StoreOptions::new().replicas(1).members(32)).unwrap();
+    let memory = store.serve_memory(1 << 20).unwrap();
+    let compute = store.join_compute().unwrap();
+    let accounts = compute.table::<u64>("accounts", 100).unwrap();
+    let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+    for key in 0..100 {
+        let inserting = coordinator.transaction(async |tx| tx.insert(accounts, key, &key).await);
+        assert!(block_on(inserting).unwrap().value);
+    }
+    let printed = outlive(["store", "check", path, "--json"]).succeeds();
+    assert_explained("## `outlive store check", &printed);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(
+        (&json["keys"], &json["sound"]),
+        (&100.into(), &true.into()),
+        "{json:#}"
+    );
+    let status = outlive(["store", "status", path]).succeeds();
+    assert!(
+        status.contains("table 0, accounts: values of 8 bytes"),
+        "{status}"
+    );
+    drop((coordinator, compute));
+    drop(memory);
+    // Its only replica is lost.
+    let text = outlive(["store", "check", path]).says(1);
+    assert!(text.contains("16 lost"), "{text}");
 }

@@ -29,7 +29,13 @@ const TASKS: &[&[&str]] = &[
 ];
 
 /// Those of the store.
-const STORE: &[&[&str]] = &[&["verbs"], &["tables"], &["protocol"], &["servers"], &["workloads"]];
+const STORE: &[&[&str]] = &[
+    &["verbs"],
+    &["tables"],
+    &["protocol"],
+    &["servers"],
+    &["workloads"],
+];
 
 /// Demands that each module of the crate in `crates/NAME` is in a layer, and uses none of a layer
 /// above its own.

@@ -79,7 +79,7 @@ pub struct Create {
     #[command(flatten)]
     which: Which,
     /// Number of replicas of each object: with N, N - 1 memory servers may die at a time
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
     replicas: u16,
     /// Number of process ids: each live compute server and each failed one uses one
     #[arg(long, default_value_t = u16::MAX, value_parser = clap::value_parser!(u16).range(1..))]
@@ -128,6 +128,9 @@ pub struct Memory {
     /// Size of the server's memory: bytes, or a whole number with K, M, G or T
     #[arg(long, default_value = "64M", value_parser = amount::size)]
     size: u64,
+    /// Leave when standard input is closed
+    #[arg(long, hide = true)]
+    until_end_of_input: bool,
 }
 
 /// The maximum time until an interruption is handled.
@@ -152,10 +155,18 @@ impl Memory {
             }
         });
         waiting.map_err(Failure::no_thread)?;
+        if self.until_end_of_input {
+            let stopped = Arc::clone(&stop);
+            let reading = std::thread::Builder::new().spawn(move || {
+                let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+                stopped.store(true, Ordering::Release);
+            });
+            reading.map_err(Failure::no_thread)?;
+        }
         output::line(format_args!(
             "{} serves {}, process {}",
             server.id(),
-            Bytes(server.region().bytes),
+            Bytes(server.region().bytes - store.configuration().log_bytes()),
             server.instance()
         ))?;
         let is_stopped = || stop.load(Ordering::Acquire);
@@ -178,8 +189,9 @@ impl Memory {
     outlive store status /dev/shm/bank\n  \
     outlive store status /dev/shm/bank --json | jq '.memory[] | select(.phase == \"live\")'\n\n\
     The command does not join the store and changes nothing.\n\n\
-    JSON: path, epoch, replicas, process_ids, memory (id, incarnation, phase, owner, bytes) and \
-    compute (id, owner, has_failed); docs/json.md says what they mean.")]
+    JSON: path, epoch, replicas, process_ids, memory (id, incarnation, phase, owner, bytes), \
+    compute (id, owner, has_failed) and tables (number, name, value_bytes, slots); docs/json.md says \
+    what they mean.")]
 pub struct Status {
     #[command(flatten)]
     which: Which,
@@ -196,6 +208,15 @@ struct Answer {
     process_ids: u16,
     memory: Vec<MemoryServer>,
     compute: Vec<ComputeServer>,
+    tables: Vec<StoredTable>,
+}
+
+#[derive(Serialize)]
+struct StoredTable {
+    number: u8,
+    name: String,
+    value_bytes: u64,
+    slots: u64,
 }
 
 #[derive(Serialize)]
@@ -216,7 +237,8 @@ struct ComputeServer {
 
 impl Status {
     fn run(self) -> Result<(), Failure> {
-        let status = Store::observe(&self.which.path)?.status();
+        let store = Store::observe(&self.which.path)?;
+        let (status, logs) = (store.status(), store.configuration().log_bytes());
         let answer = Answer {
             path: self.which.path.display().to_string(),
             epoch: status.epoch,
@@ -228,7 +250,7 @@ impl Status {
                     incarnation: it.incarnation,
                     phase: it.phase.to_string(),
                     owner: it.owner.map(|owner| owner.to_string()),
-                    bytes: it.region.bytes,
+                    bytes: it.region.bytes.saturating_sub(logs),
                 })
                 .collect(),
             compute: { status.compute.iter() }
@@ -238,12 +260,22 @@ impl Status {
                     has_failed: it.has_failed,
                 })
                 .collect(),
+            tables: { status.tables.into_iter() }
+                .map(|it| StoredTable {
+                    number: it.number,
+                    value_bytes: u64::from(it.geometry.value_words) * 8,
+                    slots: it.geometry.slots(),
+                    name: it.name,
+                })
+                .collect(),
         };
         if self.json {
             return output::json(&answer);
         }
         let live = { status.memory.iter() }.filter(|it| it.phase == Phase::Live);
-        let (servers, bytes) = live.fold((0, 0), |(n, sum), it| (n + 1, sum + it.region.bytes));
+        let (servers, bytes) = live.fold((0, 0), |(n, sum), it| {
+            (n + 1, sum + it.region.bytes.saturating_sub(logs))
+        });
         output::line(format_args!(
             "{}: a store with {} replicas of each object, epoch {}; {servers} live memory servers \
              with {}",
@@ -270,10 +302,16 @@ impl Status {
                 String::new(),
             ]);
         }
-        match table.rows() {
-            0 => Ok(()),
-            _ => table.lines().try_for_each(output::line),
+        if table.rows() > 0 {
+            table.lines().try_for_each(output::line)?;
         }
+        answer.tables.into_iter().try_for_each(|it| {
+            let name = output::printable(&it.name);
+            output::line(format_args!(
+                "table {}, {name}: values of {} bytes, {} slots",
+                it.number, it.value_bytes, it.slots
+            ))
+        })
     }
 }
 

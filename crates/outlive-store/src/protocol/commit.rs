@@ -3,8 +3,9 @@
 use super::transaction::{Latch, Stage, Transaction};
 use super::worker::View;
 use super::{Abort, log};
-use crate::tables::{LATCH, VALUE, VERSION, Version};
+use crate::tables::{LATCH, ObjectId, VALUE, VERSION, Version};
 use crate::verbs::{VerbError, block_on};
+use core::ops::Range;
 
 /// The error of a commit.
 pub(super) enum CommitError {
@@ -21,9 +22,16 @@ impl<V: View> Transaction<V> {
     /// Before a whole copy of the log entry exists, the latches are stray. From then on, recovery
     /// decides: see [`recover_logs`](super::recover_logs).
     pub(super) async fn commit(&mut self) -> Result<(), CommitError> {
-        self.validate().await.map_err(CommitError::Abort)?;
+        let policy = self.worker.policy();
+        if !policy.logs_after_validation {
+            self.log(None).await.map_err(CommitError::Abort)?;
+            self.stage = Stage::Executing;
+        }
+        if policy.validates_after_latching {
+            self.validate().await.map_err(CommitError::Abort)?;
+        }
         if self.sets.writes.iter().any(|it| it.new != it.old) {
-            self.log().await.map_err(CommitError::Abort)?;
+            self.log(None).await.map_err(CommitError::Abort)?;
             self.write_all().await.map_err(CommitError::Unknown)?;
         }
         // Every live replica has the new values. From here on, recovery rolls the transaction
@@ -35,7 +43,7 @@ impl<V: View> Transaction<V> {
     }
 
     /// Checks that no object that was only read has changed or is latched.
-    async fn validate(&mut self) -> Result<(), Abort> {
+    pub(super) async fn validate(&mut self) -> Result<(), Abort> {
         if self.sets.writes.is_empty() && self.sets.reads.len() <= 1 {
             return Ok(());
         }
@@ -51,9 +59,12 @@ impl<V: View> Transaction<V> {
                 }
                 match self.state(words[0]) {
                     Latch::Free => {}
+                    _ if !self.worker.policy().validates_latches => {}
                     Latch::Held(holder) => return Err(self.latched(holder)),
                     // The holder may have committed after the READ, and be recovered since.
-                    Latch::NewlyStray => is_current = false,
+                    Latch::NewlyStray => {
+                        is_current = !self.worker.policy().reads_again_after_failures;
+                    }
                 }
             }
         }
@@ -74,20 +85,22 @@ impl<V: View> Transaction<V> {
         Ok(sets.fanout.post(&self.worker).await?)
     }
 
-    /// Writes the log entry to all log servers.
-    async fn log(&mut self) -> Result<(), Abort> {
+    /// Writes the log entry to all log servers. An unsound policy adds an object that is not latched.
+    pub(super) async fn log(
+        &mut self,
+        unlatched: Option<(ObjectId, Version, Range<usize>)>,
+    ) -> Result<(), Abort> {
         let sets = &mut self.sets;
         sets.entry.clear();
         sets.entry.resize(log::LOG_HEADER_WORDS, 0);
         let mut objects = 0;
-        for write in sets.writes.iter().filter(|it| it.new != it.old) {
-            let old_value = &sets.words[write.old_value.clone()];
-            log::append(
-                &mut sets.entry,
-                write.object,
-                (write.old, write.new),
-                old_value,
-            );
+        let logs_insertions = self.worker.policy().logs_insertions;
+        let writes = sets.writes.iter().filter(|it| it.new != it.old);
+        let writes = writes.filter(|it| logs_insertions || it.old.exists());
+        let writes = writes.map(|it| (it.object, it.old, it.new, it.old_value.clone()));
+        let unlatched = unlatched.map(|(object, old, value)| (object, old, old.next(true), value));
+        for (object, old, new, value) in writes.chain(unlatched) {
+            log::append(&mut sets.entry, object, (old, new), &sets.words[value]);
             objects += 1;
         }
         let area = &self.worker.log;
@@ -159,24 +172,27 @@ impl<V: View> Transaction<V> {
             }
             fanout.post_to_live(&self.worker).await?;
         }
+        if self.stage == Stage::Ended {
+            return Ok(());
+        }
         let sets = &mut self.sets;
         sets.fanout.clear();
         let held = sets.writes.iter().map(|it| it.object);
-        let objects = held.chain(self.tentative);
-        for object in objects.filter(|_| self.stage != Stage::Ended) {
+        for object in held.chain(self.tentative) {
             let place = self.worker.primary(object);
             let batch = sets.fanout.to(place.server).1;
-            release(batch, place.of(object, LATCH), self.id.to_word());
+            let latch = place.of(object, LATCH);
+            match self.worker.policy().releases_own_latches_only {
+                // No effect on a latch that the attempt does not hold.
+                true => {
+                    batch.compare_swap(latch, self.id.to_word(), 0);
+                }
+                false => batch.write(latch, &[0]),
+            }
         }
         self.stage = Stage::Ended;
         sets.fanout.post_to_live(&self.worker).await
     }
-}
-
-/// Releases a latch by a CAS from the attempt's id, which has no effect on a latch that the attempt
-/// does not hold.
-fn release(batch: &mut crate::verbs::Batch, latch: crate::verbs::RemoteOffset, id: u64) {
-    batch.compare_swap(latch, id, 0);
 }
 
 impl<V: View> Drop for Transaction<V> {

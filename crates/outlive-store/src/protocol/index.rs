@@ -264,7 +264,9 @@ impl<V: View> Transaction<V> {
                         None => continue 'again,
                     }
                 }
-                self.keep(object, seen);
+                if self.worker.policy().validates_absence {
+                    self.keep(object, seen);
+                }
                 match next {
                     None => return Ok(Err(Absence { free, last: bucket })),
                     Some(next) if next < home.geometry.buckets() => bucket = next,

@@ -49,6 +49,7 @@ mod error;
 mod fanout;
 mod index;
 mod log;
+mod policy;
 mod recovery;
 mod transaction;
 mod worker;
@@ -57,6 +58,9 @@ pub use check::{Checked, check};
 pub use coordinator::{Committed, Coordinator, Retry};
 pub use error::{Abort, Conflict, TransactionError};
 pub use log::{Decision, LOG_HEADER_WORDS, LogArea, LogEntry, LoggedObject};
+#[cfg(feature = "proofs")]
+pub use policy::Flaw;
+pub use policy::Policy;
 pub use recovery::{Recovered, recover_logs};
 pub use transaction::Transaction;
 pub use worker::{Counts, NoSlot, Slot, Table, View, Worker};

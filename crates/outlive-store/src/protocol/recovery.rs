@@ -60,24 +60,13 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Verb
     }
     fanout.post_to_live(worker).await?;
     undo(worker, &mut fanout, &logged).await?;
-    fanout.clear();
-    for coordinator in 0..worker.log.coordinators {
-        for server in servers {
-            let slot = worker.log.slot(coordinator);
-            fanout.to(*server).1.write(slot, &[0; LOG_HEADER_WORDS]);
-        }
+    if worker.policy().truncates_before_unlatching {
+        truncate(worker, &mut fanout).await?;
+        unlatch(worker, &mut fanout, &logged).await?;
+    } else {
+        unlatch(worker, &mut fanout, &logged).await?;
+        truncate(worker, &mut fanout).await?;
     }
-    fanout.post_to_live(worker).await?;
-    fanout.clear();
-    for it in &logged {
-        for logged in &it.entry.objects {
-            let place = worker.primary(logged.object);
-            let latch = place.of(logged.object, LATCH);
-            let batch = fanout.to(place.server).1;
-            batch.compare_swap(latch, it.entry.transaction.to_word(), 0);
-        }
-    }
-    fanout.post_to_live(worker).await?;
     let forward = logged
         .iter()
         .filter(|it| it.decision == Decision::Forward)
@@ -196,12 +185,48 @@ async fn undo<V: View>(
     fanout.clear();
     for it in logged.iter().filter(|it| it.decision == Decision::Back) {
         for logged in &it.entry.objects {
-            let version = logged.new.next(logged.old.exists());
+            let version = match worker.policy().raises_versions_on_undo {
+                true => logged.new.next(logged.old.exists()),
+                false => logged.old,
+            };
             for place in worker.layout(logged.object.table()).replicas(logged.object) {
                 let batch = fanout.to(place.server).1;
                 batch.write(place.of(logged.object, VALUE), &logged.value);
                 batch.write(place.of(logged.object, VERSION), &[version.0]);
             }
+        }
+    }
+    fanout.post_to_live(worker).await
+}
+
+/// Removes all entries.
+async fn truncate<V: View>(
+    worker: &Worker<V>,
+    fanout: &mut Fanout<V::Connection>,
+) -> Result<(), VerbError> {
+    fanout.clear();
+    for coordinator in 0..worker.log.coordinators {
+        for server in &worker.log.servers {
+            let slot = worker.log.slot(coordinator);
+            fanout.to(*server).1.write(slot, &[0; LOG_HEADER_WORDS]);
+        }
+    }
+    fanout.post_to_live(worker).await
+}
+
+/// Releases the latches of the logged transactions.
+async fn unlatch<V: View>(
+    worker: &Worker<V>,
+    fanout: &mut Fanout<V::Connection>,
+    logged: &[Logged],
+) -> Result<(), VerbError> {
+    fanout.clear();
+    for it in logged {
+        for logged in &it.entry.objects {
+            let place = worker.primary(logged.object);
+            let latch = place.of(logged.object, LATCH);
+            let batch = fanout.to(place.server).1;
+            batch.compare_swap(latch, it.entry.transaction.to_word(), 0);
         }
     }
     fanout.post_to_live(worker).await

@@ -186,9 +186,10 @@ impl<V: View> Transaction<V> {
             match self.state(before[0]) {
                 Latch::Free => {}
                 Latch::Held(holder) => return Err(self.latched(holder)),
-                Latch::NewlyStray => continue,
+                Latch::NewlyStray if self.worker.policy().reads_again_after_failures => continue,
+                Latch::NewlyStray => {}
             }
-            if before != after {
+            if before != after && self.worker.policy().checks_reads {
                 self.worker.count(|it| it.torn += 1);
                 return Err(Abort::Conflict(Conflict::Torn));
             }
@@ -262,6 +263,15 @@ impl<V: View> Transaction<V> {
         if let Some(index) = self.written(object) {
             return Ok(index);
         }
+        if !self.worker.policy().validates_after_latching {
+            self.validate().await?;
+        }
+        if !self.worker.policy().logs_after_latching
+            && let Some((version, value)) = self.known(object)
+        {
+            self.log(Some((object, version, value))).await?;
+            self.stage = Stage::Executing;
+        }
         let place = self.worker.primary(object);
         let mut expected = 0;
         loop {
@@ -280,6 +290,9 @@ impl<V: View> Transaction<V> {
             let was = batch.value(was);
             if was != expected {
                 if let Latch::Held(holder) = self.state(was) {
+                    if !self.worker.policy().releases_own_latches_only {
+                        self.tentative = Some(object);
+                    }
                     return Err(self.latched(holder));
                 }
                 // The latch is free now, or stray: stolen by a CAS from exactly this word.

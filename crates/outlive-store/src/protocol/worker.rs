@@ -1,7 +1,7 @@
 //! A worker: the connections, tables and addresses that the coordinators of a thread share.
 
-use super::LogArea;
 use super::coordinator::Coordinator;
+use super::{LogArea, Policy};
 use crate::tables::{ObjectId, Place, TableLayout};
 use crate::verbs::{Connection, ServerId, VerbError};
 use core::cell::{Cell, OnceCell, RefCell};
@@ -113,6 +113,8 @@ pub struct Worker<V: View> {
     /// The failed process ids that this worker knows, 1 bit each.
     failed: RefCell<Box<[u64]>>,
     counts: Cell<Counts>,
+    #[cfg(feature = "proofs")]
+    policy: Cell<Policy>,
 }
 
 /// The knowledge of a worker that a compute server has failed.
@@ -160,7 +162,24 @@ impl<V: View> Worker<V> {
             addresses: RefCell::new(AddressCache::new(addresses)),
             failed: RefCell::new(vec![0; (1 << 16) / 64].into()),
             counts: Cell::default(),
+            #[cfg(feature = "proofs")]
+            policy: Cell::new(Policy::SOUND),
         })
+    }
+
+    /// Makes the worker unsound, for proofs.
+    #[cfg(feature = "proofs")]
+    pub fn set_policy(&self, policy: Policy) {
+        self.policy.set(policy);
+    }
+
+    /// The choices of the protocol.
+    #[inline]
+    pub(super) fn policy(&self) -> Policy {
+        #[cfg(feature = "proofs")]
+        return self.policy.get();
+        #[cfg(not(feature = "proofs"))]
+        Policy::SOUND
     }
 
     /// Returns a coordinator, which uses one log slot of the compute server.

@@ -73,6 +73,11 @@ impl Geometry {
         self.main + self.extra
     }
 
+    /// The number of slots of the table.
+    pub fn slots(&self) -> u64 {
+        u64::from(self.partitions) * u64::from(self.buckets()) * KEYS_PER_BUCKET as u64
+    }
+
     /// The number of bytes of a partition.
     pub fn partition_bytes(&self) -> u64 {
         let each = BUCKET_BYTES + KEYS_PER_BUCKET as u64 * self.slot_bytes();

@@ -6,6 +6,8 @@ pub mod lost_answers;
 pub mod network;
 pub mod scenarios;
 pub mod sweeps;
+mod transaction_sweeps;
+pub mod transactions;
 
 pub use litmus::{Litmus, Program, Step};
 

@@ -18,6 +18,7 @@ pub fn add_to(suite: &mut Suite) {
     for what in [What::Join, What::Leave, What::Recover, What::Compute] {
         suite.add(Servers(what));
     }
+    super::transaction_sweeps::add_to(suite);
     suite.declare::<JoinPoint>().declare::<RecoverPoint>();
 }
 
@@ -31,7 +32,9 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (What::ForgetsProcesses, "the process ids are"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Servers(what)), message) })
-    .into()
+    .into_iter()
+    .chain(super::transaction_sweeps::broken())
+    .collect()
 }
 
 /// The operation that is cut short.

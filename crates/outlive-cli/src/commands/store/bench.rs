@@ -130,8 +130,7 @@ impl Bench {
             .members(u32::from(self.compute + self.memory) * 8 + 64);
         let store = Store::create(&path, options)?;
         let scratch = Scratch(path);
-        let logs = store.configuration().log_bytes();
-        let size = self.program.bytes_per_server(self.memory, self.replicas) + logs;
+        let size = self.program.bytes_per_server(self.memory, self.replicas);
         let memory = (0..self.memory).map(|_| Server::memory(&scratch.0, size));
         let mut memory = memory.collect::<Result<Vec<_>, _>>()?;
         for child in &mut memory {

@@ -56,6 +56,8 @@ pub enum Message {
 /// The counts of a compute server.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Progress {
+    /// The time on the monotonic clock, in nanoseconds.
+    pub at: u64,
     pub committed: u64,
     pub latched: u64,
     pub changed: u64,
@@ -68,6 +70,7 @@ pub struct Progress {
 impl From<Counts> for Progress {
     fn from(counts: Counts) -> Self {
         Self {
+            at: monotonic(),
             committed: counts.committed,
             latched: counts.latched,
             changed: counts.changed,
@@ -80,6 +83,12 @@ impl From<Counts> for Progress {
 
 /// The time between two messages of progress.
 pub const PERIOD: Duration = Duration::from_millis(100);
+
+/// Returns an empty histogram of latencies in nanoseconds.
+pub fn histogram() -> Histogram<u64> {
+    // Up to 100 s, with an error of at most 0.1%.
+    Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("the bounds are sound")
+}
 
 /// The monotonic clock of the operating system, which all processes share, in nanoseconds.
 pub fn monotonic() -> u64 {
@@ -132,7 +141,7 @@ impl Compute {
             worker: Rc::clone(worker),
             end: Instant::now() + Duration::from_millis(self.milliseconds),
             is_over: Cell::new(false),
-            latencies: RefCell::new(Histogram::new(3).expect("a histogram with 3 digits")),
+            latencies: RefCell::new(histogram()),
             change: Cell::new(0),
             first_stolen: Cell::new(0),
             error: RefCell::default(),

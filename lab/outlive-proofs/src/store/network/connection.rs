@@ -1,5 +1,6 @@
 //! The compute server's end of a connection.
 
+use super::responder::Responder;
 use super::{ComputeId, Network};
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -101,6 +102,7 @@ impl Connection for Wire {
         Posted {
             network: self.network.clone(),
             number,
+            rests_until: None,
         }
     }
 }
@@ -110,14 +112,25 @@ impl Connection for Wire {
 pub struct Posted {
     network: Network,
     number: usize,
+    /// The step until which the poster does not notice the completion.
+    rests_until: Option<u64>,
 }
 
 impl Future for Posted {
     type Output = Completed;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Completed> {
-        let inner = &mut *self.network.inner.borrow_mut();
-        let (batch, outcome) = &mut inner.batches.0[self.number];
+        let this = self.get_mut();
+        let inner = &mut *this.network.inner.borrow_mut();
+        // A failure is noticed at once: its poster may be dead, and then no step follows.
+        if let Some(Outcome::Done) = inner.batches.0[this.number].1 {
+            let until = *this.rests_until.get_or_insert_with(|| inner.late());
+            // If nothing else is under way, no step is executed, so the rest ends.
+            if until > inner.steps && inner.responders.iter().any(Responder::is_busy) {
+                return Poll::Pending;
+            }
+        }
+        let (batch, outcome) = &mut inner.batches.0[this.number];
         let result = match outcome {
             None => return Poll::Pending,
             Some(Outcome::Done) => Ok(()),

@@ -22,13 +22,27 @@ impl Network {
     /// If that takes more than `limit` steps.
     pub fn run(&self, mut tasks: Vec<Task<'_>>, limit: u64) -> Result<(), Stuck> {
         let mut context = Context::from_waker(Waker::noop());
+        let mut rests_until = vec![0; tasks.len()];
         for _ in 0..limit {
-            tasks.retain(|(compute, _)| !self.is_dead(*compute));
+            for which in (0..tasks.len()).rev() {
+                if self.is_dead(tasks[which].0) {
+                    drop(tasks.swap_remove(which));
+                    rests_until.swap_remove(which);
+                }
+            }
             let is_task = !tasks.is_empty() && self.inner.borrow_mut().random.u8(..3) == 0;
             if is_task {
                 let which = self.inner.borrow_mut().random.usize(..tasks.len());
+                if rests_until[which] > self.steps() && self.step() {
+                    continue;
+                }
+                if let Some(until) = self.stall() {
+                    rests_until[which] = until;
+                    continue;
+                }
                 if let Poll::Ready(()) = tasks[which].1.as_mut().poll(&mut context) {
                     drop(tasks.swap_remove(which));
+                    rests_until.swap_remove(which);
                 }
             } else if !self.step() && tasks.is_empty() {
                 return Ok(());

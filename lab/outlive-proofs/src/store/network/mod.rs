@@ -14,6 +14,8 @@
 //!   FAA earlier READs.
 //! * A connection that breaks drops a random part of its outstanding verbs. The order of the verbs
 //!   holds: if a verb is dropped, a later one has taken effect only if it passed the dropped one.
+//! * A network [with stalls](Network::with_stalls) also lets a connection or a task rest for many
+//!   steps, and a poster notice a completion late.
 //! * A client [connects again](Network::reconnect) only after the server has drained the old
 //!   connection.
 
@@ -87,6 +89,8 @@ struct Inner {
     dead: Vec<ComputeId>,
     revoked: Vec<(ComputeId, ServerId)>,
     takes_duplicates: bool,
+    stalls: bool,
+    steps: u64,
     seen: Seen,
 }
 
@@ -107,6 +111,8 @@ impl Network {
                 dead: Vec::new(),
                 revoked: Vec::new(),
                 takes_duplicates: false,
+                stalls: false,
+                steps: 0,
                 seen: Seen::default(),
             })),
         }
@@ -121,6 +127,21 @@ impl Network {
     pub fn with_duplicates_taken(self) -> Self {
         self.inner.borrow_mut().takes_duplicates = true;
         self
+    }
+
+    /// Lets a random connection or task rest for up to [`STALL`] steps from time to time.
+    pub fn with_stalls(self) -> Self {
+        self.inner.borrow_mut().stalls = true;
+        self
+    }
+
+    /// Returns the step until which a task rests that is about to be polled, if it is to rest.
+    fn stall(&self) -> Option<u64> {
+        self.inner.borrow_mut().stall()
+    }
+
+    fn steps(&self) -> u64 {
+        self.inner.borrow().steps
     }
 
     /// Connects the compute server `from` to `server`. The first connection needs no draining.
@@ -175,8 +196,25 @@ impl Network {
     }
 }
 
+/// The largest number of steps for which a connection or a task rests.
+const STALL: u64 = 3000;
+
 impl Inner {
+    fn stall(&mut self) -> Option<u64> {
+        let stalls = self.stalls && self.random.u16(..400) == 0;
+        stalls.then(|| self.steps + self.random.u64(..STALL))
+    }
+
+    /// Returns the step before which a poster does not notice a completion.
+    fn late(&mut self) -> u64 {
+        match self.stalls && self.random.u8(..32) == 0 {
+            true => self.steps + self.random.u64(..STALL / 4),
+            false => 0,
+        }
+    }
+
     fn step(&mut self) -> bool {
+        self.steps += 1;
         let due = self
             .faults
             .iter()
@@ -187,13 +225,21 @@ impl Inner {
             self.strike(fault);
             return true;
         }
-        let busy: Vec<usize> = (0..self.responders.len())
-            .filter(|number| self.is_busy(*number))
+        let mut busy: Vec<usize> = (0..self.responders.len())
+            .filter(|number| self.responders[*number].is_busy())
             .collect();
         if busy.is_empty() {
             return false;
         }
+        let is_awake = |number: &usize| self.responders[*number].rests_until <= self.steps;
+        if busy.iter().any(is_awake) {
+            busy.retain(is_awake);
+        }
         let number = busy[self.random.usize(..busy.len())];
+        if let Some(until) = self.stall() {
+            self.responders[number].rests_until = until;
+            return true;
+        }
         self.advance(number);
         true
     }

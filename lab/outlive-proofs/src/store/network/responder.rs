@@ -27,6 +27,8 @@ pub(super) struct Responder {
     pub is_broken: bool,
     /// Whether the server has revoked the rights.
     pub is_revoked: bool,
+    /// The step until which no verb of the connection makes progress.
+    pub rests_until: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -51,6 +53,7 @@ impl Responder {
             expected: 0,
             is_broken: false,
             is_revoked: false,
+            rests_until: 0,
         }
     }
 
@@ -70,6 +73,11 @@ impl Responder {
     /// Returns whether no posted verb of the connection can take effect any more.
     pub fn is_drained(&self) -> bool {
         self.sent.is_empty() && self.queue.is_empty()
+    }
+
+    /// Returns whether a step is possible.
+    pub fn is_busy(&self) -> bool {
+        !self.is_drained() || !self.open.is_empty()
     }
 
     /// Returns whether a verb of `batch` has not taken effect completely.
@@ -133,12 +141,6 @@ impl Responder {
 }
 
 impl Inner {
-    /// Returns whether a step is possible on the connection `number`.
-    pub(super) fn is_busy(&self, number: usize) -> bool {
-        let responder = &self.responders[number];
-        !responder.is_drained() || !responder.open.is_empty()
-    }
-
     /// Executes one step on the connection `number`.
     pub(super) fn advance(&mut self, number: usize) {
         let responder = &mut self.responders[number];

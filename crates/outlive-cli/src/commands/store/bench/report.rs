@@ -1,6 +1,6 @@
 //! The report of a benchmark.
 
-use super::super::compute::{Message, Progress};
+use super::super::compute::{Message, Progress, histogram};
 use super::Bench;
 use crate::amount::Many;
 use hdrhistogram::Histogram;
@@ -105,7 +105,7 @@ impl Report {
             keys: 0,
             problems: Vec::new(),
             failures: Vec::new(),
-            histogram: Histogram::new(3).expect("a histogram with 3 digits"),
+            histogram: histogram(),
             start,
             change: 0,
             stolen: (Vec::new(), 0),
@@ -113,9 +113,9 @@ impl Report {
     }
 
     /// Adds the messages of a compute server.
-    pub fn add(&mut self, messages: &[(u64, Message)]) {
+    pub fn add(&mut self, messages: &[Message]) {
         let mut last = Progress::default();
-        for (at, message) in messages {
+        for message in messages {
             let now = match message {
                 Message::Ready { .. } => continue,
                 Message::Progress(progress) => *progress,
@@ -135,7 +135,7 @@ impl Report {
             };
             let bins = self.timeline.len();
             // A message reports the 100 ms before it.
-            let bin = (at.saturating_sub(self.start) / 100_000_000).saturating_sub(1) as usize;
+            let bin = (now.at.saturating_sub(self.start) / 100_000_000).saturating_sub(1) as usize;
             if let Some(bin) = self.timeline.get_mut(bin.min(bins.saturating_sub(1))) {
                 *bin += now.committed - last.committed;
             }
@@ -242,9 +242,9 @@ impl Report {
                 it.rolled_back
             ));
             if let Some(first) = it.first_stolen_us {
-                let stolen = Many(it.stolen, "stray latch");
+                let stolen = it.stolen;
                 lines.push(format!(
-                    "  {stolen} stolen, the first {first:.0} µs after the kill"
+                    "  stray latches stolen: {stolen}, the first {first:.0} µs after the kill"
                 ));
             }
         }

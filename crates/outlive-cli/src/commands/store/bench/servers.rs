@@ -18,8 +18,8 @@ pub struct Server {
     lines: Receiver<String>,
     /// The process id of a compute server in the store.
     pub id: u16,
-    /// The messages of a compute server, with their times.
-    pub messages: Vec<(u64, Message)>,
+    /// The messages of a compute server.
+    pub messages: Vec<Message>,
     is_killed: bool,
 }
 
@@ -29,7 +29,15 @@ const CHECK: Duration = Duration::from_millis(100);
 impl Server {
     /// Starts a memory server.
     pub fn memory(path: &Path, bytes: u64) -> Result<Self, Failure> {
-        Self::start(path, "memory", &["--size".into(), bytes.to_string()])
+        Self::start(
+            path,
+            "memory",
+            &[
+                "--until-end-of-input".into(),
+                "--size".into(),
+                bytes.to_string(),
+            ],
+        )
     }
 
     /// Starts a compute server.
@@ -117,10 +125,10 @@ impl Server {
         while let Some(line) = self.line(stop)? {
             // The last line of a killed server may be cut.
             if let Ok(message) = serde_json::from_str(&line) {
-                self.messages.push((monotonic(), message));
+                self.messages.push(message);
             }
         }
-        let is_complete = matches!(self.messages.last(), Some((_, Message::Final { .. })));
+        let is_complete = matches!(self.messages.last(), Some(Message::Final { .. }));
         match is_complete || self.is_killed {
             true => Ok(()),
             false => Err(Self::ended()),

@@ -1,0 +1,114 @@
+//! The choices of the protocol that decide on its soundness.
+
+/// The choices of the protocol. Each is sound if its field is `true`. A program can use
+/// [`SOUND`](Self::SOUND) only; with the feature `proofs`, the laboratory constructs unsound ones,
+/// which its proofs must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// An abort releases the latches that the attempt holds, and no other.
+    pub(super) releases_own_latches_only: bool,
+    /// Validation checks the latches of the read set as well as its versions.
+    pub(super) validates_latches: bool,
+    /// Validation begins after all latches are held.
+    pub(super) validates_after_latching: bool,
+    /// The log is written after the validation.
+    pub(super) logs_after_validation: bool,
+    /// An object is logged after it is latched.
+    pub(super) logs_after_latching: bool,
+    /// The log entry contains objects that did not exist.
+    pub(super) logs_insertions: bool,
+    /// The absence of a key is in the read set.
+    pub(super) validates_absence: bool,
+    /// A read compares the versions before and after the value.
+    pub(super) checks_reads: bool,
+    /// Words that were read with a stray latch are read again if the failure was not known before.
+    pub(super) reads_again_after_failures: bool,
+    /// A recovery removes the log entries before it releases the latches.
+    pub(super) truncates_before_unlatching: bool,
+    /// A recovery installs an old value under a new version.
+    pub(super) raises_versions_on_undo: bool,
+}
+
+impl Policy {
+    /// All choices are sound.
+    pub const SOUND: Self = Self {
+        releases_own_latches_only: true,
+        validates_latches: true,
+        validates_after_latching: true,
+        logs_after_validation: true,
+        logs_after_latching: true,
+        logs_insertions: true,
+        validates_absence: true,
+        checks_reads: true,
+        reads_again_after_failures: true,
+        truncates_before_unlatching: true,
+        raises_versions_on_undo: true,
+    };
+}
+
+/// An unsound choice.
+#[cfg(feature = "proofs")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// FORD's bug *complicit aborts*: an abort releases a latch that it did not acquire.
+    ComplicitAborts,
+    /// FORD's bug *covert latches*: validation ignores latches.
+    CovertLatches,
+    /// FORD's bug *relaxed latches*: validation before all latches are held.
+    RelaxedLatches,
+    /// FORD's bug *lost decision*: the log is written before the validation, and remains after an
+    /// abort.
+    LostDecision,
+    /// FORD's bug *logging without latching*: an object is logged before it is latched.
+    LoggingWithoutLatching,
+    /// FORD's bug *missing actions*: insertions are not logged.
+    MissingActions,
+    /// The absence of a key is not validated.
+    AbsenceNotValidated,
+    /// A read of several words is accepted without a check.
+    UncheckedReads,
+    /// A value that was read before its writer was recovered is accepted after that.
+    StaleStrayReads,
+    /// A recovery releases latches before it removes the log entries, as the thesis describes.
+    UnlatchesBeforeTruncation,
+    /// A recovery sets versions back.
+    RestoresVersions,
+}
+
+#[cfg(feature = "proofs")]
+impl Flaw {
+    /// All flaws.
+    pub const ALL: [Self; 11] = [
+        Self::ComplicitAborts,
+        Self::CovertLatches,
+        Self::RelaxedLatches,
+        Self::LostDecision,
+        Self::LoggingWithoutLatching,
+        Self::MissingActions,
+        Self::AbsenceNotValidated,
+        Self::UncheckedReads,
+        Self::StaleStrayReads,
+        Self::UnlatchesBeforeTruncation,
+        Self::RestoresVersions,
+    ];
+
+    /// The policy with this flaw only.
+    pub const fn policy(self) -> Policy {
+        let mut policy = Policy::SOUND;
+        let choice = match self {
+            Self::ComplicitAborts => &mut policy.releases_own_latches_only,
+            Self::CovertLatches => &mut policy.validates_latches,
+            Self::RelaxedLatches => &mut policy.validates_after_latching,
+            Self::LostDecision => &mut policy.logs_after_validation,
+            Self::LoggingWithoutLatching => &mut policy.logs_after_latching,
+            Self::MissingActions => &mut policy.logs_insertions,
+            Self::AbsenceNotValidated => &mut policy.validates_absence,
+            Self::UncheckedReads => &mut policy.checks_reads,
+            Self::StaleStrayReads => &mut policy.reads_again_after_failures,
+            Self::UnlatchesBeforeTruncation => &mut policy.truncates_before_unlatching,
+            Self::RestoresVersions => &mut policy.raises_versions_on_undo,
+        };
+        *choice = false;
+        policy
+    }
+}

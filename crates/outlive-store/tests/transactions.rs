@@ -1,0 +1,312 @@
+//! Transactions on mapped memory, in one process.
+
+use outlive_store::protocol::{Abort, Conflict, Coordinator, Retry, Table, TransactionError, View};
+use outlive_store::servers::{ComputeServer, MemoryServer, Store, StoreError, StoreOptions};
+use outlive_store::verbs::{Link, block_on};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// A store with two memory servers.
+struct World {
+    path: String,
+    compute: Option<ComputeServer>,
+    memory: Vec<MemoryServer>,
+}
+
+impl World {
+    fn new(name: &str, options: StoreOptions) -> Self {
+        let path = format!("/dev/shm/outlive-tx-{name}-{}", std::process::id());
+        let store = Store::create(&path, options.members(64)).unwrap();
+        let memory = (0..2)
+            .map(|_| store.serve_memory(2 << 20).unwrap())
+            .collect();
+        let compute = Some(store.join_compute().unwrap());
+        Self {
+            path,
+            compute,
+            memory,
+        }
+    }
+
+    fn compute(&self) -> &ComputeServer {
+        self.compute.as_ref().unwrap()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.compute = None;
+        self.memory.clear();
+        let _ = Store::destroy(&self.path);
+    }
+}
+
+fn read<V: View>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64) -> Option<u64> {
+    let done = coordinator.transaction(async |tx| tx.read(table, key).await);
+    block_on(done).unwrap().value
+}
+
+fn put<V: View>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64, value: u64) {
+    let done = coordinator.transaction(async |tx| tx.put(table, key, &value).await);
+    block_on(done).unwrap();
+}
+
+#[test]
+fn a_transaction_sees_its_own_writes() {
+    let world = World::new("own", StoreOptions::new());
+    let table = world.compute().table::<u64>("t", 100).unwrap();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    let done = coordinator.transaction(async |tx| {
+        assert_eq!(tx.read(table, 1).await?, None);
+        assert!(!tx.write(table, 1, &5).await?);
+        assert!(tx.insert(table, 1, &10).await?);
+        assert!(!tx.insert(table, 1, &11).await?);
+        assert_eq!(tx.read(table, 1).await?, Some(10));
+        assert_eq!(tx.update(table, 1, |it| it + 1).await?, Some(10));
+        assert_eq!(tx.delete(table, 1).await?, Some(11));
+        assert_eq!(tx.read(table, 1).await?, None);
+        assert!(tx.insert(table, 1, &20).await?);
+        assert!(tx.insert(table, 2, &30).await?);
+        Ok(())
+    });
+    block_on(done).unwrap();
+    assert_eq!(read(&mut coordinator, table, 1), Some(20));
+    let done = coordinator.transaction(async |tx| {
+        assert_eq!(tx.delete(table, 2).await?, Some(30));
+        assert!(tx.insert(table, 2, &31).await?);
+        tx.write(table, 1, &21).await?;
+        Err::<(), _>(tx.abort())
+    });
+    let aborted = block_on(done).unwrap_err();
+    assert_eq!(aborted, TransactionError::Aborted(Abort::User));
+    assert_eq!(read(&mut coordinator, table, 1), Some(20));
+    assert_eq!(read(&mut coordinator, table, 2), Some(30));
+    let checked = world.compute().store().check().unwrap();
+    assert_eq!((checked.keys, checked.held), (2, 0));
+    assert!(checked.problems.is_empty(), "{checked:?}");
+}
+
+#[test]
+fn keys_are_inserted_and_deleted_until_the_table_is_full() {
+    let world = World::new("full", StoreOptions::new());
+    let table = world.compute().table::<u64>("t", 1000).unwrap();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    for round in 0..3 {
+        let mut inserted = 0;
+        let full = loop {
+            let key = round << 32 | inserted;
+            let done = coordinator.transaction(async |tx| tx.insert(table, key, &key).await);
+            match block_on(done) {
+                Ok(done) => assert!(done.value),
+                Err(error) => break error,
+            }
+            inserted += 1;
+        };
+        assert_eq!(
+            full,
+            TransactionError::Aborted(Abort::TableFull { table: 0 })
+        );
+        assert!(
+            inserted > 1000,
+            "the table was created for 1000 keys: {inserted}"
+        );
+        for key in 0..inserted {
+            let key = round << 32 | key;
+            let done = coordinator.transaction(async |tx| tx.delete(table, key).await);
+            assert_eq!(block_on(done).unwrap().value, Some(key));
+        }
+        let checked = world.compute().store().check().unwrap();
+        assert_eq!(checked.keys, 0);
+        assert!(checked.problems.is_empty(), "{checked:?}");
+    }
+}
+
+#[test]
+fn what_is_impossible_is_refused() {
+    let options = StoreOptions::new().compute_servers(1, 2).log_slot(256);
+    let world = World::new("refused", options);
+    let compute = world.compute();
+    let table = compute.table::<u64>("t", 100).unwrap();
+    assert_eq!(
+        compute.table::<u64>("t", 5).unwrap().number(),
+        table.number()
+    );
+    let refused = |result: Result<Table<[u64; 3]>, StoreError>, why: &str| {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    };
+    refused(
+        compute.table("t", 100),
+        "values of 8 bytes, and the program's have 24",
+    );
+    refused(compute.table("", 100), "1 to 32 bytes");
+    refused(compute.table("u", 0), "1 to 68719476736 keys");
+    refused(
+        compute.table("u", 100_000_000),
+        "start larger memory servers",
+    );
+    let worker = compute.worker().unwrap();
+    let mut coordinator = worker.coordinator().unwrap();
+    let _second = worker.coordinator().unwrap();
+    let error = worker.coordinator().unwrap_err().to_string();
+    assert!(error.contains("all 2 log slots"), "{error}");
+    let done = coordinator.transaction(async |tx| {
+        for key in 0..10 {
+            tx.insert(table, key, &key).await?;
+        }
+        Ok(())
+    });
+    let error = block_on(done).unwrap_err().to_string();
+    assert!(error.contains("its log slot has 32"), "{error}");
+    assert_eq!(read(&mut coordinator, table, 0), None);
+    let other = Store::open(&world.path).unwrap().join_compute().unwrap();
+    let error = other.worker().unwrap_err().to_string();
+    assert!(error.contains("1 compute servers have logs"), "{error}");
+    drop((coordinator, _second, worker));
+}
+
+#[test]
+fn an_attempt_that_is_dropped_or_panics_holds_no_latch() {
+    let world = World::new("dropped", StoreOptions::new());
+    let table = world.compute().table::<u64>("t", 100).unwrap();
+    let link = Link {
+        round_trip: Duration::from_micros(20),
+        ..Link::default()
+    };
+    let worker = world.compute().worker_behind(link, 1).unwrap();
+    let mut one = worker.coordinator().unwrap();
+    let retry = Retry {
+        attempts: 1,
+        pause: 0,
+    };
+    let mut other = worker.coordinator().unwrap().retry(retry);
+    put(&mut one, table, 1, 0);
+    put(&mut one, table, 2, 0);
+    let (mut dropped, mut committed) = (0, 0);
+    for round in 1..400 {
+        let mut polls = 0;
+        let body = one.transaction(async |tx| {
+            tx.update(table, 1, |_| round).await?;
+            tx.insert(table, 1000 + round, &round).await?;
+            tx.update(table, 2, |_| round).await
+        });
+        let mut body = pin!(body);
+        // Each round ends a little later in the transaction.
+        let mut context = Context::from_waker(Waker::noop());
+        let end = std::time::Instant::now() + Duration::from_nanos(round * 700);
+        while std::time::Instant::now() < end && polls >= 0 {
+            polls = match body.as_mut().poll(&mut context) {
+                Poll::Ready(done) => done.map(|_| -1).unwrap(),
+                Poll::Pending => polls + 1,
+            };
+        }
+        match polls {
+            -1 => committed += 1,
+            _ => dropped += 1,
+        }
+        drop(body);
+        // A single attempt: no latch is left.
+        let done = other.transaction(async |tx| {
+            let found = (tx.read(table, 1).await?, tx.read(table, 2).await?);
+            let is_inserted = tx.read(table, 1000 + round).await?.is_some();
+            tx.write(table, 1, &0).await?;
+            tx.write(table, 2, &0).await?;
+            Ok((found, is_inserted))
+        });
+        let ((first, second), is_inserted) = block_on(done).unwrap().value;
+        assert_eq!(first, second);
+        assert_eq!(first == Some(round), is_inserted);
+        assert!(is_inserted || polls >= 0, "a committed transaction is lost");
+    }
+    assert!(
+        dropped > 20 && committed > 20,
+        "{dropped} dropped, {committed} committed"
+    );
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        block_on(one.transaction(async |tx| {
+            tx.write(table, 1, &7).await?;
+            panic!("in the middle");
+            #[expect(unreachable_code)]
+            Ok(())
+        }))
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(read(&mut other, table, 1), Some(0));
+}
+
+#[test]
+fn conflicts_end_in_an_error_after_the_last_attempt() {
+    let world = World::new("conflict", StoreOptions::new());
+    let table = world.compute().table::<u64>("t", 100).unwrap();
+    let worker = world.compute().worker().unwrap();
+    let mut one = worker.coordinator().unwrap();
+    put(&mut one, table, 1, 0);
+    let retry = Retry {
+        attempts: 3,
+        pause: 1,
+    };
+    let mut other = worker.coordinator().unwrap().retry(retry);
+    let done = one.transaction(async |tx| {
+        tx.write(table, 1, &1).await?;
+        let holder = tx.id();
+        let inner = other.transaction(async |tx| tx.read(table, 1).await);
+        let error = block_on(inner).unwrap_err();
+        let last = Conflict::Latched(holder);
+        assert_eq!(
+            error,
+            TransactionError::TooManyConflicts { attempts: 3, last }
+        );
+        Ok(())
+    });
+    block_on(done).unwrap();
+    assert_eq!(read(&mut other, table, 1), Some(1));
+}
+
+#[test]
+fn money_is_conserved_by_threads_of_two_compute_servers() {
+    const ACCOUNTS: u64 = 20;
+    let world = World::new("threads", StoreOptions::new());
+    let second = Store::open(&world.path).unwrap().join_compute().unwrap();
+    let table = world.compute().table::<u64>("t", 100).unwrap();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    for account in 0..ACCOUNTS {
+        put(&mut coordinator, table, account, 100);
+    }
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let compute = if number % 2 == 0 {
+                world.compute()
+            } else {
+                &second
+            };
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(number);
+                let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+                for _ in 0..2000 {
+                    let (from, to) = (random.u64(..ACCOUNTS), random.u64(..ACCOUNTS));
+                    let done = coordinator.transaction(async |tx| {
+                        let balance = tx.read(table, from).await?.unwrap();
+                        if balance == 0 || from == to {
+                            return Ok(());
+                        }
+                        tx.write(table, from, &(balance - 1)).await?;
+                        tx.update(table, to, |it| it + 1).await?;
+                        Ok(())
+                    });
+                    block_on(done).unwrap();
+                }
+            });
+        }
+    });
+    let sum: u64 = (0..ACCOUNTS)
+        .filter_map(|it| read(&mut coordinator, table, it))
+        .sum();
+    assert_eq!(sum, ACCOUNTS * 100);
+    let checked = world.compute().store().check().unwrap();
+    assert!(
+        checked.problems.is_empty() && checked.held == 0,
+        "{checked:?}"
+    );
+}

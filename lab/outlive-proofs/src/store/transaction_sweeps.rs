@@ -1,0 +1,188 @@
+//! A transaction that reads, writes, inserts and deletes, killed after every instruction together
+//! with the recoveries of its logs; and broken variants, which a sweep must find.
+
+use outlive_memory::{Memory, Offset, Ordering};
+use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
+use outlive_store::protocol::{
+    Flaw, LogArea, Policy, Slot, Table, View, Worker, check, recover_logs,
+};
+use outlive_store::tables::{Geometry, Place, TableLayout};
+use outlive_store::verbs::{Liveness, Mapped, Region, RemoteOffset, ServerId, VerbError, block_on};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Adds the sweeps of this file.
+pub fn add_to(suite: &mut Suite) {
+    suite.add(Transactions(Policy::SOUND, "Transaction"));
+}
+
+/// Returns the sweeps that must fail, each with a part of the expected message.
+pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
+    let missing = Transactions(Flaw::MissingActions.policy(), "MissingActions");
+    vec![(Box::new(missing), "the keys are")]
+}
+
+struct Transactions(Policy, &'static str);
+
+const SIZE: u64 = 8 << 10;
+/// Whether the victim has failed and its logs are recovered.
+const FAILED: Offset = Offset::new(64);
+/// The liveness word of both memory servers.
+const LIVE: Offset = Offset::new(128);
+const REGION: Region = Region {
+    key: 1,
+    bytes: 2048,
+};
+const SERVERS: u16 = 2;
+const VICTIM: u16 = 1;
+const SURVIVOR: u16 = 2;
+const SLOT_WORDS: usize = 80;
+const GEOMETRY: Geometry = Geometry {
+    value_words: 1,
+    partitions: 1,
+    main: 1,
+    extra: 1,
+};
+const TABLE: Table<u64> = Table::new(0);
+
+/// The start of a memory server's region.
+fn region(server: ServerId) -> Offset {
+    Offset::new(4096 + u64::from(server.0) * REGION.bytes)
+}
+
+/// The log slot of a compute server.
+fn log_of(process: u16) -> LogArea {
+    LogArea {
+        base: RemoteOffset::new(u64::from(process - 1) * SLOT_WORDS as u64 * 8),
+        servers: (0..SERVERS).map(ServerId).collect(),
+        coordinators: 1,
+        slot_words: SLOT_WORDS,
+    }
+}
+
+/// The memory servers in the memory of a sweep.
+#[derive(Debug)]
+struct Servers {
+    memory: Marked,
+    has_slot: Cell<bool>,
+}
+
+impl View for Servers {
+    type Connection = Mapped<Marked>;
+
+    fn connect(&self, server: ServerId) -> Result<Mapped<Marked>, VerbError> {
+        let memory = self.memory;
+        let live = Liveness {
+            memory,
+            at: LIVE,
+            live: 0,
+        };
+        Ok(Mapped::new(memory, server, region(server), REGION, live))
+    }
+
+    fn layout(&self, _: u8) -> Option<TableLayout> {
+        let base = RemoteOffset::new(2 * SLOT_WORDS as u64 * 8);
+        let places = (0..SERVERS).map(|server| Place {
+            server: ServerId(server),
+            base,
+        });
+        Some(TableLayout {
+            geometry: GEOMETRY,
+            places: vec![places.collect()],
+        })
+    }
+
+    fn has_failed(&self, process: u16) -> bool {
+        process == VICTIM && self.memory.load::<u64>(FAILED, Ordering::Acquire) != 0
+    }
+
+    fn epoch(&self) -> u64 {
+        1
+    }
+
+    fn take_slot(&self) -> Option<Slot> {
+        self.has_slot.replace(false).then(|| Slot::new(0))
+    }
+
+    fn return_slot(&self, _: Slot) {}
+}
+
+impl Transactions {
+    fn worker(&self, memory: Marked, process: u16) -> Rc<Worker<Servers>> {
+        let has_slot = Cell::new(true);
+        let worker = Worker::new(Servers { memory, has_slot }, process, log_of(process), 1);
+        worker.set_policy(self.0);
+        worker
+    }
+
+    /// Executes a transaction as the compute server `process`.
+    fn transact(&self, memory: Marked, process: u16, keys: &[(u64, Option<u64>)]) {
+        let mut coordinator = self.worker(memory, process).coordinator().expect("a slot");
+        let done = coordinator.transaction(async |tx| {
+            for (key, value) in keys {
+                match value {
+                    Some(value) => tx.put(TABLE, *key, value).await?,
+                    None => drop(tx.delete(TABLE, *key).await?),
+                }
+            }
+            Ok(())
+        });
+        block_on(done).expect("a commit");
+    }
+}
+
+/// The keys before the transaction.
+const BEFORE: [(u64, Option<u64>); 3] = [(1, Some(10)), (2, Some(20)), (3, None)];
+/// The keys after it: it writes 1, deletes 2 and inserts 3.
+const AFTER: [(u64, Option<u64>); 3] = [(1, Some(11)), (2, None), (3, Some(30))];
+
+impl Sweep for Transactions {
+    fn name(&self) -> String {
+        format!("store {}", self.1)
+    }
+
+    fn size(&self) -> u64 {
+        SIZE
+    }
+
+    fn prepare(&self, memory: Marked) {
+        self.transact(memory, SURVIVOR, &BEFORE);
+    }
+
+    fn operate(&self, memory: Marked) {
+        self.transact(memory, VICTIM, &AFTER);
+    }
+
+    fn recover(&self, memory: Marked, _: &Crash) {
+        if memory.load::<u64>(FAILED, Ordering::Acquire) == 0 {
+            block_on(recover_logs(&self.worker(memory, VICTIM))).expect("live memory servers");
+            memory.store(FAILED, 1u64, Ordering::Release);
+        }
+    }
+
+    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+        let worker = self.worker(memory, SURVIVOR);
+        let mut coordinator = worker.coordinator().expect("a slot");
+        let done = coordinator.transaction(async |tx| {
+            let mut found = BEFORE;
+            for (key, value) in &mut found {
+                *value = tx.read(TABLE, *key).await?;
+            }
+            Ok(found)
+        });
+        let found = block_on(done).map_err(|error| error.to_string())?.value;
+        if found != AFTER && (found != BEFORE || crash.returned) {
+            return Err(format!("the keys are {found:?}"));
+        }
+        drop(coordinator);
+        // Every object can be written: stray latches are stolen.
+        let next = [(1, Some(12)), (2, Some(22)), (3, Some(32)), (4, Some(42))];
+        self.transact(memory, SURVIVOR, &next);
+        let checked = block_on(check(&worker, core::iter::once(0)));
+        let checked = checked.map_err(|error| error.to_string())?;
+        if checked.keys != 4 || checked.held > 0 || !checked.problems.is_empty() {
+            return Err(format!("{checked:?}"));
+        }
+        Ok(())
+    }
+}

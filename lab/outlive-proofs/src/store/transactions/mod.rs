@@ -1,0 +1,498 @@
+//! Transactions on the simulated network: compute servers execute random transactions, some of them
+//! die, and others recover their logs and may die as well. The history is checked for strict
+//! serializability, and the memory for consistency.
+
+mod history;
+
+pub use history::{Access, History, Outcome};
+
+use super::network::{Fault, Network, Task, Wire};
+use core::cell::{Cell, RefCell};
+use outlive_store::protocol::{
+    Abort, Checked, Coordinator, LogArea, Policy, Recovered, Retry, Slot, Table, Transaction,
+    TransactionError, View, Worker, check, recover_logs,
+};
+use outlive_store::tables::{Geometry, Place, TableLayout, choose};
+use outlive_store::verbs::{RemoteOffset, ServerId, VerbError};
+use std::collections::HashSet;
+use std::rc::Rc;
+
+/// The number of compute servers that execute transactions. The two that follow recover.
+const CLIENTS: usize = 3;
+const RECOVERERS: usize = 2;
+/// The observer reads all keys at the end.
+const OBSERVER: usize = CLIENTS + RECOVERERS;
+const COORDINATORS: u16 = 2;
+const TRANSACTIONS: u64 = 2;
+const MEMORY: u16 = 3;
+const REPLICAS: usize = 2;
+const SLOT_WORDS: usize = 128;
+/// Short pauses, so that readers meet the states of a recovery.
+const RETRY: Retry = Retry {
+    attempts: 100_000,
+    pause: 16,
+};
+const STEPS: u64 = 3_000_000;
+
+const GEOMETRY: Geometry = Geometry {
+    value_words: 2,
+    partitions: 2,
+    main: 1,
+    extra: 1,
+};
+
+/// The plan of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The choices of the protocol.
+    pub policy: Policy,
+    /// The number of compute servers that die at random points.
+    pub deaths: usize,
+    /// Whether the first recoverer dies as well, and another one takes over.
+    pub recoverer_dies: bool,
+    /// The largest number of accesses of a transaction.
+    pub accesses: usize,
+    /// The number of keys.
+    pub keys: u64,
+    /// The percentage of reads among the accesses.
+    pub reads: u8,
+}
+
+impl Plan {
+    /// A run without deaths.
+    pub const CLEAN: Self = Self {
+        policy: Policy::SOUND,
+        deaths: 0,
+        recoverer_dies: false,
+        accesses: 3,
+        keys: 4,
+        reads: 35,
+    };
+    /// A run in which up to two compute servers and a recoverer die.
+    pub const DEATHS: Self = Self {
+        policy: Policy::SOUND,
+        deaths: 2,
+        recoverer_dies: true,
+        accesses: 3,
+        keys: 4,
+        reads: 35,
+    };
+    /// The same with transactions of one access, most of which are not validated.
+    pub const SINGLE: Self = Self {
+        accesses: 1,
+        keys: 1,
+        reads: 60,
+        ..Self::DEATHS
+    };
+
+    /// The plan with another policy.
+    pub const fn with(self, policy: Policy) -> Self {
+        Self { policy, ..self }
+    }
+}
+
+/// Counts of what has occurred in runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Transactions that were committed.
+    pub committed: usize,
+    /// Transactions without an answer.
+    pub unknown: usize,
+    /// Attempts that ended with a conflict.
+    pub conflicts: u64,
+    /// Latches of dead compute servers that were stolen.
+    pub stolen: u64,
+    /// Logged transactions that were rolled forward.
+    pub forward: u64,
+    /// Logged transactions that were undone.
+    pub back: u64,
+    /// Recoveries that were re-executed.
+    pub again: u64,
+    /// Words that took effect.
+    pub words: u64,
+}
+
+impl Counts {
+    /// Adds the counts of another run.
+    pub fn add(&mut self, other: &Self) {
+        self.committed += other.committed;
+        self.unknown += other.unknown;
+        self.conflicts += other.conflicts;
+        self.stolen += other.stolen;
+        self.forward += other.forward;
+        self.back += other.back;
+        self.again += other.again;
+        self.words += other.words;
+    }
+}
+
+/// The store as a simulated compute server sees it.
+#[derive(Debug)]
+struct Simulated {
+    network: Network,
+    compute: usize,
+    failed: Rc<RefCell<HashSet<u16>>>,
+    slots: RefCell<Vec<Slot>>,
+}
+
+fn area_bytes() -> u64 {
+    u64::from(COORDINATORS) * SLOT_WORDS as u64 * 8
+}
+
+fn servers() -> Vec<ServerId> {
+    (0..MEMORY).map(ServerId).collect()
+}
+
+fn layout() -> TableLayout {
+    let logs = (OBSERVER as u64 + 1) * area_bytes();
+    let places = |partition: u8| {
+        let base = logs + u64::from(partition) * GEOMETRY.partition_bytes();
+        let base = RemoteOffset::new(base);
+        let chosen = choose(partition.into(), &servers(), REPLICAS);
+        chosen
+            .into_iter()
+            .map(|server| Place { server, base })
+            .collect()
+    };
+    TableLayout {
+        geometry: GEOMETRY,
+        places: (0..GEOMETRY.partitions).map(places).collect(),
+    }
+}
+
+fn words() -> usize {
+    let logs = (OBSERVER as u64 + 1) * area_bytes();
+    let tables = u64::from(GEOMETRY.partitions) * GEOMETRY.partition_bytes();
+    (logs + tables) as usize / 8
+}
+
+/// The process id of a compute server.
+const fn process(compute: usize) -> u16 {
+    compute as u16 + 1
+}
+
+fn log_of(compute: usize) -> LogArea {
+    LogArea {
+        base: RemoteOffset::new(compute as u64 * area_bytes()),
+        servers: choose(1000 + compute as u64, &servers(), REPLICAS),
+        coordinators: COORDINATORS,
+        slot_words: SLOT_WORDS,
+    }
+}
+
+impl View for Simulated {
+    type Connection = Wire;
+
+    fn connect(&self, server: ServerId) -> Result<Wire, VerbError> {
+        Ok(self.network.connect(self.compute, server))
+    }
+
+    fn layout(&self, table: u8) -> Option<TableLayout> {
+        (table == 0).then(layout)
+    }
+
+    fn has_failed(&self, process: u16) -> bool {
+        self.failed.borrow().contains(&process)
+    }
+
+    fn epoch(&self) -> u64 {
+        1
+    }
+
+    fn take_slot(&self) -> Option<Slot> {
+        self.slots.borrow_mut().pop()
+    }
+
+    fn return_slot(&self, slot: Slot) {
+        self.slots.borrow_mut().push(slot);
+    }
+}
+
+/// The kind of an access.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Read,
+    Write,
+    Insert,
+    Delete,
+}
+
+/// A run.
+struct World {
+    network: Network,
+    plan: Plan,
+    failed: Rc<RefCell<HashSet<u16>>>,
+    history: History,
+    next_value: Cell<u64>,
+    counts: RefCell<Counts>,
+    is_over: Cell<bool>,
+}
+
+/// A value consists of two equal words.
+const TABLE: Table<[u64; 2]> = Table::new(0);
+
+/// The value in messages if the words of a value differ.
+const TORN: u64 = u64::MAX;
+
+fn whole(value: Option<[u64; 2]>) -> Option<u64> {
+    value.map(|[one, other]| if one == other { one } else { TORN })
+}
+
+impl World {
+    /// Returns a worker of `compute` that works in the place of `of`.
+    fn worker(&self, compute: usize, of: usize) -> Rc<Worker<Simulated>> {
+        let view = Simulated {
+            network: self.network.clone(),
+            compute,
+            failed: Rc::clone(&self.failed),
+            slots: RefCell::new((0..COORDINATORS).map(Slot::new).collect()),
+        };
+        let worker = Worker::new(view, process(of), log_of(of), 4);
+        worker.set_policy(self.plan.policy);
+        worker
+    }
+
+    fn kind(&self, random: &mut fastrand::Rng) -> Kind {
+        match random.u8(..100) < self.plan.reads {
+            true => Kind::Read,
+            false => *random
+                .choice(&[Kind::Write, Kind::Insert, Kind::Delete])
+                .expect("a kind"),
+        }
+    }
+
+    fn value(&self) -> u64 {
+        self.next_value.set(self.next_value.get() + 1);
+        self.next_value.get()
+    }
+
+    /// Executes random transactions.
+    async fn client(&self, mut coordinator: Coordinator<Simulated>, name: String, seed: u64) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        for number in 0..TRANSACTIONS {
+            let accesses: Vec<(Kind, u64, u64)> = (0..random.usize(1..=self.plan.accesses))
+                .map(|_| {
+                    (
+                        self.kind(&mut random),
+                        random.u64(..self.plan.keys),
+                        self.value(),
+                    )
+                })
+                .collect();
+            let is_aborted = random.u8(..20) == 0;
+            let record = self.history.begin(format!("{name}.{number}"));
+            let done = coordinator.transaction(async |tx| {
+                self.history.restart(record);
+                for (kind, key, value) in &accesses {
+                    let access = execute(tx, *kind, *key, *value).await?;
+                    self.history.add(record, access);
+                }
+                if is_aborted {
+                    return Err(tx.abort());
+                }
+                self.history.complete(record);
+                Ok(())
+            });
+            let outcome = match done.await {
+                Ok(_) => Outcome::Committed,
+                Err(
+                    TransactionError::Unknown { .. } | TransactionError::Aborted(Abort::Verb(_)),
+                ) => {
+                    // Its compute server has died, or is about to notice.
+                    Outcome::Unknown
+                }
+                Err(_) => Outcome::Aborted,
+            };
+            if outcome == Outcome::Unknown {
+                return;
+            }
+            self.history.end(record, outcome);
+        }
+    }
+
+    /// Recovers compute servers that have died, as one of the recoverers.
+    async fn recoverer(&self, compute: usize) {
+        let me = compute - CLIENTS;
+        while !self.is_over.get() {
+            pause().await;
+            // The second recoverer works after the death of the first one.
+            let predecessors = CLIENTS..compute;
+            if predecessors.clone().any(|it| !self.network.is_dead(it)) {
+                continue;
+            }
+            for dead in (0..CLIENTS).filter(|it| self.network.is_dead(*it)) {
+                if self.failed.borrow().contains(&process(dead)) {
+                    continue;
+                }
+                // A predecessor is revoked before its work is continued.
+                for revoked in predecessors.clone().chain([dead]) {
+                    self.network.revoke(revoked).await;
+                }
+                let worker = self.worker(compute, dead);
+                match recover_logs(&worker).await {
+                    Ok(Recovered { forward, back }) => {
+                        let mut counts = self.counts.borrow_mut();
+                        counts.forward += forward;
+                        counts.back += back;
+                        counts.again += u64::from(me > 0);
+                        self.failed.borrow_mut().insert(process(dead));
+                    }
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+
+    /// Waits until the recoveries are complete, and reads all keys.
+    async fn observer(&self) {
+        let worker = self.worker(OBSERVER, OBSERVER);
+        let mut coordinator = worker.coordinator().expect("a free slot");
+        loop {
+            pause().await;
+            let failed = self.failed.borrow();
+            let dead = |it: &usize| self.network.is_dead(*it);
+            if (0..CLIENTS)
+                .filter(dead)
+                .all(|it| failed.contains(&process(it)))
+            {
+                break;
+            }
+        }
+        let record = self.history.begin("observer".into());
+        let done = coordinator.transaction(async |tx| {
+            self.history.restart(record);
+            for key in 0..self.plan.keys {
+                let value = whole(tx.read(TABLE, key).await?);
+                self.history.add(record, Access::Read(key, value));
+            }
+            Ok(())
+        });
+        done.await.expect("the observer commits");
+        self.history.end(record, Outcome::Committed);
+        self.counts.borrow_mut().stolen += worker.counts().stolen;
+    }
+}
+
+async fn execute(
+    tx: &mut Transaction<Simulated>,
+    kind: Kind,
+    key: u64,
+    value: u64,
+) -> Result<Access, Abort> {
+    let words = [value; 2];
+    Ok(match kind {
+        Kind::Read => Access::Read(key, whole(tx.read(TABLE, key).await?)),
+        Kind::Write => Access::Write(key, value, tx.write(TABLE, key, &words).await?),
+        Kind::Insert => Access::Insert(key, value, tx.insert(TABLE, key, &words).await?),
+        Kind::Delete => Access::Delete(key, whole(tx.delete(TABLE, key).await?)),
+    })
+}
+
+/// Lets others run.
+async fn pause() {
+    let mut has_paused = false;
+    core::future::poll_fn(|_| match core::mem::replace(&mut has_paused, true) {
+        true => core::task::Poll::Ready(()),
+        false => core::task::Poll::Pending,
+    })
+    .await;
+}
+
+/// Executes a run with the seed `seed`.
+///
+/// # Errors
+/// If the history is not strictly serializable, the tables are not consistent, or a transaction
+/// does not end.
+pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
+    let mut random = fastrand::Rng::with_seed(!seed);
+    let network = Network::new(seed, MEMORY.into(), words()).with_stalls();
+    let mut victims: Vec<usize> = (0..CLIENTS).collect();
+    random.shuffle(&mut victims);
+    for victim in victims.into_iter().take(plan.deaths) {
+        network.plan(random.u64(..2500), Fault::ComputeCrash(victim));
+    }
+    if plan.recoverer_dies {
+        network.plan(random.u64(..5000), Fault::ComputeCrash(CLIENTS));
+    }
+    let world = World {
+        network: network.clone(),
+        plan,
+        failed: Rc::default(),
+        history: History::default(),
+        next_value: Cell::new(0),
+        counts: RefCell::default(),
+        is_over: Cell::new(false),
+    };
+    let workers: Vec<_> = (0..CLIENTS).map(|it| world.worker(it, it)).collect();
+    let running = Cell::new(CLIENTS * usize::from(COORDINATORS));
+    let mut tasks: Vec<Task<'_>> = Vec::new();
+    for (compute, worker) in workers.iter().enumerate() {
+        for number in 0..COORDINATORS {
+            let coordinator = worker.coordinator().expect("a free slot");
+            let coordinator = coordinator.retry(RETRY);
+            let (world, seed) = (&world, random.u64(..));
+            let name = format!("{compute}.{number}");
+            let running = End(&running);
+            tasks.push((
+                compute,
+                Box::pin(async move {
+                    let _running = running;
+                    world.client(coordinator, name, seed).await;
+                }),
+            ));
+        }
+    }
+    for recoverer in CLIENTS..CLIENTS + RECOVERERS {
+        tasks.push((recoverer, Box::pin(world.recoverer(recoverer))));
+    }
+    let (all, ends) = (&world, &running);
+    tasks.push((
+        OBSERVER,
+        Box::pin(async move {
+            while ends.get() > 0 {
+                pause().await;
+            }
+            all.observer().await;
+            all.is_over.set(true);
+        }),
+    ));
+    let ended = network.run(tasks, STEPS);
+    ended.map_err(|stuck| format!("{} tasks did not end", stuck.tasks))?;
+    let mut counts = *world.counts.borrow();
+    for worker in &workers {
+        let it = worker.counts();
+        counts.conflicts += it.latched + it.changed + it.torn;
+        counts.stolen += it.stolen;
+    }
+    (counts.committed, counts.unknown) = world.history.outcomes();
+    counts.words = network.seen().words;
+    world.history.check()?;
+    check_tables(&world)?;
+    Ok(counts)
+}
+
+/// Counts a task that ends, also by the death of its server.
+struct End<'a>(&'a Cell<usize>);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Checks that the replicas are equal, and that no latch has a live holder.
+fn check_tables(world: &World) -> Result<(), String> {
+    let result = RefCell::new(Ok(Checked::default()));
+    let checking = async {
+        let worker = world.worker(OBSERVER, OBSERVER);
+        *result.borrow_mut() = check(&worker, core::iter::once(0)).await;
+    };
+    let task: Task<'_> = (OBSERVER, Box::pin(checking));
+    let ended = world.network.run(vec![task], STEPS);
+    ended.map_err(|_| "the check did not end".to_owned())?;
+    let checked = result.into_inner().map_err(|error| error.to_string())?;
+    if checked.held > 0 || !checked.problems.is_empty() {
+        return Err(format!("{checked:?}"));
+    }
+    Ok(())
+}

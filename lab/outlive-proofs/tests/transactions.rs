@@ -1,0 +1,49 @@
+//! Transactions on the simulated network: runs that are checked for strict serializability.
+
+use outlive_proofs::store::transactions::{Counts, Plan, run};
+use outlive_store::protocol::Flaw;
+
+fn runs(plan: Plan, seeds: u64) -> Counts {
+    let mut all = Counts::default();
+    for seed in 0..seeds {
+        let counts = run(plan, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        all.add(&counts);
+    }
+    all
+}
+
+#[test]
+fn transactions_are_strictly_serializable() {
+    let all = runs(Plan::CLEAN, 300);
+    println!("{all:?}");
+    assert!(all.committed > 3000 && all.conflicts > 100, "{all:?}");
+}
+
+#[test]
+fn transactions_survive_the_deaths_of_compute_servers_and_recoverers() {
+    let all = runs(Plan::DEATHS, 1_000);
+    println!("{all:?}");
+    for (name, times) in [
+        ("stolen latches", all.stolen),
+        ("transactions rolled forward", all.forward),
+        ("transactions rolled back", all.back),
+        ("recoveries by a second recoverer", all.again),
+        ("transactions without an answer", all.unknown as u64),
+    ] {
+        assert!(times > 20, "{times} {name}");
+    }
+}
+
+#[test]
+fn each_flaw_is_found() {
+    for flaw in Flaw::ALL {
+        let plan = match flaw {
+            Flaw::UncheckedReads | Flaw::StaleStrayReads => Plan::SINGLE,
+            _ => Plan::DEATHS,
+        };
+        let plan = plan.with(flaw.policy());
+        let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
+        let (seed, error) = found.unwrap_or_else(|| panic!("{flaw:?} was not found"));
+        println!("{flaw:?}: seed {seed}: {error}\n");
+    }
+}
