@@ -2,6 +2,7 @@
 
 mod pod_file;
 
+use outlive::host::Linux;
 use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodError, PodOptions};
 use outlive::segment::{CreateError, OpenError};
@@ -203,4 +204,62 @@ fn each_session_has_a_host_of_its_own_and_leaves_it() {
     drop(second);
     shared.leave().unwrap();
     pod.close().unwrap();
+}
+
+/// Returns the number of side files of the pod with this number.
+fn side_files(number: u128) -> usize {
+    let files = Linux::side_files().unwrap();
+    files.iter().filter(|file| file.pod == number).count()
+}
+
+#[test]
+fn a_pod_that_was_destroyed_is_not_joined() {
+    let place = PodFile::new("session-destroyed");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    drop(pod.session().unwrap());
+    Pod::destroy(&place.0).unwrap();
+    let number = pod.number();
+    let refusals = [
+        pod.session().map(drop),
+        pod.join(ProcessOptions::on_host(3)).map(drop),
+        pod.repair().map(drop),
+        pod.os().map(drop),
+        pod.identity().map(drop),
+    ];
+    for refused in refusals {
+        let is_removed = matches!(refused, Err(PodError::Removed { .. }));
+        assert!(is_removed, "{refused:?}");
+    }
+    assert_eq!(side_files(number), 0);
+    // A pod of the same path is another one.
+    let next = Pod::create(&place.0, options()).unwrap();
+    assert!(matches!(pod.session(), Err(PodError::Removed { .. })));
+    drop(next.session().unwrap());
+    pod.close().unwrap();
+}
+
+#[test]
+fn a_pod_whose_file_another_program_removed_is_not_joined() {
+    let place = PodFile::new("session-unlinked");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    let second = Pod::open(&place.0).unwrap();
+    let process = pod.join(ProcessOptions::on_host(3)).unwrap();
+    std::fs::remove_file(&place.0).unwrap();
+    let refused = second.session().unwrap_err().to_string();
+    assert!(refused.contains("was removed"), "{refused}");
+    assert_eq!(side_files(pod.number()), 1);
+    // The members go on, with further threads.
+    let session = pod.session_of(&process).unwrap();
+    session.counter("hits").unwrap().add(1);
+    drop(session);
+    process.leave().unwrap();
+    assert!(matches!(pod.session(), Err(PodError::Removed { .. })));
+    assert_eq!(side_files(pod.number()), 0);
+}
+
+#[test]
+fn a_pod_without_a_name_is_joined() {
+    let pod = Pod::create("memfd:session", options()).unwrap();
+    pod.session().unwrap().counter("hits").unwrap().add(1);
+    Linux::remove_side_file(pod.number()).unwrap();
 }

@@ -67,7 +67,8 @@ impl Pod {
     ///
     /// # Errors
     /// If the pod has no heap or no free ids (three are needed), this process could not be fenced,
-    /// or the directory of objects is damaged or there is no memory for it.
+    /// the directory of objects is damaged or there is no memory for it, or the pod was destroyed
+    /// ([`PodError::Removed`]).
     ///
     /// # Crash
     /// As for [`Pod::join`].
