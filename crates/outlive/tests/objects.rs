@@ -450,10 +450,16 @@ fn a_client_reports_the_outcome_of_its_last_request() {
 
     // One handle at a time.
     let refused = theirs.unlink("me").unwrap_err();
-    assert!(matches!(refused, ObjectError::InUse { .. }), "{refused}");
+    assert!(
+        matches!(refused, ObjectError::ClientInUse { .. }),
+        "{refused}"
+    );
     for all in [mine, theirs] {
         let refused = all.client("me").unwrap_err();
-        assert!(matches!(refused, ObjectError::InUse { .. }), "{refused}");
+        assert!(
+            matches!(refused, ObjectError::ClientInUse { .. }),
+            "{refused}"
+        );
     }
     assert_eq!(me.last(), last(14, true));
     let theirs_too = theirs.open::<Map<str, u64>>("words").unwrap();

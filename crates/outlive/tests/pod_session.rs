@@ -263,3 +263,26 @@ fn a_pod_without_a_name_is_joined() {
     pod.session().unwrap().counter("hits").unwrap().add(1);
     Linux::remove_side_file(pod.number()).unwrap();
 }
+
+#[test]
+fn the_error_for_a_client_in_use_names_its_user() {
+    let place = PodFile::new("session-client");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    let (first, second) = (pod.session().unwrap(), pod.session().unwrap());
+    let client = first.client("teller").unwrap();
+    let (user, host) = (first.member().instance(), first.process().host());
+    let named = format!(
+        "member {user} on host {} (pid {}",
+        host.id,
+        std::process::id()
+    );
+    let opened = second.objects().client("teller").unwrap_err();
+    let unlinked = second.objects().unlink("teller").unwrap_err();
+    for refused in [opened.to_string(), unlinked.to_string()] {
+        assert!(refused.contains(&named), "{refused}");
+    }
+    let own = first.objects().client("teller").unwrap_err().to_string();
+    assert!(own.contains("this session"), "{own}");
+    drop(client);
+    second.client("teller").unwrap();
+}

@@ -229,7 +229,7 @@ impl Session {
         let until = Instant::now() + 2 * self.pod.settings().suspicion;
         loop {
             match self.objects().client(name) {
-                Err(ObjectError::InUse { users, .. })
+                Err(ObjectError::ClientInUse { users, .. })
                     if Instant::now() < until && !users.contains(&self.member().instance().id) =>
                 {
                     std::thread::sleep(Duration::from_millis(1));
