@@ -2,10 +2,12 @@
 
 mod pod_file;
 
+use outlive::heap::buddy::AllocateError;
 use outlive::host::Linux;
 use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodError, PodOptions};
 use outlive::segment::{CreateError, OpenError};
+use outlive::structures::InsertError;
 use pod_file::PodFile;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -285,4 +287,35 @@ fn the_error_for_a_client_in_use_names_its_user() {
     assert!(own.contains("this session"), "{own}");
     drop(client);
     second.client("teller").unwrap();
+}
+
+#[test]
+fn a_full_heap_says_what_is_free_and_what_is_retired() {
+    let place = PodFile::new("session-full");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    let session = pod.session().unwrap();
+    let cell = session.cell::<[u8]>("config", b"").unwrap();
+    let value = vec![7; 700 << 10];
+    cell.set(&value).unwrap();
+    let seen = cell.read();
+    let full = (0..100).find_map(|_| cell.set(&value).err()).unwrap();
+    // The old values take most of the heap.
+    let AllocateError::HeapFull { retired, heap, .. } = full else {
+        panic!("{full}");
+    };
+    assert!((heap / 2..heap).contains(&retired), "{full}");
+    let text = format!("{retired} bytes that this thread has retired");
+    assert!(full.to_string().contains(&text), "{full}");
+    drop(seen);
+    cell.set(b"").unwrap();
+    session.heap().reclaim();
+
+    let words = session.map::<u64, u64>("words").unwrap();
+    let full = (0..1 << 20).find_map(|n| words.insert(&n, &n).err());
+    let Some(InsertError::Heap(full @ AllocateError::HeapFull { retired: 0, .. })) = full else {
+        panic!("{full:?}");
+    };
+    let text = full.to_string();
+    assert!(!text.contains("retired"), "{text}");
+    assert!(text.contains("outlive pod create"), "{text}");
 }
