@@ -76,11 +76,7 @@ pub struct LastRequest {
 /// let objects = Objects::of(&heap, Directory::open_or_create(&heap)?);
 /// let words = objects.open_or_create::<Map<str, u64>>("words", ())?;
 /// let me = objects.client("teller 7")?;
-/// let next = match me.last() {
-///     None => 1,
-///     Some(LastRequest { token, took_effect: true }) => token + 1,
-///     Some(LastRequest { token, took_effect: false }) => token, // again
-/// };
+/// let next = me.next_token(); // the last request again, if it had no effect
 /// words.request(&me, next).upsert("ash", &1, |n| n + 1)?;
 /// assert_eq!(me.last(), Some(LastRequest { token: 1, took_effect: true }));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -352,6 +348,16 @@ impl<'h, M: Memory> Client<'h, M> {
     /// panic inside the operation, the outcome is settled when the member is recovered.
     pub fn last(&self) -> Option<LastRequest> {
         self.words().last()
+    }
+
+    /// Returns the token to continue with, for a user that counts its requests from 1: that of the
+    /// [last](Self::last) request if it had no effect, and otherwise the next number.
+    ///
+    /// A request that ended without a change, such as the insertion of a key that exists, had no
+    /// effect. So it is made again after a restart.
+    pub fn next_token(&self) -> u64 {
+        let next = |last: LastRequest| last.token.saturating_add(u64::from(last.took_effect));
+        self.last().map_or(1, next)
     }
 
     /// Returns whether the request `token` took effect. Returns `None` if it is not the
