@@ -43,7 +43,8 @@ fn objects_are_listed_and_removed() {
         let line = text.lines().find(|line| line.starts_with("words")).unwrap();
         let cells: Vec<_> = line.split_whitespace().collect();
         let id = me.to_string();
-        assert_eq!(cells, ["words", "map", "of", "str", "to", "u64", "2", &id]);
+        let expected = ["words", "map", "of", "str", "to", "u64", "about", "2", &id];
+        assert_eq!(cells, expected);
 
         outlive(["pod", "remove-object", path, "hits"]).succeeds();
         outlive(["pod", "remove-object", path, "words"]).fails(1, "in use by the members");

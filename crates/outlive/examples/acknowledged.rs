@@ -1,7 +1,6 @@
 //! Counts exactly once, however often it is killed: `acknowledged POD NAME MOST` counts to MOST,
 //! and goes on where it was when it is started again. Run some of them, with different names.
 
-use outlive::objects::LastRequest;
 use outlive::pod::{Pod, PodOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,11 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let session = pod.session()?;
     let counts = session.map::<str, u64>("counts")?;
     let me = session.client(name)?; // the outcome of its last request is known from here on
-    let first = match me.last() {
-        None => 1,
-        Some(LastRequest { token, took_effect }) => token + u64::from(took_effect),
-    };
-    for token in first..=most.parse()? {
+    for token in me.next_token()..=most.parse()? {
         counts.request(&me, token).upsert("all", &1, |n| n + 1)?;
         println!("{token}"); // the acknowledgement
     }

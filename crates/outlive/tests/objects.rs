@@ -376,11 +376,11 @@ fn a_client_reports_the_outcome_of_its_last_request() {
     let words = mine.create::<Map<str, u64>>("words", ()).unwrap();
     let me = mine.client("me").unwrap();
     let last = |token, took_effect| Some(LastRequest { token, took_effect });
-    assert_eq!(me.last(), None);
+    assert_eq!((me.last(), me.next_token()), (None, 1));
     words.request(&me, 7).insert("ash", &1).unwrap();
-    assert_eq!(me.last(), last(7, true));
+    assert_eq!((me.last(), me.next_token()), (last(7, true), 8));
     words.request(&me, 8).insert("ash", &1).unwrap_err();
-    assert_eq!(me.last(), last(8, false));
+    assert_eq!((me.last(), me.next_token()), (last(8, false), 8));
     words.request(&me, 9).upsert("ash", &1, |n| n + 1).unwrap();
     assert_eq!(me.last(), last(9, true));
     assert_eq!(words.request(&me, 10).remove("oak"), None);
@@ -450,10 +450,16 @@ fn a_client_reports_the_outcome_of_its_last_request() {
 
     // One handle at a time.
     let refused = theirs.unlink("me").unwrap_err();
-    assert!(matches!(refused, ObjectError::InUse { .. }), "{refused}");
+    assert!(
+        matches!(refused, ObjectError::ClientInUse { .. }),
+        "{refused}"
+    );
     for all in [mine, theirs] {
         let refused = all.client("me").unwrap_err();
-        assert!(matches!(refused, ObjectError::InUse { .. }), "{refused}");
+        assert!(
+            matches!(refused, ObjectError::ClientInUse { .. }),
+            "{refused}"
+        );
     }
     assert_eq!(me.last(), last(14, true));
     let theirs_too = theirs.open::<Map<str, u64>>("words").unwrap();

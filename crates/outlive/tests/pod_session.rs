@@ -2,9 +2,12 @@
 
 mod pod_file;
 
+use outlive::heap::buddy::AllocateError;
+use outlive::host::Linux;
 use outlive::membership::ProcessOptions;
 use outlive::pod::{Pod, PodError, PodOptions};
 use outlive::segment::{CreateError, OpenError};
+use outlive::structures::InsertError;
 use pod_file::PodFile;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -203,4 +206,116 @@ fn each_session_has_a_host_of_its_own_and_leaves_it() {
     drop(second);
     shared.leave().unwrap();
     pod.close().unwrap();
+}
+
+/// Returns the number of side files of the pod with this number.
+fn side_files(number: u128) -> usize {
+    let files = Linux::side_files().unwrap();
+    files.iter().filter(|file| file.pod == number).count()
+}
+
+#[test]
+fn a_pod_that_was_destroyed_is_not_joined() {
+    let place = PodFile::new("session-destroyed");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    drop(pod.session().unwrap());
+    Pod::destroy(&place.0).unwrap();
+    let number = pod.number();
+    let refusals = [
+        pod.session().map(drop),
+        pod.join(ProcessOptions::on_host(3)).map(drop),
+        pod.repair().map(drop),
+        pod.os().map(drop),
+        pod.identity().map(drop),
+    ];
+    for refused in refusals {
+        let is_removed = matches!(refused, Err(PodError::Removed { .. }));
+        assert!(is_removed, "{refused:?}");
+    }
+    assert_eq!(side_files(number), 0);
+    // A pod of the same path is another one.
+    let next = Pod::create(&place.0, options()).unwrap();
+    assert!(matches!(pod.session(), Err(PodError::Removed { .. })));
+    drop(next.session().unwrap());
+    pod.close().unwrap();
+}
+
+#[test]
+fn a_pod_whose_file_another_program_removed_is_not_joined() {
+    let place = PodFile::new("session-unlinked");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    let second = Pod::open(&place.0).unwrap();
+    let process = pod.join(ProcessOptions::on_host(3)).unwrap();
+    std::fs::remove_file(&place.0).unwrap();
+    let refused = second.session().unwrap_err().to_string();
+    assert!(refused.contains("was removed"), "{refused}");
+    assert_eq!(side_files(pod.number()), 1);
+    // The members go on, with further threads.
+    let session = pod.session_of(&process).unwrap();
+    session.counter("hits").unwrap().add(1);
+    drop(session);
+    process.leave().unwrap();
+    assert!(matches!(pod.session(), Err(PodError::Removed { .. })));
+    assert_eq!(side_files(pod.number()), 0);
+}
+
+#[test]
+fn a_pod_without_a_name_is_joined() {
+    let pod = Pod::create("memfd:session", options()).unwrap();
+    pod.session().unwrap().counter("hits").unwrap().add(1);
+    Linux::remove_side_file(pod.number()).unwrap();
+}
+
+#[test]
+fn the_error_for_a_client_in_use_names_its_user() {
+    let place = PodFile::new("session-client");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    let (first, second) = (pod.session().unwrap(), pod.session().unwrap());
+    let client = first.client("teller").unwrap();
+    let (user, host) = (first.member().instance(), first.process().host());
+    let named = format!(
+        "member {user} on host {} (pid {}",
+        host.id,
+        std::process::id()
+    );
+    let opened = second.objects().client("teller").unwrap_err();
+    let unlinked = second.objects().unlink("teller").unwrap_err();
+    for refused in [opened.to_string(), unlinked.to_string()] {
+        assert!(refused.contains(&named), "{refused}");
+    }
+    let own = first.objects().client("teller").unwrap_err().to_string();
+    assert!(own.contains("this session"), "{own}");
+    drop(client);
+    second.client("teller").unwrap();
+}
+
+#[test]
+fn a_full_heap_says_what_is_free_and_what_is_retired() {
+    let place = PodFile::new("session-full");
+    let pod = Pod::create(&place.0, options()).unwrap();
+    let session = pod.session().unwrap();
+    let cell = session.cell::<[u8]>("config", b"").unwrap();
+    let value = vec![7; 700 << 10];
+    cell.set(&value).unwrap();
+    let seen = cell.read();
+    let full = (0..100).find_map(|_| cell.set(&value).err()).unwrap();
+    // The old values take most of the heap.
+    let AllocateError::HeapFull { retired, heap, .. } = full else {
+        panic!("{full}");
+    };
+    assert!((heap / 2..heap).contains(&retired), "{full}");
+    let text = format!("{retired} bytes that this thread has retired");
+    assert!(full.to_string().contains(&text), "{full}");
+    drop(seen);
+    cell.set(b"").unwrap();
+    session.heap().reclaim();
+
+    let words = session.map::<u64, u64>("words").unwrap();
+    let full = (0..1 << 20).find_map(|n| words.insert(&n, &n).err());
+    let Some(InsertError::Heap(full @ AllocateError::HeapFull { retired: 0, .. })) = full else {
+        panic!("{full:?}");
+    };
+    let text = full.to_string();
+    assert!(!text.contains("retired"), "{text}");
+    assert!(text.contains("outlive pod create"), "{text}");
 }

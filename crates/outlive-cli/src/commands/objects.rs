@@ -17,7 +17,8 @@ use std::fmt::Display;
     outlive pod objects /dev/shm/demo\n  \
     outlive pod objects /dev/shm/demo --json | jq '.[].name'\n\n\
     The command does not join the pod and changes nothing. ENTRIES is approximate while an object \
-    is in use; only maps, lists and cells have entries. BYTES is the size of the contents of the \
+    is in use, and after deaths (`outlive pod dump` reads all entries); only maps, lists and cells \
+    have entries. BYTES is the size of the contents of the \
     other objects. USERS are the ids of the members that have the object open, once for each \
     handle.\n\n\
     JSON: an array of objects: name, type, entries, bytes, holder, users; docs/json.md says what \
@@ -78,7 +79,7 @@ impl Objects {
         for it in &all {
             let users: Vec<String> = it.users.iter().map(u32::to_string).collect();
             let (entries, bytes) = match it.entries {
-                Some(entries) => (entries.to_string(), String::new()),
+                Some(entries) => (format!("about {entries}"), String::new()),
                 None => (String::new(), it.bytes.to_string()),
             };
             let name = output::printable(&it.name);

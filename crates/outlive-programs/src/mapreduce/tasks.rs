@@ -427,7 +427,8 @@ mod tests {
                 asked,
                 largest_free: 0,
                 heap,
-                enough: 2 * heap,
+                free: 0,
+                retired: 0,
             },
             AllocateError::TooLarge { asked, most: 64 },
         ];

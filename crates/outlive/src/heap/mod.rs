@@ -205,6 +205,16 @@ impl<M: Memory> Heap<M> {
         self.state + ROOT
     }
 
+    /// Returns the size of the allocated block at `block`. The caller has that block.
+    fn allocated_bytes(&self, block: Offset) -> Option<u64> {
+        let slab = self.table.slab_of(self.table.within(block)?);
+        // Relaxed: it was written before the block was allocated.
+        match (self.memory).load::<u64>(self.table.owner(slab), Ordering::Relaxed) {
+            0 => self.buddy.allocated_at(block),
+            _ => self.table.class_of(slab).map(|class| class.size.into()),
+        }
+    }
+
     /// The allocator of large blocks.
     pub fn buddy(&self) -> &Buddy<M> {
         &self.buddy

@@ -103,12 +103,14 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         if !self.is_for_the_dead() {
             self.reclaimer.check_soon();
         }
+        let retired = self.retired_bytes();
         let (buddy, heap) = (&self.heap.buddy, self.heap.buddy.bytes());
         AllocateError::HeapFull {
             asked,
             largest_free: buddy.largest_free(),
             heap,
-            enough: (2 * heap).max(4 * asked.next_power_of_two()),
+            free: buddy.free_bytes(),
+            retired,
         }
     }
 

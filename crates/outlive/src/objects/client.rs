@@ -19,6 +19,7 @@ use super::name_lock::NameLock;
 use super::record::Record;
 use super::{Class, Contents, Named, Object, ObjectError, Objects, Value};
 use crate::heap::LocalHeap;
+use crate::membership::Instance;
 use crate::recovery::Log;
 use crate::structures::{Action, Outcome};
 use core::fmt;
@@ -75,11 +76,7 @@ pub struct LastRequest {
 /// let objects = Objects::of(&heap, Directory::open_or_create(&heap)?);
 /// let words = objects.open_or_create::<Map<str, u64>>("words", ())?;
 /// let me = objects.client("teller 7")?;
-/// let next = match me.last() {
-///     None => 1,
-///     Some(LastRequest { token, took_effect: true }) => token + 1,
-///     Some(LastRequest { token, took_effect: false }) => token, // again
-/// };
+/// let next = me.next_token(); // the last request again, if it had no effect
 /// words.request(&me, next).upsert("ash", &1, |n| n + 1)?;
 /// assert_eq!(me.last(), Some(LastRequest { token: 1, took_effect: true }));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -255,8 +252,9 @@ impl<'h, M: Memory> Objects<'h, M> {
     /// [session](crate::pod::Session::client) waits for the report.)
     ///
     /// # Errors
-    /// If another handle uses it, a dead member cannot be recovered, the object is of another type
-    /// or damaged, the name is not valid, or there is no memory.
+    /// [`ObjectError::ClientInUse`] if another handle uses it. Other errors if a dead member cannot
+    /// be recovered, the object is of another type or damaged, the name is not valid, or there is
+    /// no memory.
     ///
     /// # Crash
     /// As [`open_or_create`](Self::open_or_create).
@@ -268,14 +266,12 @@ impl<'h, M: Memory> Objects<'h, M> {
             let slot = lease.slot().raw();
             // Acquire: the outcome of the last request.
             let order = (Ordering::AcqRel, Ordering::Relaxed);
-            let claim = || (memory.compare_exchange(at, 0, slot, order.0, order.1)).is_ok();
-            if !claim() {
+            let claim = || memory.compare_exchange(at, 0, slot, order.0, order.1);
+            if claim().is_err() {
                 let recovered = self.heap.recover_dead_members();
-                if !claim() {
+                if let Err(user) = claim() {
                     recovered?;
-                    let users = self.directory.users(lease.at(), lease.slot()).collect();
-                    let name = name.into();
-                    return Err(ObjectError::InUse { name, users });
+                    return Err(self.client_in_use(name, lease, user));
                 }
             }
             memory.persist(at, 8);
@@ -286,14 +282,52 @@ impl<'h, M: Memory> Objects<'h, M> {
             // It was unlinked before.
         }
     }
+
+    /// Returns the error for the client `name`, which is in use by the owner of slot `user`.
+    pub(super) fn client_in_use(self, name: &str, lease: &Lease<'h, M>, user: u64) -> ObjectError {
+        ObjectError::ClientInUse {
+            name: name.into(),
+            by: self.describe_user(user),
+            users: self.directory.users(lease.at(), lease.slot()).collect(),
+        }
+    }
+
+    /// Describes the owner of slot `user` for an error.
+    fn describe_user(self, user: u64) -> String {
+        let member = self.heap.member();
+        let Some(id) = self.directory.holder(Offset::from_raw(user)) else {
+            return format!("an unknown member (its slot is {user:#x})");
+        };
+        if id == member.instance().id {
+            return "this session".into();
+        }
+        let read = || {
+            let state = member.generations().state(id).ok()?;
+            let record = member
+                .records()?
+                .read(Instance::new(id, state.generation))?;
+            Some((record, state.host))
+        };
+        match read() {
+            Some((record, host)) => format!(
+                "the member {} on host {host} (pid {} in its own PID namespace)",
+                record.instance, record.thread.process.pid
+            ),
+            None => format!("the member {id}"),
+        }
+    }
 }
 
-/// Returns whether a client is in use, for the holder of the lock on its name.
-pub(super) fn is_in_use<M: Memory>(memory: M, record: Record<M>) -> bool {
-    // Acquire: ordered by the lock.
-    record.class() == Some(Class::Client)
-        && record.content_bytes() == BYTES
-        && memory.load::<u64>(record.contents(), Ordering::Acquire) != 0
+/// Returns the slot of the user of a client; 0 if it has none, or the object is no client. For the
+/// holder of the lock on its name.
+pub(super) fn user_of<M: Memory>(memory: M, record: Record<M>) -> u64 {
+    match record.class() {
+        // Acquire: ordered by the lock.
+        Some(Class::Client) if record.content_bytes() == BYTES => {
+            memory.load(record.contents(), Ordering::Acquire)
+        }
+        _ => 0,
+    }
 }
 
 impl<'h, M: Memory> Client<'h, M> {
@@ -314,6 +348,16 @@ impl<'h, M: Memory> Client<'h, M> {
     /// panic inside the operation, the outcome is settled when the member is recovered.
     pub fn last(&self) -> Option<LastRequest> {
         self.words().last()
+    }
+
+    /// Returns the token to continue with, for a user that counts its requests from 1: that of the
+    /// [last](Self::last) request if it had no effect, and otherwise the next number.
+    ///
+    /// A request that ended without a change, such as the insertion of a key that exists, had no
+    /// effect. So it is made again after a restart.
+    pub fn next_token(&self) -> u64 {
+        let next = |last: LastRequest| last.token.saturating_add(u64::from(last.took_effect));
+        self.last().map_or(1, next)
     }
 
     /// Returns whether the request `token` took effect. Returns `None` if it is not the

@@ -56,6 +56,19 @@ pub enum ObjectError {
         /// The ids of the members that use it.
         users: Vec<InstanceId>,
     },
+    /// Another handle uses the client.
+    #[error(
+        "the client `{name}` is in use by {by}; it has one user at a time: drop that handle, end \
+         that process, or use a client of another name"
+    )]
+    ClientInUse {
+        /// The name.
+        name: String,
+        /// The description of the user.
+        by: String,
+        /// The ids of the members that have it open.
+        users: Vec<InstanceId>,
+    },
     /// The directory, a lease or an object is damaged.
     #[error("the named objects are damaged at {at}: {what}; copy what you need into a new pod")]
     Damaged {

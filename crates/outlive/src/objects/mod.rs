@@ -453,10 +453,9 @@ impl<'h, M: Memory> Objects<'h, M> {
         let memory = self.heap.memory();
         if let Some(lock) = NameLock::acquire(&lease)? {
             memory.crash_point(UnlinkPoint::Locked);
-            if client::is_in_use(memory, lock.record()) {
-                let users = self.directory.users(lease.at(), lease.slot()).collect();
-                let name = name.into();
-                return Err(ObjectError::InUse { name, users });
+            let user = client::user_of(memory, lock.record());
+            if user != 0 {
+                return Err(self.client_in_use(name, &lease, user));
             }
             if lock.record().is_named(name)? && lock.remove(name) {
                 memory.crash_point(UnlinkPoint::Removed);

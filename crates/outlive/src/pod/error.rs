@@ -72,6 +72,16 @@ pub enum PodError {
         /// The path of the pod.
         path: PathBuf,
     },
+    /// The pod's file has lost its name since it was opened: the pod was destroyed.
+    #[error(
+        "the pod {} was removed after this process opened it, so other processes cannot find it; \
+         open the path again, or create a new pod there",
+        .path.display()
+    )]
+    Removed {
+        /// The path by which the pod was opened.
+        path: PathBuf,
+    },
     /// The pod's heap is damaged.
     #[error("the heap of the pod {} is damaged: {source}", .path.display())]
     Heap {

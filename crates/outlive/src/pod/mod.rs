@@ -199,6 +199,15 @@ impl Pod {
         }
     }
 
+    /// Returns an error if the pod was destroyed after this opening.
+    fn refuse_a_removed(&self) -> Result<(), PodError> {
+        let path = || self.segment.path().into();
+        match self.segment.was_removed() {
+            true => Err(PodError::Removed { path: path() }),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the pod in an open segment.
     ///
     /// # Errors
@@ -241,6 +250,7 @@ impl Pod {
     ///
     /// # Errors
     /// If the id or the host is not available, or this process could not be fenced.
+    /// [`PodError::Removed`] if the pod was destroyed after this process opened it.
     pub fn join(&self, options: ProcessOptions) -> Result<Process, PodError> {
         self.join_with(options, |recoverers| recoverers)
     }
@@ -277,8 +287,11 @@ impl Pod {
         self.refuse_a_copy(options.adopts_copy())?;
         let joining = Joining::begin(self, is_repair)?;
         let options = options.obligations(Arc::new(LogObligations::new(recoverers, self.heap)));
-        let joined = { self.attach() }
-            .and_then(|os| Process::join(self.tables, os, options).map_err(PodError::from));
+        let joined = self.attach().and_then(|os| {
+            // Once more: a pod that is destroyed from here on keeps the side file, which is in use.
+            self.refuse_a_removed()?;
+            Ok(Process::join(self.tables, os, options)?)
+        });
         match joined {
             Ok(process) => {
                 let mut of_it = self.use_of_it();
@@ -287,7 +300,7 @@ impl Pod {
                 Ok(process)
             }
             Err(error) => {
-                joining.refused();
+                joining.refused(matches!(error, PodError::Removed { .. }));
                 Err(error)
             }
         }
@@ -363,7 +376,7 @@ impl Pod {
     /// futexes of this pod.
     ///
     /// # Errors
-    /// If it lacks a feature that membership needs.
+    /// If it lacks a feature that membership needs, or the pod was destroyed.
     pub fn os(&self) -> Result<&'static dyn Os, PodError> {
         self.use_of_it().given_out = true;
         self.attach()
@@ -371,6 +384,8 @@ impl Pod {
 
     fn attach(&self) -> Result<&'static dyn Os, PodError> {
         self.refuse_an_observer()?;
+        // First: a side file of a removed pod would stay.
+        self.refuse_a_removed()?;
         let access = self.side_file_access();
         let ids = self.tables.extent().ids;
         // Only with one kernel do all processes that can map the file see its locks.

@@ -61,11 +61,14 @@ impl<'a> Joining<'a> {
     }
 
     /// Ends a join that was refused. Removes the side file that it created, unless another process
-    /// or another join uses it, and releases this opening's attachment to that file.
-    pub fn refused(self) {
+    /// or another join uses it, and releases this opening's attachment to that file. If the pod is
+    /// destroyed (`is_removed`), an earlier side file may have been removed during the join, so the
+    /// present one is removed in any case.
+    pub fn refused(self, is_removed: bool) {
         let mut all = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
         let is_alone = all.get(&self.number) == Some(&1);
-        if is_alone && !self.had_side_file && !self.pod.has_member_of_this_process() {
+        let may_remove = is_removed || !self.had_side_file;
+        if is_alone && may_remove && !self.pod.has_member_of_this_process() {
             // Held over both steps: another thread attaches under this lock.
             let mut of_it = self.pod.use_of_it();
             let is_removed = Linux::remove_side_file(self.number).is_ok_and(|removed| removed > 0);

@@ -67,7 +67,8 @@ impl Pod {
     ///
     /// # Errors
     /// If the pod has no heap or no free ids (three are needed), this process could not be fenced,
-    /// or the directory of objects is damaged or there is no memory for it.
+    /// the directory of objects is damaged or there is no memory for it, or the pod was destroyed
+    /// ([`PodError::Removed`]).
     ///
     /// # Crash
     /// As for [`Pod::join`].
@@ -77,7 +78,30 @@ impl Pod {
     }
 
     /// Joins with the calling thread, as a thread of `process`, which has joined this pod: for
-    /// further threads, and for processes that [join](Self::join) in their own way.
+    /// further threads, and for processes that [join](Self::join) in their own way. A session and
+    /// its handles stay in their thread; each thread opens the objects by name.
+    ///
+    /// ```
+    /// use outlive::pod::{Pod, PodOptions};
+    /// # let path = format!("/dev/shm/outlive-doc-threads-{}", std::process::id());
+    /// let pod = Pod::create(&path, PodOptions::new().size(8 << 20))?;
+    /// # {
+    /// let session = pod.session()?;
+    /// let process = session.process();
+    /// let count = |word: &str| -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    ///     let session = pod.session_of(process)?; // this thread's
+    ///     let words = session.map::<str, u64>("words")?;
+    ///     Ok(words.upsert(word, &1, |n| n + 1)?)
+    /// };
+    /// std::thread::scope(|scope| {
+    ///     let threads = ["ash", "oak", "ash"].map(|word| scope.spawn(move || count(word)));
+    ///     threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    /// })?;
+    /// assert_eq!(session.map::<str, u64>("words")?.get("ash"), Some(2));
+    /// # }
+    /// # Pod::destroy(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
     ///
     /// # Errors
     /// If the pod has no heap or no free id, `process` is of another pod, or the directory of
@@ -205,7 +229,7 @@ impl Session {
         let until = Instant::now() + 2 * self.pod.settings().suspicion;
         loop {
             match self.objects().client(name) {
-                Err(ObjectError::InUse { users, .. })
+                Err(ObjectError::ClientInUse { users, .. })
                     if Instant::now() < until && !users.contains(&self.member().instance().id) =>
                 {
                     std::thread::sleep(Duration::from_millis(1));

@@ -106,6 +106,7 @@ use rustix::io::Errno;
 use std::any::Any;
 use std::fmt;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -127,6 +128,8 @@ struct Inner {
     mapping: Mapping,
     has_one_kernel: bool,
     is_known_by_inode: bool,
+    /// Whether the file had a name when it was opened. A memfd has none.
+    had_name: bool,
     access: Access,
     /// `None` once the segment is closed.
     medium: RwLock<Option<Medium>>,
@@ -198,6 +201,7 @@ impl Segment {
         // Read now and not later: see `own_file`.
         let (has_one_kernel, is_known_by_inode) =
             (backend.has_one_kernel(), backend.is_known_by_inode());
+        let had_name = has_name(backend.file());
         let inner = Box::new(Inner {
             superblock,
             memory,
@@ -206,6 +210,7 @@ impl Segment {
             mapping,
             has_one_kernel,
             is_known_by_inode,
+            had_name,
             access,
             medium: RwLock::new(Some(Medium {
                 backend: backend.into(),
@@ -315,6 +320,13 @@ impl Segment {
         }
     }
 
+    /// Returns whether the file has lost its last name since it was opened.
+    pub(crate) fn was_removed(&self) -> bool {
+        // A descriptor that is another file's by now shows nothing.
+        let file = self.own_file();
+        self.inner().had_name && file.is_ok_and(|file| !has_name(&file))
+    }
+
     /// Returns whether a process of this kernel may have it open by another opening: `true` also if
     /// that cannot be read.
     pub(crate) fn may_be_in_use(&self) -> bool {
@@ -412,6 +424,11 @@ impl Segment {
         // use.
         drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
     }
+}
+
+/// Returns whether the file has a name, or that cannot be read.
+fn has_name(file: &File) -> bool {
+    file.metadata().map_or(true, |file| file.nlink() > 0)
 }
 
 impl fmt::Debug for Segment {

@@ -385,7 +385,7 @@ fn client_and_unlink() -> Scenario {
         })
         .mortal("unlinks it", |_| {
             with(world(), 1, |all| match all.unlink(MADE) {
-                Ok(()) | Err(ObjectError::InUse { .. }) => {}
+                Ok(()) | Err(ObjectError::ClientInUse { .. }) => {}
                 Err(error) => panic!("{error}"),
             })
         })

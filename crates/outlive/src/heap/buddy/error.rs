@@ -95,10 +95,12 @@ pub enum AllocateError {
         /// The size of the largest free block in bytes.
         largest_free: u64,
     },
-    /// The heap is full, even after all possible blocks were returned: it is too small for its use.
+    /// The heap is full, even after all possible blocks were returned.
     #[error(
-        "the heap of {heap} bytes has no free block of {asked} bytes (the largest has \
-         {largest_free}); create the pod with a heap of at least {enough} bytes"
+        "the heap of {heap} bytes has no free block of {asked} bytes: {free} bytes are free, the \
+         largest free block has {largest_free}{}; free some memory, or use a larger pod (`outlive \
+         pod create --size`)",
+        waiting(*retired)
     )]
     HeapFull {
         /// The requested size in bytes.
@@ -107,8 +109,10 @@ pub enum AllocateError {
         largest_free: u64,
         /// The size of the heap in bytes.
         heap: u64,
-        /// The heap size in bytes to create the pod with.
-        enough: u64,
+        /// The number of free bytes, without free blocks of slabs. Other threads change it.
+        free: u64,
+        /// The number of bytes that this thread has retired and that are not freed yet.
+        retired: u64,
     },
     /// No block can ever be that large.
     #[error(
@@ -148,6 +152,17 @@ pub enum AllocateError {
     /// The caller's log cannot take the change.
     #[error(transparent)]
     Log(#[from] RedoError),
+}
+
+/// Describes the bytes that a thread has retired, if there are any.
+fn waiting(retired: u64) -> String {
+    match retired {
+        0 => String::new(),
+        retired => format!(
+            ", and {retired} bytes that this thread has retired are not freed yet (try again; \
+             values that are read in place delay it)"
+        ),
+    }
 }
 
 impl AllocateError {

@@ -112,6 +112,17 @@ impl<M: Memory> LocalHeap<'_, M> {
         kept
     }
 
+    /// Returns the number of bytes of the blocks in this log's list.
+    pub(in crate::heap) fn retired_bytes(&self) -> u64 {
+        if self.reclaimer.count.get() == 0 {
+            return 0;
+        }
+        let list = blocks_by_cell(self.memory(), self.log());
+        // The blocks are this thread's to free, so their sizes do not change.
+        let bytes = |block| self.heap.allocated_bytes(block).unwrap_or(0);
+        list.map_while(|(_, found)| found.ok()).map(bytes).sum()
+    }
+
     /// Frees the blocks in this log's list that can be freed, and returns the number of the others.
     pub(super) fn free_retired(&self) -> u64 {
         let memory = self.memory();
