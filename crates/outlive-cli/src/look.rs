@@ -6,23 +6,12 @@
 //! asks the operating system itself, and changes nothing.
 
 use crate::output::printable;
-use outlive::host::ObservedOs;
 use outlive::membership::{Instance, InstanceId, Level, State, Status};
 use outlive::objects::Directory;
+pub use outlive::pod::Presence;
 use outlive::pod::{GroupStatus, MemberStatus, Pod};
 use outlive::recovery::LockEntry;
 use std::collections::BTreeMap;
-
-/// Whether the process or thread of an incarnation is known to be alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// It is alive.
-    Here,
-    /// It has died, and its generation has not been raised yet.
-    Gone,
-    /// It cannot be determined from here: the member runs on another operating system.
-    Unknown,
-}
 
 /// A member, as a look has found it.
 #[derive(Clone, Debug)]
@@ -127,10 +116,10 @@ impl Look {
     /// Looks at `pod` without writing to it.
     pub fn at(pod: &Pod) -> Self {
         let status = pod.status();
-        let here = Here::of(pod);
+        let presences = pod.presences(&status);
         let logs = pod.logs();
         let mutexes = named_mutexes(pod);
-        let mut members: BTreeMap<_, _> = status
+        let members = status
             .members
             .into_iter()
             .map(|status| {
@@ -139,7 +128,7 @@ impl Look {
                     .claimant()
                     .filter(|_| status.state.status == Status::Dead);
                 let seen = Seen {
-                    presence: here.presence(pod, &status),
+                    presence: presences.get(&status.id).copied(),
                     locks: log.locks().collect(),
                     mutexes: mutexes.get(&status.instance()).cloned().unwrap_or_default(),
                     recoverer: claimant.filter(|claimant| Some(*claimant) != log.owner()),
@@ -148,16 +137,6 @@ impl Look {
                 (seen.id(), seen)
             })
             .collect();
-        let empty: Vec<_> = members
-            .values()
-            .filter(|seen| is_empty_host(seen, &members))
-            .map(Seen::id)
-            .collect();
-        for id in empty {
-            if let Some(host) = members.get_mut(&id) {
-                host.presence = Some(Presence::Gone);
-            }
-        }
         Self {
             members,
             manager: status.manager,
@@ -237,87 +216,4 @@ fn named_mutexes(pod: &Pod) -> BTreeMap<Instance, Vec<String>> {
         }
     }
     held
-}
-
-/// Returns whether `host` is gone: all its processes are, and no other process sends its heartbeat.
-fn is_empty_host(host: &Seen, members: &BTreeMap<InstanceId, Seen>) -> bool {
-    host.state().level == Some(Level::Host)
-        && host.presence == Some(Presence::Here)
-        && !members.values().any(|seen| {
-            seen.state().level != Some(Level::Host)
-                && InstanceId::from(seen.state().host) == host.id()
-                && seen.is_there()
-        })
-}
-
-/// The operating system that this process runs on, if members of the pod run on it too.
-struct Here {
-    os: Option<(ObservedOs, u16)>,
-}
-
-impl Here {
-    fn of(pod: &Pod) -> Self {
-        let find = || {
-            let os = pod.observe_os().ok()??;
-            let systems = pod.tables().operating_systems();
-            let number = systems.find(os.identity())?;
-            Some((os, number))
-        };
-        Self { os: find() }
-    }
-
-    fn presence(&self, pod: &Pod, status: &MemberStatus) -> Option<Presence> {
-        let state = status.state;
-        if !state.status.may_write() {
-            return None;
-        }
-        let presence = self.evidence(pod, status);
-        // It may have left, or its generation been raised, between the two checks.
-        Some(
-            if pod.tables().generations().state(status.id) == Ok(state) {
-                presence
-            } else {
-                Presence::Here
-            },
-        )
-    }
-
-    /// Returns what the kernel knows of a member that may write.
-    fn evidence(&self, pod: &Pod, status: &MemberStatus) -> Presence {
-        let (tables, state) = (pod.tables(), status.state);
-        let systems = tables.operating_systems();
-        let Some(its_os) = tables.os_of(state) else {
-            return Presence::Unknown;
-        };
-        let is_here = { self.os.as_ref() }.is_some_and(|(_, number)| *number == its_os);
-        let absence_is_proof =
-            is_here || pod.segment().has_one_kernel() && systems.has_one_kernel(its_os);
-        let absent = match &self.os {
-            _ if absence_is_proof => Presence::Gone,
-            Some((os, _)) if systems.is_earlier_boot(its_os, os.identity()) => Presence::Gone,
-            _ => Presence::Unknown,
-        };
-        let process = |id| match pod.is_present(id) {
-            Ok(true) => Presence::Here,
-            Ok(false) => absent,
-            Err(_) => Presence::Unknown,
-        };
-        match (state.level, &self.os) {
-            (Some(Level::Process), _) => process(status.id),
-            // Decided later, from its processes.
-            (Some(Level::Host), _) if absence_is_proof && state.status != Status::Joining => {
-                Presence::Here
-            }
-            (Some(Level::Host), _) if !absence_is_proof => absent,
-            // A thread, or a host that is being joined: the obituary is that of the joining thread.
-            (_, Some((os, _))) if is_here => match os.is_held(status.id) {
-                true => Presence::Here,
-                false => Presence::Gone,
-            },
-            _ => match status.record.as_ref().and_then(|record| record.process) {
-                Some(of) => process(of.id),
-                None => Presence::Unknown,
-            },
-        }
-    }
 }

@@ -65,7 +65,7 @@ struct Place(String);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = Pod::destroy(&self.0);
+        let _ = Pod::destroy_forcibly(&self.0);
     }
 }
 

@@ -61,5 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         assert_eq!(sum??, Some(4_999_950_000));
         Ok::<(), Box<dyn std::error::Error>>(())
     })?;
+    drop((pool, heap, member));
+    process.leave()?;
     Ok(Pod::destroy(&path).map(drop)?)
 }

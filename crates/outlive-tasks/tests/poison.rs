@@ -103,7 +103,7 @@ struct Gone(String);
 
 impl Drop for Gone {
     fn drop(&mut self) {
-        let _ = Pod::destroy(&self.0);
+        let _ = Pod::destroy_forcibly(&self.0);
     }
 }
 

@@ -35,7 +35,7 @@ impl core::ops::Deref for Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        let destroyed = Pod::destroy(&self.path);
+        let destroyed = Pod::destroy_forcibly(&self.path);
         assert!(destroyed.is_ok() || std::thread::panicking());
     }
 }

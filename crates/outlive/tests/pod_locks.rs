@@ -37,7 +37,7 @@ fn locked(path: &Path) -> File {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = Pod::destroy(&self.0);
+        let _ = Pod::destroy_forcibly(&self.0);
     }
 }
 

@@ -115,7 +115,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = Pod::destroy(&self.0);
+        let _ = Pod::destroy_forcibly(&self.0);
     }
 }
 

@@ -69,7 +69,7 @@ impl ScratchPod {
 impl Drop for ScratchPod {
     fn drop(&mut self) {
         // A drop cannot report an error; `outlive pod clean` finds a pod that stays.
-        let destroyed = Pod::destroy(&self.path);
+        let destroyed = Pod::destroy_forcibly(&self.path);
         debug_assert!(
             std::thread::panicking() || matches!(destroyed, Ok(None)),
             "something of {} remains: {destroyed:?}",

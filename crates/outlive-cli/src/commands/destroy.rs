@@ -27,10 +27,14 @@ pub struct Destroy {
 impl Destroy {
     pub fn run(self) -> Result<(), Failure> {
         let path = self.which.path();
-        if !self.force {
-            self.refuse_while_used()?;
-        }
-        if let Some(kept) = Pod::destroy(path)? {
+        let kept = match self.force {
+            true => Pod::destroy_forcibly(path)?,
+            false => {
+                self.refuse_while_used()?;
+                Pod::destroy(path)?
+            }
+        };
+        if let Some(kept) = kept {
             output::note(format_args!(
                 "{} is still used by processes that have the pod open; when they have ended, `outlive pod \
                  clean --remove` removes it",

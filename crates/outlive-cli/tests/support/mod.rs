@@ -47,7 +47,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = outlive::pod::Pod::destroy(&self.path);
+        let _ = outlive::pod::Pod::destroy_forcibly(&self.path);
         let _ = std::fs::remove_file(&self.path);
     }
 }

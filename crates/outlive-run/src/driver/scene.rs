@@ -48,7 +48,7 @@ impl Drop for Made {
         // which the kernel reports their deaths stays.
         let until = Instant::now() + LEAVING;
         let mut is_left = loop {
-            match Pod::destroy(&self.path) {
+            match Pod::destroy_forcibly(&self.path) {
                 Ok(left) => break left.is_some(),
                 Err(PodError::Destroy(DestroyError::Busy { .. })) if Instant::now() < until => {
                     std::thread::sleep(Duration::from_millis(2));

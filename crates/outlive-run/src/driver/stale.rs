@@ -78,7 +78,7 @@ pub(super) fn sweep(directory: &Path) {
         let name = name.to_str().and_then(Name::parse);
         // Symbolic links are not followed: they may lead to files of others.
         if name.is_some_and(Name::is_stale) && entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            let _ = Pod::destroy(entry.path());
+            let _ = Pod::destroy_forcibly(entry.path());
         }
     }
 }

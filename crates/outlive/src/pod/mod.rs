@@ -36,6 +36,7 @@
 
 mod bury;
 mod check;
+mod destroy;
 mod error;
 mod leaks;
 mod obligations;
@@ -43,6 +44,7 @@ mod open_or_create;
 mod opening;
 mod options;
 mod origin;
+mod presence;
 mod repair;
 mod replace;
 mod session;
@@ -51,6 +53,7 @@ mod status;
 pub use check::{Check, HeapCheck, Violation};
 pub use error::PodError;
 pub use options::PodOptions;
+pub use presence::Presence;
 pub use repair::Repair;
 pub use session::Session;
 pub use status::{GroupStatus, MemberStatus, Status};
@@ -70,7 +73,7 @@ use outlive_memory::Native;
 use replace::refuse_the_living;
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// A pod that this process has opened.
@@ -459,44 +462,6 @@ impl Pod {
     /// that changes during the check is checked again before it is reported.
     pub fn check(&self) -> Check {
         Check::of(self)
-    }
-
-    /// Removes the pod at `path`, complete or not, sound or damaged, and the files that this
-    /// operating system keeps for it. Those stay, for `outlive pod clean`, if damage hides which
-    /// pod they belong to, or while other processes have the pod open; in the latter case the file
-    /// that stays is returned.
-    ///
-    /// # Errors
-    /// If `path` is not a segment.
-    pub fn destroy(path: impl AsRef<Path>) -> Result<Option<PathBuf>, PodError> {
-        let path = path.as_ref();
-        let is_copy = origin::is_copy(path);
-        let number = Self::number_at(path).or_else(|| {
-            // The pod may be a device that can be mapped but not read.
-            let segment = Segment::open(path).ok()?;
-            let number = Self::of(segment).ok().map(|pod| pod.number());
-            segment.close().ok()?;
-            number
-        });
-        // The directory of its cords, and their access.
-        let directory = std::fs::canonicalize(path).ok();
-        let directory = directory.as_deref().and_then(Path::parent);
-        let access =
-            std::fs::metadata(path).map_or_else(|_| Access::default(), |it| access_of(&it));
-        Segment::destroy(path)?;
-        // A copy that was not adopted has the number of the original. The original's files stay.
-        if let Some(number) = number.filter(|_| !is_copy) {
-            Linux::remove_cords(directory, number, access);
-            match Linux::remove_side_file(number) {
-                // Another process has the pod open and keeps the file; a clean-up removes it
-                // afterwards.
-                Err(OsError::InUse { path }) => return Ok(Some(path)),
-                removed => {
-                    removed?;
-                }
-            }
-        }
-        Ok(None)
     }
 }
 

@@ -14,6 +14,6 @@ impl PodFile {
 
 impl Drop for PodFile {
     fn drop(&mut self) {
-        let _ = Pod::destroy(&self.0);
+        let _ = Pod::destroy_forcibly(&self.0);
     }
 }

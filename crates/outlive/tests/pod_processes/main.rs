@@ -96,7 +96,7 @@ impl Drop for Scene {
             let _ = child.kill();
             let _ = child.wait();
         }
-        if let Err(error) = Pod::destroy(&self.path)
+        if let Err(error) = Pod::destroy_forcibly(&self.path)
             && !std::thread::panicking()
         {
             panic!("the pod could not be destroyed: {error}");

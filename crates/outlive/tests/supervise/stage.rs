@@ -137,7 +137,7 @@ impl Drop for Stage {
             std::thread::sleep(Duration::from_millis(1));
         }
         let _ = std::fs::remove_file(self.reports());
-        let destroyed = Pod::destroy(&self.path);
+        let destroyed = Pod::destroy_forcibly(&self.path);
         if !std::thread::panicking() {
             destroyed.unwrap();
         }

@@ -185,7 +185,7 @@ impl Drop for Processes {
         // The kernel may still be ending a victim, which holds its lock on the side file until
         // then.
         let until = Instant::now() + Duration::from_secs(10);
-        while Pod::destroy(&self.path).map_or(true, |kept| kept.is_some())
+        while Pod::destroy_forcibly(&self.path).map_or(true, |kept| kept.is_some())
             && self.path.exists()
             && Instant::now() < until
         {

@@ -121,7 +121,10 @@ impl World {
         // The kernel may still be ending a victim, which holds its lock on the side file until
         // then.
         let until = Instant::now() + PATIENCE;
-        while self.path.exists() && Pod::destroy(&self.path).is_err() && Instant::now() < until {
+        while self.path.exists()
+            && Pod::destroy_forcibly(&self.path).is_err()
+            && Instant::now() < until
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
     }

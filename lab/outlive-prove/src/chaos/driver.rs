@@ -204,7 +204,8 @@ impl Drop for Place {
         // The kernel may still be ending a victim, which holds its lock on the side file until
         // then.
         let until = Instant::now() + Duration::from_secs(10);
-        while Pod::destroy(&self.path).map_or(true, |kept| kept.is_some()) && Instant::now() < until
+        while Pod::destroy_forcibly(&self.path).map_or(true, |kept| kept.is_some())
+            && Instant::now() < until
         {
             std::thread::sleep(Duration::from_millis(5));
             if !self.path.exists() {
