@@ -289,7 +289,7 @@ impl Store {
             let files = store.files.all();
             files.iter().for_each(|file| remove_file(file, false));
         }
-        Pod::destroy(path)?;
+        Pod::destroy_forcibly(path)?;
         Ok(())
     }
 }
