@@ -1,7 +1,8 @@
 //! Transactions on the simulated network: runs that are checked for strict serializability.
 
+use outlive_proofs::store::transaction_sweeps::read_during_recovery;
 use outlive_proofs::store::transactions::{Counts, Plan, run};
-use outlive_store::protocol::Flaw;
+use outlive_store::protocol::{Flaw, Policy};
 
 fn runs(plan: Plan, seeds: u64) -> Counts {
     let mut all = Counts::default();
@@ -36,9 +37,13 @@ fn transactions_survive_the_deaths_of_compute_servers_and_recoverers() {
 
 #[test]
 fn each_flaw_is_found() {
-    for flaw in Flaw::ALL {
+    // The flaw that is left out is found by the next test.
+    for flaw in { Flaw::ALL }
+        .into_iter()
+        .filter(|it| *it != Flaw::StaleStrayReads)
+    {
         let plan = match flaw {
-            Flaw::UncheckedReads | Flaw::StaleStrayReads => Plan::SINGLE,
+            Flaw::UncheckedReads => Plan::SINGLE,
             _ => Plan::DEATHS,
         };
         let plan = plan.with(flaw.policy());
@@ -46,4 +51,11 @@ fn each_flaw_is_found() {
         let (seed, error) = found.unwrap_or_else(|| panic!("{flaw:?} was not found"));
         println!("{flaw:?}: seed {seed}: {error}\n");
     }
+}
+
+#[test]
+fn a_value_that_a_recovery_undoes_is_not_read() {
+    read_during_recovery(Policy::SOUND).unwrap();
+    let stale = read_during_recovery(Flaw::StaleStrayReads.policy());
+    assert!(stale.is_err(), "the flaw was not found");
 }

@@ -6,7 +6,7 @@ pub mod lost_answers;
 pub mod network;
 pub mod scenarios;
 pub mod sweeps;
-mod transaction_sweeps;
+pub mod transaction_sweeps;
 pub mod transactions;
 
 pub use litmus::{Litmus, Program, Step};

@@ -1,14 +1,14 @@
 //! A transaction that reads, writes, inserts and deletes, killed after every instruction together
 //! with the recoveries of its logs; and broken variants, which a sweep must find.
 
-use outlive_memory::{Memory, Offset, Ordering};
+use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_store::protocol::{
     Flaw, LogArea, Policy, Slot, Table, View, Worker, check, recover_logs,
 };
-use outlive_store::tables::{Geometry, Place, TableLayout};
+use outlive_store::tables::{Geometry, LATCH, Place, TableLayout, TransactionId};
 use outlive_store::verbs::{Liveness, Mapped, Region, RemoteOffset, ServerId, VerbError, block_on};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Adds the sweeps of this file.
@@ -62,15 +62,17 @@ fn log_of(process: u16) -> LogArea {
 
 /// The memory servers in the memory of a sweep.
 #[derive(Debug)]
-struct Servers {
-    memory: Marked,
+struct Servers<M> {
+    memory: M,
     has_slot: Cell<bool>,
+    /// Executed when the view is next asked whether the victim has failed.
+    before_answer: RefCell<Option<Recovery>>,
 }
 
-impl View for Servers {
-    type Connection = Mapped<Marked>;
+impl<M: Memory> View for Servers<M> {
+    type Connection = Mapped<M>;
 
-    fn connect(&self, server: ServerId) -> Result<Mapped<Marked>, VerbError> {
+    fn connect(&self, server: ServerId) -> Result<Mapped<M>, VerbError> {
         let memory = self.memory;
         let live = Liveness {
             memory,
@@ -93,6 +95,9 @@ impl View for Servers {
     }
 
     fn has_failed(&self, process: u16) -> bool {
+        if let Some(Recovery) = self.before_answer.take() {
+            recover(self.memory);
+        }
         process == VICTIM && self.memory.load::<u64>(FAILED, Ordering::Acquire) != 0
     }
 
@@ -107,27 +112,91 @@ impl View for Servers {
     fn return_slot(&self, _: Slot) {}
 }
 
-impl Transactions {
-    fn worker(&self, memory: Marked, process: u16) -> Rc<Worker<Servers>> {
-        let has_slot = Cell::new(true);
-        let worker = Worker::new(Servers { memory, has_slot }, process, log_of(process), 1);
-        worker.set_policy(self.0);
-        worker
-    }
+/// The recovery of the victim.
+#[derive(Clone, Copy, Debug)]
+struct Recovery;
 
-    /// Executes a transaction as the compute server `process`.
-    fn transact(&self, memory: Marked, process: u16, keys: &[(u64, Option<u64>)]) {
-        let mut coordinator = self.worker(memory, process).coordinator().expect("a slot");
-        let done = coordinator.transaction(async |tx| {
-            for (key, value) in keys {
-                match value {
-                    Some(value) => tx.put(TABLE, *key, value).await?,
-                    None => drop(tx.delete(TABLE, *key).await?),
-                }
+fn worker<M: Memory>(memory: M, process: u16, policy: Policy) -> Rc<Worker<Servers<M>>> {
+    worker_before(memory, process, policy, None)
+}
+
+fn worker_before<M: Memory>(
+    memory: M,
+    process: u16,
+    policy: Policy,
+    recovery: Option<Recovery>,
+) -> Rc<Worker<Servers<M>>> {
+    let servers = Servers {
+        memory,
+        has_slot: Cell::new(true),
+        before_answer: RefCell::new(recovery),
+    };
+    let worker = Worker::new(servers, process, log_of(process), 1);
+    worker.set_policy(policy);
+    worker
+}
+
+/// Recovers the logs of the victim, if they are not recovered, and marks it as failed.
+fn recover<M: Memory>(memory: M) {
+    if memory.load::<u64>(FAILED, Ordering::Acquire) == 0 {
+        let worker = worker(memory, VICTIM, Policy::SOUND);
+        block_on(recover_logs(&worker)).expect("live memory servers");
+        memory.store(FAILED, 1u64, Ordering::Release);
+    }
+}
+
+/// Gives keys the values, or deletes them, in a transaction of the compute server `process`.
+fn transact<M: Memory>(
+    memory: M,
+    process: u16,
+    policy: Policy,
+    keys: &[(u64, Option<u64>)],
+) -> TransactionId {
+    let mut coordinator = worker(memory, process, policy)
+        .coordinator()
+        .expect("a slot");
+    let done = coordinator.transaction(async |tx| {
+        for (key, value) in keys {
+            match value {
+                Some(value) => tx.put(TABLE, *key, value).await?,
+                None => drop(tx.delete(TABLE, *key).await?),
             }
-            Ok(())
-        });
-        block_on(done).expect("a commit");
+        }
+        Ok(())
+    });
+    block_on(done).expect("a commit").id
+}
+
+/// Reads a key while the server that writes it is recovered, after its latch was read and before
+/// the answer whether it has failed. The recovery undoes the write: its commit did not reach the
+/// backup.
+///
+/// # Errors
+/// If the read returns the value that was undone.
+pub fn read_during_recovery(policy: Policy) -> Result<(), String> {
+    let memory = Native::leaked(SIZE, PersistenceDomain::Flushed);
+    let (primary, backup) = (region(ServerId(0)), region(ServerId(1)));
+    transact(memory, SURVIVOR, Policy::SOUND, &[(1, Some(10))]);
+    let table = 2 * SLOT_WORDS as u64 * 8;
+    let words = || (table..REGION.bytes).step_by(8);
+    let before: Vec<u64> = { words() }
+        .map(|at| memory.load(backup + at, Ordering::Relaxed))
+        .collect();
+    let id = transact(memory, VICTIM, Policy::SOUND, &[(1, Some(11))]);
+    for (at, word) in words().zip(before) {
+        memory.store(backup + at, word, Ordering::Relaxed);
+    }
+    // The first slot of the main bucket holds the key.
+    let latch = table + GEOMETRY.slot(0, 0, 0).offset() + LATCH;
+    memory.store(primary + latch, id.to_word(), Ordering::Relaxed);
+    let reader = worker_before(memory, SURVIVOR, policy, Some(Recovery));
+    let mut coordinator = reader.coordinator().expect("a slot");
+    let read = coordinator.transaction(async |tx| tx.read(TABLE, 1).await);
+    match block_on(read).map_err(|error| error.to_string())?.value {
+        Some(10) => Ok(()),
+        other => Err(format!(
+            "the key was {other:?} after the write of 11 was undone"
+        )),
     }
 }
 
@@ -146,22 +215,19 @@ impl Sweep for Transactions {
     }
 
     fn prepare(&self, memory: Marked) {
-        self.transact(memory, SURVIVOR, &BEFORE);
+        transact(memory, SURVIVOR, self.0, &BEFORE);
     }
 
     fn operate(&self, memory: Marked) {
-        self.transact(memory, VICTIM, &AFTER);
+        transact(memory, VICTIM, self.0, &AFTER);
     }
 
     fn recover(&self, memory: Marked, _: &Crash) {
-        if memory.load::<u64>(FAILED, Ordering::Acquire) == 0 {
-            block_on(recover_logs(&self.worker(memory, VICTIM))).expect("live memory servers");
-            memory.store(FAILED, 1u64, Ordering::Release);
-        }
+        recover(memory);
     }
 
     fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
-        let worker = self.worker(memory, SURVIVOR);
+        let worker = worker(memory, SURVIVOR, self.0);
         let mut coordinator = worker.coordinator().expect("a slot");
         let done = coordinator.transaction(async |tx| {
             let mut found = BEFORE;
@@ -177,7 +243,7 @@ impl Sweep for Transactions {
         drop(coordinator);
         // Every object can be written: stray latches are stolen.
         let next = [(1, Some(12)), (2, Some(22)), (3, Some(32)), (4, Some(42))];
-        self.transact(memory, SURVIVOR, &next);
+        transact(memory, SURVIVOR, self.0, &next);
         let checked = block_on(check(&worker, core::iter::once(0)));
         let checked = checked.map_err(|error| error.to_string())?;
         if checked.keys != 4 || checked.held > 0 || !checked.problems.is_empty() {
