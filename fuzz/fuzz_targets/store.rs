@@ -1,5 +1,6 @@
 //! Changes words of a store's configuration at random, opens and reads it, and recovers and joins
-//! servers and tables in it. No call panics, and a server that joins does not take the entry of a dead one.
+//! servers and tables in it. No call panics, and a server that joins does not take the entry of a
+//! dead one.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
 //! Transactions on disaggregated memory that recover in milliseconds.
 //!
 //! A store's data lies in the memory of passive *memory servers*. *Compute servers* reach it by
-//! [one-sided verbs](verbs) only, and any server may die at any instruction. The protocol is Pandora
-//! on FORD (D. Mahesh, *Tandem* thesis, chapter 4). Built so far: the verbs; memory and compute
-//! [servers] that join, leave, die and are fenced; tables and strictly serializable
+//! [one-sided verbs](verbs) only, and any server may die at any instruction. The protocol is
+//! Pandora on FORD (D. Mahesh, *Tandem* thesis, chapter 4). Built so far: the verbs; memory and
+//! compute [servers] that join, leave, die and are fenced; tables and strictly serializable
 //! [transactions](protocol) on them; the recovery of dead compute servers. Not built yet: the
 //! fail-over to backups after the death of a memory server.
 //!

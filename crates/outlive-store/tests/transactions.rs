@@ -3,6 +3,7 @@
 use outlive_store::protocol::{Abort, Conflict, Coordinator, Retry, Table, TransactionError, View};
 use outlive_store::servers::{ComputeServer, MemoryServer, Store, StoreError, StoreOptions};
 use outlive_store::verbs::{Link, block_on};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -247,10 +248,12 @@ fn conflicts_end_in_an_error_after_the_last_attempt() {
         attempts: 3,
         pause: 1,
     };
-    let mut other = worker.coordinator().unwrap().retry(retry);
+    let other = worker.coordinator().unwrap().retry(retry);
+    let other = RefCell::new(other);
     let done = one.transaction(async |tx| {
         tx.write(table, 1, &1).await?;
         let holder = tx.id();
+        let mut other = other.borrow_mut();
         let inner = other.transaction(async |tx| tx.read(table, 1).await);
         let error = block_on(inner).unwrap_err();
         let last = Conflict::Latched(holder);
@@ -261,7 +264,7 @@ fn conflicts_end_in_an_error_after_the_last_attempt() {
         Ok(())
     });
     block_on(done).unwrap();
-    assert_eq!(read(&mut other, table, 1), Some(1));
+    assert_eq!(read(&mut other.borrow_mut(), table, 1), Some(1));
 }
 
 #[test]

@@ -61,7 +61,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         assert_eq!(sum??, Some(4_999_950_000));
         Ok::<(), Box<dyn std::error::Error>>(())
     })?;
-    drop((pool, heap, member));
+    drop((pool, heap));
+    drop(member);
     process.leave()?;
     Ok(Pod::destroy(&path).map(drop)?)
 }

@@ -85,7 +85,8 @@ impl<V: View> Transaction<V> {
         Ok(sets.fanout.post(&self.worker).await?)
     }
 
-    /// Writes the log entry to all log servers. An unsound policy adds an object that is not latched.
+    /// Writes the log entry to all log servers. An unsound policy adds an object that is not
+    /// latched.
     pub(super) async fn log(
         &mut self,
         unlatched: Option<(ObjectId, Version, Range<usize>)>,

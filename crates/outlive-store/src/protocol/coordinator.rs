@@ -72,19 +72,19 @@ impl<V: View> Coordinator<V> {
         self.slot.number
     }
 
-    /// Executes a transaction: runs `body` and commits. After a conflict, the body runs again, so it
-    /// must have no effects of its own.
+    /// Executes a transaction: runs `body` and commits. After a conflict, the body runs again, so
+    /// it must have no effects of its own.
     ///
-    /// If the future is dropped before the attempt has a complete log entry, the attempt is aborted,
-    /// else it is committed.
+    /// If the future is dropped before the attempt has a complete log entry, the attempt is
+    /// aborted, else it is committed.
     ///
     /// # Errors
-    /// [`TransactionError`]. After any but [`Unknown`](TransactionError::Unknown) the transaction has
-    /// had no effect.
+    /// [`TransactionError`]. After any but [`Unknown`](TransactionError::Unknown) the transaction
+    /// has had no effect.
     ///
     /// # Crash
-    /// The transaction has taken effect or has not: recovery decides. If this function has returned,
-    /// its outcome is final.
+    /// The transaction has taken effect or has not: recovery decides. If this function has
+    /// returned, its outcome is final.
     pub async fn transaction<T>(
         &mut self,
         body: impl AsyncFn(&mut Transaction<V>) -> Result<T, Abort>,

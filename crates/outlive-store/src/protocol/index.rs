@@ -1,13 +1,13 @@
 //! Keys: look-ups, writes, insertions and deletions over the objects of a table.
 //!
 //! * A key that exists is in exactly one slot, with a version that exists. Its bucket is in the
-//!   chain of the key's main bucket, and names the slot. So a look-up may find the slot by any hint,
-//!   and relies on the slot alone.
+//!   chain of the key's main bucket, and names the slot. So a look-up may find the slot by any
+//!   hint, and relies on the slot alone.
 //! * A key that does not exist is in no bucket of its chain. A look-up that relies on that has all
 //!   buckets of the chain in its read set.
-//! * An insertion relies on the absence of its key, latches a bucket with a free slot, and the slot.
-//!   A deletion latches the slot and its bucket. Two insertions of one key conflict: each has the
-//!   bucket that the other writes in its read set or write set.
+//! * An insertion relies on the absence of its key, latches a bucket with a free slot, and the
+//!   slot. A deletion latches the slot and its bucket. Two insertions of one key conflict: each has
+//!   the bucket that the other writes in its read set or write set.
 
 use super::Abort;
 use super::transaction::{Seen, Transaction};

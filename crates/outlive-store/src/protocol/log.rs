@@ -1,7 +1,7 @@
 //! Log entries: what recovery must know about a transaction in its commit.
 //!
-//! Each coordinator has one *slot* in each of the f + 1 log servers of its compute server. The entry
-//! of its next transaction overwrites it, so that a commit needs no verb to remove its entry.
+//! Each coordinator has one *slot* in each of the f + 1 log servers of its compute server. The
+//! entry of its next transaction overwrites it, so that a commit needs no verb to remove its entry.
 //!
 //! ```text
 //! 0  decision of a recovery: attempt << 2 | 1 (forward) or 2 (back); 0 before

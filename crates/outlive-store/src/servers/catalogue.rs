@@ -235,8 +235,8 @@ impl<M: Memory> Configuration<M> {
     /// Creates a table as `owner`, or returns the number of the table with this name.
     ///
     /// # Errors
-    /// [`TableError`]. After [`TableError::Busy`] the caller tries again: if the process that creates
-    /// a table dies, its recovery releases the catalogue.
+    /// [`TableError`]. After [`TableError::Busy`] the caller tries again: if the process that
+    /// creates a table dies, its recovery releases the catalogue.
     ///
     /// # Crash
     /// The table exists or does not. A survivor releases the catalogue.

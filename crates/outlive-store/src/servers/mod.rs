@@ -28,8 +28,8 @@
 //!   region is overwritten with [`POISON`](crate::verbs::POISON) if the store poisons. Its state
 //!   becomes *dead* and the epoch rises, which reports the death. Its file is removed. The number
 //!   is not assigned again.
-//! * *Compute server*: its logs are [recovered](crate::protocol::recover_logs), under a claim of its
-//!   log area. Then its process id is marked as failed. The id is not assigned again.
+//! * *Compute server*: its logs are [recovered](crate::protocol::recover_logs), under a claim of
+//!   its log area. Then its process id is marked as failed. The id is not assigned again.
 //!
 //! # Revocation
 //!

@@ -142,7 +142,8 @@ fn load<V: View>(
     Ok(())
 }
 
-/// Returns the sum of `value` over all keys below `keys`. The store is not changed at the same time.
+/// Returns the sum of `value` over all keys below `keys`. The store is not changed at the same
+/// time.
 fn total<V: View, T: bytemuck::Pod>(
     coordinator: &mut Coordinator<V>,
     table: Table<T>,

@@ -43,8 +43,8 @@ pub struct Program {
     /// Percentage of updates among the accesses of micro
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub write_percent: u8,
-    /// Emulate a network with this round-trip time, such as 2us; without it, verbs access the mapped
-    /// memory when they are posted
+    /// Emulate a network with this round-trip time, such as 2us; without it, verbs access the
+    /// mapped memory when they are posted
     #[arg(long, value_parser = humantime::parse_duration)]
     pub round_trip: Option<Duration>,
     /// Maximum of a random delay of each request on the emulated network
