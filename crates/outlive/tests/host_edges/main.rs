@@ -90,6 +90,14 @@ fn main() -> ExitCode {
             users::names_of_other_users_are_passed_over,
         ),
         (
+            "a_file_of_an_unmapped_user_is_refused",
+            users::a_file_of_an_unmapped_user_is_refused,
+        ),
+        (
+            "the_same_id_of_another_user_namespace_is_another_user",
+            users::the_same_id_of_another_user_namespace_is_another_user,
+        ),
+        (
             "root_gives_the_file_to_the_owner_of_the_pod",
             users::root_gives_the_file_to_the_owner_of_the_pod,
         ),
