@@ -19,7 +19,7 @@
 use super::robust::{Entry, LINK_AT};
 use super::{OsError, futex::last_error};
 use crate::fork;
-use crate::segment::map_apart;
+use crate::segment::{Registered, map_apart};
 use core::ptr::NonNull;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
@@ -43,6 +43,8 @@ pub(super) const fn cell_at(nth: u32) -> usize {
 #[derive(Debug)]
 pub(super) struct Window {
     base: NonNull<u8>,
+    /// Keeps forked children from mapping anything there.
+    registered: Option<Registered>,
     /// The number of the process that mapped it (`fork::generation`).
     of: u64,
 }
@@ -69,6 +71,7 @@ impl Window {
         // From here on a drop unmaps the pages.
         let window = Self {
             base: mapped,
+            registered: Some(Registered::new(mapped.as_ptr(), 2 * PAGE, path)),
             of: fork::generation(),
         };
         let at = libc::off_t::try_from(at).expect("inside a file");
@@ -120,9 +123,15 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        if self.of == fork::generation() {
-            // SAFETY: both pages are ours, and no entry in them is linked any more.
-            unsafe { libc::munmap(self.base.as_ptr().cast(), 2 * PAGE) };
+        let registered = self.registered.take();
+        if self.of != fork::generation() {
+            // The entry stays: there may be copies of the parent's addresses.
+            core::mem::forget(registered);
+            return;
         }
+        // Before the address can belong to another mapping.
+        drop(registered);
+        // SAFETY: both pages are ours, and no entry in them is linked any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), 2 * PAGE) };
     }
 }

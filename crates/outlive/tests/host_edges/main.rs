@@ -82,6 +82,10 @@ fn main() -> ExitCode {
             substitutes::a_forked_child_has_no_pod_at_its_parents_addresses,
         ),
         (
+            "no_code_of_a_forked_child_gets_its_parents_addresses",
+            substitutes::no_code_of_a_forked_child_gets_its_parents_addresses,
+        ),
+        (
             "a_forked_child_has_no_obituary_at_its_parents_addresses",
             substitutes::a_forked_child_has_no_obituary_at_its_parents_addresses,
         ),
