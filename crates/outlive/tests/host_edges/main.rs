@@ -50,6 +50,10 @@ fn main() -> ExitCode {
         ),
         ("an_overlay_is_refused", places::an_overlay_is_refused),
         (
+            "a_host_is_not_buried_by_another_side_file",
+            places::a_host_is_not_buried_by_another_side_file,
+        ),
+        (
             "a_process_that_enters_a_time_namespace_is_of_another_system",
             places::a_process_that_enters_a_time_namespace_is_of_another_system,
         ),
