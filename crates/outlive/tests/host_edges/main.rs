@@ -86,6 +86,10 @@ fn main() -> ExitCode {
             substitutes::a_forked_child_has_no_pod_at_its_parents_addresses,
         ),
         (
+            "a_process_that_has_lost_its_presence_ends",
+            substitutes::a_process_that_has_lost_its_presence_ends,
+        ),
+        (
             "no_code_of_a_forked_child_gets_its_parents_addresses",
             substitutes::no_code_of_a_forked_child_gets_its_parents_addresses,
         ),

@@ -250,3 +250,38 @@ pub fn no_code_of_a_forked_child_gets_its_parents_addresses() {
     })
     .succeed();
 }
+
+/// As after a restore from a checkpoint: the process has its memory, but not the lock, whose
+/// descriptor was closed.
+pub fn a_process_that_has_lost_its_presence_ends() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (path, errors) = (
+        directory.path().join("pod"),
+        directory.path().join("errors"),
+    );
+    let pod = Pod::create(&path, PodOptions::new().size(8 << 20).ids(16)).unwrap();
+    let mut child = Child::run(|| {
+        let file = fs::File::create(&errors).unwrap();
+        // SAFETY: replaces the standard error of this child.
+        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 2) }, 2);
+        let pod = Pod::open(&path).unwrap();
+        let _process = pod.join(ProcessOptions::on_host(0)).unwrap();
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let of_pod = maps.lines().filter(|line| line.ends_with("/pod"));
+        for line in of_pod {
+            let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let [start, end] = [start, end].map(|at| usize::from_str_radix(at, 16).unwrap());
+            if end - start == 4096 {
+                // SAFETY: a violation of the contract, which is the point of the test.
+                unsafe { libc::munmap(core::ptr::without_provenance_mut(start), 4096) };
+            }
+        }
+        super::sleep_for_ever();
+    });
+    let status = child.reap();
+    let said = fs::read_to_string(&errors).unwrap();
+    pod.close().unwrap();
+    Pod::destroy(&path).unwrap();
+    assert_eq!(libc::WTERMSIG(status), libc::SIGKILL);
+    assert!(said.contains("restored from a checkpoint (CRIU"), "{said}");
+}
