@@ -12,11 +12,10 @@
 //!                          -24      -16      -8       0        8                16               24
 //! ```
 //!
-//! The link is 32 bytes behind the word with glibc and 28 bytes with musl, where the word is the
-//! second half of its cell of 8 bytes. Every window is for one obituary, so entries that would
-//! overlap are in different private pages.
+//! The link is 32 bytes behind the word, where glibc has it. Every window is for one obituary, so
+//! entries that would overlap are in different private pages.
 
-use super::robust::{Entry, LINK_AT};
+use super::robust::{Entry, FUTEX_OFFSET, LINK_AT};
 use super::{OsError, futex::last_error};
 use crate::fork;
 use crate::segment::{Registered, map_apart};
@@ -106,18 +105,17 @@ impl Window {
 
     /// Returns the entry of the word whose cell is the `nth` of the page.
     pub(super) fn entry(&self, nth: u32) -> *mut Entry {
-        // The link of the first word is 8 bytes into the private page, for both C libraries.
+        // The link of the first word is 8 bytes into the private page.
         let link = PAGE + CELL + nth as usize * CELL;
         // SAFETY: inside the second page.
         unsafe { self.base.as_ptr().add(link - LINK_AT).cast() }
     }
 
-    /// Returns the address in this mapping of the `nth` word. `offset` is the C library's futex
-    /// offset.
-    pub(super) fn word(&self, nth: u32, offset: isize) -> *mut u32 {
+    /// Returns the address in this mapping of the `nth` word.
+    pub(super) fn word(&self, nth: u32) -> *mut u32 {
         let entry = self.entry(nth).cast::<u8>();
         // SAFETY: the last bytes of the first page.
-        unsafe { entry.add(LINK_AT).offset(offset).cast() }
+        unsafe { entry.add(LINK_AT).offset(FUTEX_OFFSET).cast() }
     }
 }
 
