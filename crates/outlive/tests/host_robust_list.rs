@@ -4,7 +4,7 @@
 mod host_support;
 
 use host_support::{Child, Shared, TestPod, hold, more_time, run, sleep_for_ever, words_at};
-use outlive::host::{Linux, Obituary, Os, SideFileEntry};
+use outlive::host::{Access, Linux, Obituary, Os, SideFileEntry};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
@@ -21,6 +21,10 @@ fn main() -> ExitCode {
         (
             "what_others_write_is_not_followed",
             what_others_write_is_not_followed,
+        ),
+        (
+            "the_list_of_another_library_is_refused",
+            the_list_of_another_library_is_refused,
         ),
     ])
 }
@@ -355,4 +359,30 @@ fn killed_at_every_instruction() {
     // Pending, the word, a neighbour's link, the head's; and back again. (An entry's own links are
     // read once it is linked.)
     assert!(vacant >= 4 && marked >= 7);
+}
+
+/// musl has no list at first, and later one with another offset.
+fn the_list_of_another_library_is_refused() {
+    #[repr(C)]
+    struct Head(*const Self, isize, usize);
+    let pod = TestPod::new();
+    for has_list in [false, true] {
+        Child::run(|| {
+            let mut head = Head(core::ptr::null(), -28, 0);
+            head.0 = &raw const head;
+            let list = if has_list { head.0 } else { core::ptr::null() };
+            // SAFETY: an empty list, which this thread has until it ends; it exits in this block.
+            unsafe {
+                let set = libc::syscall(libc::SYS_set_robust_list, list, size_of::<Head>());
+                assert_eq!(set, 0);
+            }
+            let attached = Linux::attach(pod.id, pod.slots, Access::default(), pod.file(), true);
+            let refused = attached.map(drop).unwrap_err().to_string();
+            assert!(refused.contains("only glibc is supported"), "{refused}");
+            // SAFETY: as above.
+            unsafe { libc::_exit(0) };
+        })
+        .succeed();
+    }
+    assert!(!Linux::has_side_file(pod.id).unwrap());
 }

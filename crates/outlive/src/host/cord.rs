@@ -29,6 +29,7 @@
 
 use super::side_file_header::failed;
 use super::side_file_open::{Access, hand_over};
+use super::user_ids::{Kind, is_certain};
 use super::{OsError, Presence};
 use crate::fork;
 use crate::segment::mapping_keeps_locks;
@@ -133,11 +134,13 @@ impl Cords {
         let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_nlink == 1;
         let of_others = self.access.mode & 0o022 != 0;
         let me = rustix::process::geteuid().as_raw();
+        let is_of_group = |group| group == stat.st_gid && is_certain(Kind::Group, group);
         let is_of_pod = is_file
             && stat.st_mode & 0o777 == self.access.mode
-            && (self.access.group.is_none_or(|group| group == stat.st_gid)
-                || self.access.mode & 0o002 != 0)
-            && (of_others || self.access.owner.unwrap_or(me) == stat.st_uid);
+            && (self.access.group.is_none_or(is_of_group) || self.access.mode & 0o002 != 0)
+            && (of_others
+                || self.access.owner.unwrap_or(me) == stat.st_uid
+                    && is_certain(Kind::User, stat.st_uid));
         is_of_pod.then_some(stat.st_uid)
     }
 

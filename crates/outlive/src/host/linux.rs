@@ -6,6 +6,7 @@ use super::proc::Place;
 use super::side_file::SideFile;
 use super::side_file_header::MEETING;
 use super::side_file_open::Access;
+use super::user_ids::{self, Kind};
 use super::{
     Bells, Liveness, Obituary, Os, OsError, OsIdentity, PodFile, Presence, ProcessHandle,
     ProcessIdentity, ThreadIdentity, futex, proc, process,
@@ -55,6 +56,8 @@ pub struct Linux {
     /// The place of the attachment. A process can enter another time namespace later.
     place: Place,
     process: ProcessIdentity,
+    /// The owner of the pod's file, as it is shown to this process.
+    owner: Option<u32>,
     /// The number of the process that attached it (`fork::generation`).
     of: u64,
     side: &'static SideFile,
@@ -91,8 +94,9 @@ impl Linux {
     /// A caller that dies in the middle leaves a complete file or none.
     ///
     /// # Errors
-    /// If `/proc`, a robust list of known layout, or free space in `/dev/shm` is missing, or a file
-    /// of that name is damaged, foreign, or made for another number of obituaries.
+    /// If `/proc`, a robust list of known layout, or free space in `/dev/shm` is missing, if a file
+    /// of that name is damaged, foreign, or made for another number of obituaries, or if the owner
+    /// or the group of the pod's file has no id in this user namespace ([`OsError::Unmapped`]).
     pub fn attach(
         pod: u128,
         obituaries: u32,
@@ -159,6 +163,19 @@ impl Linux {
         }
         let place = place?;
         let process = proc::this_process(place.namespaces)?;
+        let me = rustix::process::geteuid().as_raw();
+        if !user_ids::is_certain(Kind::User, me) {
+            return Err(OsError::Missing {
+                what: "an id of the user of this process",
+                hint: format!(
+                    "the user may have no id of its own in this user namespace, where it is shown \
+                     as {me}; map the user into the namespace (/proc/PID/uid_map), or run the \
+                     process as another user"
+                ),
+            });
+        }
+        let owner = access.owner;
+        let access = access.of_certain_ids(file.path())?;
         let side = SideFile::attach(Path::new(MEETING), pod, place, obituaries, access)?;
         let identity = identity_of(side.id(), place, has_one_kernel);
         // A new description instead of the caller's, whose lock must end when the caller closes it.
@@ -180,6 +197,7 @@ impl Linux {
             identity,
             place,
             process,
+            owner,
             of: fork::generation(),
             side: Box::leak(Box::new(side)),
             cords: Cords::new(&directory, pod, access),
@@ -269,6 +287,12 @@ impl Os for Linux {
 
     fn gid(&self) -> u32 {
         rustix::process::getegid().as_raw()
+    }
+
+    fn is_of_owner(&self) -> bool {
+        let is_mine = |owner| owner == self.uid() && user_ids::is_certain(Kind::User, owner);
+        // The owner of a device is not the creator of the pod in it, so there the namespace counts.
+        self.owner.is_none_or(is_mine) || !self.identity.one_kernel && user_ids::has_all(Kind::User)
     }
 
     fn this_thread(&self) -> ThreadIdentity {

@@ -26,6 +26,7 @@ mod side_file_header;
 mod side_file_name;
 mod side_file_open;
 mod surroundings;
+mod user_ids;
 mod window;
 
 pub use bells::Bells;

@@ -100,7 +100,7 @@ impl SideFile {
         me: ThreadIdentity,
     ) -> Result<Result<(), Obituary>, OsError> {
         let list = RobustList::of_this_thread()?;
-        let window = self.window(slot, &list)?;
+        let window = self.window(slot)?;
         let entry = SideFile::entry(&window, slot);
         let tid = proc::this_tid();
         let word = self.word(slot);

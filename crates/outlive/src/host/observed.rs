@@ -4,7 +4,7 @@
 use super::linux::identity_of;
 use super::proc::Place;
 use super::robust::{OWNER_DIED, TID};
-use super::side_file_header::{MEETING, PAGE, cell_offset, check, refused};
+use super::side_file_header::{MEETING, PAGE, WORD_IN_CELL, cell_offset, check, refused};
 use super::side_file_name::{NAMES, name};
 use super::side_file_open::{Access, Found, open_for_reading};
 use super::{Linux, OsError, OsIdentity, PodFile};
@@ -19,7 +19,6 @@ pub struct ObservedOs {
     identity: OsIdentity,
     side: Arc<File>,
     obituaries: u32,
-    word_at: usize,
     /// The file in which presence is locked.
     presence: PodFile,
 }
@@ -56,7 +55,6 @@ impl Linux {
             return Ok(Some(ObservedOs {
                 identity: identity_of(header.number(), place, has_one_kernel),
                 obituaries,
-                word_at: header.word_at as usize,
                 presence: match has_one_kernel {
                     true => file,
                     false => PodFile::new(Arc::clone(&side), &path, PAGE as u64),
@@ -94,7 +92,7 @@ impl ObservedOs {
             self.obituaries
         );
         let mut word = [0; 4];
-        let at = (cell_offset(self.obituaries, slot) + self.word_at) as u64;
+        let at = (cell_offset(self.obituaries, slot) + WORD_IN_CELL) as u64;
         match self.side.read_exact_at(&mut word, at) {
             Ok(()) => {
                 let word = u32::from_ne_bytes(word);

@@ -105,6 +105,22 @@ pub enum OsError {
         /// The file.
         path: PathBuf,
     },
+    /// The owner or the group of the pod's file has no id of its own in this user namespace.
+    #[error(
+        "{} is refused: its {what} has no id of its own in this user namespace and is shown as \
+         {id}, so the files of its members cannot be told from those of other users; map that \
+         {what} into this user namespace (/etc/subuid and /etc/subgid for a container), or join \
+         from the user namespace of the pod's creator",
+        path.display()
+    )]
+    Unmapped {
+        /// The pod's file.
+        path: PathBuf,
+        /// `"owner"` or `"group"`.
+        what: &'static str,
+        /// The id that is shown.
+        id: u32,
+    },
     /// A file has the expected name but is not the expected file.
     #[error("{} is refused: {why}; remove it once no member of its pod runs here", path.display())]
     Refused {
@@ -153,6 +169,11 @@ pub trait Os: Debug + Send + Sync {
     fn uid(&self) -> u32;
     /// Returns the effective group id of this process.
     fn gid(&self) -> u32;
+    /// Returns whether the pod's file certainly belongs to the user of this process. Two users of
+    /// two user namespaces may have the same user id.
+    fn is_of_owner(&self) -> bool {
+        true
+    }
     /// Returns the identity of the calling thread.
     fn this_thread(&self) -> ThreadIdentity;
 

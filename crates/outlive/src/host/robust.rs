@@ -12,9 +12,13 @@
 //!                word of an entry = its address + futex_offset
 //! ```
 //!
-//! Both glibc and musl keep a back link right before each entry's link, and write it in the
-//! neighbours of an entry that they remove. The entries of this module have it too. Neither library
-//! reads the back link of the head (musl has none), so it is not written here.
+//! glibc keeps a back link right before each entry's link, and writes it in the neighbours of an
+//! entry that it removes. The entries of this module have it too. glibc does not read the back link
+//! of the head, so it is not written here.
+//!
+//! **Only glibc.** musl registers a thread's list when the thread first locks a robust mutex that
+//! processes share. In a forked child it keeps the head of the parent's list, whose entries are not
+//! mapped there. So with musl, a thread holds no obituary and no process joins: an error says so.
 //!
 //! **Crash points.** The kernel reads all this on behalf of the dying thread itself, so it sees
 //! exactly the stores that the thread has executed, in program order; only the compiler must be
@@ -33,7 +37,6 @@
 compile_error!("the layout of robust list entries is known for 64-bit C libraries only");
 
 use super::{OsError, futex::last_error};
-use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 /// In the word: a thread sleeps on it, so the kernel has to wake it.
@@ -58,6 +61,9 @@ pub(super) struct Entry {
     next: usize,
 }
 
+/// glibc's futex offset on every 64-bit architecture.
+pub(super) const FUTEX_OFFSET: isize = -32;
+
 /// The offset in an [`Entry`] of the address by which the list names it.
 pub(super) const LINK_AT: usize = core::mem::offset_of!(Entry, next);
 
@@ -68,20 +74,29 @@ pub(super) struct RobustList {
 
 impl RobustList {
     /// Returns the list that the C library registered for the calling thread.
+    ///
+    /// # Errors
+    /// If there is none, or it is not glibc's.
     pub(super) fn of_this_thread() -> Result<Self, OsError> {
-        let mut head = registered()?;
+        let missing = |why: String| OsError::Missing {
+            what: "the robust futex list of this thread",
+            hint: format!(
+                "{why}; only glibc is supported, and with musl no process can join a pod: build \
+                 the program for a target such as {}-unknown-linux-gnu",
+                std::env::consts::ARCH
+            ),
+        };
+        let head = registered()?;
         if head.is_null() {
-            // musl registers a thread's list when it first takes a robust mutex.
-            take_a_robust_mutex();
-            head = registered()?;
+            return Err(missing("the C library registered none".into()));
         }
-        if head.is_null() {
-            return Err(OsError::Missing {
-                what: "the robust futex list of this thread",
-                hint: "the C library registered none; outlive works with glibc and musl".into(),
-            });
+        let list = Self { head };
+        match list.futex_offset() {
+            FUTEX_OFFSET => Ok(list),
+            other => Err(missing(format!(
+                "the C library's futex offset is {other}, not {FUTEX_OFFSET}"
+            ))),
         }
-        Ok(Self { head })
     }
 
     /// Returns the offset of an entry's word from its link. It is negative: the word is before it.
@@ -209,23 +224,4 @@ fn registered() -> Result<*mut Head, OsError> {
         return Err(last_error("get_robust_list for this thread"));
     }
     Ok(head)
-}
-
-/// Locks and unlocks a robust mutex, for its side effect on the thread.
-fn take_a_robust_mutex() {
-    // SAFETY: attribute and mutex are initialised before they are used, used by this thread only,
-    // and destroyed unlocked.
-    unsafe {
-        let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
-        let mut mutex = MaybeUninit::<libc::pthread_mutex_t>::uninit();
-        libc::pthread_mutexattr_init(attributes.as_mut_ptr());
-        libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
-        if libc::pthread_mutex_init(mutex.as_mut_ptr(), attributes.as_ptr()) == 0 {
-            if libc::pthread_mutex_lock(mutex.as_mut_ptr()) == 0 {
-                libc::pthread_mutex_unlock(mutex.as_mut_ptr());
-            }
-            libc::pthread_mutex_destroy(mutex.as_mut_ptr());
-        }
-        libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
-    }
 }

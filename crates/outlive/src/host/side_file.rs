@@ -46,7 +46,7 @@ use super::proc::{self, Place};
 use super::robust::{Entry, OWNER_DIED, RobustList, TID};
 use super::side_file_header::{
     BELLS, HOLDER, HOLDER_PID_AT, HOLDER_START_AT, HOLDERS_AT, Header, LINE, MEETING, PAGE,
-    USE_BYTE, cell_offset, check, failed, file_bytes, futex_offset, refused, word_in_cell,
+    USE_BYTE, WORD_IN_CELL, cell_offset, check, failed, file_bytes, refused,
 };
 use super::side_file_name::{NAMES, name, remove_locked, remove_unused, still_named};
 use super::side_file_open::{
@@ -83,7 +83,6 @@ pub(super) struct SideFile {
     /// The namespaces in which it was attached, where the start times in it are valid.
     pub(super) namespaces: u64,
     obituaries: u32,
-    word_at: usize,
     id: u128,
     path: PathBuf,
     /// The identity of `file`.
@@ -117,8 +116,9 @@ impl SideFile {
             loop {
                 let file = match open(&path, access)? {
                     Found::Nothing => {
-                        let word_at = word_in_cell(futex_offset()?);
-                        let header = Header::new(pod, place, obituaries, word_at);
+                        // An error if this process could not use the file.
+                        RobustList::of_this_thread()?;
+                        let header = Header::new(pod, place, obituaries);
                         match create(&path, &header, access)? {
                             Some(file) => file,
                             None => continue, // another process was quicker
@@ -222,7 +222,6 @@ impl SideFile {
             of: fork::generation(),
             namespaces: place.namespaces,
             obituaries: header.obituaries,
-            word_at: header.word_at as usize,
             id: header.number(),
             path: path.to_owned(),
             which: which(&file),
@@ -327,7 +326,7 @@ impl SideFile {
 
     /// Returns the word of obituary `slot`.
     pub(super) fn word(&self, slot: u32) -> &AtomicU32 {
-        self.atomic(self.cell(slot) + self.word_at)
+        self.atomic(self.cell(slot) + WORD_IN_CELL)
     }
 
     /// Returns the thread id of the holder of obituary `slot`, or 0.
@@ -348,26 +347,13 @@ impl SideFile {
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
-    /// Maps a window on obituary `slot` for a thread whose list is `list`.
-    pub(super) fn window(&self, slot: u32, list: &RobustList) -> Result<Window, OsError> {
-        if word_in_cell(list.futex_offset()) != self.word_at {
-            return Err(OsError::Missing {
-                what: "a side file for this C library",
-                hint:
-                    "the members of a pod on one operating system must all use glibc, or all musl"
-                        .into(),
-            });
-        }
-        if self.word_at != 0 {
-            // musl's pthread_exit walks the list too. It takes the word for that of a mutex, whose
-            // type is stored before the word and defines whether its futex is shared.
-            self.atomic(self.cell(slot)).store(128, Ordering::Relaxed);
-        }
+    /// Maps a window on obituary `slot`.
+    pub(super) fn window(&self, slot: u32) -> Result<Window, OsError> {
         let page = self.cell(slot) / PAGE * PAGE;
         let window = Window::new(&*self.file()?, &self.path, page)?;
         debug_assert_eq!(
-            window.word(slot % WORDS, list.futex_offset()) as usize % PAGE,
-            (self.cell(slot) + self.word_at) % PAGE
+            window.word(slot % WORDS) as usize % PAGE,
+            (self.cell(slot) + WORD_IN_CELL) % PAGE
         );
         Ok(window)
     }

@@ -2,7 +2,7 @@
 
 use super::OsError;
 use super::proc::Place;
-use super::robust::RobustList;
+use super::robust::FUTEX_OFFSET;
 use super::window::{WORDS, cell_at};
 use crate::segment::filesystem::{file_word, is_same_file};
 use bytemuck::{Pod, Zeroable};
@@ -33,13 +33,8 @@ pub(super) const HOLDER: usize = 16;
 pub(super) const HOLDER_PID_AT: usize = 4;
 pub(super) const HOLDER_START_AT: usize = 8;
 pub(super) const HOLDERS_AT: usize = PAGE + BELLS * LINE;
-/// The futex offsets of glibc and musl on every 64-bit architecture.
-const FUTEX_OFFSETS: [isize; 2] = [-32, -28];
-
-/// Returns the offset of an obituary's word in its cell, for a C library with this futex offset.
-pub(super) fn word_in_cell(futex_offset: isize) -> usize {
-    (32 + futex_offset) as usize
-}
+/// The offset of an obituary's word in its cell.
+pub(super) const WORD_IN_CELL: usize = (32 + FUTEX_OFFSET) as usize;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -55,8 +50,8 @@ pub(super) struct Header {
     /// The identity of the file: a copy is not used.
     file: [u64; 2],
     bells: u32,
-    /// The offset of an obituary's word in its cell, which depends on the creator's C library.
-    pub(super) word_at: u32,
+    /// The offset of an obituary's word in its cell.
+    word_at: u32,
     /// The device that the file is on, folded. If a whole filesystem was copied block by block,
     /// inode and time of birth are those of the original. A side file does not survive its boot,
     /// and within one boot a mounted filesystem keeps its device number.
@@ -66,7 +61,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub(super) fn new(pod: u128, place: Place, obituaries: u32, word_at: usize) -> Self {
+    pub(super) fn new(pod: u128, place: Place, obituaries: u32) -> Self {
         let mut header = Self {
             magic: MAGIC,
             version: VERSION,
@@ -77,7 +72,7 @@ impl Header {
             id: halves(uuid::Uuid::new_v4().as_u128()),
             file: [0; 2],
             bells: BELLS as u32,
-            word_at: word_at as u32,
+            word_at: WORD_IN_CELL as u32,
             device: 0,
             checksum: 0,
         };
@@ -155,11 +150,10 @@ pub(super) fn check(
     if header.checksum != header.sum() {
         return Err(refused("its header is damaged".into()));
     }
-    let words = FUTEX_OFFSETS.map(word_in_cell);
     if (header.pod, header.boot, header.namespaces)
         != (halves(pod), halves(place.boot), place.namespaces)
         || header.bells != BELLS as u32
-        || !words.contains(&(header.word_at as usize))
+        || header.word_at as usize != WORD_IN_CELL
     {
         return Err(refused("its header and its name do not agree".into()));
     }
@@ -188,21 +182,6 @@ pub(super) fn check(
     Ok(header)
 }
 
-/// Returns the futex offset of the calling thread's C library, if the layout of its entries is
-/// known.
-pub(super) fn futex_offset() -> Result<isize, OsError> {
-    let offset = RobustList::of_this_thread()?.futex_offset();
-    if !FUTEX_OFFSETS.contains(&offset) {
-        return Err(OsError::Missing {
-            what: "a robust list of known layout",
-            hint: format!(
-                "the C library's futex offset is {offset}; glibc and musl have {FUTEX_OFFSETS:?}"
-            ),
-        });
-    }
-    Ok(offset)
-}
-
 pub(super) fn failed(doing: &str, path: &Path, error: Errno) -> OsError {
     OsError::Call {
         call: format!("{doing} {}", path.display()),
@@ -229,8 +208,7 @@ mod tests {
         };
         let file = tempfile::tempfile().unwrap();
         file.set_len(file_bytes(16) as u64).unwrap();
-        let own =
-            Header::new(3, place, 16, word_in_cell(FUTEX_OFFSETS[0])).of(&file.metadata().unwrap());
+        let own = Header::new(3, place, 16).of(&file.metadata().unwrap());
         let checked = |header: Header| {
             file.write_all_at(bytemuck::bytes_of(&header), 0).unwrap();
             check(&file, Path::new("side"), 3, place, 16).map(drop)

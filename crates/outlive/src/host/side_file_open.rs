@@ -3,6 +3,7 @@
 use super::OsError;
 use super::side_file_header::{DIRTY_AT, Header, MEETING, PAGE, USE_BYTE, failed, file_bytes};
 use super::side_file_name::UNFINISHED;
+use super::user_ids::{Kind as Id, is_certain};
 use crate::segment::ofd::{self, Kind};
 use crate::segment::{can_link, set_mode};
 use core::time::Duration;
@@ -37,6 +38,38 @@ impl Default for Access {
             mode: 0o600,
             group: None,
             owner: None,
+        }
+    }
+}
+
+impl Access {
+    /// Returns the access without an owner or a group that may stand for several (see
+    /// `user_ids.rs`), if files with the result are only for users of the pod. `path` is the pod's
+    /// file.
+    ///
+    /// # Errors
+    /// [`OsError::Unmapped`] if a file that another user has created could not be told from one
+    /// that a user of the pod has created, or would give rights to another group.
+    pub(super) fn of_certain_ids(self, path: &Path) -> Result<Self, OsError> {
+        let unmapped = |what, id| OsError::Unmapped {
+            path: path.to_owned(),
+            what,
+            id,
+        };
+        // If all users may write to the pod, none of them can do harm by a side file.
+        let is_for_all = self.mode & 0o002 != 0;
+        let owner = self.owner.filter(|owner| is_certain(Id::User, *owner));
+        let group = self.group.filter(|group| is_certain(Id::Group, *group));
+        match (self.owner, self.group) {
+            (Some(id), _) if owner.is_none() && !is_for_all => Err(unmapped("owner", id)),
+            (_, Some(id)) if group.is_none() && !is_for_all && self.mode & 0o020 != 0 => {
+                Err(unmapped("group", id))
+            }
+            _ => Ok(Self {
+                owner,
+                group,
+                ..self
+            }),
         }
     }
 }
@@ -93,16 +126,23 @@ pub(super) fn unfit(
 ) -> Result<Option<&'static str>, OsError> {
     let stat = rustix::fs::fstat(file).map_err(|error| failed("stat of", path, error))?;
     let me = rustix::process::geteuid().as_raw();
-    let is_of_owner = [Some(me), Some(0), access.owner].contains(&Some(stat.st_uid));
+    let is_user_certain = is_certain(Id::User, stat.st_uid);
+    let is_of_owner =
+        is_user_certain && [Some(me), Some(0), access.owner].contains(&Some(stat.st_uid));
     // Only members of a group can give a file to that group.
-    let is_of_group = access.mode & 0o020 != 0 && access.group == Some(stat.st_gid);
+    let is_of_group = access.mode & 0o020 != 0
+        && access.group == Some(stat.st_gid)
+        && is_certain(Id::Group, stat.st_gid);
     let is_of_all = access.mode & 0o002 != 0;
     Ok(if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
         Some("it is not a regular file")
     } else if stat.st_nlink > 1 {
         Some("it has more than one name")
     } else if !(is_of_owner || is_of_group || is_of_all) {
-        Some("it belongs to a user who may not use the pod")
+        Some(match is_user_certain {
+            true => "it belongs to a user that may not use the pod",
+            false => "its owner has no id of its own in this user namespace",
+        })
     } else if stat.st_mode & 0o777 & !access.mode != 0 {
         Some("its mode gives more rights than that of the pod's file")
     } else {

@@ -12,14 +12,13 @@
 //!                          -24      -16      -8       0        8                16               24
 //! ```
 //!
-//! The link is 32 bytes behind the word with glibc and 28 bytes with musl, where the word is the
-//! second half of its cell of 8 bytes. Every window is for one obituary, so entries that would
-//! overlap are in different private pages.
+//! The link is 32 bytes behind the word, where glibc has it. Every window is for one obituary, so
+//! entries that would overlap are in different private pages.
 
-use super::robust::{Entry, LINK_AT};
+use super::robust::{Entry, FUTEX_OFFSET, LINK_AT};
 use super::{OsError, futex::last_error};
 use crate::fork;
-use crate::segment::map_apart;
+use crate::segment::{Registered, map_apart};
 use core::ptr::NonNull;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
@@ -43,6 +42,8 @@ pub(super) const fn cell_at(nth: u32) -> usize {
 #[derive(Debug)]
 pub(super) struct Window {
     base: NonNull<u8>,
+    /// Keeps forked children from mapping anything there.
+    registered: Option<Registered>,
     /// The number of the process that mapped it (`fork::generation`).
     of: u64,
 }
@@ -69,6 +70,7 @@ impl Window {
         // From here on a drop unmaps the pages.
         let window = Self {
             base: mapped,
+            registered: Some(Registered::new(mapped.as_ptr(), 2 * PAGE, path)),
             of: fork::generation(),
         };
         let at = libc::off_t::try_from(at).expect("inside a file");
@@ -103,26 +105,31 @@ impl Window {
 
     /// Returns the entry of the word whose cell is the `nth` of the page.
     pub(super) fn entry(&self, nth: u32) -> *mut Entry {
-        // The link of the first word is 8 bytes into the private page, for both C libraries.
+        // The link of the first word is 8 bytes into the private page.
         let link = PAGE + CELL + nth as usize * CELL;
         // SAFETY: inside the second page.
         unsafe { self.base.as_ptr().add(link - LINK_AT).cast() }
     }
 
-    /// Returns the address in this mapping of the `nth` word. `offset` is the C library's futex
-    /// offset.
-    pub(super) fn word(&self, nth: u32, offset: isize) -> *mut u32 {
+    /// Returns the address in this mapping of the `nth` word.
+    pub(super) fn word(&self, nth: u32) -> *mut u32 {
         let entry = self.entry(nth).cast::<u8>();
         // SAFETY: the last bytes of the first page.
-        unsafe { entry.add(LINK_AT).offset(offset).cast() }
+        unsafe { entry.add(LINK_AT).offset(FUTEX_OFFSET).cast() }
     }
 }
 
 impl Drop for Window {
     fn drop(&mut self) {
-        if self.of == fork::generation() {
-            // SAFETY: both pages are ours, and no entry in them is linked any more.
-            unsafe { libc::munmap(self.base.as_ptr().cast(), 2 * PAGE) };
+        let registered = self.registered.take();
+        if self.of != fork::generation() {
+            // The entry stays: there may be copies of the parent's addresses.
+            core::mem::forget(registered);
+            return;
         }
+        // Before the address can belong to another mapping.
+        drop(registered);
+        // SAFETY: both pages are ours, and no entry in them is linked any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), 2 * PAGE) };
     }
 }

@@ -32,7 +32,8 @@ pub(crate) fn refuse_the_unfenceable(
         return Ok(());
     }
     // Processes of one user can signal one another; those of others can only be killed by a cord.
-    let is_foreign = uid != settings.uid;
+    // The creator's id is that of its own user namespace; here the number may be another user's.
+    let is_foreign = uid != settings.uid || !os.is_of_owner();
     if let (true, Some(error)) = (is_foreign, cord) {
         return Err(no_cord(shared, uid, error));
     }
@@ -102,12 +103,17 @@ pub(crate) fn refuse_the_unfenceable(
 }
 
 fn no_cord(shared: &Shared, uid: u32, error: &OsError) -> JoinError {
+    let creator = shared.settings.uid;
+    let of_namespace = match uid == creator {
+        true => ", perhaps of another user namespace",
+        false => "",
+    };
     JoinError::Unfenceable {
         why: format!(
-            "it runs as user {uid} and has no cord ({error}), so members of other users (the pod was created by user {}) \
-             could not kill it; run it as that user, or put the pod's file on a filesystem with leases, or create the pod \
-             with a fence command",
-            shared.settings.uid
+            "it runs as user {uid} and has no cord ({error}), so members of other users (the pod \
+             was created by user {creator}{of_namespace}) could not kill it; run it as that user, \
+             which owns the pod's file, or put the file on a filesystem with leases into a \
+             directory that the user can write to, or create the pod with a fence command"
         ),
     }
 }

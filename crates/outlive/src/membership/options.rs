@@ -57,7 +57,8 @@ impl ProcessOptions {
 
     /// Joins even if the pod's file is a copy of the one in which the pod was created. The copy
     /// becomes a pod of its own, in which the original's members count as dead. The original is not
-    /// accessed, and none of its members is killed.
+    /// accessed, and none of its members is killed. A file in a snapshot of a filesystem is not
+    /// recognised as a copy, and stays the same pod: copy it out of the snapshot first.
     pub fn adopt_copy(mut self, adopt: bool) -> Self {
         self.adopt_copy = adopt;
         self

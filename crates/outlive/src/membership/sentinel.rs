@@ -251,6 +251,7 @@ pub(crate) fn run(shared: &Shared, os: &dyn Os, host: Instance, process: Instanc
     let mut turn = 0;
     while !(shared.stop.load(Ordering::Acquire) && sentinel.leave_off(os)) {
         end_if_declared_dead(shared.tables, host, process);
+        end_if_absent(os, process);
         // The futex is read before the round, so that an event after the round's checks ends the
         // sleep.
         let seen = os.bells().read(bell_of(process.id));
@@ -272,9 +273,23 @@ fn end_if_declared_dead(tables: Tables, host: Instance, process: Instance) {
     if is_dead(host) || is_dead(process) {
         end_this_process(&format!(
             "outlive: the pod has declared this process ({process}, on host {host}) dead although \
-             it runs: a fence command succeeded before the host was off, or `outlive pod bury` \
-             named a running host. The process is killed, because others have recovered its work; \
-             check the pod with `outlive pod check`\n"
+             it runs: a fence command succeeded before the host was off, `outlive pod bury` named \
+             a running host, or the process was restored from a checkpoint. The process is killed, \
+             because others have recovered its work; check the pod with `outlive pod check`\n"
+        ));
+    }
+}
+
+/// Ends this process by SIGKILL if its presence is free: for every other process that proves its
+/// death. It can store until this check, for as long as above.
+fn end_if_absent(os: &dyn Os, process: Instance) {
+    if !os.is_present(process.id) {
+        end_this_process(&format!(
+            "outlive: the lock by which the pod knows that this process ({process}) lives is free \
+             although it runs: the process was restored from a checkpoint (CRIU, CRaC, DMTCP, \
+             `docker checkpoint`), which outlive does not support, or it has unmapped memory of \
+             the library. The process is killed, because others count it as dead; start it again, \
+             without a checkpoint, and check the pod with `outlive pod check`\n"
         ));
     }
 }

@@ -54,8 +54,9 @@ pub struct Settings {
     pub suspicion: Duration,
     /// The time that a fence may take before the host is reported as a suspect that lives on.
     pub fence_timeout: Duration,
-    /// The user that created the pod. A process of another user joins only if it could be killed by
-    /// a cord or fenced by an agent.
+    /// The user that created the pod, in the user namespace of that process. A process of another
+    /// user (or one that does not own the pod's file) joins only if it could be killed by a cord or
+    /// fenced by an agent.
     pub uid: u32,
     /// The digest of the command that fences hosts which no process here can kill. Every process
     /// that joins brings the command.

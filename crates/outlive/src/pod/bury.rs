@@ -43,9 +43,17 @@ impl Pod {
     /// It can be called again.
     pub fn bury_host(&self, host: InstanceId) -> Result<Instance, PodError> {
         self.refuse_an_observer()?;
-        self.refuse_the_unseen(host)?;
+        let is_seen = self.refuse_the_unseen(host)?;
         let suspicion = self.settings.suspicion;
-        let is_present = |id| self.is_present(id).unwrap_or(true);
+        // The side file of another operating system than the host's has no byte of the host.
+        let is_locked = |id| {
+            let os = self.observe_os();
+            os.map_or(true, |os| os.is_some_and(|os| os.is_present(id)))
+        };
+        let is_present = |id| match is_seen {
+            true => self.is_present(id).unwrap_or(true),
+            false => is_locked(id),
+        };
         let buried = bury_by_word(self.tables, &Silent, host, suspicion, is_present);
         Ok(buried?)
     }
@@ -53,18 +61,19 @@ impl Pod {
     /// Refuses a host of this boot if its processes may be invisible here and another process,
     /// possibly one of them, has the pod open. On memory that machines share, processes are seen by
     /// the side file of their operating system, which may be that of another container, or removed.
-    fn refuse_the_unseen(&self, host: InstanceId) -> Result<(), PodError> {
+    /// Returns whether the processes of the host would be seen here by [`Self::is_present`].
+    fn refuse_the_unseen(&self, host: InstanceId) -> Result<bool, PodError> {
         let systems = self.tables.operating_systems();
         // For a host that is not up, the caller reports it.
         let state = match self.tables.generations().state(host) {
             Ok(state) if state.level == Some(Level::Host) && state.status.may_write() => state,
-            _ => return Ok(()),
+            _ => return Ok(true),
         };
         let boot = Linux::this_boot().unwrap_or(0);
         let is_of_this_boot = systems.may_be_of_boot(state.host, Linux::this_machine(boot), boot);
         let is_by_one_kernel = systems.has_one_kernel(state.host);
         if !is_of_this_boot || self.segment.has_one_kernel() && is_by_one_kernel {
-            return Ok(());
+            return Ok(self.segment.has_one_kernel());
         }
         let in_use = |why: String| PodError::InUse {
             path: self.segment.path().into(),
@@ -78,14 +87,14 @@ impl Pod {
                  another file (in an overlay, for example); name the pod by that file"
             )));
         }
-        // The side file is not created for this check.
-        if Linux::has_side_file(self.number())?
-            && systems.find(self.identity()?) == Some(state.host)
-        {
-            return Ok(());
+        // By the file that has the name now, which `is_present` reads: this process may be attached
+        // to an earlier one. The side file is not created for this check.
+        let here = self.observe_os()?;
+        if here.is_some_and(|os| systems.find(os.identity()) == Some(state.host)) {
+            return Ok(true);
         }
         match self.segment.may_be_in_use() {
-            false => Ok(()),
+            false => Ok(false),
             true => Err(in_use(format!(
                 "host {host} may be of this boot of this machine, its presence cannot be read \
                  here, and a process of this machine, which may be one of the host's, has the pod \
@@ -95,24 +104,29 @@ impl Pod {
     }
 
     /// Returns whether a process of this machine may have the id `id` in this pod. `false` proves
-    /// that no process of this machine (on memory that machines share: of this operating system)
-    /// can write as the process `id`. If `true`, the process may be stopped, or of another PID
-    /// namespace, or have reached the memory by another file, on which its lock is. Needs no
-    /// membership.
+    /// that no process of this machine can write as the process `id`. If `true`, the process may be
+    /// stopped, or of another PID namespace, or have reached the memory by another file, on which
+    /// its lock is. On memory that machines share, the result is `true` for each id of another
+    /// operating system than this one, or if the side file by which the members of this one joined
+    /// has lost its name: nothing is known of them. Needs no membership.
     ///
     /// # Errors
     /// If the side file of this operating system cannot be read, for example because no descriptor
     /// is left.
     pub fn is_present(&self, id: InstanceId) -> Result<bool, PodError> {
+        let state = self.tables.generations().state(id).ok();
+        let its_os = state.and_then(|state| self.tables.os_of(state));
+        let systems = self.tables.operating_systems();
         if self.segment.has_one_kernel() {
-            let state = self.tables.generations().state(id).ok();
-            let its_os = state.and_then(|state| self.tables.os_of(state));
-            let systems = self.tables.operating_systems();
             let is_elsewhere = its_os.is_some_and(|os| !systems.has_one_kernel(os));
             return Ok(is_elsewhere || self.file().is_locked(id));
         }
-        // The presence is locked in the side file, if this operating system has one.
-        Ok(self.observe_os()?.is_some_and(|os| os.is_present(id)))
+        // The presence is locked in the side file of the process's own operating system.
+        let here = self.observe_os()?;
+        let number = here.as_ref().and_then(|os| systems.find(os.identity()));
+        let may_write = state.is_some_and(|state| state.status.may_write());
+        let is_elsewhere = may_write && (number.is_none() || its_os != number);
+        Ok(is_elsewhere || here.is_some_and(|os| os.is_present(id)))
     }
 
     /// Returns this operating system in this pod, for an observer. Returns `None` if the operating

@@ -248,8 +248,10 @@ impl Pod {
     /// A process that changes its user or its root directory does so before it joins. That it can
     /// be fenced, and can fence others, is checked here for the present user only.
     ///
-    /// The memory of the pod must not be registered with io_uring or a device: these may write to
-    /// it after the process has been declared dead.
+    /// The memory of the pod must not be registered with io_uring or a device, nor be the target of
+    /// reads with O_DIRECT from a network filesystem: these may write to it after the process has
+    /// been declared dead. Nor may it hold a thread's stack or a robust mutex of the C library. A
+    /// process that has the pod open must not be restored from a checkpoint (CRIU and similar).
     ///
     /// # Errors
     /// If the id or the host is not available, or this process could not be fenced.

@@ -85,7 +85,10 @@ impl Here {
             Some((os, _)) if systems.is_earlier_boot(its_os, os.identity()) => Presence::Gone,
             _ => Presence::Unknown,
         };
+        let is_locked = |id| { self.os.as_ref() }.is_some_and(|(os, _)| os.is_present(id));
         let process = |id| match pod.is_present(id) {
+            // Nothing is known of the processes of another operating system.
+            Ok(true) if !is_here && !pod.segment.has_one_kernel() && !is_locked(id) => absent,
             Ok(true) => Presence::Here,
             Ok(false) => absent,
             Err(_) => Presence::Unknown,

@@ -9,11 +9,18 @@
 //! after the death of its parent was reported. Its copies of the parent's handles point at
 //! addresses that are free in the child. If its own mapping of the same pod came to lie there, the
 //! child would write as its parent. (A window on the side file there would let it change the words
-//! of any member.) The child inherits the table too, and no entry of its parent leaves it. So a new
-//! mapping that overlaps an entry is removed, and made elsewhere ([`map_apart`]).
+//! of any member.) Two measures prevent that:
+//!
+//! * In the child, before `fork` returns, [`reserve_inherited`] reserves the addresses of all
+//!   entries without access. From then on neither the kernel nor any code chooses them: another
+//!   copy of this library in the process has a table of its own, and the program makes mappings.
+//! * The child inherits the table too, and no entry of its parent leaves it. A new mapping that
+//!   overlaps an entry is removed, and made elsewhere ([`map_apart`]). This covers children that
+//!   are made by a system call or `_Fork`, for which no handler runs, and addresses that could not
+//!   be reserved.
 
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::os::unix::ffi::OsStrExt;
@@ -51,6 +58,9 @@ static TABLE: Table = Table::new();
 /// The lowest address at which the kernel has taken a hint of [`map_apart`]. (A hint at the place
 /// of an earlier result would not be taken.)
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Whether [`reserve_inherited`] runs in forked children.
+static IS_HANDLED: AtomicBool = AtomicBool::new(false);
 
 impl Table {
     const fn new() -> Self {
@@ -173,6 +183,7 @@ pub(crate) fn map_apart(
     len: usize,
     mut map: impl FnMut(*mut u8) -> Result<NonNull<u8>, Errno>,
 ) -> Result<NonNull<u8>, Errno> {
+    handle_forks()?;
     let (mut hint, mut distance) = (null_mut(), GAP);
     loop {
         let base = map(hint)?;
@@ -203,6 +214,41 @@ pub(crate) fn map_apart(
             // The kernel has taken no hint. It does not choose a reserved address again.
             // SAFETY: as above.
             unsafe { reserve(base.as_ptr(), len) }?;
+        }
+    }
+}
+
+/// Makes [`reserve_inherited`] run in children that are forked from now on. It is harmless that two
+/// threads may do this at the same time, and then it runs twice. (The child of a fork in the middle
+/// would wait forever for a lock that one of them holds.)
+fn handle_forks() -> Result<(), Errno> {
+    if IS_HANDLED.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    // SAFETY: the handler makes system calls and loads atomics, which a forked child may do.
+    match unsafe { libc::pthread_atfork(None, None, Some(reserve_inherited)) } {
+        0 => {}
+        error => return Err(Errno::from_raw_os_error(error)),
+    }
+    IS_HANDLED.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Reserves, in a forked child, the addresses of all entries, where its parent has mappings. A
+/// range that is not free stays as it is: an earlier fork has reserved it, or the program's own
+/// handler has made a mapping there.
+extern "C" fn reserve_inherited() {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+    for (start, len) in all().filter_map(Slot::range) {
+        let at = core::ptr::without_provenance_mut(start);
+        // SAFETY: a new mapping, which replaces none.
+        let reserved = unsafe { mmap_anonymous(at, len, ProtFlags::empty(), flags) };
+        if let Ok(other) = reserved
+            && other != at
+        {
+            // A kernel before 4.17 takes the address for a hint.
+            // SAFETY: the mapping is new, and no other code knows of it.
+            let _ = unsafe { munmap(other, len) };
         }
     }
 }

@@ -50,6 +50,10 @@ fn main() -> ExitCode {
         ),
         ("an_overlay_is_refused", places::an_overlay_is_refused),
         (
+            "a_host_is_not_buried_by_another_side_file",
+            places::a_host_is_not_buried_by_another_side_file,
+        ),
+        (
             "a_process_that_enters_a_time_namespace_is_of_another_system",
             places::a_process_that_enters_a_time_namespace_is_of_another_system,
         ),
@@ -82,12 +86,28 @@ fn main() -> ExitCode {
             substitutes::a_forked_child_has_no_pod_at_its_parents_addresses,
         ),
         (
+            "a_process_that_has_lost_its_presence_ends",
+            substitutes::a_process_that_has_lost_its_presence_ends,
+        ),
+        (
+            "no_code_of_a_forked_child_gets_its_parents_addresses",
+            substitutes::no_code_of_a_forked_child_gets_its_parents_addresses,
+        ),
+        (
             "a_forked_child_has_no_obituary_at_its_parents_addresses",
             substitutes::a_forked_child_has_no_obituary_at_its_parents_addresses,
         ),
         (
             "names_of_other_users_are_passed_over",
             users::names_of_other_users_are_passed_over,
+        ),
+        (
+            "a_file_of_an_unmapped_user_is_refused",
+            users::a_file_of_an_unmapped_user_is_refused,
+        ),
+        (
+            "the_same_id_of_another_user_namespace_is_another_user",
+            users::the_same_id_of_another_user_namespace_is_another_user,
         ),
         (
             "root_gives_the_file_to_the_owner_of_the_pod",

@@ -1,17 +1,17 @@
 //! Places where the kernel answers differently than a program expects: an overlay, a time namespace
 //! that was entered later, and a process after the end of its first thread.
 
-use super::host_support::{Child, Shared, TestPod};
+use super::host_support::{self, Child, Shared, TestPod};
 use super::{mount, unshared};
 use outlive::host::{Access, Linux, Liveness, Os, OsError, PodFile};
-use outlive::membership::ProcessOptions;
+use outlive::membership::{ProcessOptions, Settings};
 use outlive::pod::{Pod, PodOptions};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
@@ -30,22 +30,29 @@ pub fn mount_with(what: &str, at: &str, kind: &str, flags: libc::c_ulong, option
     assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// Mounts an overlay in /dev/shm and returns its directory.
+fn overlay() -> PathBuf {
+    let at = |name: &str| format!("/dev/shm/{name}");
+    for name in ["lower", "upper", "work", "merged"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        at("lower"),
+        at("upper"),
+        at("work")
+    );
+    mount_with("overlay", &at("merged"), "overlay", 0, &options);
+    at("merged").into()
+}
+
 /// On an overlay a mapping is of the file below and keeps no lock: nothing there can prove a death.
 pub fn an_overlay_is_refused() {
     let pod = TestPod::new();
     unshared(libc::CLONE_NEWNS, || {
         mount("tmpfs", "/dev/shm");
         let at = |name: &str| format!("/dev/shm/{name}");
-        for name in ["lower", "upper", "work", "merged"] {
-            fs::create_dir(at(name)).unwrap();
-        }
-        let options = format!(
-            "lowerdir={},upperdir={},workdir={}",
-            at("lower"),
-            at("upper"),
-            at("work")
-        );
-        mount_with("overlay", &at("merged"), "overlay", 0, &options);
+        overlay();
         let path = at("merged/pod");
         fs::write(&path, vec![0; 1 << 20]).unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&path);
@@ -157,4 +164,58 @@ pub fn a_thread_with_descriptors_of_its_own_names_its_own_file() {
         });
     })
     .succeed();
+}
+
+/// The name of the side file of a stopped host leads to another file, in which its process has no
+/// lock.
+pub fn a_host_is_not_buried_by_another_side_file() {
+    unshared(libc::CLONE_NEWNS, || {
+        mount("tmpfs", "/dev/shm");
+        let path = overlay().join("pod");
+        let mut options = PodOptions::new().size(8 << 20).ids(16).without_heap();
+        options = options.settings(Settings {
+            suspicion: Duration::from_millis(200),
+            ..Settings::default()
+        });
+        let pod = Pod::create(&path, options).unwrap();
+        assert!(!pod.segment().has_one_kernel());
+        pod.identity().unwrap();
+        let shared = Shared::new();
+        let host = Child::run(|| {
+            let pod = Pod::open(&path).unwrap();
+            let _process = pod.join(ProcessOptions::on_host(0)).unwrap();
+            shared.at(0).store(1, SeqCst);
+            host_support::sleep_for_ever();
+        });
+        shared.wait(0, 1);
+        // SAFETY: stops the child.
+        unsafe { libc::kill(host.pid as i32, libc::SIGSTOP) };
+        let generation = || pod.tables().generations().current(0);
+        let before = generation();
+        let refused = || pod.bury_host(0).map(drop).unwrap_err().to_string();
+        assert!(refused().contains("is alive"), "{}", refused());
+        let side = Linux::side_files().unwrap().remove(0);
+        fs::remove_file(side.path).unwrap();
+        assert!(
+            refused().contains("which may be one of the host's"),
+            "{}",
+            refused()
+        );
+        let newcomer = Child::run(|| {
+            Pod::open(&path).unwrap().identity().unwrap();
+            shared.at(1).store(1, SeqCst);
+            host_support::sleep_for_ever();
+        });
+        shared.wait(1, 1);
+        assert!(
+            refused().contains("which may be one of the host's"),
+            "{}",
+            refused()
+        );
+        assert!(pod.is_present(15).unwrap(), "the process of the host");
+        assert_eq!(generation(), before);
+        // Nothing of the host is left.
+        drop((host, newcomer));
+        pod.bury_host(0).unwrap();
+    });
 }

@@ -213,3 +213,75 @@ pub fn a_forked_child_has_no_obituary_at_its_parents_addresses() {
     })
     .succeed();
 }
+
+/// The child may contain another copy of the library, which does not know the table of this one.
+pub fn no_code_of_a_forked_child_gets_its_parents_addresses() {
+    let pod = TestPod::new();
+    Child::run(|| {
+        let segment = Segment::builder().size(8 << 20).create("memfd:fork");
+        assert!(segment.is_ok());
+        hold(pod.attach(), 1);
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        // The segment, and the side file as a whole and in windows. (The kernel knows the side file
+        // by no name, since this process has created it.)
+        let is_ours = |line: &&str| {
+            let is_side_file = line.contains("/dev/shm/") && line.contains("(deleted)");
+            line.contains("rw-s") && (is_side_file || line.contains("memfd:fork"))
+        };
+        let range = |line: &str| {
+            let (start, end) = line.split(' ').next()?.split_once('-')?;
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            Some((number(start)?, number(end)?))
+        };
+        let ours: Vec<_> = maps.lines().filter(is_ours).filter_map(range).collect();
+        assert_eq!(ours.len(), 3, "{maps}");
+        Child::run(|| {
+            for (start, end) in ours {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+                for page in (start..end).step_by(4096) {
+                    let at = core::ptr::without_provenance_mut(page);
+                    // SAFETY: a new mapping, which replaces none.
+                    let taken = unsafe { libc::mmap(at, 4096, libc::PROT_READ, flags, -1, 0) };
+                    assert_eq!(taken, libc::MAP_FAILED, "{page:#x} in {start:#x}..{end:#x}");
+                }
+            }
+        })
+        .succeed();
+    })
+    .succeed();
+}
+
+/// As after a restore from a checkpoint: the process has its memory, but not the lock, whose
+/// descriptor was closed.
+pub fn a_process_that_has_lost_its_presence_ends() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (path, errors) = (
+        directory.path().join("pod"),
+        directory.path().join("errors"),
+    );
+    let pod = Pod::create(&path, PodOptions::new().size(8 << 20).ids(16)).unwrap();
+    let mut child = Child::run(|| {
+        let file = fs::File::create(&errors).unwrap();
+        // SAFETY: replaces the standard error of this child.
+        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 2) }, 2);
+        let pod = Pod::open(&path).unwrap();
+        let _process = pod.join(ProcessOptions::on_host(0)).unwrap();
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let of_pod = maps.lines().filter(|line| line.ends_with("/pod"));
+        for line in of_pod {
+            let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let [start, end] = [start, end].map(|at| usize::from_str_radix(at, 16).unwrap());
+            if end - start == 4096 {
+                // SAFETY: a violation of the contract, which is the point of the test.
+                unsafe { libc::munmap(core::ptr::without_provenance_mut(start), 4096) };
+            }
+        }
+        super::sleep_for_ever();
+    });
+    let status = child.reap();
+    let said = fs::read_to_string(&errors).unwrap();
+    pod.close().unwrap();
+    Pod::destroy(&path).unwrap();
+    assert_eq!(libc::WTERMSIG(status), libc::SIGKILL);
+    assert!(said.contains("restored from a checkpoint (CRIU"), "{said}");
+}

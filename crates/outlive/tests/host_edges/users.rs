@@ -3,6 +3,8 @@
 use super::host_support::{Child, TestPod, hold, more_time};
 use super::names;
 use outlive::host::{Access, Linux, Obituary, Os, OsError};
+use outlive::membership::ProcessOptions;
+use outlive::pod::{Pod, PodOptions};
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -174,4 +176,132 @@ pub fn root_gives_the_file_to_the_owner_of_the_pod() {
     .succeed();
     assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 1);
     assert!(names(&pod).is_empty());
+}
+
+/// A group of Alice and Mallory that has no right to the pod.
+const CLUB: u32 = 61_101;
+
+/// Runs `body` in a child of the user `uid` and the groups `gid` and [`CLUB`], as user 0 and group
+/// 0 of a new user namespace that maps no other id. `false`, with a message, if none can be made.
+fn in_user_namespace(uid: u32, gid: u32, body: impl FnOnce()) -> bool {
+    const REFUSED: i32 = 77;
+    let mut child = Child::run(|| {
+        // SAFETY: affects this child only, which has one thread. It may write its own maps, but
+        // only while it is dumpable, which the change of its user ends.
+        let is_new = unsafe {
+            assert_eq!(libc::setgroups(1, &CLUB), 0);
+            assert_eq!(libc::setresgid(gid, gid, gid), 0);
+            assert_eq!(libc::setresuid(uid, uid, uid), 0);
+            assert_eq!(libc::prctl(libc::PR_SET_DUMPABLE, 1), 0);
+            libc::unshare(libc::CLONE_NEWUSER) == 0
+        };
+        if !is_new {
+            println!("skipped: unshare: {}", std::io::Error::last_os_error());
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(REFUSED) };
+        }
+        fs::write("/proc/self/setgroups", "deny").unwrap();
+        fs::write("/proc/self/uid_map", format!("0 {uid} 1")).unwrap();
+        fs::write("/proc/self/gid_map", format!("0 {gid} 1")).unwrap();
+        body();
+    });
+    match child.reap() {
+        0 => true,
+        status if libc::WEXITSTATUS(status) == REFUSED => false,
+        status => panic!("the child failed: {status:#x}"),
+    }
+}
+
+/// The pod's owner and the creator of the file are both shown as the overflow id.
+pub fn a_file_of_an_unmapped_user_is_refused() {
+    if !is_root() {
+        return;
+    }
+    const OVERFLOW: u32 = 65_534;
+    let pod = TestPod::new();
+    let access = |mode, owner, group| Access {
+        mode,
+        group: Some(group),
+        owner: Some(owner),
+    };
+    let attach = |access| Linux::attach(pod.id, pod.slots, access, pod.file(), true);
+    Child::run(|| {
+        become_user(MALLORY, CLUB);
+        attach(access(0o660, MALLORY, CLUB)).unwrap();
+    })
+    .succeed();
+    let forged = &names(&pod)[0];
+    in_user_namespace(ALICE, TEAM, || {
+        let stat = fs::metadata(forged).unwrap();
+        assert_eq!((stat.uid(), stat.gid()), (OVERFLOW, OVERFLOW));
+        for (owner, group, mapped) in [(OVERFLOW, OVERFLOW, "owner"), (0, OVERFLOW, "group")] {
+            let refused = attach(access(0o660, owner, group)).map(drop).unwrap_err();
+            assert!(refused.to_string().contains("user namespace"), "{refused}");
+            assert!(refused.to_string().contains(mapped), "{refused}");
+        }
+        let pods = access(0o660, OVERFLOW, OVERFLOW);
+        let seen = Linux::observe(pod.id, pod.slots, pods, pod.file(), true);
+        assert!(matches!(seen, Err(OsError::Refused { .. })), "{seen:?}");
+        // The group has no rights, and this user is the owner: the forged file is skipped.
+        let own = attach(access(0o600, 0, OVERFLOW)).unwrap();
+        assert_eq!(names(&pod).len(), 2);
+        own.detach().unwrap();
+        // All users may write to the pod.
+        attach(access(0o666, OVERFLOW, OVERFLOW)).unwrap();
+    });
+    // Where every id has a mapping, this one is a user like others.
+    Child::run(|| {
+        become_user(OVERFLOW, OVERFLOW);
+        let pod = TestPod::new();
+        let access = access(0o600, OVERFLOW, OVERFLOW);
+        let os = Linux::attach(pod.id, pod.slots, access, pod.file(), true).unwrap();
+        hold(os, 1);
+        os.release_obituary(1);
+        assert_eq!(Linux::remove_side_file(pod.id).unwrap(), 1);
+    })
+    .succeed();
+}
+
+/// Each of the two is user 0 of a user namespace of its own, and neither can kill the other.
+pub fn the_same_id_of_another_user_namespace_is_another_user() {
+    if !is_root() {
+        return;
+    }
+    struct Destroyed(PathBuf);
+    impl Drop for Destroyed {
+        fn drop(&mut self) {
+            let _ = Pod::destroy(&self.0);
+        }
+    }
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("pod");
+    let _destroyed = Destroyed(path.clone());
+    let mode = |mode| {
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    std::os::unix::fs::chown(directory.path(), Some(ALICE), Some(TEAM)).unwrap();
+    mode(0o755);
+    let is_created = in_user_namespace(ALICE, TEAM, || {
+        let options = PodOptions::new().size(8 << 20).ids(16).mode(0o666);
+        let pod = Pod::create(&path, options).unwrap();
+        // Creates the side file.
+        pod.os().unwrap();
+    });
+    if !is_created {
+        return;
+    }
+    let join = || {
+        let pod = Pod::open(&path).unwrap();
+        assert_eq!(pod.settings().uid, rustix::process::geteuid().as_raw());
+        pod.join(ProcessOptions::on_host(0))
+    };
+    // It cannot create a cord in the directory.
+    in_user_namespace(MALLORY, MALLORY, || {
+        let refused = join().map(drop).unwrap_err().to_string();
+        assert!(refused.contains("has no cord"), "{refused}");
+        assert!(refused.contains("another user namespace"), "{refused}");
+    });
+    in_user_namespace(ALICE, TEAM, || join().unwrap().leave().unwrap());
+    mode(0o777);
+    in_user_namespace(MALLORY, MALLORY, || join().unwrap().leave().unwrap());
 }
