@@ -341,7 +341,7 @@ fn limits_and_foreign_files_are_refused() {
     assert!(matches!(again, StoreError::Pod(_)), "{again}");
     let none = StoreOptions::new().replicas(0);
     let refused = Store::create("/dev/shm/outlive-store-none", none).unwrap_err();
-    let text = "a store cannot have 0 replicas; the range is 1 to 64";
+    let text = "a store cannot have 0 replicas; the range is 1 to 8";
     assert_eq!(refused.to_string(), text);
     for path in ["memfd:store", "/dev/null", "/dev/shm"] {
         let refused = Store::create(path, StoreOptions::new()).unwrap_err();
@@ -358,7 +358,8 @@ fn limits_and_foreign_files_are_refused() {
 
 #[test]
 fn a_verb_outside_the_region_executes_nothing_of_its_batch() {
-    let (_place, store) = Place::new("outside", StoreOptions::new());
+    let options = StoreOptions::new().compute_servers(0, 0);
+    let (_place, store) = Place::new("outside", options);
     let memory = store.serve_memory(100).unwrap();
     let compute = store.join_compute().unwrap();
     let server = compute.connect(memory.id()).unwrap();

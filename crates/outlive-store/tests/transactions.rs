@@ -5,7 +5,6 @@ use outlive_store::servers::{ComputeServer, MemoryServer, Store, StoreError, Sto
 use outlive_store::verbs::{Link, block_on};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -193,7 +192,7 @@ fn an_attempt_that_is_dropped_or_panics_holds_no_latch() {
             tx.insert(table, 1000 + round, &round).await?;
             tx.update(table, 2, |_| round).await
         });
-        let mut body = pin!(body);
+        let mut body = Box::pin(body);
         // Each round ends a little later in the transaction.
         let mut context = Context::from_waker(Waker::noop());
         let end = std::time::Instant::now() + Duration::from_nanos(round * 700);
