@@ -193,9 +193,10 @@ fn the_memory_of_a_dead_memory_server_is_not_read() {
         };
         assert_eq!(reader.join().unwrap(), died);
     });
-    let status = await_status(&store, |status| status.memory[0].phase == Phase::Dead);
-    assert!(status.epoch > epoch);
-    await_status(&store, |status| status.memory[0].owner.is_none());
+    await_status(&store, |status| {
+        let first = status.memory[0];
+        first.phase == Phase::Dead && first.owner.is_none() && status.epoch > epoch
+    });
     assert_eq!(place.segments(), 1);
     assert_eq!(read(&other, 0), Ok(0));
     let refused = compute.connect(ServerId(0)).unwrap_err();

@@ -201,9 +201,9 @@ pub fn read_during_recovery(policy: Policy) -> Result<(), String> {
 }
 
 /// The keys before the transaction.
-const BEFORE: [(u64, Option<u64>); 3] = [(1, Some(10)), (2, Some(20)), (3, None)];
-/// The keys after it: it writes 1, deletes 2 and inserts 3.
-const AFTER: [(u64, Option<u64>); 3] = [(1, Some(11)), (2, None), (3, Some(30))];
+const BEFORE: [(u64, Option<u64>); 3] = [(1, Some(10)), (3, None), (2, Some(20))];
+/// The keys after it: it writes 1, inserts 3 into a new slot and deletes 2.
+const AFTER: [(u64, Option<u64>); 3] = [(1, Some(11)), (3, Some(30)), (2, None)];
 
 impl Sweep for Transactions {
     fn name(&self) -> String {
@@ -238,7 +238,7 @@ impl Sweep for Transactions {
         });
         let found = block_on(done).map_err(|error| error.to_string())?.value;
         // The check runs again after a second recovery.
-        let is_checked = found == [(1, Some(12)), (2, Some(22)), (3, Some(32))];
+        let is_checked = found == [(1, Some(12)), (3, Some(32)), (2, Some(22))];
         if found != AFTER && (found != BEFORE || crash.returned) && !is_checked {
             return Err(format!("the keys are {found:?}"));
         }
