@@ -108,10 +108,9 @@ fn keys_are_inserted_and_deleted_until_the_table_is_full() {
             full,
             TransactionError::Aborted(Abort::TableFull { table: 0 })
         );
-        assert!(
-            inserted > 1000,
-            "the table was created for 1000 keys: {inserted}"
-        );
+        // The extra buckets remain in the chains of the keys of the first round.
+        let least = if round == 0 { 1000 } else { 500 };
+        assert!(inserted > least, "{inserted} keys in round {round}");
         for key in 0..inserted {
             let key = round << 32 | key;
             let done = coordinator.transaction(async |tx| tx.delete(table, key).await);
@@ -234,6 +233,60 @@ fn an_attempt_that_is_dropped_or_panics_holds_no_latch() {
     }));
     assert!(panicked.is_err());
     assert_eq!(read(&mut other, table, 1), Some(0));
+}
+
+#[test]
+fn an_attempt_with_a_failed_or_dropped_access_is_not_committed() {
+    let world = World::new("swallowed", StoreOptions::new());
+    let table = world.compute().table::<u64>("t", 100).unwrap();
+    let worker = world.compute().worker_behind(Link::default(), 1).unwrap();
+    let mut one = worker.coordinator().unwrap();
+    let retry = Retry {
+        attempts: 1,
+        pause: 0,
+    };
+    let other = RefCell::new(worker.coordinator().unwrap().retry(retry));
+    put(&mut one, table, 1, 0);
+    let done = one.transaction(async |tx| {
+        tx.write(table, 1, &1).await?;
+        let mut other = other.borrow_mut();
+        let inner = other.transaction(async |tx| {
+            // The program ignores that the key is latched.
+            let _ = tx.read(table, 1).await;
+            tx.insert(table, 2, &2).await.map(drop).or(Ok(()))
+        });
+        let error = block_on(inner).unwrap_err();
+        assert!(
+            matches!(error, TransactionError::TooManyConflicts { .. }),
+            "{error}"
+        );
+        Ok(())
+    });
+    block_on(done).unwrap();
+    let mut other = other.borrow_mut();
+    let inner = other.transaction(async |tx| {
+        // The program stops waiting for an insertion after some polls.
+        let mut inserting = Box::pin(tx.insert(table, 3, &3));
+        for _ in 0..3 {
+            let _ = inserting
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+        }
+        drop(inserting);
+        Ok(())
+    });
+    let error = block_on(inner).unwrap_err();
+    assert!(
+        matches!(error, TransactionError::TooManyConflicts { .. }),
+        "{error}"
+    );
+    assert_eq!(read(&mut one, table, 2), None);
+    assert_eq!(read(&mut one, table, 3), None);
+    let checked = world.compute().store().check().unwrap();
+    assert!(
+        checked.problems.is_empty() && checked.held == 0,
+        "{checked:?}"
+    );
 }
 
 #[test]

@@ -22,6 +22,9 @@ impl<V: View> Transaction<V> {
     /// Before a whole copy of the log entry exists, the latches are stray. From then on, recovery
     /// decides: see [`recover_logs`](super::recover_logs).
     pub(super) async fn commit(&mut self) -> Result<(), CommitError> {
+        if let Some(doom) = self.doom.take() {
+            return Err(CommitError::Abort(doom));
+        }
         let policy = self.worker.policy();
         if !policy.logs_after_validation {
             self.log(None).await.map_err(CommitError::Abort)?;
@@ -202,6 +205,7 @@ impl<V: View> Drop for Transaction<V> {
             && let Err(error) = block_on(self.end())
         {
             tracing::warn!(id = %self.id, %error, "a transaction did not end");
+            self.worker.view.leave_latches();
         }
     }
 }

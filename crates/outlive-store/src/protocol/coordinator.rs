@@ -104,6 +104,9 @@ impl<V: View> Coordinator<V> {
                 Err(CommitError::Abort(_)) => attempt.end().await,
                 _ => Ok(()),
             };
+            if ended.is_err() || matches!(outcome, Err(CommitError::Unknown(_))) {
+                self.worker.view.leave_latches();
+            }
             self.sets = core::mem::take(&mut attempt.sets);
             attempt.forget();
             let abort = match outcome {

@@ -9,9 +9,9 @@
 //!   slot. A deletion latches the slot and its bucket. Two insertions of one key conflict: each has
 //!   the bucket that the other writes in its read set or write set.
 
-use super::Abort;
 use super::transaction::{Seen, Transaction};
 use super::worker::{Table, View};
+use super::{Abort, Conflict};
 use crate::tables::{BUCKET_WORDS, Bucket, Geometry, HEADER_WORDS, KEYS_PER_BUCKET, ObjectId};
 use bytemuck::Pod;
 use core::ops::Range;
@@ -72,13 +72,28 @@ impl<V: View> Transaction<V> {
         }
     }
 
+    /// Executes an access of the body. After one that failed, or whose future was dropped, the
+    /// attempt can only end: its sets may be incomplete.
+    async fn access<R>(
+        &mut self,
+        access: impl AsyncFnOnce(&mut Self) -> Result<R, Abort>,
+    ) -> Result<R, Abort> {
+        if let Some(doom) = &self.doom {
+            return Err(doom.clone());
+        }
+        self.doom = Some(Abort::Conflict(Conflict::Changed));
+        let result = access(self).await;
+        self.doom = result.as_ref().err().cloned();
+        result
+    }
+
     /// Reads the value of `key`; `None` if the key does not exist.
     ///
     /// # Errors
     /// [`Abort`], which the body passes on.
     pub async fn read<T: Pod>(&mut self, table: Table<T>, key: u64) -> Result<Option<T>, Abort> {
         let home = self.home(table, key);
-        let found = self.find(home, key).await?;
+        let found = self.access(async |tx| tx.find(home, key).await).await?;
         Ok(found.map(|(_, value)| self.decode(value)))
     }
 
@@ -92,7 +107,11 @@ impl<V: View> Transaction<V> {
         key: u64,
         value: &T,
     ) -> Result<bool, Abort> {
-        let Some((slot, _)) = self.latch_key(self.home(table, key), key).await? else {
+        let home = self.home(table, key);
+        let latched = self
+            .access(async |tx| tx.latch_key(home, key).await)
+            .await?;
+        let Some((slot, _)) = latched else {
             return Ok(false);
         };
         encode(value, &mut self.rewrite(slot, true)[1..]);
@@ -110,7 +129,11 @@ impl<V: View> Transaction<V> {
         key: u64,
         change: impl FnOnce(T) -> T,
     ) -> Result<Option<T>, Abort> {
-        let Some((slot, value)) = self.latch_key(self.home(table, key), key).await? else {
+        let home = self.home(table, key);
+        let latched = self
+            .access(async |tx| tx.latch_key(home, key).await)
+            .await?;
+        let Some((slot, value)) = latched else {
             return Ok(None);
         };
         let old = self.decode(value);
@@ -129,6 +152,11 @@ impl<V: View> Transaction<V> {
         value: &T,
     ) -> Result<bool, Abort> {
         let home = self.home(table, key);
+        self.access(async |tx| tx.insert_key(home, key, value).await)
+            .await
+    }
+
+    async fn insert_key<T: Pod>(&mut self, home: Home, key: u64, value: &T) -> Result<bool, Abort> {
         let absence = match self.search(home, key).await? {
             Ok(_) => return Ok(false),
             Err(absence) => absence,
@@ -171,10 +199,17 @@ impl<V: View> Transaction<V> {
     /// [`Abort`], which the body passes on.
     pub async fn delete<T: Pod>(&mut self, table: Table<T>, key: u64) -> Result<Option<T>, Abort> {
         let home = self.home(table, key);
+        let deleted = self
+            .access(async |tx| tx.delete_key(home, key).await)
+            .await?;
+        Ok(deleted.map(|value| self.decode(value)))
+    }
+
+    /// Deletes a key. Returns the indices of its previous value.
+    async fn delete_key(&mut self, home: Home, key: u64) -> Result<Option<Range<usize>>, Abort> {
         let Some((index, value)) = self.latch_key(home, key).await? else {
             return Ok(None);
         };
-        let old = self.decode(value);
         self.rewrite(index, false);
         let slot = self.slot_number(home, self.sets.writes[index].object);
         let (bucket, position) = (
@@ -187,7 +222,7 @@ impl<V: View> Transaction<V> {
             return Err(home.damaged(bucket, "a bucket does not name a key in its slot"));
         }
         words[1] &= !(1 << position);
-        Ok(Some(old))
+        Ok(Some(value))
     }
 
     fn slot_number(&self, home: Home, slot: ObjectId) -> u32 {

@@ -15,7 +15,8 @@ use std::rc::Rc;
 /// fails, and the body runs again. A body that depends on the consistency of its reads before (to
 /// end a loop, say) must check them.
 ///
-/// An attempt that is dropped before its commit, also by a panic, releases its latches.
+/// After an access that failed, or whose future was dropped before its end, the attempt is not
+/// committed. An attempt that is dropped before its commit, also by a panic, releases its latches.
 ///
 /// [`transaction`]: super::Coordinator::transaction
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct Transaction<V: View> {
     pub(super) stage: Stage,
     /// The object of a CAS that may take effect.
     pub(super) tentative: Option<ObjectId>,
+    /// The reason for which the attempt can only end without commit.
+    pub(super) doom: Option<Abort>,
 }
 
 /// The state of an attempt, which determines how it is ended.
@@ -129,6 +132,7 @@ impl<V: View> Transaction<V> {
             sets,
             stage: Stage::Executing,
             tentative: None,
+            doom: None,
         }
     }
 

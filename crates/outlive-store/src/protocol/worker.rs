@@ -34,6 +34,10 @@ pub trait View: core::fmt::Debug {
 
     /// Returns a log slot that a coordinator has used.
     fn return_slot(&self, slot: Slot);
+
+    /// An attempt ended without releasing its latches. The process id must not be used again before
+    /// it has failed and its logs are recovered.
+    fn leave_latches(&self);
 }
 
 /// A log slot of a compute server. Its coordinators use it one after another.

@@ -225,6 +225,8 @@ impl View for Survivor {
     }
 
     fn return_slot(&self, _: Slot) {}
+
+    fn leave_latches(&self) {}
 }
 
 /// The recovery handler that recovers the entries of a dead instance with its log.

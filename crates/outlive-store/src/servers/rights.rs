@@ -12,6 +12,7 @@ use core::future::Ready;
 use outlive::membership::Process;
 use outlive::segment::Segment;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A process id and the membership that it rests on. Connections share the rights, so that no other
@@ -26,6 +27,8 @@ pub(super) struct Rights {
     log: OnceLock<LogArea>,
     /// The log slots that no coordinator uses.
     slots: Mutex<Vec<Slot>>,
+    /// Whether latches with the process id may remain.
+    has_latches: AtomicBool,
 }
 
 impl Rights {
@@ -37,6 +40,7 @@ impl Rights {
             connections: Mutex::default(),
             log: OnceLock::new(),
             slots: Mutex::default(),
+            has_latches: AtomicBool::new(false),
         }
     }
 
@@ -96,9 +100,9 @@ impl Rights {
 
 impl Drop for Rights {
     fn drop(&mut self) {
-        // After a panic, latches may be held. The id keeps its owner, and the next member that
-        // joins recovers its logs and marks it as failed.
-        if std::thread::panicking() {
+        // If latches may be held, the id keeps its owner, and the next member that joins recovers
+        // its logs and marks it as failed.
+        if std::thread::panicking() || *self.has_latches.get_mut() {
             return;
         }
         let configuration = self.store.configuration();
@@ -200,6 +204,11 @@ impl View for Members {
         slots.pop()
     }
 
+    fn leave_latches(&self) {
+        // Relaxed: the last owner of the rights reads it when no other thread has them.
+        self.rights.has_latches.store(true, Ordering::Relaxed);
+    }
+
     fn return_slot(&self, slot: Slot) {
         let mut slots = { self.rights.slots.lock() }.unwrap_or_else(PoisonError::into_inner);
         slots.push(slot);
@@ -247,6 +256,10 @@ impl View for Behind {
 
     fn take_slot(&self) -> Option<Slot> {
         self.members.take_slot()
+    }
+
+    fn leave_latches(&self) {
+        self.members.leave_latches();
     }
 
     fn return_slot(&self, slot: Slot) {

@@ -110,6 +110,8 @@ impl<M: Memory> View for Servers<M> {
     }
 
     fn return_slot(&self, _: Slot) {}
+
+    fn leave_latches(&self) {}
 }
 
 /// The recovery of the victim.

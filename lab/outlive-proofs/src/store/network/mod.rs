@@ -129,7 +129,7 @@ impl Network {
         self
     }
 
-    /// Lets a random connection or task rest for up to [`STALL`] steps from time to time.
+    /// Lets a random connection or task rest for up to 3,000 steps from time to time.
     pub fn with_stalls(self) -> Self {
         self.inner.borrow_mut().stalls = true;
         self

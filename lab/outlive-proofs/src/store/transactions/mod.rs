@@ -206,6 +206,8 @@ impl View for Simulated {
     fn return_slot(&self, slot: Slot) {
         self.slots.borrow_mut().push(slot);
     }
+
+    fn leave_latches(&self) {}
 }
 
 /// The kind of an access.
