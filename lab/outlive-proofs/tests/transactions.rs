@@ -36,6 +36,13 @@ fn transactions_survive_the_deaths_of_compute_servers_and_recoverers() {
 }
 
 #[test]
+fn single_reads_are_strictly_serializable() {
+    let all = runs(Plan::SINGLE, 1_000);
+    println!("{all:?}");
+    assert!(all.back > 20 && all.stolen > 20, "{all:?}");
+}
+
+#[test]
 fn each_flaw_is_found() {
     // The flaw that is left out is found by the next test.
     for flaw in { Flaw::ALL }

@@ -52,15 +52,16 @@ impl<V: View> Transaction<V> {
         }
         let mut is_current = false;
         while !is_current {
+            let known = self.worker.known_failures();
             self.read_again().await?;
             is_current = true;
             let sets = &self.sets;
-            for (read, (index, slot)) in sets.reads.iter().zip(&sets.results) {
-                let words = sets.fanout.batch(*index).words(*slot);
-                if Version(words[1]) != read.version {
+            for (read, (index, latch, version)) in sets.reads.iter().zip(&sets.results) {
+                let batch = sets.fanout.batch(*index);
+                if Version(batch.value(*version)) != read.version {
                     return Err(self.changed());
                 }
-                match self.state(words[0]) {
+                match self.state(batch.value(*latch), known) {
                     Latch::Free => {}
                     _ if !self.worker.policy().validates_latches => {}
                     Latch::Held(holder) => return Err(self.latched(holder)),
@@ -82,8 +83,10 @@ impl<V: View> Transaction<V> {
         for read in &sets.reads {
             let place = self.worker.primary(read.object);
             let (index, batch) = sets.fanout.to(place.server);
-            let slot = batch.read(place.of(read.object, LATCH), 2);
-            sets.results.push((index, slot));
+            // In this order: the object had the version while the latch was free.
+            let latch = batch.read(place.of(read.object, LATCH), 1);
+            let version = batch.read(place.of(read.object, VERSION), 1);
+            sets.results.push((index, latch, version));
         }
         Ok(sets.fanout.post(&self.worker).await?)
     }
@@ -117,6 +120,17 @@ impl<V: View> Transaction<V> {
         for server in &area.servers {
             let slot = area.slot(self.id.coordinator());
             sets.fanout.to(*server).1.write(slot, &sets.entry);
+        }
+        // Backups are written for the first time after the log. If one cannot be reached, the
+        // attempt must not be logged.
+        for write in sets.writes.iter().filter(|it| it.new != it.old) {
+            let layout = self.worker.layout(write.object.table());
+            for place in layout.replicas(write.object) {
+                match self.worker.connection(place.server) {
+                    Ok(_) | Err(VerbError::ServerDied { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
         }
         self.stage = Stage::Logging;
         sets.fanout.post(&self.worker).await?;
@@ -206,6 +220,7 @@ impl<V: View> Drop for Transaction<V> {
         {
             tracing::warn!(id = %self.id, %error, "a transaction did not end");
             self.worker.view.leave_latches();
+            self.worker.keep_slot(self.id.coordinator());
         }
     }
 }

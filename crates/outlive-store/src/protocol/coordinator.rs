@@ -89,6 +89,9 @@ impl<V: View> Coordinator<V> {
         &mut self,
         body: impl AsyncFn(&mut Transaction<V>) -> Result<T, Abort>,
     ) -> Result<Committed<T>, TransactionError> {
+        if self.worker.keeps_slot(self.slot.number) {
+            return Err(TransactionError::Unresolved);
+        }
         for attempts in 1.. {
             self.slot.attempt = self.slot.attempt.wrapping_add(1);
             let Slot { number, attempt } = self.slot;
@@ -106,6 +109,7 @@ impl<V: View> Coordinator<V> {
             };
             if ended.is_err() || matches!(outcome, Err(CommitError::Unknown(_))) {
                 self.worker.view.leave_latches();
+                self.worker.keep_slot(number);
             }
             self.sets = core::mem::take(&mut attempt.sets);
             attempt.forget();
@@ -165,6 +169,9 @@ impl<V: View> Coordinator<V> {
 impl<V: View> Drop for Coordinator<V> {
     fn drop(&mut self) {
         let Slot { number, attempt } = self.slot;
+        if self.worker.keeps_slot(number) {
+            return;
+        }
         self.worker.view.return_slot(Slot { number, attempt });
     }
 }

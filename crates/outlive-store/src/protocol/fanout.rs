@@ -110,7 +110,7 @@ impl<C: Connection> Fanout<C> {
             Err(error) if is_dead(&error) => Ok(()),
             result => result,
         };
-        // Only a dead server has no connection.
+        // A live server without a connection is an error.
         let started = tolerate(self.start(worker));
         started.and(self.complete(tolerate).await)
     }

@@ -6,8 +6,8 @@
 //!
 //! # Steps of a transaction
 //!
-//! 1. *Execution.* A read is one batch of three READs: latch and version, value, latch and version
-//!    again. The value is accepted if both pairs are equal and the latch is free or stray. (A
+//! 1. *Execution.* A read is one batch of four READs: latch and version, value, latch, version. The
+//! value is accepted if both pairs are equal and the latch is free or stray. (A
 //!    single READ does not suffice, because its words are read in any order.) A write latches the
 //!    object by a CAS of the [transaction's id](crate::tables::TransactionId), and reads it in the
 //!    same batch. New values remain in the compute server.

@@ -53,7 +53,7 @@ pub(super) struct Sets<C: Connection> {
     pub words: Vec<u64>,
     pub batch: Batch,
     /// The results in the fan-out that belong to the read set.
-    pub results: Vec<(usize, Slot)>,
+    pub results: Vec<(usize, Slot, Slot)>,
     pub fanout: Fanout<C>,
     /// The words of the log entry.
     pub entry: Vec<u64>,
@@ -183,11 +183,16 @@ impl<V: View> Transaction<V> {
             batch.clear();
             let before = batch.read(place.of(object, LATCH), 2);
             let value = batch.read(place.of(object, VALUE), words);
-            let after = batch.read(place.of(object, LATCH), 2);
+            // In this order: if the latch is free after the value was read, a writer of the value
+            // has already written its version. The words of one READ are read in any order.
+            let latch = batch.read(place.of(object, LATCH), 1);
+            let version = batch.read(place.of(object, VERSION), 1);
+            let known = self.worker.known_failures();
             self.post(place).await?;
             let batch = &self.sets.batch;
-            let (before, after) = (batch.words(before), batch.words(after));
-            match self.state(before[0]) {
+            let before = batch.words(before);
+            let after = [batch.value(latch), batch.value(version)];
+            match self.state(before[0], known) {
                 Latch::Free => {}
                 Latch::Held(holder) => return Err(self.latched(holder)),
                 Latch::NewlyStray if self.worker.policy().reads_again_after_failures => continue,
@@ -235,12 +240,15 @@ impl<V: View> Transaction<V> {
         }
     }
 
-    /// The state of a latch with this word.
-    pub(super) fn state(&self, latch: u64) -> Latch {
+    /// The state of a latch with this word. `known` is the number of failures that the worker knew
+    /// when the READ of the latch was posted. Another coordinator of the worker may have learned of
+    /// one since.
+    pub(super) fn state(&self, latch: u64, known: u64) -> Latch {
         match TransactionId::from_word(latch) {
             None => Latch::Free,
             Some(holder) => match self.worker.knows_failed(holder.process()) {
-                Knowledge::Before => Latch::Free,
+                Knowledge::Before if self.worker.known_failures() == known => Latch::Free,
+                Knowledge::Before => Latch::NewlyStray,
                 Knowledge::New => Latch::NewlyStray,
                 Knowledge::None => Latch::Held(holder),
             },
@@ -288,12 +296,13 @@ impl<V: View> Transaction<V> {
             // If the attempt is dropped now, or the answer is lost, the latch is released by a CAS
             // from the attempt's id.
             self.tentative = Some(object);
+            let known = self.worker.known_failures();
             self.post(place).await?;
             self.tentative = None;
             let batch = &self.sets.batch;
             let was = batch.value(was);
             if was != expected {
-                if let Latch::Held(holder) = self.state(was) {
+                if let Latch::Held(holder) = self.state(was, known) {
                     if !self.worker.policy().releases_own_latches_only {
                         self.tentative = Some(object);
                     }

@@ -116,6 +116,10 @@ pub struct Worker<V: View> {
     addresses: RefCell<AddressCache>,
     /// The failed process ids that this worker knows, 1 bit each.
     failed: RefCell<Box<[u64]>>,
+    /// The number of failures that this worker knows.
+    failures: Cell<u64>,
+    /// The log slots whose entries must remain, because their transactions are not resolved.
+    unresolved: RefCell<Vec<u16>>,
     counts: Cell<Counts>,
     #[cfg(feature = "proofs")]
     policy: Cell<Policy>,
@@ -165,6 +169,8 @@ impl<V: View> Worker<V> {
             layouts: (0..TABLES).map(|_| OnceCell::new()).collect(),
             addresses: RefCell::new(AddressCache::new(addresses)),
             failed: RefCell::new(vec![0; (1 << 16) / 64].into()),
+            failures: Cell::new(0),
+            unresolved: RefCell::default(),
             counts: Cell::default(),
             #[cfg(feature = "proofs")]
             policy: Cell::new(Policy::SOUND),
@@ -237,7 +243,24 @@ impl<V: View> Worker<V> {
             return Knowledge::None;
         }
         *word |= bit;
+        self.failures.set(self.failures.get() + 1);
         Knowledge::New
+    }
+
+    /// The number of failures that this worker knows. If it has risen since a READ was posted, what
+    /// the READ returned may be older than a recovery.
+    pub(super) fn known_failures(&self) -> u64 {
+        self.failures.get()
+    }
+
+    /// Keeps the log slot of a transaction that was logged and whose end failed: recovery needs its
+    /// entry.
+    pub(super) fn keep_slot(&self, slot: u16) {
+        self.unresolved.borrow_mut().push(slot);
+    }
+
+    pub(super) fn keeps_slot(&self, slot: u16) -> bool {
+        self.unresolved.borrow().contains(&slot)
     }
 
     /// The primary of an object.

@@ -253,6 +253,11 @@ impl<M: Memory> Configuration<M> {
         if name.is_empty() || name.len() > MAX_NAME {
             return Err(TableError::BadName { name: name.into() });
         }
+        if !geometry.is_sound() {
+            let (name, bytes) = (name.into(), u64::from(geometry.value_words) * 8);
+            let keys = geometry.slots();
+            return Err(TableError::BadSize { name, keys, bytes });
+        }
         let (memory, claim) = (self.memory, self.catalogue_at());
         // AcqRel: this process sees the tables of the earlier owners.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
@@ -333,6 +338,28 @@ impl<M: Memory> Configuration<M> {
         memory.store(at, 1u64, Ordering::Release);
         memory.crash_point(CreateTablePoint::Published);
         Ok(number)
+    }
+
+    /// Returns whether a table or a log area names the number `server`. It is not assigned again,
+    /// because compute servers that have read the places would use the memory of the new server.
+    pub(super) fn is_named(self, server: ServerId) -> bool {
+        let is_it = |word: u64| word >> 56 == u64::from(server.0);
+        let replicas = 0..u64::from(self.replicas());
+        let in_areas = (0..self.sizes.log_areas).any(|area| {
+            let at = self.area_at(area);
+            self.load(at) != 0
+                && replicas
+                    .clone()
+                    .any(|it| is_it(self.load(at + SERVERS + it * 8)))
+        });
+        in_areas
+            || self.tables().any(|table| {
+                (0..table.geometry.partitions).any(|partition| {
+                    (0..usize::from(self.replicas())).any(|replica| {
+                        is_it(self.load(self.place_at(table.number, partition, replica)))
+                    })
+                })
+            })
     }
 
     /// The end of the space of `server`'s region that logs and tables use.

@@ -332,7 +332,7 @@ impl<M: Memory> Configuration<M> {
     fn claim_free(self, id: ServerId, owner: Instance) -> Option<MemoryEntry> {
         let is_free = |entry: &MemoryEntry| entry.phase == Phase::Free;
         let entry = self.memory_server(id).filter(is_free)?;
-        if entry.owner.is_some() {
+        if entry.owner.is_some() || self.is_named(id) {
             return None;
         }
         let at = self.entry_at(id);

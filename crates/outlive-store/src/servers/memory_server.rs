@@ -24,7 +24,7 @@ const BESIDE_REGION: u64 = 64 << 10;
 
 impl MemoryServer {
     pub(super) fn join(store: &Store, bytes: u64) -> Result<Self, StoreError> {
-        let most = u64::MAX >> 16;
+        let most = 1 << 43;
         if bytes > most {
             return Err(StoreError::Impossible {
                 what: "bytes of memory in a server",

@@ -78,23 +78,26 @@ impl Rights {
         })?;
         // The slots of an area that is free hold no entries on live servers. Cleared all the same,
         // because an entry of another life of this process id would be recovered as its own.
-        self.clear_logs(&area);
+        self.clear_logs(&area)?;
         // The slot that was returned last is used first.
         slots.extend((0..area.coordinators).rev().map(Slot::new));
         Ok(self.log.get_or_init(|| area))
     }
 
-    fn clear_logs(&self, area: &LogArea) {
+    fn clear_logs(&self, area: &LogArea) -> Result<(), StoreError> {
         for server in &area.servers {
             let mut batch = Batch::new();
             for coordinator in 0..area.coordinators {
                 batch.write(area.slot(coordinator), &[0; LOG_HEADER_WORDS]);
             }
-            // The logs of a dead server are lost.
-            if let Ok(mapped) = self.map(*server) {
-                let _ = mapped.post(batch).into_inner();
+            match self.map(*server) {
+                // If the server dies now, its logs are lost.
+                Ok(mapped) => drop(mapped.post(batch).into_inner()),
+                Err(StoreError::NotLive { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 }
 
@@ -108,7 +111,9 @@ impl Drop for Rights {
         let configuration = self.store.configuration();
         let owner = self.process.instance();
         if let Some(area) = self.log.get() {
-            self.clear_logs(area);
+            // Entries that remain are those of committed transactions. The next owner of the area
+            // clears them.
+            let _ = self.clear_logs(area);
             configuration.leave_logs(owner, self.id.get());
         }
         configuration.leave_compute(self.id.get(), owner);

@@ -55,6 +55,8 @@ impl Sizes {
 
     /// Returns the name of the first size that is out of its range, with the size and the range.
     pub(super) fn out_of_range(self) -> Option<(&'static str, u64, u64, u64)> {
+        let has_slots = self.log_areas > 0 && self.coordinators > 0;
+        let least_slot = u64::from(has_slots);
         [
             ("replicas", self.replicas.into(), 1, MAX_REPLICAS as u64),
             ("process ids", self.process_ids.into(), 1, u16::MAX.into()),
@@ -64,8 +66,14 @@ impl Sizes {
             (
                 "64-byte lines of a log slot",
                 self.log_slot_bytes / 64,
-                0,
+                least_slot,
                 1 << 14,
+            ),
+            (
+                "bytes beside the lines of a log slot",
+                self.log_slot_bytes % 64,
+                0,
+                0,
             ),
         ]
         .into_iter()

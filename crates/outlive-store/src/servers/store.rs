@@ -81,7 +81,8 @@ impl StoreOptions {
     /// Sets the number of bytes of a coordinator's log slot, rounded up to a multiple of 64: the
     /// maximum for the addresses and old values of the objects that a transaction writes.
     pub fn log_slot(mut self, bytes: u64) -> Self {
-        self.sizes.log_slot_bytes = bytes.next_multiple_of(64);
+        // A size beyond the range is refused by `Store::create`.
+        self.sizes.log_slot_bytes = bytes.min(1 << 40).next_multiple_of(64);
         self
     }
 

@@ -31,7 +31,7 @@ impl Geometry {
     /// The largest number of words of a value: 8 KiB.
     pub const MAX_VALUE_WORDS: u32 = 1024;
     /// The largest number of keys for which a table can be created.
-    pub const MAX_KEYS: u64 = 1 << 36;
+    pub const MAX_KEYS: u64 = 1 << 33;
 
     /// Returns the sizes of a table for `keys` keys with values of `value_words` words.
     ///
@@ -56,7 +56,7 @@ impl Geometry {
             && self
                 .main
                 .checked_add(self.extra)
-                .is_some_and(|all| all < 1 << 31)
+                .is_some_and(|all| all < 1 << 29)
     }
 
     /// The number of words of a slot's value: the key and the value.

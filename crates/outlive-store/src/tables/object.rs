@@ -68,8 +68,8 @@ impl Version {
 /// The identity of one attempt of a transaction, which is also the word of the latches that it
 /// holds: the process id of the compute server, the coordinator in it, and a counter of attempts.
 ///
-/// No two attempts have the same identity, except after 2^32 attempts of one coordinator. A latch
-/// of the earlier one is released long before.
+/// Two attempts have the same identity only after 2^32 attempts of one log slot, or after the
+/// process id was free and was assigned again. All latches of the earlier one are released by then.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransactionId(u64);
 

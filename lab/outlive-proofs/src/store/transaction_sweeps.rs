@@ -1,4 +1,4 @@
-//! A transaction that reads, writes, inserts and deletes, killed after every instruction together
+//! A transaction that writes, inserts and deletes, killed after every instruction together
 //! with the recoveries of its logs; and broken variants, which a sweep must find.
 
 use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};

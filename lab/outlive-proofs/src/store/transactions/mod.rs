@@ -106,7 +106,7 @@ pub struct Counts {
     pub forward: u64,
     /// Logged transactions that were undone.
     pub back: u64,
-    /// Recoveries that were re-executed.
+    /// Recoveries by the second recoverer, after the death of the first one.
     pub again: u64,
     /// Words that took effect.
     pub words: u64,
@@ -226,6 +226,8 @@ struct World {
     failed: Rc<RefCell<HashSet<u16>>>,
     history: History,
     next_value: Cell<u64>,
+    /// Errors that no sound run has.
+    errors: RefCell<Vec<String>>,
     counts: RefCell<Counts>,
     is_over: Cell<bool>,
 }
@@ -287,6 +289,9 @@ impl World {
                 self.history.restart(record);
                 for (kind, key, value) in &accesses {
                     let access = execute(tx, *kind, *key, *value).await?;
+                    if let Access::Read(_, Some(TORN)) | Access::Delete(_, Some(TORN)) = access {
+                        self.errors.borrow_mut().push("a value was torn".into());
+                    }
                     self.history.add(record, access);
                 }
                 if is_aborted {
@@ -303,7 +308,11 @@ impl World {
                     // Its compute server has died, or is about to notice.
                     Outcome::Unknown
                 }
-                Err(_) => Outcome::Aborted,
+                Err(TransactionError::Aborted(Abort::User)) => Outcome::Aborted,
+                Err(error) => {
+                    self.errors.borrow_mut().push(error.to_string());
+                    Outcome::Aborted
+                }
             };
             if outcome == Outcome::Unknown {
                 return;
@@ -422,6 +431,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         failed: Rc::default(),
         history: History::default(),
         next_value: Cell::new(0),
+        errors: RefCell::default(),
         counts: RefCell::default(),
         is_over: Cell::new(false),
     };
@@ -468,6 +478,9 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     }
     (counts.committed, counts.unknown) = world.history.outcomes();
     counts.words = network.seen().words;
+    if let Some(error) = world.errors.borrow().first() {
+        return Err(error.clone());
+    }
     world.history.check()?;
     check_tables(&world)?;
     Ok(counts)
