@@ -7,10 +7,10 @@
 //! # Steps of a transaction
 //!
 //! 1. *Execution.* A read is one batch of four READs: latch and version, value, latch, version. The
-//! value is accepted if both pairs are equal and the latch is free or stray. (A
-//!    single READ does not suffice, because its words are read in any order.) A write latches the
-//!    object by a CAS of the [transaction's id](crate::tables::TransactionId), and reads it in the
-//!    same batch. New values remain in the compute server.
+//!    value is accepted if both pairs are equal and the latch is free or stray. (A single READ does
+//!    not suffice, because its words are read in any order.) A write latches the object by a CAS of
+//!    the [transaction's id](crate::tables::TransactionId), and reads it in the same batch. New
+//!    values remain in the compute server.
 //! 2. *Validation*, after all latches are held: the latches and versions of the objects that were
 //!    only read are read again. Each version must be equal, and each latch free or stray.
 //! 3. *Logging.* One WRITE to each of the f + 1 log servers holds the addresses, versions and old
