@@ -141,7 +141,7 @@ fn what_is_impossible_is_refused() {
         "values of 8 bytes, and the program's have 24",
     );
     refused(compute.table("", 100), "1 to 32 bytes");
-    refused(compute.table("u", 0), "1 to 68719476736 keys");
+    refused(compute.table("u", 0), "1 to 8589934592 keys");
     refused(
         compute.table("u", 100_000_000),
         "start larger memory servers",
