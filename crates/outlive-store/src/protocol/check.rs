@@ -15,7 +15,7 @@ pub struct Checked {
     pub keys: u64,
     /// The number of latches of failed compute servers.
     pub stray: u64,
-    /// The number of latches of other compute servers.
+    /// The number of latches of compute servers that have not failed.
     pub held: u64,
     /// The number of partitions with fewer live replicas than the store should have.
     pub under_replicated: u64,
@@ -69,7 +69,8 @@ async fn read<V: View>(
     geometry: Geometry,
 ) -> Result<Replica, VerbError> {
     let words = geometry.partition_bytes() as usize / 8;
-    let mut replica = Vec::with_capacity(words);
+    // Without a capacity: the size of a damaged table may be impossible.
+    let mut replica = Vec::new();
     let mut batch = Batch::new();
     while replica.len() < words {
         batch.clear();
@@ -86,7 +87,8 @@ async fn read<V: View>(
 }
 
 /// Checks the tables with these numbers: the replicas of each object are equal; each latch has a
-/// holder that is alive or has failed; each key is in exactly one slot, which its bucket names.
+/// holder that has failed, or for which `is_live` holds; each key is in exactly one slot, which its
+/// bucket names.
 ///
 /// If transactions run at the same time, it reports contradictions that do not exist.
 ///
@@ -95,6 +97,7 @@ async fn read<V: View>(
 pub async fn check<V: View>(
     worker: &Worker<V>,
     tables: impl Iterator<Item = u8>,
+    is_live: impl Fn(u16) -> bool,
 ) -> Result<Checked, VerbError> {
     let mut checked = Checked::default();
     for table in tables {
@@ -121,6 +124,7 @@ pub async fn check<V: View>(
                         partition,
                         primary,
                         backups,
+                        is_live: &is_live,
                         checked: &mut checked,
                     };
                     part.check();
@@ -138,6 +142,7 @@ struct Part<'a, V: View> {
     partition: u8,
     primary: &'a Replica,
     backups: &'a [Replica],
+    is_live: &'a dyn Fn(u16) -> bool,
     checked: &'a mut Checked,
 }
 
@@ -178,9 +183,14 @@ impl<V: View> Part<'_, V> {
     fn check_object(&mut self, object: ObjectId, words: usize) {
         let primary = self.primary.object(object, words);
         if let Some(holder) = TransactionId::from_word(primary.latch) {
-            match self.worker.view.has_failed(holder.process()) {
-                true => self.checked.stray += 1,
-                false => self.checked.held += 1,
+            if self.worker.view.has_failed(holder.process()) {
+                self.checked.stray += 1;
+            } else {
+                self.checked.held += 1;
+                if !(self.is_live)(holder.process()) {
+                    let what = format_args!("{holder} holds its latch, and is not alive");
+                    self.checked.problem(object, what);
+                }
             }
         }
         for backup in self.backups {

@@ -66,6 +66,27 @@ impl core::fmt::Display for Conflict {
     }
 }
 
+/// The error of a recovery of logs, which must be executed again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecoverLogsError {
+    /// A verb failed on a live memory server.
+    #[error(transparent)]
+    Verb(#[from] VerbError),
+    /// A log entry names an object that does not exist.
+    #[error(
+        "{transaction} has logged an object of table {}, partition {}, at {:#x}, which does not \
+         exist; the store is damaged: run `outlive store check`",
+        .object.table(), .object.partition(), .object.offset()
+    )]
+    NoSuchObject {
+        /// The transaction.
+        transaction: TransactionId,
+        /// The object.
+        object: ObjectId,
+    },
+}
+
 /// The error of a transaction, which was not committed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

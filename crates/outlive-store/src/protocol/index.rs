@@ -107,15 +107,7 @@ impl<V: View> Transaction<V> {
         key: u64,
         value: &T,
     ) -> Result<bool, Abort> {
-        let home = self.home(table, key);
-        let latched = self
-            .access(async |tx| tx.latch_key(home, key).await)
-            .await?;
-        let Some((slot, _)) = latched else {
-            return Ok(false);
-        };
-        encode(value, &mut self.rewrite(slot, true)[1..]);
-        Ok(true)
+        Ok(self.update(table, key, |_| *value).await?.is_some())
     }
 
     /// Latches `key`, and replaces its value by the value that `change` returns, if the key exists.

@@ -56,7 +56,7 @@ mod worker;
 
 pub use check::{Checked, check};
 pub use coordinator::{Committed, Coordinator, Retry};
-pub use error::{Abort, Conflict, TransactionError};
+pub use error::{Abort, Conflict, RecoverLogsError, TransactionError};
 pub use log::{Decision, LOG_HEADER_WORDS, LogArea, LogEntry, LoggedObject};
 #[cfg(feature = "proofs")]
 pub use policy::Flaw;

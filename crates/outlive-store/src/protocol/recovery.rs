@@ -16,8 +16,9 @@
 //!
 //! The number of round trips does not depend on the number of entries.
 
+use super::RecoverLogsError;
 use super::fanout::Fanout;
-use super::log::{Decision, LOG_HEADER_WORDS, LogEntry, length};
+use super::log::{Decision, LOG_HEADER_WORDS, LogEntry, LoggedObject, length};
 use super::worker::{View, Worker};
 use crate::tables::{LATCH, VALUE, VERSION};
 use crate::verbs::VerbError;
@@ -46,9 +47,18 @@ struct Logged {
 ///
 /// # Crash
 /// A re-execution completes the recovery, with the same decisions.
-pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, VerbError> {
+pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, RecoverLogsError> {
     let mut fanout = Fanout::default();
     let mut logged = read_entries(worker, &mut fanout).await?;
+    for it in &logged {
+        let mut objects = it.entry.objects.iter();
+        if let Some(missing) = objects.find(|logged| !exists(worker, logged)) {
+            return Err(RecoverLogsError::NoSuchObject {
+                transaction: it.entry.transaction,
+                object: missing.object,
+            });
+        }
+    }
     decide(worker, &mut fanout, &mut logged).await?;
     let servers = &worker.log.servers;
     fanout.clear();
@@ -74,6 +84,15 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Verb
     Ok(Recovered {
         forward,
         back: logged.len() as u64 - forward,
+    })
+}
+
+/// Returns whether a logged object is inside a partition of its table.
+fn exists<V: View>(worker: &Worker<V>, logged: &LoggedObject) -> bool {
+    let object = logged.object;
+    let end = object.offset() + VALUE + logged.value.len() as u64 * 8;
+    worker.view.layout(object.table()).is_some_and(|layout| {
+        object.partition() < layout.geometry.partitions && end <= layout.geometry.partition_bytes()
     })
 }
 

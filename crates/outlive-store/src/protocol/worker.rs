@@ -91,7 +91,8 @@ impl<T: bytemuck::Pod> Table<T> {
     /// The number of words of a value.
     pub const WORDS: usize = size_of::<T>().div_ceil(8);
 
-    /// Returns a handle to the table with this number, whose values have the size of `T`.
+    /// Returns a handle to the table with this number, whose values have the size of `T`. Accesses
+    /// panic if there is no such table, or its values have another size.
     pub const fn new(number: u8) -> Self {
         Self {
             number,

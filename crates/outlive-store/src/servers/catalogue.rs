@@ -449,8 +449,8 @@ impl<M: Memory> Configuration<M> {
         areas.map(move |area| (area, self.load(self.area_at(area) + PROCESS) as u16))
     }
 
-    /// The owners of log areas.
-    pub(super) fn log_owners(self) -> impl Iterator<Item = Instance> {
+    /// The owners of log areas: compute servers, and survivors that recover their logs.
+    pub fn log_owners(self) -> impl Iterator<Item = Instance> {
         let owners = (0..self.sizes.log_areas).map(move |area| self.load(self.area_at(area)));
         owners.filter_map(Instance::from_word)
     }
@@ -461,7 +461,7 @@ impl<M: Memory> Configuration<M> {
         areas.any(|area| self.load(self.area_at(area) + PROCESS) == u64::from(process))
     }
 
-    /// Frees the log areas of the compute server `process`, whose logs are removed.
+    /// Frees the log area of the compute server `process`.
     pub(super) fn leave_logs(self, owner: Instance, process: u16) {
         for (area, _) in { self.log_areas_of(owner) }.filter(|(_, id)| *id == process) {
             self.free_log_area(area, owner);
@@ -491,6 +491,18 @@ impl<M: Memory> Configuration<M> {
             is_complete &= self.recover_area(area, survivor, gone, segments);
         }
         is_complete
+    }
+
+    /// Recovers the logs of the compute server `owner` with process id `process` and marks the id as
+    /// failed, as `owner` itself: it has no connections any more, and may have left latches.
+    pub(super) fn fail_compute(self, process: u16, owner: Instance, segments: &impl Segments) {
+        let areas: Vec<_> = self.log_areas_of(owner).collect();
+        for (area, _) in areas.into_iter().filter(|(_, id)| *id == process) {
+            self.recover_area(area, owner, owner, segments);
+        }
+        if !self.has_logs(process) {
+            self.fail(process);
+        }
     }
 
     fn recover_area(

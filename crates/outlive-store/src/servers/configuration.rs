@@ -505,8 +505,13 @@ impl<M: Memory> Configuration<M> {
         })
     }
 
-    /// Frees the process id `id` of `owner`, if `owner` has it. No latch may contain the id.
+    /// Frees the process id `id` of `owner`, if `owner` has it, and its log area. No latch may
+    /// contain the id, and its logs are removed.
+    ///
+    /// # Crash
+    /// A survivor marks the id as failed, or it is free.
     pub fn leave_compute(self, id: u16, owner: Instance) {
+        self.leave_logs(owner, id);
         let order = (Ordering::Release, Ordering::Relaxed);
         let (at, from) = (self.owner_at(id), owner.to_word());
         let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);

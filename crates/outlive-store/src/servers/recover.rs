@@ -137,8 +137,13 @@ impl Store {
     pub fn check(&self) -> Result<Checked, VerbError> {
         let area = LogArea::default();
         let worker = Worker::new(Survivor::new(self.clone()), 0, area, 0);
-        let tables = self.configuration().tables().map(|table| table.number);
-        block_on(check(&worker, tables))
+        let configuration = self.configuration();
+        let tables = configuration.tables().map(|table| table.number);
+        let live: Vec<u16> = { configuration.compute_servers() }
+            .filter(|it| !it.has_failed)
+            .map(|it| it.id)
+            .collect();
+        block_on(check(&worker, tables, |process| live.contains(&process)))
     }
 }
 

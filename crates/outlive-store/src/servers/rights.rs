@@ -103,22 +103,25 @@ impl Rights {
 
 impl Drop for Rights {
     fn drop(&mut self) {
-        // If latches may be held, the id keeps its owner, and the next member that joins recovers
+        // If a panic has ended this, the id keeps its owner, and the next member that joins recovers
         // its logs and marks it as failed.
-        if std::thread::panicking() || *self.has_latches.get_mut() {
+        if std::thread::panicking() {
             return;
         }
         let configuration = self.store.configuration();
         let owner = self.process.instance();
+        if *self.has_latches.get_mut() {
+            // No connection exists any more, so this server recovers itself as a survivor would. If
+            // that fails, the next member that joins does it.
+            configuration.fail_compute(self.id.get(), owner, &self.store);
+            return;
+        }
         if let Some(area) = self.log.get() {
             // Entries that remain are those of committed transactions. The next owner of the area
             // clears them.
             let _ = self.clear_logs(area);
-            configuration.leave_logs(owner, self.id.get());
         }
         configuration.leave_compute(self.id.get(), owner);
-        let connections = { self.connections.get_mut() }.unwrap_or_else(PoisonError::into_inner);
-        connections.clear();
     }
 }
 
@@ -126,20 +129,29 @@ impl Drop for Rights {
 #[derive(Clone, Debug)]
 pub struct MappedServer {
     mapped: Mapped,
-    _rights: Arc<Rights>,
+    rights: Arc<Rights>,
 }
 
 impl MappedServer {
     pub(super) fn new(rights: &Arc<Rights>, server: ServerId) -> Result<Self, StoreError> {
         Ok(Self {
             mapped: rights.map(server)?,
-            _rights: Arc::clone(rights),
+            rights: Arc::clone(rights),
         })
     }
 
     /// Returns the connection behind an emulated link. `seed` determines the jitter.
     pub fn behind(self, link: Link, seed: u64) -> Emulated<Self> {
         Emulated::new(self, link, seed)
+    }
+}
+
+impl Drop for MappedServer {
+    fn drop(&mut self) {
+        // A thread that panics may leave latches of its own.
+        if std::thread::panicking() {
+            self.rights.has_latches.store(true, Ordering::Relaxed);
+        }
     }
 }
 

@@ -87,12 +87,17 @@ impl Benchmark {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ledger(Table<i64>);
 
-/// The number of coordinators for which a ledger is created.
-const LEDGER_ROWS: u64 = 4096;
+/// Returns the number of rows for which the ledger of a store is created: those of two lives of each
+/// coordinator.
+pub fn ledger_rows(compute_servers: u16, coordinators: u16) -> u64 {
+    (2 * u64::from(compute_servers) * u64::from(coordinators)).max(64)
+}
 
 impl Ledger {
     fn open(compute: &ComputeServer) -> Result<Self, StoreError> {
-        Ok(Self(compute.table("ledger", LEDGER_ROWS)?))
+        let sizes = compute.store().configuration().sizes();
+        let rows = ledger_rows(sizes.log_areas, sizes.coordinators);
+        Ok(Self(compute.table("ledger", rows)?))
     }
 
     /// Adds `change` to the row of the transaction's coordinator.

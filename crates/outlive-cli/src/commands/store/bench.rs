@@ -124,13 +124,16 @@ impl Bench {
     fn measure(&self, duration: Duration, stop: &AtomicBool) -> Result<Report, Failure> {
         let path = PathBuf::from(format!("/dev/shm/outlive-bench-{}", std::process::id()));
         let coordinators = self.program.coordinators;
+        // The command is one as well: it fills the tables.
+        let compute_servers = self.compute + 1;
         let options = StoreOptions::new()
             .replicas(self.replicas)
-            .compute_servers(self.compute + 1, coordinators)
+            .compute_servers(compute_servers, coordinators)
             .members(u32::from(self.compute + self.memory) * 8 + 64);
         let store = Store::create(&path, options)?;
         let scratch = Scratch(path);
-        let size = self.program.bytes_per_server(self.memory, self.replicas);
+        let program = &self.program;
+        let size = program.bytes_per_server(self.memory, self.replicas, compute_servers);
         let memory = (0..self.memory).map(|_| Server::memory(&scratch.0, size));
         let mut memory = memory.collect::<Result<Vec<_>, _>>()?;
         for child in &mut memory {
@@ -168,8 +171,7 @@ impl Bench {
         }
         report.add_failures(&killed);
         let mut checker = worker.coordinator().map_err(Failure::new)?;
-        let ids = self.compute + 1;
-        let surplus = benchmark.surplus(&mut checker, report.change, ids, coordinators);
+        let surplus = benchmark.surplus(&mut checker, report.change, compute_servers, coordinators);
         let checked = store.check().map_err(Failure::new)?;
         report.add_check(surplus.map_err(Failure::new)?, checked);
         Ok(report)

@@ -195,24 +195,28 @@ impl<V: View> Run<V> {
     /// Executes transactions until the end.
     async fn execute(&self, benchmark: &Benchmark, coordinator: &mut Coordinator<V>, seed: u64) {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut begin = Instant::now();
-        while begin < self.end && !self.is_over.get() {
+        let mut executed = 0u64;
+        while Instant::now() < self.end && !self.is_over.get() {
+            let begin = Instant::now();
             match benchmark.execute(coordinator, &mut random).await {
-                Ok(change) => self.change.set(self.change.get() + change),
+                Ok(change) => {
+                    let nanos = begin.elapsed().as_nanos() as u64;
+                    self.latencies.borrow_mut().saturating_record(nanos.max(1));
+                    self.change.set(self.change.get() + change);
+                }
                 Err(TransactionError::TooManyConflicts { .. }) => {}
                 Err(error) => {
                     *self.error.borrow_mut() = Some(error.to_string());
                     break;
                 }
             }
-            let now = Instant::now();
-            let nanos = (now - begin).as_nanos() as u64;
-            self.latencies.borrow_mut().saturating_record(nanos.max(1));
             if self.first_stolen.get() == 0 && self.worker.counts().stolen > 0 {
                 self.first_stolen.set(monotonic());
             }
-            begin = now;
-            if benchmark_yields(self.worker.counts().committed) {
+            executed += 1;
+            // On mapped memory, verbs are complete when they are posted, so nothing else lets the
+            // other coordinators run.
+            if executed.is_multiple_of(8) {
                 yield_once().await;
             }
         }
@@ -231,12 +235,6 @@ impl<V: View> Run<V> {
         }
         Ok(())
     }
-}
-
-/// Returns whether a coordinator lets the others run after its transaction with this number. On
-/// mapped memory, verbs are complete when they are posted, so nothing else does.
-fn benchmark_yields(committed: u64) -> bool {
-    committed.is_multiple_of(8)
 }
 
 /// Lets the other tasks of the thread run.

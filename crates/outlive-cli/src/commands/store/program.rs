@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use outlive_store::servers::ComputeServer;
 use outlive_store::tables::Geometry;
 use outlive_store::verbs::Link;
-use outlive_store::workloads::{Benchmark, Books, Micro, SmallBank};
+use outlive_store::workloads::{Benchmark, Books, Micro, SmallBank, ledger_rows};
 use std::time::Duration;
 
 /// The names of the benchmarks.
@@ -93,11 +93,13 @@ impl Program {
         })
     }
 
-    /// The number of bytes of tables for which each of `servers` memory servers needs space.
-    pub fn bytes_per_server(&self, servers: u16, replicas: u16) -> u64 {
+    /// The number of bytes of tables for which each of `servers` memory servers needs space, if
+    /// `compute` servers execute transactions.
+    pub fn bytes_per_server(&self, servers: u16, replicas: u16, compute: u16) -> u64 {
+        let ledger = (ledger_rows(compute, self.coordinators), 1);
         let tables: &[(u64, u32)] = match self.name {
-            Name::Smallbank => &[(self.customers, 2), (self.customers, 2), (4096, 1)],
-            Name::Micro => &[(self.keys, 6), (4096, 1)],
+            Name::Smallbank => &[(self.customers, 2), (self.customers, 2), ledger],
+            Name::Micro => &[(self.keys, 6), ledger],
         };
         let bytes = |(keys, words): &(u64, u32)| {
             let geometry = Geometry::for_keys(*keys, *words, 16);

@@ -187,10 +187,6 @@ impl Report {
                 format!("the sum of the benchmark differs from the expected one by {surplus}");
             self.problems.push(what);
         }
-        if checked.held > 0 {
-            let what = format!("{} latches of servers that have left", checked.held);
-            self.problems.push(what);
-        }
         self.problems.extend(checked.problems);
         self.consistent = self.problems.is_empty();
     }
