@@ -1,18 +1,22 @@
 //! Stores: verbs on every backend, and the servers' entries under kills and interleavings.
 
+mod catalogue_sweeps;
 pub mod conformance;
+pub mod interleavings;
 mod litmus;
 pub mod lost_answers;
 pub mod network;
 pub mod scenarios;
+pub mod small_store;
 pub mod sweeps;
-pub mod transaction_sweeps;
+mod transaction_scenarios;
+mod transaction_sweeps;
 pub mod transactions;
 
 pub use litmus::{Litmus, Program, Step};
 
 /// The sizes of a store without tables and logs.
-fn sizes(replicas: u16, process_ids: u16) -> outlive_store::servers::Sizes {
+const fn sizes(replicas: u16, process_ids: u16) -> outlive_store::servers::Sizes {
     outlive_store::servers::Sizes {
         replicas,
         process_ids,

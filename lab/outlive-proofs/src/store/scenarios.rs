@@ -9,7 +9,7 @@ use outlive_prove::proof::Proof;
 use outlive_prove::schedule::{Bounds, Ghost, Scenario, Scheduled};
 use outlive_prove::weakened::{Weakened, Weakness};
 use outlive_store::protocol::{LogArea, Recovered};
-use outlive_store::servers::{Configuration, Phase, Segments};
+use outlive_store::servers::{Configuration, Phase, Segments, Sizes};
 use outlive_store::verbs::{
     Batch, Connection, Liveness, Mapped, POISON, Region, RemoteOffset, ServerId, VerbError,
     block_on,
@@ -28,7 +28,9 @@ pub fn all() -> Vec<Proof> {
     all.push(Proof::of_every(joining(), bounds(2), bounds(3)));
     let deaths = Bounds::default().preemptions(1).deaths(1);
     let full = Bounds::default().preemptions(2).deaths(2);
-    all.push(Proof::of_every(survivors(), deaths, full));
+    all.push(Proof::of_every(survivors(), deaths.clone(), full.clone()));
+    all.push(Proof::of_every(survivors_of_logs(), deaths, full));
+    all.extend(super::transaction_scenarios::all());
     all
 }
 
@@ -42,7 +44,7 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     };
     let fences = |memory| Weakened::new(memory, Weakness::Fences(Ordering::SeqCst));
     let region = |memory| Weakened::new(memory, Weakness::Orderings(FIRST, REGION.bytes));
-    vec![
+    [
         (
             race(named("WRITE READ on both sides"), fences),
             bounds.clone(),
@@ -73,6 +75,9 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
         ),
         (death(region), bounds, "poison"),
     ]
+    .into_iter()
+    .chain(super::transaction_scenarios::broken())
+    .collect()
 }
 
 const SERVER: ServerId = ServerId(0);
@@ -204,6 +209,82 @@ fn survivors() -> Scenario {
         let declared = declared.with(|declared| *declared);
         assert!(declared <= 1 && (declared == 1 || end.deaths() > 0));
     })
+}
+
+/// Two survivors, which may die, recover the logs of a dead compute server. A third one completes
+/// the recovery. The logs are recovered again only after the death of a survivor.
+fn survivors_of_logs() -> Scenario {
+    let corpse = Instance::new(9, 1);
+    let open = |m| Configuration::open(m, CONFIGURATION, BYTES - 64).expect("a configuration");
+    let recoveries = Ghost::<usize>::new();
+    let mut scenario = Scenario::new("store: two survivors recover the logs of a compute server")
+        .memory(BYTES)
+        .prepare(move |m: Scheduled| {
+            let sizes = Sizes {
+                log_areas: 1,
+                coordinators: 1,
+                log_slot_bytes: 64,
+                ..sizes(1, 1)
+            };
+            let configuration = Configuration::create(m, CONFIGURATION, sizes, false);
+            let create = |_, _| Ok::<_, ()>(REGION);
+            let server = Instance::new(8, 1);
+            let joined = configuration.join_memory(server, &Segment(m), create);
+            assert!(joined.is_ok_and(|it| it.is_some()));
+            let process = configuration.join_compute(corpse).expect("a process id");
+            let area = configuration.claim_log_area(corpse, process);
+            assert!(area.is_ok_and(|it| it.is_some()));
+        });
+    for id in 0..2u32 {
+        let recoveries = recoveries.clone();
+        scenario = scenario.mortal(&format!("survivor {id}"), move |m| {
+            let logs = Logs(m, recoveries.clone());
+            let _ = open(m).recover(Instance::new(id, 1), corpse, &logs);
+        });
+    }
+    scenario.check(move |m, end| {
+        let configuration = open(m);
+        let logs = Logs(m, recoveries.clone());
+        let dead = (0..2u32).filter(|id| end.died(*id as usize));
+        for gone in dead.map(|id| Instance::new(id, 1)).chain([corpse]) {
+            let recovery = configuration.recover(Instance::new(2, 1), gone, &logs);
+            assert!(recovery.is_complete);
+        }
+        assert_eq!(
+            configuration.log_owners().count(),
+            0,
+            "an area has an owner"
+        );
+        assert!(configuration.has_failed(1), "the process id has not failed");
+        let recoveries = recoveries.with(|recoveries| *recoveries);
+        assert!(
+            (1..=1 + end.deaths()).contains(&recoveries),
+            "{recoveries} recoveries"
+        );
+    })
+}
+
+/// The recovery of logs, which counts its executions.
+struct Logs(Scheduled, Ghost<usize>);
+
+impl Segments for Logs {
+    fn remove(&self, _: ServerId, _: u64) {}
+
+    fn poison(&self, _: ServerId, _: u64, _: Region) {}
+
+    fn recover_logs(&self, process: u16, _: &LogArea) -> Option<Recovered> {
+        let open = Configuration::open(self.0, CONFIGURATION, BYTES - 64);
+        let has_failed = open.expect("a configuration").has_failed(process);
+        // A survivor may die after it has marked the id as failed. The logs are truncated then.
+        self.1.with(|recoveries| {
+            assert!(
+                !has_failed || *recoveries > 0,
+                "the id had failed before its logs were recovered"
+            );
+            *recoveries += 1;
+        });
+        Some(Recovered::default())
+    }
 }
 
 /// A server joins while another one joins, dies and is recovered. The number of the dead one is not

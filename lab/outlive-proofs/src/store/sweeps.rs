@@ -18,6 +18,7 @@ pub fn add_to(suite: &mut Suite) {
     for what in [What::Join, What::Leave, What::Recover, What::Compute] {
         suite.add(Servers(what));
     }
+    super::catalogue_sweeps::add_to(suite);
     super::transaction_sweeps::add_to(suite);
     suite.declare::<JoinPoint>().declare::<RecoverPoint>();
 }
@@ -33,6 +34,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Servers(what)), message) })
     .into_iter()
+    .chain(super::catalogue_sweeps::broken())
     .chain(super::transaction_sweeps::broken())
     .collect()
 }

@@ -500,7 +500,7 @@ fn check_tables(world: &World) -> Result<(), String> {
     let result = RefCell::new(Ok(Checked::default()));
     let checking = async {
         let worker = world.worker(OBSERVER, OBSERVER);
-        *result.borrow_mut() = check(&worker, core::iter::once(0)).await;
+        *result.borrow_mut() = check(&worker, core::iter::once(0), |_| false).await;
     };
     let task: Task<'_> = (OBSERVER, Box::pin(checking));
     let ended = world.network.run(vec![task], STEPS);

@@ -1,0 +1,284 @@
+//! The creation of tables and the log areas of compute servers, killed after every instruction
+//! together with their recoverers; and broken variants, which a sweep must find.
+
+use super::sizes;
+use outlive::membership::Instance;
+use outlive_memory::{Memory, Offset, Ordering};
+use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
+use outlive_prove::weakened::{Weakened, Weakness};
+use outlive_store::protocol::{LogArea, Recovered};
+use outlive_store::servers::{Configuration, CreateTablePoint, LogPoint, Segments, Sizes};
+use outlive_store::tables::Geometry;
+use outlive_store::verbs::{Region, ServerId};
+
+/// Adds the sweeps of this file.
+pub fn add_to(suite: &mut Suite) {
+    for what in [
+        What::CreateTable,
+        What::Logs,
+        What::RecoverLogs,
+        What::FailingLogs,
+    ] {
+        suite.add(Catalogue(what));
+    }
+    suite.declare::<CreateTablePoint>().declare::<LogPoint>();
+}
+
+/// Returns the sweeps that must fail, each with a part of the expected message.
+pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
+    [
+        (What::ForgetsCreators, "another process is creating a table"),
+        (What::UnplacedTable, "does not overlap"),
+        (What::ForgetsLogs, "logs are not recovered"),
+        (What::ForgetsSurvivors, "has an owner"),
+        (What::KeepsAreas, "has an owner"),
+    ]
+    .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Catalogue(what)), message) })
+    .into()
+}
+
+/// The operation that is cut short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// A table is created.
+    CreateTable,
+    /// A compute server claims a log area, and leaves.
+    Logs,
+    /// A survivor recovers the logs of a dead compute server.
+    RecoverLogs,
+    /// The same, and the first recovery of the logs fails.
+    FailingLogs,
+    /// Broken: the claim of a dead creator is not released.
+    ForgetsCreators,
+    /// Broken: the places of a table are not written.
+    UnplacedTable,
+    /// Broken: a survivor marks the process id as failed without recovering the logs.
+    ForgetsLogs,
+    /// Broken: the areas of a survivor that died in a recovery are not recovered.
+    ForgetsSurvivors,
+    /// Broken: a recovered area keeps its owner.
+    KeepsAreas,
+}
+
+impl What {
+    fn creates(self) -> bool {
+        matches!(
+            self,
+            Self::CreateTable | Self::ForgetsCreators | Self::UnplacedTable
+        )
+    }
+
+    /// Whether the operation is the recovery of a server that has died before.
+    fn recovers(self) -> bool {
+        !self.creates() && self != Self::Logs
+    }
+}
+
+struct Catalogue(What);
+
+type Weak = Weakened<Marked>;
+
+const SIZE: u64 = 24 << 10;
+const CONFIGURATION: Offset = Offset::new(64);
+/// 1 if transactions may have been logged.
+const LOGGED: Offset = Offset::new(SIZE - 64);
+/// 1 if the logs are recovered.
+const RECOVERED: Offset = Offset::new(SIZE - 56);
+/// The number of recoveries that have begun.
+const TRIES: Offset = Offset::new(SIZE - 48);
+/// The table of the process ids' owners is followed by two log areas, and then by the tables.
+const AREAS: u64 = 0x3080 + 64;
+const PLACES: u64 = AREAS + 2 * 128 + 64;
+const SIZES: Sizes = Sizes {
+    tables: 2,
+    log_areas: 2,
+    coordinators: 1,
+    log_slot_bytes: 64,
+    ..sizes(2, 3)
+};
+/// The server that died before the recovery that a sweep kills.
+const CORPSE: Instance = Instance::new(9, 1);
+
+/// Returns the instance of a process: 0 is the victim, 1 and above are its recoverers.
+const fn instance(id: u32) -> Instance {
+    Instance::new(id, 1)
+}
+
+/// The logs of the one compute server.
+struct Logs {
+    memory: Marked,
+    what: What,
+}
+
+impl Segments for Logs {
+    fn remove(&self, _: ServerId, _: u64) {}
+
+    fn poison(&self, _: ServerId, _: u64, _: Region) {}
+
+    fn recover_logs(&self, _: u16, area: &LogArea) -> Option<Recovered> {
+        assert_eq!(area.servers.len(), 2);
+        let tries: u64 = self.memory.fetch_add(TRIES, 1u64, Ordering::Relaxed);
+        if self.what == What::FailingLogs && tries == 0 {
+            return None;
+        }
+        if self.what != What::ForgetsLogs {
+            self.memory.store(RECOVERED, 1u64, Ordering::Release);
+        }
+        Some(Recovered::default())
+    }
+}
+
+impl Catalogue {
+    fn open(&self, memory: Marked) -> (Configuration<Weak>, Logs) {
+        let logs = Logs {
+            memory,
+            what: self.0,
+        };
+        let at = |offset| CONFIGURATION + offset;
+        let memory = match self.0 {
+            What::UnplacedTable => Weakened::new(memory, Weakness::Stores(at(PLACES), 4096)),
+            // The owner word of the first area: it is released by a compare-and-swap.
+            What::KeepsAreas => Weakened::new(memory, Weakness::Swaps(at(AREAS), 8)),
+            _ => Weakened::sound(memory),
+        };
+        let bytes = SIZE - 128 - CONFIGURATION.raw();
+        let configuration = Configuration::open(memory, CONFIGURATION, bytes);
+        (configuration.expect("a configuration"), logs)
+    }
+
+    /// A compute server joins and claims a log area.
+    fn log(&self, memory: Marked, owner: Instance) -> u16 {
+        let configuration = Configuration::open(memory, CONFIGURATION, SIZE - 192);
+        let configuration = configuration.expect("a configuration");
+        let process = configuration.join_compute(owner).expect("a process id");
+        let area = configuration.claim_log_area(owner, process);
+        assert!(area.is_ok_and(|it| it.is_some()));
+        memory.store(LOGGED, 1u64, Ordering::Release);
+        process
+    }
+
+    fn create(&self, memory: Marked, owner: Instance, name: &str) -> Result<u8, String> {
+        let (configuration, _) = self.open(memory);
+        let created = configuration.create_table(owner, name, Geometry::for_keys(8, 1, 2));
+        created.map_err(|error| error.to_string())
+    }
+
+    /// Checks that another table can be created, and shares no space with the first one.
+    fn check_tables(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+        let (configuration, _) = self.open(memory);
+        self.create(memory, instance(20), "another")?;
+        let has_one = configuration.tables().any(|it| it.name == "one");
+        if crash.returned && !has_one {
+            return Err("the table does not exist".into());
+        }
+        let mut places = Vec::new();
+        for table in configuration.tables() {
+            let bytes = table.geometry.partition_bytes();
+            let layout = configuration.layout(table.number).ok_or("no layout")?;
+            for place in layout.places.into_iter().flatten() {
+                places.push((place.server, place.base.get(), bytes));
+            }
+        }
+        places.sort_unstable();
+        let mut pairs = places.windows(2);
+        let is_apart = |pair: &[(ServerId, u64, u64)]| {
+            pair[0].0 != pair[1].0 || pair[0].1 + pair[0].2 <= pair[1].1
+        };
+        match pairs.all(is_apart) {
+            true => Ok(()),
+            false => Err(format!(
+                "a partition that does not overlap is expected: {places:?}"
+            )),
+        }
+    }
+
+    fn check_logs(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+        let (configuration, _) = self.open(memory);
+        if let Some(owner) = configuration.log_owners().next() {
+            return Err(format!("a log area has an owner: {owner}"));
+        }
+        let is_set = |at| memory.load::<u64>(at, Ordering::Acquire) != 0;
+        let has_failed = configuration.has_failed(1);
+        let is_free = configuration.compute_servers().all(|it| it.id != 1);
+        let has_left = self.0 == What::Logs && crash.returned;
+        if has_failed && has_left || !has_failed && !is_free {
+            return Err(format!(
+                "the process id: failed {has_failed}, free {is_free}"
+            ));
+        }
+        if has_failed && is_set(LOGGED) && !is_set(RECOVERED) {
+            return Err("the logs are not recovered".into());
+        }
+        Ok(())
+    }
+}
+
+impl Sweep for Catalogue {
+    fn name(&self) -> String {
+        format!("store {:?}", self.0)
+    }
+
+    fn size(&self) -> u64 {
+        SIZE
+    }
+
+    fn prepare(&self, memory: Marked) {
+        let configuration = Configuration::create(memory, CONFIGURATION, SIZES, false);
+        let logs = Logs {
+            memory,
+            what: self.0,
+        };
+        for id in [30, 31] {
+            let create = |_, _| {
+                let region = Region {
+                    key: 1,
+                    bytes: 64 << 10,
+                };
+                Ok::<_, ()>(region)
+            };
+            let joined = configuration.join_memory(instance(id), &logs, create);
+            assert!(joined.is_ok_and(|it| it.is_some()));
+        }
+        if self.0.recovers() {
+            self.log(memory, CORPSE);
+        }
+    }
+
+    fn operate(&self, memory: Marked) {
+        let (configuration, logs) = self.open(memory);
+        if self.0.creates() {
+            self.create(memory, instance(0), "one").expect("a table");
+        } else if self.0.recovers() {
+            let _ = configuration.recover(instance(0), CORPSE, &logs);
+        } else {
+            let process = self.log(memory, instance(0));
+            // All its transactions have ended.
+            memory.store(LOGGED, 0u64, Ordering::Release);
+            configuration.leave_compute(process, instance(0));
+        }
+    }
+
+    fn recover(&self, memory: Marked, crash: &Crash) {
+        let (configuration, logs) = self.open(memory);
+        let survivor = instance(1 + crash.recoverers_lost);
+        let dead = match self.0 {
+            What::ForgetsCreators => return,
+            What::ForgetsSurvivors => 0..0,
+            _ => 0..crash.recoverers_lost + 1,
+        };
+        // A recovery that fails leaves the area to its dead owner, for the next recovery.
+        let times = if self.0 == What::FailingLogs { 2 } else { 1 };
+        for _ in 0..times {
+            for gone in dead.clone().map(instance).chain([CORPSE]) {
+                let _ = configuration.recover(survivor, gone, &logs);
+            }
+        }
+    }
+
+    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+        match self.0.creates() {
+            true => self.check_tables(memory, crash),
+            false => self.check_logs(memory, crash),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! A store of two memory servers in one memory, with one small table: for sweeps, scenarios and
+//! constructed interleavings of the real protocol.
+
+use core::fmt;
+use core::future::{Ready, ready};
+use outlive_memory::{Memory, Offset, Ordering};
+use outlive_store::protocol::{LogArea, Policy, Slot, Table, View, Worker, recover_logs};
+use outlive_store::tables::{Geometry, Place, TableLayout, TransactionId};
+use outlive_store::verbs::{
+    Batch, Completed, Connection, Liveness, Mapped, Region, RemoteOffset, ServerId, VerbError,
+    VerbKind, block_on,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The number of bytes of the memory.
+pub const SIZE: u64 = 16 << 10;
+/// The compute server that dies.
+pub const VICTIM: u16 = 1;
+/// The compute server that survives.
+pub const SURVIVOR: u16 = 2;
+/// The table.
+pub const TABLE: Table<[u64; 2]> = Table::new(0);
+/// Its sizes.
+pub const GEOMETRY: Geometry = Geometry {
+    value_words: 2,
+    partitions: 1,
+    main: 1,
+    extra: 1,
+};
+
+/// Whether the victim has failed and its logs are recovered.
+const FAILED: Offset = Offset::new(64);
+/// The liveness word of both memory servers.
+const LIVE: Offset = Offset::new(128);
+const REGION: Region = Region {
+    key: 1,
+    bytes: 4096,
+};
+const SERVERS: u16 = 2;
+const COORDINATORS: u16 = 2;
+const SLOT_WORDS: usize = 80;
+const AREA_BYTES: u64 = COORDINATORS as u64 * SLOT_WORDS as u64 * 8;
+/// The start of the table in each region.
+const BASE: u64 = 2 * AREA_BYTES;
+
+/// The start of a memory server's region.
+fn region(server: u16) -> Offset {
+    Offset::new(4096 + u64::from(server) * REGION.bytes)
+}
+
+/// The offsets of the words of the table in the region of `server`.
+pub fn table_words(server: u16) -> impl Iterator<Item = Offset> {
+    let words = (BASE..REGION.bytes).step_by(8);
+    words.map(move |at| region(server) + at)
+}
+
+/// The latch of the first slot on the primary.
+pub fn first_latch() -> Offset {
+    region(0) + (BASE + GEOMETRY.slot(0, 0, 0).offset())
+}
+
+/// A moment at which an interleaving is constructed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The view is asked whether the victim has failed.
+    Answer,
+    /// This number of READs of an object have been executed.
+    Reads(usize),
+}
+
+type Action<M> = Box<dyn FnOnce(M)>;
+
+/// What others do at moments, in this order.
+pub type Actions<M> = Vec<(Moment, Action<M>)>;
+
+struct Script<M>(RefCell<Actions<M>>);
+
+impl<M> fmt::Debug for Script<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Script")
+    }
+}
+
+impl<M> Script<M> {
+    /// Executes the next action, if it is planned for `moment`.
+    fn at(&self, moment: Moment, memory: M) {
+        let mut actions = self.0.borrow_mut();
+        if actions
+            .first()
+            .is_some_and(|(planned, _)| *planned == moment)
+        {
+            let (_, action) = actions.remove(0);
+            drop(actions);
+            action(memory);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+}
+
+/// The store as a worker sees it.
+#[derive(Debug)]
+pub struct Servers<M> {
+    memory: M,
+    slots: RefCell<Vec<Slot>>,
+    script: Rc<Script<M>>,
+}
+
+/// A connection between whose READs of an object others may act.
+#[derive(Debug)]
+pub struct Scripted<M: Memory> {
+    memory: M,
+    mapped: Mapped<M>,
+    script: Rc<Script<M>>,
+}
+
+/// The number of READs of an object by the protocol.
+const READS: usize = 4;
+
+impl<M: Memory> Connection for Scripted<M> {
+    type Completion = Ready<Completed>;
+
+    fn server(&self) -> ServerId {
+        self.mapped.server()
+    }
+
+    fn region(&self) -> Region {
+        self.mapped.region()
+    }
+
+    fn post(&self, mut batch: Batch) -> Self::Completion {
+        let is_read = batch.verbs().iter().all(|it| it.kind == VerbKind::Read);
+        if self.script.is_empty() || !is_read || batch.len() != READS {
+            return self.mapped.post(batch);
+        }
+        for number in 0..READS {
+            let verb = batch.verbs()[number];
+            let mut single = Batch::new();
+            let words = single.read(verb.at, verb.words() as usize);
+            let completed = self.mapped.post(single).into_inner();
+            if completed.result.is_err() {
+                let result = completed.result;
+                return ready(Completed { batch, result });
+            }
+            batch.parts().1[verb.local()].copy_from_slice(completed.batch.words(words));
+            self.script.at(Moment::Reads(number + 1), self.memory);
+        }
+        ready(Completed {
+            batch,
+            result: Ok(()),
+        })
+    }
+}
+
+impl<M: Memory> View for Servers<M> {
+    type Connection = Scripted<M>;
+
+    fn connect(&self, server: ServerId) -> Result<Scripted<M>, VerbError> {
+        let memory = self.memory;
+        let live = Liveness {
+            memory,
+            at: LIVE,
+            live: 0,
+        };
+        Ok(Scripted {
+            memory,
+            mapped: Mapped::new(memory, server, region(server.0), REGION, live),
+            script: Rc::clone(&self.script),
+        })
+    }
+
+    fn layout(&self, _: u8) -> Option<TableLayout> {
+        let places = (0..SERVERS).map(|server| Place {
+            server: ServerId(server),
+            base: RemoteOffset::new(BASE),
+        });
+        Some(TableLayout {
+            geometry: GEOMETRY,
+            places: vec![places.collect()],
+        })
+    }
+
+    fn has_failed(&self, process: u16) -> bool {
+        self.script.at(Moment::Answer, self.memory);
+        process == VICTIM && self.memory.load::<u64>(FAILED, Ordering::Acquire) != 0
+    }
+
+    fn epoch(&self) -> u64 {
+        1
+    }
+
+    fn take_slot(&self) -> Option<Slot> {
+        self.slots.borrow_mut().pop()
+    }
+
+    fn return_slot(&self, slot: Slot) {
+        self.slots.borrow_mut().push(slot);
+    }
+
+    fn leave_latches(&self) {}
+}
+
+/// Returns a worker of the compute server `process`.
+pub fn worker<M: Memory>(memory: M, process: u16, policy: Policy) -> Rc<Worker<Servers<M>>> {
+    scripted(memory, process, policy, Vec::new())
+}
+
+/// Returns a worker beside which others act as planned.
+pub fn scripted<M: Memory>(
+    memory: M,
+    process: u16,
+    policy: Policy,
+    script: Actions<M>,
+) -> Rc<Worker<Servers<M>>> {
+    let servers = Servers {
+        memory,
+        slots: RefCell::new((0..COORDINATORS).rev().map(Slot::new).collect()),
+        script: Rc::new(Script(RefCell::new(script))),
+    };
+    let log = LogArea {
+        base: RemoteOffset::new(u64::from(process - 1) * AREA_BYTES),
+        servers: (0..SERVERS).map(ServerId).collect(),
+        coordinators: COORDINATORS,
+        slot_words: SLOT_WORDS,
+    };
+    let worker = Worker::new(servers, process, log, 1);
+    worker.set_policy(policy);
+    worker
+}
+
+/// Recovers the logs of the victim, if they are not recovered, and marks it as failed.
+pub fn recover<M: Memory>(memory: M, policy: Policy) {
+    if memory.load::<u64>(FAILED, Ordering::Acquire) == 0 {
+        let worker = worker(memory, VICTIM, policy);
+        block_on(recover_logs(&worker)).expect("live memory servers");
+        memory.store(FAILED, 1u64, Ordering::Release);
+    }
+}
+
+/// A key with its value, whose words are equal; `None` if the key does not exist.
+pub type Pair = (u64, Option<u64>);
+
+/// Gives keys the values, or deletes them, in a transaction of the compute server `process`.
+pub fn transact<M: Memory>(
+    memory: M,
+    process: u16,
+    policy: Policy,
+    keys: &[Pair],
+) -> Result<TransactionId, String> {
+    let worker = worker(memory, process, policy);
+    let mut coordinator = worker.coordinator().expect("a slot");
+    let done = coordinator.transaction(async |tx| {
+        for (key, value) in keys {
+            match value {
+                Some(value) => tx.put(TABLE, *key, &[*value; 2]).await?,
+                None => drop(tx.delete(TABLE, *key).await?),
+            }
+        }
+        Ok(())
+    });
+    Ok(block_on(done).map_err(|error| error.to_string())?.id)
+}
+
+/// Returns the value whose words these are.
+///
+/// # Panics
+/// If they are not equal.
+pub fn whole(value: Option<[u64; 2]>) -> Option<u64> {
+    value.map(|[one, other]| {
+        assert_eq!(one, other, "a value was torn");
+        one
+    })
+}
