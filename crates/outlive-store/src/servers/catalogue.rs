@@ -493,8 +493,8 @@ impl<M: Memory> Configuration<M> {
         is_complete
     }
 
-    /// Recovers the logs of the compute server `owner` with process id `process` and marks the id as
-    /// failed, as `owner` itself: it has no connections any more, and may have left latches.
+    /// Recovers the logs of the compute server `owner` with process id `process`, and marks the id
+    /// as failed, as `owner` itself: it has no connections any more, and may have left latches.
     pub(super) fn fail_compute(self, process: u16, owner: Instance, segments: &impl Segments) {
         let areas: Vec<_> = self.log_areas_of(owner).collect();
         for (area, _) in areas.into_iter().filter(|(_, id)| *id == process) {

@@ -103,8 +103,8 @@ impl Rights {
 
 impl Drop for Rights {
     fn drop(&mut self) {
-        // If a panic has ended this, the id keeps its owner, and the next member that joins recovers
-        // its logs and marks it as failed.
+        // If a panic has ended this, the id keeps its owner, and the next member that joins
+        // recovers its logs and marks it as failed.
         if std::thread::panicking() {
             return;
         }

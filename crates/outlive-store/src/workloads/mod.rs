@@ -87,8 +87,8 @@ impl Benchmark {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ledger(Table<i64>);
 
-/// Returns the number of rows for which the ledger of a store is created: those of two lives of each
-/// coordinator.
+/// Returns the number of rows for which the ledger of a store is created: those of two lives of
+/// each coordinator.
 pub fn ledger_rows(compute_servers: u16, coordinators: u16) -> u64 {
     (2 * u64::from(compute_servers) * u64::from(coordinators)).max(64)
 }
