@@ -111,6 +111,37 @@ fn a_benchmark_survives_the_death_of_a_compute_server() {
 }
 
 #[test]
+fn a_benchmark_survives_the_loss_of_a_memory_server() {
+    let printed = outlive([
+        "store",
+        "bench",
+        "smallbank",
+        "--customers",
+        "2000",
+        "--compute",
+        "3",
+        "--memory",
+        "3",
+        "--seconds",
+        "2",
+        "--kill",
+        "both@700ms",
+        "--json",
+    ])
+    .succeeds();
+    assert_explained("## `outlive store bench", &printed);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(json["consistent"], true, "{json:#}");
+    let timeline: Vec<u64> = serde_json::from_value(json["timeline"].clone()).unwrap();
+    let after: u64 = timeline[10..].iter().sum();
+    assert!(after > 100, "{json:#}");
+    let kinds: Vec<_> = { json["failures"].as_array().unwrap().iter() }
+        .map(|failure| failure["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["compute", "memory"], "{json:#}");
+}
+
+#[test]
 fn a_benchmark_runs_behind_an_emulated_link() {
     let text = outlive([
         "store",
@@ -146,7 +177,8 @@ fn a_benchmark_refuses_what_it_cannot_do() {
                 .chain(arguments.iter().copied()),
         )
     };
-    bench(&["--kill", "memory@1s"]).fails(2, "not built yet");
+    bench(&["--kill", "memory@1s", "--replicas", "1"]).fails(2, "raise --replicas");
+    bench(&["--kill", "disk@1s"]).fails(2, "compute, memory or both");
     bench(&["--kill", "compute@9s"]).fails(2, "raise --seconds");
     bench(&["--kill", "compute@1s", "--compute", "1"]).fails(2, "raise --compute");
     bench(&["--replicas", "3"]).fails(2, "raise --memory");

@@ -4,8 +4,9 @@
 //! [one-sided verbs](verbs) only, and any server may die at any instruction. The protocol is
 //! Pandora on FORD (D. Mahesh, *Tandem* thesis, chapter 4). Built so far: the verbs; memory and
 //! compute [servers] that join, leave, die and are fenced; tables and strictly serializable
-//! [transactions](protocol) on them; the recovery of dead compute servers. Not built yet: the
-//! fail-over to backups after the death of a memory server.
+//! [transactions](protocol) on them; the recovery of dead compute servers; the fail-over to the
+//! other replicas after the loss of a memory server. Not built yet: new replicas in place of lost
+//! ones.
 //!
 //! ```
 //! use outlive_store::servers::{Store, StoreOptions};

@@ -1,6 +1,8 @@
 //! Transactions on mapped memory, in one process.
 
-use outlive_store::protocol::{Abort, Conflict, Coordinator, Retry, Table, TransactionError, View};
+use outlive_store::protocol::{
+    Abort, Conflict, Coordinator, Member, Retry, Table, TransactionError,
+};
 use outlive_store::servers::{ComputeServer, MemoryServer, Store, StoreError, StoreOptions};
 use outlive_store::verbs::{Link, block_on};
 use std::cell::RefCell;
@@ -43,12 +45,12 @@ impl Drop for World {
     }
 }
 
-fn read<V: View>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64) -> Option<u64> {
+fn read<V: Member>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64) -> Option<u64> {
     let done = coordinator.transaction(async |tx| tx.read(table, key).await);
     block_on(done).unwrap().value
 }
 
-fn put<V: View>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64, value: u64) {
+fn put<V: Member>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64, value: u64) {
     let done = coordinator.transaction(async |tx| tx.put(table, key, &value).await);
     block_on(done).unwrap();
 }
@@ -179,6 +181,7 @@ fn an_attempt_that_is_dropped_or_panics_holds_no_latch() {
     let retry = Retry {
         attempts: 1,
         pause: 0,
+        ..Retry::default()
     };
     let mut other = worker.coordinator().unwrap().retry(retry);
     put(&mut one, table, 1, 0);
@@ -244,6 +247,7 @@ fn an_attempt_with_a_failed_or_dropped_access_is_not_committed() {
     let retry = Retry {
         attempts: 1,
         pause: 0,
+        ..Retry::default()
     };
     let other = RefCell::new(worker.coordinator().unwrap().retry(retry));
     put(&mut one, table, 1, 0);
@@ -299,6 +303,7 @@ fn conflicts_end_in_an_error_after_the_last_attempt() {
     let retry = Retry {
         attempts: 3,
         pause: 1,
+        ..Retry::default()
     };
     let other = worker.coordinator().unwrap().retry(retry);
     let other = RefCell::new(other);
@@ -317,6 +322,47 @@ fn conflicts_end_in_an_error_after_the_last_attempt() {
     });
     block_on(done).unwrap();
     assert_eq!(read(&mut other.borrow_mut(), table, 1), Some(1));
+}
+
+#[test]
+fn transactions_go_on_after_the_loss_of_a_memory_server() {
+    let mut world = World::new("loss", StoreOptions::new());
+    let table = world.compute().table::<u64>("t", 100).unwrap();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    for key in 0..100 {
+        put(&mut coordinator, table, key, key);
+    }
+    // The server leaves while the attempt holds a latch.
+    let server = RefCell::new(Some(world.memory.remove(0)));
+    let done = coordinator.transaction(async |tx| {
+        tx.update(table, 1, |it| it + 1).await?;
+        drop(server.take());
+        tx.update(table, 2, |it| it + 1).await?;
+        Ok(())
+    });
+    assert_eq!(block_on(done).unwrap().attempts, 2);
+    for key in 0..100 {
+        let expected = key + u64::from([1, 2].contains(&key));
+        assert_eq!(read(&mut coordinator, table, key), Some(expected));
+    }
+    let store = world.compute().store().clone();
+    let checked = store.check().unwrap();
+    assert_eq!(
+        (checked.keys, checked.under_replicated, checked.lost),
+        (100, 16, 0)
+    );
+    assert!(checked.problems.is_empty(), "{checked:?}");
+    // A compute server that joins afterwards has one log server.
+    let second = store.join_compute().unwrap();
+    let mut other = second.worker().unwrap().coordinator().unwrap();
+    put(&mut other, table, 1, 7);
+    assert_eq!(read(&mut coordinator, table, 1), Some(7));
+    drop((other, second));
+
+    world.memory.clear();
+    let error = block_on(coordinator.transaction(async |tx| tx.read(table, 1).await)).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("and with them its keys"), "{text}");
 }
 
 #[test]

@@ -30,9 +30,40 @@ fn transactions_survive_the_deaths_of_compute_servers_and_recoverers() {
         ("transactions rolled back", all.back),
         ("recoveries by a second recoverer", all.again),
         ("transactions without an answer", all.unknown as u64),
+        ("that were found committed", all.found_committed as u64),
+        (
+            "that were found without effect",
+            all.found_without_effect as u64,
+        ),
     ] {
-        assert!(times > 20, "{times} {name}");
+        assert!(times > 10, "{times} {name}");
     }
+}
+
+#[test]
+fn transactions_survive_the_loss_of_a_memory_server() {
+    let all = runs(Plan::LOSSES, 1_000);
+    println!("{all:?}");
+    for (name, times) in [
+        ("lost memory servers", all.lost),
+        ("attempts that a loss ended", all.interrupted),
+        ("stolen latches", all.stolen),
+        ("transactions rolled forward", all.forward),
+        ("transactions rolled back", all.back),
+    ] {
+        assert!(times > 10, "{times} {name}");
+    }
+}
+
+#[test]
+fn transactions_that_stall_are_strictly_serializable() {
+    let plan = Plan {
+        stalls: true,
+        ..Plan::LOSSES
+    };
+    let all = runs(plan, 500);
+    println!("{all:?}");
+    assert!(all.stalled > 20, "{all:?}");
 }
 
 #[test]
@@ -49,6 +80,7 @@ fn each_flaw_is_found() {
     for flaw in { Flaw::ALL }.into_iter().filter(|it| !rare.contains(it)) {
         let plan = match flaw {
             Flaw::UncheckedReads => Plan::SINGLE,
+            Flaw::UnsettledEpochs | Flaw::CommitsAfterLoss => Plan::LOSSES,
             _ => Plan::DEATHS,
         };
         let plan = plan.with(flaw.policy());
@@ -56,6 +88,17 @@ fn each_flaw_is_found() {
         let (seed, error) = found.unwrap_or_else(|| panic!("{flaw:?} was not found"));
         println!("{flaw:?}: seed {seed}: {error}\n");
     }
+}
+
+#[test]
+fn an_epoch_that_does_not_wait_for_recoveries_is_found() {
+    let plan = Plan {
+        forgets_dead: true,
+        ..Plan::LOSSES
+    };
+    let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
+    let (seed, error) = found.expect("it was not found");
+    println!("seed {seed}: {error}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The end of an attempt: validation, logging, commit, and the release of its latches.
 
 use super::transaction::{Latch, Stage, Transaction};
-use super::worker::View;
+use super::worker::Member;
 use super::{Abort, log};
 use crate::tables::{LATCH, ObjectId, VALUE, VERSION, Version};
 use crate::verbs::{VerbError, block_on};
@@ -15,7 +15,7 @@ pub(super) enum CommitError {
     Unknown(VerbError),
 }
 
-impl<V: View> Transaction<V> {
+impl<V: Member> Transaction<V> {
     /// Commits the attempt.
     ///
     /// # Crash
@@ -26,6 +26,10 @@ impl<V: View> Transaction<V> {
             return Err(CommitError::Abort(doom));
         }
         let policy = self.worker.policy();
+        let writes = self.sets.writes.iter().any(|it| it.new != it.old);
+        if !self.sets.writes.is_empty() {
+            self.enter().map_err(CommitError::Abort)?;
+        }
         if !policy.logs_after_validation {
             self.log(None).await.map_err(CommitError::Abort)?;
             self.stage = Stage::Executing;
@@ -33,7 +37,7 @@ impl<V: View> Transaction<V> {
         if policy.validates_after_latching {
             self.validate().await.map_err(CommitError::Abort)?;
         }
-        if self.sets.writes.iter().any(|it| it.new != it.old) {
+        if writes {
             self.log(None).await.map_err(CommitError::Abort)?;
             self.write_all().await.map_err(CommitError::Unknown)?;
         }
@@ -42,7 +46,30 @@ impl<V: View> Transaction<V> {
         // this coordinator follow the WRITEs on the same connections.
         self.unlatch();
         self.stage = Stage::Ended;
+        self.leave(writes);
         Ok(())
+    }
+
+    /// Registers the commit. From here on, no compute server uses other primaries than those of
+    /// this attempt, until the attempt [leaves](Self::leave).
+    ///
+    /// An attempt that holds no latches needs no registration: its objects were read from primaries
+    /// that are not lost, which are primaries in later epochs too.
+    fn enter(&mut self) -> Result<(), Abort> {
+        if !self.worker.policy().commits_in_its_epoch {
+            return Ok(());
+        }
+        if !self.worker.view.enter_commit(self.id, self.epoch) {
+            return Err(self.interrupted());
+        }
+        self.has_entered = true;
+        Ok(())
+    }
+
+    fn leave(&mut self, is_committed: bool) {
+        if core::mem::take(&mut self.has_entered) {
+            self.worker.view.leave_commit(self.id, is_committed);
+        }
     }
 
     /// Checks that no object that was only read has changed or is latched.
@@ -81,7 +108,8 @@ impl<V: View> Transaction<V> {
         sets.fanout.clear();
         sets.results.clear();
         for read in &sets.reads {
-            let place = self.worker.primary(read.object);
+            let object = read.object;
+            let place = { self.worker.primary(object) }.ok_or(Abort::Lost { object })?;
             let (index, batch) = sets.fanout.to(place.server);
             // In this order: the object had the version while the latch was free.
             let latch = batch.read(place.of(read.object, LATCH), 1);
@@ -110,12 +138,15 @@ impl<V: View> Transaction<V> {
             log::append(&mut sets.entry, object, (old, new), &sets.words[value]);
             objects += 1;
         }
-        let area = &self.worker.log;
+        let area = self.worker.log();
+        if area.servers.is_empty() {
+            return Err(Abort::NoMemory);
+        }
         let (words, most) = (sets.entry.len(), area.slot_words);
         if words > most {
             return Err(Abort::WriteSetTooLarge { words, most });
         }
-        log::seal(&mut sets.entry, self.id, self.worker.view.epoch(), objects);
+        log::seal(&mut sets.entry, self.id, self.epoch, objects);
         sets.fanout.clear();
         for server in &area.servers {
             let slot = area.slot(self.id.coordinator());
@@ -124,8 +155,7 @@ impl<V: View> Transaction<V> {
         // Backups are written for the first time after the log. If one cannot be reached, the
         // attempt must not be logged.
         for write in sets.writes.iter().filter(|it| it.new != it.old) {
-            let layout = self.worker.layout(write.object.table());
-            for place in layout.replicas(write.object) {
+            for place in self.worker.replicas(write.object) {
                 match self.worker.connection(place.server) {
                     Ok(_) | Err(VerbError::ServerDied { .. }) => {}
                     Err(error) => return Err(error.into()),
@@ -143,8 +173,7 @@ impl<V: View> Transaction<V> {
         let sets = &mut self.sets;
         sets.fanout.clear();
         for write in sets.writes.iter().filter(|it| it.new != it.old) {
-            let layout = self.worker.layout(write.object.table());
-            for place in layout.replicas(write.object) {
+            for place in self.worker.replicas(write.object) {
                 let batch = sets.fanout.to(place.server).1;
                 let value = &sets.words[write.new_value.clone()];
                 batch.write(place.of(write.object, VALUE), value);
@@ -160,7 +189,9 @@ impl<V: View> Transaction<V> {
         let sets = &mut self.sets;
         sets.fanout.clear();
         for write in &sets.writes {
-            let place = self.worker.primary(write.object);
+            let Some(place) = self.worker.primary(write.object) else {
+                continue;
+            };
             let latch = place.of(write.object, LATCH);
             sets.fanout.to(place.server).1.write(latch, &[0]);
         }
@@ -173,20 +204,18 @@ impl<V: View> Transaction<V> {
     /// # Errors
     /// A verb failed. The latches may not be released.
     pub(super) async fn end(&mut self) -> Result<(), VerbError> {
-        if self.stage == Stage::Committing {
+        let is_committed = self.stage == Stage::Committing;
+        if is_committed {
             self.write_all().await?;
         }
         if self.stage == Stage::Logging {
             // While the entry exists, recovery would undo writes of others to these objects.
-            let area = &self.worker.log;
+            let area = self.worker.log();
             let fanout = &mut self.sets.fanout;
             fanout.clear();
             for server in &area.servers {
-                let slot = area.slot(self.id.coordinator());
-                fanout
-                    .to(*server)
-                    .1
-                    .write(slot, &[0; log::LOG_HEADER_WORDS]);
+                let checksum = area.checksum(self.id.coordinator());
+                fanout.to(*server).1.write(checksum, &[0]);
             }
             fanout.post_to_live(&self.worker).await?;
         }
@@ -197,7 +226,10 @@ impl<V: View> Transaction<V> {
         sets.fanout.clear();
         let held = sets.writes.iter().map(|it| it.object);
         for object in held.chain(self.tentative) {
-            let place = self.worker.primary(object);
+            // A latch on a lost primary protects nothing any more.
+            let Some(place) = self.worker.primary(object) else {
+                continue;
+            };
             let batch = sets.fanout.to(place.server).1;
             let latch = place.of(object, LATCH);
             match self.worker.policy().releases_own_latches_only {
@@ -209,11 +241,13 @@ impl<V: View> Transaction<V> {
             }
         }
         self.stage = Stage::Ended;
-        sets.fanout.post_to_live(&self.worker).await
+        sets.fanout.post_to_live(&self.worker).await?;
+        self.leave(is_committed);
+        Ok(())
     }
 }
 
-impl<V: View> Drop for Transaction<V> {
+impl<V: Member> Drop for Transaction<V> {
     fn drop(&mut self) {
         if self.stage != Stage::Ended
             && let Err(error) = block_on(self.end())

@@ -2,16 +2,17 @@
 
 use super::commit::CommitError;
 use super::transaction::{Sets, Transaction};
-use super::worker::{Slot, View, Worker};
-use super::{Abort, TransactionError};
+use super::worker::{Member, Slot, Worker};
+use super::{Abort, Conflict, TransactionError};
 use crate::tables::TransactionId;
+use crate::verbs::VerbError;
 use core::future::poll_fn;
 use core::task::Poll;
 use std::rc::Rc;
 
 /// A coordinator, which executes one transaction at a time.
 #[derive(Debug)]
-pub struct Coordinator<V: View> {
+pub struct Coordinator<V: Member> {
     worker: Rc<Worker<V>>,
     slot: Slot,
     retry: Retry,
@@ -27,6 +28,10 @@ pub struct Retry {
     /// The largest number of polls between two attempts. The number is random, and its bound
     /// doubles with each attempt up to this one.
     pub pause: u32,
+    /// The largest number of polls for which an attempt stalls: it waits while a latch that it
+    /// meets belongs to a compute server under recovery, instead of ending with a conflict. It
+    /// never waits for a live server. (*Tandem* thesis, Figures 4.13 and 4.14.)
+    pub stall: u32,
 }
 
 impl Default for Retry {
@@ -34,6 +39,7 @@ impl Default for Retry {
         Self {
             attempts: 100_000,
             pause: 1024,
+            stall: 0,
         }
     }
 }
@@ -49,7 +55,7 @@ pub struct Committed<T> {
     pub attempts: u32,
 }
 
-impl<V: View> Coordinator<V> {
+impl<V: Member> Coordinator<V> {
     pub(super) fn new(worker: Rc<Worker<V>>, slot: Slot) -> Self {
         let seed = TransactionId::new(worker.process, slot.number, 0).to_word();
         Self {
@@ -96,8 +102,10 @@ impl<V: View> Coordinator<V> {
             self.slot.attempt = self.slot.attempt.wrapping_add(1);
             let Slot { number, attempt } = self.slot;
             let id = TransactionId::new(self.worker.process, number, attempt);
+            let renewed = self.worker.renew().await;
+            renewed.map_err(|error| TransactionError::Aborted(error.into()))?;
             let sets = core::mem::take(&mut self.sets);
-            let mut attempt = Transaction::new(Rc::clone(&self.worker), id, sets);
+            let mut attempt = Transaction::new(Rc::clone(&self.worker), id, sets, self.retry.stall);
             let outcome = match body(&mut attempt).await {
                 Ok(value) => attempt.commit().await.map(|()| value),
                 Err(abort) => Err(CommitError::Abort(abort)),
@@ -128,6 +136,11 @@ impl<V: View> Coordinator<V> {
                         transaction,
                         source,
                     });
+                }
+                // Soon the epoch is over, and the next attempt uses the other replicas.
+                Err(CommitError::Abort(Abort::Verb(VerbError::ServerDied { .. }))) => {
+                    self.worker.count(|it| it.interrupted += 1);
+                    Abort::Conflict(Conflict::Interrupted)
                 }
                 Err(CommitError::Abort(abort)) => abort,
             };
@@ -166,7 +179,7 @@ impl<V: View> Coordinator<V> {
     }
 }
 
-impl<V: View> Drop for Coordinator<V> {
+impl<V: Member> Drop for Coordinator<V> {
     fn drop(&mut self) {
         let Slot { number, attempt } = self.slot;
         if self.worker.keeps_slot(number) {

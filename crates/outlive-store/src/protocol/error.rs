@@ -34,6 +34,16 @@ pub enum Abort {
     /// A verb failed.
     #[error(transparent)]
     Verb(#[from] VerbError),
+    /// All memory servers with replicas of an object are lost, and with them its contents.
+    #[error("all memory servers with partition {} of table {} are lost, and with them its keys",
+        .object.partition(), .object.table())]
+    Lost {
+        /// The object.
+        object: ObjectId,
+    },
+    /// All memory servers that could hold the log are lost.
+    #[error("no memory server is live; start some with `outlive store memory`, in a new store")]
+    NoMemory,
     /// A table's words contradict each other.
     #[error("table {} is damaged: {what} at {:#x} of partition {}", .object.table(),
         .object.offset(), .object.partition())]
@@ -54,6 +64,8 @@ pub enum Conflict {
     Changed,
     /// An object changed while it was read.
     Torn,
+    /// A memory server was lost during the attempt. The next one uses the other replicas.
+    Interrupted,
 }
 
 impl core::fmt::Display for Conflict {
@@ -62,6 +74,7 @@ impl core::fmt::Display for Conflict {
             Self::Latched(holder) => write!(f, "{holder} holds a latch"),
             Self::Changed => f.write_str("an object that was read has changed"),
             Self::Torn => f.write_str("an object changed while it was read"),
+            Self::Interrupted => f.write_str("a memory server was lost"),
         }
     }
 }

@@ -73,8 +73,12 @@ impl<C: Connection> Fanout<C> {
         entry.is_valid.then_some(&entry.batch)
     }
 
-    /// Posts all batches.
-    fn start<V: View<Connection = C>>(&mut self, worker: &Worker<V>) -> Result<(), VerbError> {
+    /// Posts all batches. Returns an error of a connection for which `is_failure` holds.
+    fn start<V: View<Connection = C>>(
+        &mut self,
+        worker: &Worker<V>,
+        is_failure: impl Fn(&VerbError) -> bool,
+    ) -> Result<(), VerbError> {
         let mut result = Ok(());
         for entry in &mut self.entries[..self.used] {
             match worker.connection(entry.server) {
@@ -82,7 +86,8 @@ impl<C: Connection> Fanout<C> {
                     let batch = core::mem::take(&mut entry.batch);
                     entry.pending = Some(connection.post(batch));
                 }
-                Err(error) => result = Err(error),
+                Err(error) if is_failure(&error) => result = Err(error),
+                Err(_) => {}
             }
         }
         result
@@ -96,8 +101,8 @@ impl<C: Connection> Fanout<C> {
     where
         V: View<Connection = C>,
     {
-        let started = self.start(worker);
-        started.and(self.complete(|result| result).await)
+        let started = self.start(worker, |_| true);
+        started.and(self.complete(|_| true).await)
     }
 
     /// As [`post`](Self::post), but batches to servers that have died do not count.
@@ -105,20 +110,13 @@ impl<C: Connection> Fanout<C> {
     where
         V: View<Connection = C>,
     {
-        let is_dead = |it: &VerbError| matches!(it, VerbError::ServerDied { .. });
-        let tolerate = |result: Result<(), VerbError>| match result {
-            Err(error) if is_dead(&error) => Ok(()),
-            result => result,
-        };
         // A live server without a connection is an error.
-        let started = tolerate(self.start(worker));
-        started.and(self.complete(tolerate).await)
+        let is_failure = |it: &VerbError| !matches!(it, VerbError::ServerDied { .. });
+        let started = self.start(worker, is_failure);
+        started.and(self.complete(is_failure).await)
     }
 
-    async fn complete(
-        &mut self,
-        result_of: impl Fn(Result<(), VerbError>) -> Result<(), VerbError>,
-    ) -> Result<(), VerbError> {
+    async fn complete(&mut self, is_failure: impl Fn(&VerbError) -> bool) -> Result<(), VerbError> {
         let mut result = Ok(());
         poll_fn(|context| {
             let mut is_done = true;
@@ -131,7 +129,11 @@ impl<C: Connection> Fanout<C> {
                         entry.pending = None;
                         entry.batch = completed.batch;
                         entry.is_valid = completed.result.is_ok();
-                        result = result.and(result_of(completed.result));
+                        if let Err(error) = completed.result
+                            && is_failure(&error)
+                        {
+                            result = Err(error);
+                        }
                     }
                     Poll::Pending => is_done = false,
                 }
@@ -147,7 +149,7 @@ impl<C: Connection> Fanout<C> {
     /// Posts all batches without waiting for their completion. Batches to servers that cannot be
     /// used are dropped.
     pub fn post_and_forget<V: View<Connection = C>>(&mut self, worker: &Worker<V>) {
-        let _ = self.start(worker);
+        let _ = self.start(worker, |_| false);
         self.entries[..self.used]
             .iter_mut()
             .for_each(|it| it.pending = None);

@@ -10,7 +10,7 @@
 //!   the bucket that the other writes in its read set or write set.
 
 use super::transaction::{Seen, Transaction};
-use super::worker::{Table, View};
+use super::worker::{Member, Table};
 use super::{Abort, Conflict};
 use crate::tables::{BUCKET_WORDS, Bucket, Geometry, HEADER_WORDS, KEYS_PER_BUCKET, ObjectId};
 use bytemuck::Pod;
@@ -54,7 +54,7 @@ struct Absence {
 /// The number of times that a look-up begins again because the index changes.
 const SEARCHES: usize = 8;
 
-impl<V: View> Transaction<V> {
+impl<V: Member> Transaction<V> {
     fn home<T: Pod>(&self, table: Table<T>, key: u64) -> Home {
         let geometry = self.worker.layout(table.number()).geometry;
         assert_eq!(
@@ -82,7 +82,14 @@ impl<V: View> Transaction<V> {
             return Err(doom.clone());
         }
         self.doom = Some(Abort::Conflict(Conflict::Changed));
-        let result = access(self).await;
+        let mut result = access(self).await;
+        // After the loss of a server with its latches, the attempt can meet the half of another
+        // transaction's writes. It cannot be committed any more.
+        if matches!(result, Err(Abort::Damaged { .. } | Abort::TableFull { .. }))
+            && self.worker.view.is_over(self.epoch)
+        {
+            result = Err(self.interrupted());
+        }
         self.doom = result.as_ref().err().cloned();
         result
     }

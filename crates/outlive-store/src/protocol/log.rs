@@ -20,7 +20,7 @@ use crate::verbs::{RemoteOffset, ServerId};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The number of words of an entry before its objects.
-pub const LOG_HEADER_WORDS: usize = 5;
+pub(super) const LOG_HEADER_WORDS: usize = 5;
 /// The number of words of an object before its old value.
 const OBJECT_WORDS: usize = 4;
 
@@ -41,6 +41,13 @@ impl LogArea {
     /// The offset of a coordinator's slot.
     pub fn slot(&self, coordinator: u16) -> RemoteOffset {
         self.base + u64::from(coordinator) * self.slot_words as u64 * 8
+    }
+
+    /// The offset of the checksum of a coordinator's slot. A WRITE of 0 to it removes the entry. A
+    /// WRITE to the whole header might remove the decision first, because the words of one WRITE
+    /// are written in any order.
+    pub fn checksum(&self, coordinator: u16) -> RemoteOffset {
+        self.slot(coordinator) + 8
     }
 }
 

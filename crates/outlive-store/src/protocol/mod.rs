@@ -37,10 +37,21 @@
 //! transactions are therefore ordered as their effects on each object are. A transaction that reads
 //! one object and writes none takes effect at the first READ of the version, and is not validated.
 //!
-//! # Memory servers' deaths
+//! # Losses of memory servers
 //!
-//! Not built yet: a transaction that needs a dead memory server ends with
-//! [`Abort::Verb`].
+//! The *epoch* is the number of memory servers that were lost. The primary of an object is its
+//! first replica that is not lost in the epoch. A server that is lost takes its latches with it, so
+//! a new primary is used only after the epoch is *settled*:
+//!
+//! * A commit is [registered](Member::enter_commit) in the epoch of its attempt, and ends as an
+//!   abort if that is over. The registration ends with the attempt.
+//! * Before a worker begins an attempt in a new epoch, it waits until no commit of an earlier one
+//!   is registered. A commit under way completes on the replicas that are left, or, if its log was
+//!   not complete, removes its entry and ends as an abort.
+//! * The registration of a dead compute server ends after the recovery of its logs.
+//! * Lost log servers are replaced at the beginning of an epoch, when no entry is needed.
+//!
+//! An attempt that has not begun its commit delays nothing, however long its body runs.
 
 mod check;
 mod commit;
@@ -49,6 +60,7 @@ mod error;
 mod fanout;
 mod index;
 mod log;
+mod outcome;
 mod policy;
 mod recovery;
 mod transaction;
@@ -57,10 +69,11 @@ mod worker;
 pub use check::{Checked, check};
 pub use coordinator::{Committed, Coordinator, Retry};
 pub use error::{Abort, Conflict, RecoverLogsError, TransactionError};
-pub use log::{Decision, LOG_HEADER_WORDS, LogArea, LogEntry, LoggedObject};
+pub use log::{Decision, LogArea, LogEntry, LoggedObject};
+pub use outcome::{LastCommit, Outcome};
 #[cfg(feature = "proofs")]
 pub use policy::Flaw;
 pub use policy::Policy;
 pub use recovery::{Recovered, recover_logs};
 pub use transaction::Transaction;
-pub use worker::{Counts, NoSlot, Slot, Table, View, Worker};
+pub use worker::{Counts, Member, NoSlot, Slot, Table, View, Worker};

@@ -27,6 +27,10 @@ pub struct Policy {
     pub(super) truncates_before_unlatching: bool,
     /// A recovery installs an old value under a new version.
     pub(super) raises_versions_on_undo: bool,
+    /// The primaries of an epoch are used after the commits of earlier epochs have ended.
+    pub(super) waits_for_commits: bool,
+    /// An attempt is committed only in the epoch in which it began.
+    pub(super) commits_in_its_epoch: bool,
 }
 
 impl Policy {
@@ -43,6 +47,8 @@ impl Policy {
         reads_again_after_failures: true,
         truncates_before_unlatching: true,
         raises_versions_on_undo: true,
+        waits_for_commits: true,
+        commits_in_its_epoch: true,
     };
 }
 
@@ -73,12 +79,16 @@ pub enum Flaw {
     UnlatchesBeforeTruncation,
     /// A recovery sets versions back.
     RestoresVersions,
+    /// New primaries are used while commits to the old ones are under way.
+    UnsettledEpochs,
+    /// An attempt is committed although a memory server with its latches was lost.
+    CommitsAfterLoss,
 }
 
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -90,6 +100,8 @@ impl Flaw {
         Self::StaleStrayReads,
         Self::UnlatchesBeforeTruncation,
         Self::RestoresVersions,
+        Self::UnsettledEpochs,
+        Self::CommitsAfterLoss,
     ];
 
     /// The policy with this flaw only.
@@ -107,6 +119,8 @@ impl Flaw {
             Self::StaleStrayReads => &mut policy.reads_again_after_failures,
             Self::UnlatchesBeforeTruncation => &mut policy.truncates_before_unlatching,
             Self::RestoresVersions => &mut policy.raises_versions_on_undo,
+            Self::UnsettledEpochs => &mut policy.waits_for_commits,
+            Self::CommitsAfterLoss => &mut policy.commits_in_its_epoch,
         };
         *choice = false;
         policy

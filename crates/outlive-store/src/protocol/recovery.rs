@@ -60,16 +60,21 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Reco
         }
     }
     decide(worker, &mut fanout, &mut logged).await?;
-    let servers = &worker.log.servers;
+    let log = worker.log();
+    let servers = &log.servers;
     fanout.clear();
     for it in &logged {
-        let slot = worker.log.slot(it.entry.transaction.coordinator());
+        let slot = log.slot(it.entry.transaction.coordinator());
         for server in servers {
             fanout.to(*server).1.write(slot, &it.words);
         }
     }
     fanout.post_to_live(worker).await?;
     undo(worker, &mut fanout, &logged).await?;
+    // Before the entries are removed: a re-execution finds them, or the outcomes are recorded.
+    for it in logged.iter().filter(|it| it.decision == Decision::Forward) {
+        worker.view.record_commit(it.entry.transaction);
+    }
     if worker.policy().truncates_before_unlatching {
         truncate(worker, &mut fanout).await?;
         unlatch(worker, &mut fanout, &logged).await?;
@@ -101,7 +106,7 @@ async fn read_entries<V: View>(
     worker: &Worker<V>,
     fanout: &mut Fanout<V::Connection>,
 ) -> Result<Vec<Logged>, VerbError> {
-    let area = &worker.log;
+    let area = worker.log();
     fanout.clear();
     let mut headers = Vec::new();
     for server in &area.servers {
@@ -173,7 +178,7 @@ async fn decide<V: View>(
             .iter()
             .filter(|_| it.entry.decision.is_none())
         {
-            for place in worker.layout(logged.object.table()).replicas(logged.object) {
+            for place in worker.replicas(logged.object) {
                 let (index, batch) = fanout.to(place.server);
                 let version = batch.read(place.of(logged.object, VERSION), 1);
                 versions.push((number, index, version, logged.new));
@@ -208,7 +213,7 @@ async fn undo<V: View>(
                 true => logged.new.next(logged.old.exists()),
                 false => logged.old,
             };
-            for place in worker.layout(logged.object.table()).replicas(logged.object) {
+            for place in worker.replicas(logged.object) {
                 let batch = fanout.to(place.server).1;
                 batch.write(place.of(logged.object, VALUE), &logged.value);
                 batch.write(place.of(logged.object, VERSION), &[version.0]);
@@ -224,10 +229,11 @@ async fn truncate<V: View>(
     fanout: &mut Fanout<V::Connection>,
 ) -> Result<(), VerbError> {
     fanout.clear();
-    for coordinator in 0..worker.log.coordinators {
-        for server in &worker.log.servers {
-            let slot = worker.log.slot(coordinator);
-            fanout.to(*server).1.write(slot, &[0; LOG_HEADER_WORDS]);
+    let log = worker.log();
+    for coordinator in 0..log.coordinators {
+        for server in &log.servers {
+            let checksum = log.checksum(coordinator);
+            fanout.to(*server).1.write(checksum, &[0]);
         }
     }
     fanout.post_to_live(worker).await
@@ -242,7 +248,9 @@ async fn unlatch<V: View>(
     fanout.clear();
     for it in logged {
         for logged in &it.entry.objects {
-            let place = worker.primary(logged.object);
+            let Some(place) = worker.primary(logged.object) else {
+                continue;
+            };
             let latch = place.of(logged.object, LATCH);
             let batch = fanout.to(place.server).1;
             batch.compare_swap(latch, it.entry.transaction.to_word(), 0);

@@ -1,11 +1,13 @@
 //! An attempt of a transaction: its read set and write set, and its accesses to single objects.
 
 use super::fanout::Fanout;
-use super::worker::{Knowledge, View, Worker};
+use super::worker::{Knowledge, Member, Worker};
 use super::{Abort, Conflict};
 use crate::tables::{LATCH, ObjectId, Place, TransactionId, VALUE, VERSION, Version};
 use crate::verbs::{Batch, Connection, Slot};
+use core::future::poll_fn;
 use core::ops::Range;
+use core::task::Poll;
 use std::rc::Rc;
 
 /// One attempt of a transaction, which the body of [`transaction`] receives.
@@ -20,11 +22,17 @@ use std::rc::Rc;
 ///
 /// [`transaction`]: super::Coordinator::transaction
 #[derive(Debug)]
-pub struct Transaction<V: View> {
+pub struct Transaction<V: Member> {
     pub(super) worker: Rc<Worker<V>>,
     pub(super) id: TransactionId,
     pub(super) sets: Sets<V::Connection>,
     pub(super) stage: Stage,
+    /// The epoch in which the attempt began.
+    pub(super) epoch: u64,
+    /// Whether its commit is registered.
+    pub(super) has_entered: bool,
+    /// The number of polls for which the attempt may still stall.
+    stall: u32,
     /// The object of a CAS that may take effect.
     pub(super) tentative: Option<ObjectId>,
     /// The reason for which the attempt can only end without commit.
@@ -119,14 +127,18 @@ pub(super) enum Latch {
 /// A version with the indices of the value, as the attempt sees them.
 pub(super) type Seen = (Version, Range<usize>);
 
-impl<V: View> Transaction<V> {
+impl<V: Member> Transaction<V> {
     pub(super) fn new(
         worker: Rc<Worker<V>>,
         id: TransactionId,
         mut sets: Sets<V::Connection>,
+        stall: u32,
     ) -> Self {
         sets.clear();
         Self {
+            epoch: worker.epoch(),
+            has_entered: false,
+            stall,
             worker,
             id,
             sets,
@@ -148,6 +160,11 @@ impl<V: View> Transaction<V> {
 
     pub(super) fn written(&self, object: ObjectId) -> Option<usize> {
         self.sets.writes.iter().position(|it| it.object == object)
+    }
+
+    /// The primary of an object.
+    fn primary(&self, object: ObjectId) -> Result<Place, Abort> {
+        self.worker.primary(object).ok_or(Abort::Lost { object })
     }
 
     async fn post(&mut self, place: Place) -> Result<(), Abort> {
@@ -177,7 +194,7 @@ impl<V: View> Transaction<V> {
         if let Some(seen) = self.known(object) {
             return Ok(seen);
         }
-        let place = self.worker.primary(object);
+        let place = self.primary(object)?;
         loop {
             let batch = &mut self.sets.batch;
             batch.clear();
@@ -189,15 +206,17 @@ impl<V: View> Transaction<V> {
             let version = batch.read(place.of(object, VERSION), 1);
             let known = self.worker.known_failures();
             self.post(place).await?;
-            let batch = &self.sets.batch;
-            let before = batch.words(before);
-            let after = [batch.value(latch), batch.value(version)];
-            match self.state(before[0], known) {
+            let found = self.sets.batch.words(before)[0];
+            match self.state(found, known) {
                 Latch::Free => {}
+                Latch::Held(holder) if self.is_recovered(holder).await => continue,
                 Latch::Held(holder) => return Err(self.latched(holder)),
                 Latch::NewlyStray if self.worker.policy().reads_again_after_failures => continue,
                 Latch::NewlyStray => {}
             }
+            let batch = &self.sets.batch;
+            let before = batch.words(before);
+            let after = [batch.value(latch), batch.value(version)];
             if before != after && self.worker.policy().checks_reads {
                 self.worker.count(|it| it.torn += 1);
                 return Err(Abort::Conflict(Conflict::Torn));
@@ -218,7 +237,7 @@ impl<V: View> Transaction<V> {
         if let Some((_, value)) = self.known(object) {
             return Ok(value);
         }
-        let place = self.worker.primary(object);
+        let place = self.primary(object)?;
         self.sets.batch.clear();
         let value = self.sets.batch.read(place.of(object, VALUE), words);
         self.post(place).await?;
@@ -255,9 +274,37 @@ impl<V: View> Transaction<V> {
         }
     }
 
+    /// Waits for the recovery of the holder of a latch, if the holder is dead and the attempt may
+    /// stall. Returns whether the latch is to be read again.
+    async fn is_recovered(&mut self, holder: TransactionId) -> bool {
+        let (worker, process) = (Rc::clone(&self.worker), holder.process());
+        if self.stall == 0 || !worker.view.is_under_recovery(process) {
+            return false;
+        }
+        worker.count(|it| it.stalled += 1);
+        poll_fn(|context| {
+            self.stall -= 1;
+            if self.stall == 0 || !worker.view.is_under_recovery(process) {
+                return Poll::Ready(self.stall > 0);
+            }
+            if self.stall.is_multiple_of(16) {
+                // The survivor may wait for a processor.
+                std::thread::yield_now();
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await
+    }
+
     pub(super) fn latched(&self, holder: TransactionId) -> Abort {
         self.worker.count(|it| it.latched += 1);
         Abort::Conflict(Conflict::Latched(holder))
+    }
+
+    pub(super) fn interrupted(&self) -> Abort {
+        self.worker.count(|it| it.interrupted += 1);
+        Abort::Conflict(Conflict::Interrupted)
     }
 
     pub(super) fn changed(&self) -> Abort {
@@ -284,7 +331,7 @@ impl<V: View> Transaction<V> {
             self.log(Some((object, version, value))).await?;
             self.stage = Stage::Executing;
         }
-        let place = self.worker.primary(object);
+        let place = self.primary(object)?;
         let mut expected = 0;
         loop {
             let batch = &mut self.sets.batch;
@@ -303,6 +350,9 @@ impl<V: View> Transaction<V> {
             let was = batch.value(was);
             if was != expected {
                 if let Latch::Held(holder) = self.state(was, known) {
+                    if self.is_recovered(holder).await {
+                        continue;
+                    }
                     if !self.worker.policy().releases_own_latches_only {
                         self.tentative = Some(object);
                     }
@@ -340,13 +390,15 @@ impl<V: View> Transaction<V> {
 
     /// Releases the latch that was acquired last, of an object that is not written.
     pub(super) async fn put_back(&mut self) -> Result<(), Abort> {
-        let Some(write) = self.sets.writes.last() else {
+        let Some(object) = self.sets.writes.last().map(|it| it.object) else {
             return Ok(());
         };
-        let place = self.worker.primary(write.object);
+        let place = self.primary(object)?;
         self.sets.batch.clear();
-        let latch = place.of(write.object, LATCH);
-        self.sets.batch.write(latch, &[0]);
+        let (latch, id) = (place.of(object, LATCH), self.id.to_word());
+        // A CAS, because the worker may have begun an epoch with another primary since the latch
+        // was acquired.
+        self.sets.batch.compare_swap(latch, id, 0);
         self.post(place).await?;
         self.sets.writes.pop();
         Ok(())

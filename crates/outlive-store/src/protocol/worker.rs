@@ -2,13 +2,17 @@
 
 use super::coordinator::Coordinator;
 use super::{LogArea, Policy};
-use crate::tables::{ObjectId, Place, TableLayout};
+use crate::tables::{ObjectId, Place, TableLayout, TransactionId};
 use crate::verbs::{Connection, ServerId, VerbError};
 use core::cell::{Cell, OnceCell, RefCell};
+use core::future::poll_fn;
 use core::marker::PhantomData;
+use core::task::Poll;
+use core::time::Duration;
 use std::rc::Rc;
+use std::time::Instant;
 
-/// The store as a worker sees it.
+/// The store as a worker sees it, also one that recovers or checks.
 pub trait View: core::fmt::Debug {
     /// A connection to a memory server.
     type Connection: Connection;
@@ -26,8 +30,44 @@ pub trait View: core::fmt::Debug {
     /// recovered, so that its latches may be stolen.
     fn has_failed(&self, process: u16) -> bool;
 
-    /// The epoch of the configuration.
+    /// The epoch: the number of memory servers that were lost.
     fn epoch(&self) -> u64;
+
+    /// The memory servers that are lost in `epoch`, which has begun.
+    fn lost(&self, epoch: u64) -> Vec<ServerId>;
+
+    /// Records that a recovery rolls a transaction forward.
+    fn record_commit(&self, transaction: TransactionId);
+}
+
+/// The store as a worker of a compute server sees it.
+pub trait Member: View {
+    /// Returns whether a memory server was lost after the beginning of `epoch`.
+    fn is_over(&self, epoch: u64) -> bool;
+
+    /// Returns whether `epoch`, which has begun, is settled: no compute server is in a commit of an
+    /// earlier epoch, or died in one and is not recovered.
+    fn is_settled(&self, epoch: u64) -> bool;
+
+    /// Returns whether the compute server with this process id has died and is not recovered yet.
+    fn is_under_recovery(&self, process: u16) -> bool;
+
+    /// Fences other compute servers that delay `epoch`, and returns without waiting for that.
+    fn fence_stragglers(&self, epoch: u64);
+
+    /// Registers a commit in `epoch`. Returns `false`, and registers nothing, if the epoch is over.
+    fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool;
+
+    /// Ends the registration of a commit, and records whether the transaction was committed.
+    fn leave_commit(&self, transaction: TransactionId, is_committed: bool);
+
+    /// The log slots of the compute server. Log servers that are lost in `epoch` are replaced, as
+    /// far as there are enough live servers. No commit of the compute server is under way in an
+    /// earlier epoch.
+    ///
+    /// # Errors
+    /// A live memory server cannot be reached.
+    fn log(&self, epoch: u64) -> Result<LogArea, VerbError>;
 
     /// Takes a log slot of the compute server, if one is free.
     fn take_slot(&self) -> Option<Slot>;
@@ -50,9 +90,11 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Returns a slot that no coordinator has used.
-    pub const fn new(number: u16) -> Self {
-        Self { number, attempt: 0 }
+    /// Returns a slot that no coordinator has used. The number of its first attempt follows
+    /// `attempt`, which differs between the owners of a process id, so that ids of attempts do not
+    /// repeat.
+    pub const fn new(number: u16, attempt: u32) -> Self {
+        Self { number, attempt }
     }
 
     /// The number of the slot in the log area.
@@ -111,7 +153,12 @@ impl<T: bytemuck::Pod> Table<T> {
 pub struct Worker<V: View> {
     pub(super) view: V,
     pub(super) process: u16,
-    pub(super) log: LogArea,
+    log: RefCell<Rc<LogArea>>,
+    epoch: Cell<u64>,
+    /// The memory servers that are lost in the epoch, 1 bit each.
+    lost: Cell<u64>,
+    /// Whether the epoch is settled.
+    is_settled: Cell<bool>,
     connections: Box<[OnceCell<V::Connection>]>,
     layouts: Box<[OnceCell<Rc<TableLayout>>]>,
     addresses: RefCell<AddressCache>,
@@ -150,9 +197,16 @@ pub struct Counts {
     pub torn: u64,
     /// Attempts that the program aborted.
     pub user: u64,
+    /// Attempts that ended because a memory server was lost.
+    pub interrupted: u64,
     /// Latches of failed compute servers that were stolen.
     pub stolen: u64,
+    /// Accesses that waited for the recovery of a latch's holder.
+    pub stalled: u64,
 }
+
+/// The time after which compute servers are fenced whose commits delay an epoch.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The numbers of memory servers and of tables that a worker can use.
 const SERVERS: usize = 64;
@@ -162,10 +216,15 @@ impl<V: View> Worker<V> {
     /// Returns a worker of the compute server with process id `process` and the log slots `log`,
     /// which caches at most `addresses` addresses of objects.
     pub fn new(view: V, process: u16, log: LogArea, addresses: usize) -> Rc<Self> {
+        let epoch = view.epoch();
+        let lost = bits(view.lost(epoch));
         Rc::new(Self {
             view,
             process,
-            log,
+            log: RefCell::new(Rc::new(log)),
+            epoch: Cell::new(epoch),
+            lost: Cell::new(lost),
+            is_settled: Cell::new(false),
             connections: (0..SERVERS).map(|_| OnceCell::new()).collect(),
             layouts: (0..TABLES).map(|_| OnceCell::new()).collect(),
             addresses: RefCell::new(AddressCache::new(addresses)),
@@ -191,16 +250,6 @@ impl<V: View> Worker<V> {
         return self.policy.get();
         #[cfg(not(feature = "proofs"))]
         Policy::SOUND
-    }
-
-    /// Returns a coordinator, which uses one log slot of the compute server.
-    ///
-    /// # Errors
-    /// If all log slots are in use.
-    pub fn coordinator(self: &Rc<Self>) -> Result<Coordinator<V>, NoSlot> {
-        let coordinators = self.log.coordinators;
-        let slot = self.view.take_slot().ok_or(NoSlot { coordinators })?;
-        Ok(Coordinator::new(Rc::clone(self), slot))
     }
 
     /// The numbers of events so far.
@@ -264,9 +313,29 @@ impl<V: View> Worker<V> {
         self.unresolved.borrow().contains(&slot)
     }
 
-    /// The primary of an object.
-    pub(super) fn primary(&self, object: ObjectId) -> Place {
-        self.layout(object.table()).replicas(object)[0]
+    pub(super) fn log(&self) -> Rc<LogArea> {
+        Rc::clone(&self.log.borrow())
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.get()
+    }
+
+    fn is_lost(&self, server: ServerId) -> bool {
+        usize::from(server.0) >= SERVERS || self.lost.get() >> server.0 & 1 != 0
+    }
+
+    /// The replicas of an object that are not lost.
+    pub(super) fn replicas(&self, object: ObjectId) -> impl Iterator<Item = Place> {
+        let replicas = self.layout(object.table()).replicas(object).iter();
+        replicas
+            .copied()
+            .filter(|place| !self.is_lost(place.server))
+    }
+
+    /// The primary of an object, unless all replicas are lost.
+    pub(super) fn primary(&self, object: ObjectId) -> Option<Place> {
+        self.replicas(object).next()
     }
 
     pub(super) fn cached_slot(&self, table: u8, key: u64) -> Option<u32> {
@@ -276,6 +345,57 @@ impl<V: View> Worker<V> {
     pub(super) fn cache_slot(&self, table: u8, key: u64, slot: u32) {
         self.addresses.borrow_mut().put(table, key, slot);
     }
+}
+
+impl<V: Member> Worker<V> {
+    /// Returns a coordinator, which uses one log slot of the compute server.
+    ///
+    /// # Errors
+    /// If all log slots are in use.
+    pub fn coordinator(self: &Rc<Self>) -> Result<Coordinator<V>, NoSlot> {
+        let coordinators = self.log().coordinators;
+        let slot = self.view.take_slot().ok_or(NoSlot { coordinators })?;
+        Ok(Coordinator::new(Rc::clone(self), slot))
+    }
+
+    /// Waits until the current epoch is settled, and works in it from then on.
+    pub(super) async fn renew(&self) -> Result<(), VerbError> {
+        if self.is_settled.get() && !self.view.is_over(self.epoch()) {
+            return Ok(());
+        }
+        let (begin, mut polls, mut has_fenced) = (Instant::now(), 0u32, false);
+        let epoch = poll_fn(|context| {
+            let epoch = self.view.epoch();
+            if self.view.is_settled(epoch) || !self.policy().waits_for_commits {
+                return Poll::Ready(epoch);
+            }
+            polls += 1;
+            if polls.is_multiple_of(16) {
+                // The commit may wait for a processor.
+                std::thread::yield_now();
+            }
+            if !has_fenced && begin.elapsed() > PATIENCE {
+                has_fenced = true;
+                self.view.fence_stragglers(epoch);
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        let mut log = self.view.log(epoch)?;
+        self.lost.set(bits(self.view.lost(epoch)));
+        log.servers.retain(|server| !self.is_lost(*server));
+        self.log.replace(Rc::new(log));
+        self.epoch.set(epoch);
+        self.is_settled.set(true);
+        Ok(())
+    }
+}
+
+/// The bits of memory servers.
+fn bits(servers: Vec<ServerId>) -> u64 {
+    let servers = servers.into_iter().filter(|it| usize::from(it.0) < SERVERS);
+    servers.fold(0, |bits, server| bits | 1 << server.0)
 }
 
 /// Hints where keys are. Each key has one line, which a later key may overwrite.

@@ -1,23 +1,16 @@
-//! The tables and log areas in the configuration: their layout, and the operations on them.
+//! The tables in the configuration: their layout, and the operations on them.
 //!
 //! ```text
-//! log area  owner, process id, 8 log servers; 128 bytes
 //! table     state, sizes, sizes, length of the name, name; 64 bytes
 //! places    for each table 64 partitions of 8 replicas of 8 bytes
 //! ```
-//!
-//! A *log area* is the space for the log slots of one compute server, at the same offset of each
-//! memory server. The area's owner is the instance of the compute server or, after that has died,
-//! the survivor that recovers its logs: claimed by a compare-and-swap from the dead owner, as the
-//! entries of memory servers are.
 //!
 //! Tables are created under a claim of the catalogue, and published by their state. The space of a
 //! region that is in use follows from the published tables, so a creation that is cut short leaves
 //! nothing behind.
 
-use super::configuration::{Configuration, Segments};
+use super::configuration::Configuration;
 use super::entries::{MemoryEntry, Phase};
-use crate::protocol::LogArea;
 use crate::tables::{Geometry, MAX_REPLICAS, Place, TableLayout, choose};
 use crate::verbs::{RemoteOffset, ServerId};
 use outlive::membership::Instance;
@@ -35,24 +28,6 @@ outlive::memory::crash_points! {
     }
 }
 
-outlive::memory::crash_points! {
-    /// Crash points of the recovery of a dead compute server's logs.
-    pub enum LogPoint for "store.log.recover" {
-        /// The survivor owns the log area.
-        Claimed,
-        /// The logs are recovered.
-        Recovered,
-        /// The process id is marked as failed.
-        Failed,
-        /// The area is free, and still has its owner.
-        Freed,
-    }
-}
-
-pub(super) const AREA_BYTES: u64 = 128;
-const PROCESS: u64 = 8;
-const SERVERS: u64 = 16;
-
 const TABLE_BYTES: u64 = 64;
 const NAME: u64 = 32;
 /// The largest length of a table's name in bytes.
@@ -62,7 +37,7 @@ const PLACES: u64 = Geometry::MAX_PARTITIONS as u64 * MAX_REPLICAS as u64 * 8;
 pub(super) const EACH_TABLE: u64 = TABLE_BYTES + PLACES;
 
 /// A server that does not exist, in place of one whose number is another server's now.
-const NOWHERE: ServerId = ServerId(u16::MAX);
+pub(super) const NOWHERE: ServerId = ServerId(u16::MAX);
 
 /// A table in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,22 +119,11 @@ pub enum TableError {
 }
 
 /// Returns the word of a place.
-fn place_word(entry: &MemoryEntry, base: u64) -> u64 {
+pub(super) fn place_word(entry: &MemoryEntry, base: u64) -> u64 {
     u64::from(entry.id.0) << 56 | (entry.incarnation & 0xFFFF) << 40 | (base / 16)
 }
 
 impl<M: Memory> Configuration<M> {
-    /// The number of bytes at the start of each region that hold logs.
-    pub fn log_bytes(self) -> u64 {
-        let sizes = self.sizes;
-        let each = u64::from(sizes.coordinators) * sizes.log_slot_bytes;
-        (u64::from(sizes.log_areas) * each).next_multiple_of(4096)
-    }
-
-    fn area_at(self, area: u16) -> Offset {
-        self.at + self.sizes.areas_at() + u64::from(area) * AREA_BYTES
-    }
-
     fn table_at(self, number: u8) -> Offset {
         self.at + self.sizes.tables_at() + u64::from(number) * EACH_TABLE
     }
@@ -169,13 +133,13 @@ impl<M: Memory> Configuration<M> {
         self.table_at(number) + TABLE_BYTES + index * 8
     }
 
-    fn live_servers(self) -> Vec<MemoryEntry> {
+    pub(super) fn live_servers(self) -> Vec<MemoryEntry> {
         let is_live = |entry: &MemoryEntry| entry.phase == Phase::Live;
         self.memory_servers().filter(is_live).collect()
     }
 
     /// Returns the place that a word describes.
-    fn place_of(self, word: u64) -> Place {
+    pub(super) fn place_of(self, word: u64) -> Place {
         let server = ServerId((word >> 56) as u16);
         let entry = self.memory_server(server);
         let is_same = entry.is_some_and(|it| it.incarnation & 0xFFFF == word >> 40 & 0xFFFF);
@@ -337,6 +301,7 @@ impl<M: Memory> Configuration<M> {
         // Release: a reader of the state sees the table.
         memory.store(at, 1u64, Ordering::Release);
         memory.crash_point(CreateTablePoint::Published);
+        self.lose_if_gone(&servers);
         Ok(number)
     }
 
@@ -344,15 +309,7 @@ impl<M: Memory> Configuration<M> {
     /// because compute servers that have read the places would use the memory of the new server.
     pub(super) fn is_named(self, server: ServerId) -> bool {
         let is_it = |word: u64| word >> 56 == u64::from(server.0);
-        let replicas = 0..u64::from(self.replicas());
-        let in_areas = (0..self.sizes.log_areas).any(|area| {
-            let at = self.area_at(area);
-            self.load(at) != 0
-                && replicas
-                    .clone()
-                    .any(|it| is_it(self.load(at + SERVERS + it * 8)))
-        });
-        in_areas
+        (0..self.sizes.log_areas).any(|area| self.names_log_server(area, server))
             || self.tables().any(|table| {
                 (0..table.geometry.partitions).any(|partition| {
                     (0..usize::from(self.replicas())).any(|replica| {
@@ -378,165 +335,9 @@ impl<M: Memory> Configuration<M> {
         end
     }
 
-    fn release_catalogue(self, owner: Instance) {
+    pub(super) fn release_catalogue(self, owner: Instance) {
         let order = (Ordering::Release, Ordering::Relaxed);
         let (at, from) = (self.catalogue_at(), owner.to_word());
         let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
-    }
-
-    /// Claims a log area for the compute server `owner` with process id `process`, and chooses its
-    /// log servers. The caller clears the slots before it uses them. Returns `None` if no area is
-    /// free.
-    ///
-    /// # Errors
-    /// If there are fewer live memory servers than replicas.
-    ///
-    /// # Crash
-    /// A survivor recovers the area, or it was not claimed.
-    pub fn claim_log_area(
-        self,
-        owner: Instance,
-        process: u16,
-    ) -> Result<Option<LogArea>, TableError> {
-        let memory = self.memory;
-        let servers = self.live_servers();
-        let (needed, live) = (self.replicas(), servers.len() as u16);
-        if live < needed {
-            return Err(TableError::TooFewServers { needed, live });
-        }
-        let claimed = (0..self.sizes.log_areas).find(|area| {
-            let order = (Ordering::AcqRel, Ordering::Relaxed);
-            let (at, word) = (self.area_at(*area), owner.to_word());
-            self.load(at) == 0
-                && memory
-                    .compare_exchange(at, 0, word, order.0, order.1)
-                    .is_ok()
-        });
-        let Some(area) = claimed else {
-            return Ok(None);
-        };
-        let ids: Vec<ServerId> = servers.iter().map(|it| it.id).collect();
-        let chosen = choose(1 << 32 | u64::from(process), &ids, needed.into());
-        for (index, server) in chosen.iter().enumerate() {
-            let entry = servers.iter().find(|it| it.id == *server);
-            let word = entry.map_or(u64::MAX, |entry| place_word(entry, 0));
-            let at = self.area_at(area) + SERVERS + index as u64 * 8;
-            memory.store(at, word, Ordering::Release);
-        }
-        // Release: a survivor that reads the process id sees the log servers.
-        let at = self.area_at(area) + PROCESS;
-        memory.store(at, u64::from(process), Ordering::Release);
-        Ok(Some(self.log_area(area)))
-    }
-
-    fn log_area(self, area: u16) -> LogArea {
-        let sizes = self.sizes;
-        let each = u64::from(sizes.coordinators) * sizes.log_slot_bytes;
-        let word = |index| self.load(self.area_at(area) + SERVERS + index * 8);
-        let servers = (0..u64::from(self.replicas())).map(|index| self.place_of(word(index)));
-        LogArea {
-            base: RemoteOffset::new(u64::from(area) * each),
-            servers: servers.map(|place| place.server).collect(),
-            coordinators: sizes.coordinators,
-            slot_words: (sizes.log_slot_bytes / 8) as usize,
-        }
-    }
-
-    /// The log areas of `owner`, with the process ids of the compute servers.
-    fn log_areas_of(self, owner: Instance) -> impl Iterator<Item = (u16, u16)> {
-        let areas = (0..self.sizes.log_areas)
-            .filter(move |area| self.load(self.area_at(*area)) == owner.to_word());
-        areas.map(move |area| (area, self.load(self.area_at(area) + PROCESS) as u16))
-    }
-
-    /// The owners of log areas: compute servers, and survivors that recover their logs.
-    pub fn log_owners(self) -> impl Iterator<Item = Instance> {
-        let owners = (0..self.sizes.log_areas).map(move |area| self.load(self.area_at(area)));
-        owners.filter_map(Instance::from_word)
-    }
-
-    /// Returns whether a log area belongs to the process id, so that its logs are not recovered.
-    pub(super) fn has_logs(self, process: u16) -> bool {
-        let mut areas = 0..self.sizes.log_areas;
-        areas.any(|area| self.load(self.area_at(area) + PROCESS) == u64::from(process))
-    }
-
-    /// Frees the log area of the compute server `process`.
-    pub(super) fn leave_logs(self, owner: Instance, process: u16) {
-        for (area, _) in { self.log_areas_of(owner) }.filter(|(_, id)| *id == process) {
-            self.free_log_area(area, owner);
-        }
-    }
-
-    fn free_log_area(self, area: u16, owner: Instance) {
-        let (memory, at) = (self.memory, self.area_at(area));
-        memory.store(at + PROCESS, 0u64, Ordering::Release);
-        memory.crash_point(LogPoint::Freed);
-        let order = (Ordering::Release, Ordering::Relaxed);
-        let _ = memory.compare_exchange(at, owner.to_word(), 0, order.0, order.1);
-    }
-
-    /// Recovers what the dead instance `gone` owns in the catalogue, as `survivor`: releases the
-    /// catalogue, and recovers the logs of its log areas. Returns `false` if logs remain.
-    pub(super) fn recover_catalogue(
-        self,
-        survivor: Instance,
-        gone: Instance,
-        segments: &impl Segments,
-    ) -> bool {
-        self.release_catalogue(gone);
-        let mut is_complete = true;
-        let areas: Vec<_> = self.log_areas_of(gone).collect();
-        for (area, _) in areas {
-            is_complete &= self.recover_area(area, survivor, gone, segments);
-        }
-        is_complete
-    }
-
-    /// Recovers the logs of the compute server `owner` with process id `process`, and marks the id
-    /// as failed, as `owner` itself: it has no connections any more, and may have left latches.
-    pub(super) fn fail_compute(self, process: u16, owner: Instance, segments: &impl Segments) {
-        let areas: Vec<_> = self.log_areas_of(owner).collect();
-        for (area, _) in areas.into_iter().filter(|(_, id)| *id == process) {
-            self.recover_area(area, owner, owner, segments);
-        }
-        if !self.has_logs(process) {
-            self.fail(process);
-        }
-    }
-
-    fn recover_area(
-        self,
-        area: u16,
-        survivor: Instance,
-        gone: Instance,
-        segments: &impl Segments,
-    ) -> bool {
-        let (memory, at) = (self.memory, self.area_at(area));
-        // AcqRel: this survivor sees the stores of `gone`, and a later one those of this survivor.
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let (from, to) = (gone.to_word(), survivor.to_word());
-        if memory
-            .compare_exchange(at, from, to, order.0, order.1)
-            .is_err()
-        {
-            return true;
-        }
-        memory.crash_point(LogPoint::Claimed);
-        let process = self.load(at + PROCESS) as u16;
-        if process != 0 {
-            let Some(recovered) = segments.recover_logs(process, &self.log_area(area)) else {
-                // The area goes back to its dead owner, so that another survivor can try.
-                let _ = memory.compare_exchange(at, to, from, order.0, order.1);
-                return false;
-            };
-            memory.crash_point(LogPoint::Recovered);
-            self.count_recovery(recovered);
-            // Only now may others steal the latches.
-            self.fail(process);
-            memory.crash_point(LogPoint::Failed);
-        }
-        self.free_log_area(area, survivor);
-        true
     }
 }

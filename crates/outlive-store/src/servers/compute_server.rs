@@ -2,7 +2,7 @@
 
 use super::rights::{Behind, MappedServer, Members, Rights};
 use super::{Store, StoreError, TableError};
-use crate::protocol::{Table, Worker};
+use crate::protocol::{LogArea, Table, Worker};
 use crate::tables::Geometry;
 use crate::verbs::{Link, ServerId};
 use bytemuck::Pod;
@@ -118,12 +118,16 @@ impl ComputeServer {
         }
     }
 
+    fn log(&self) -> Result<LogArea, StoreError> {
+        self.rights.log(self.store().configuration().epoch())
+    }
+
     /// Returns a worker for the transactions of the calling thread.
     ///
     /// # Errors
-    /// If there are fewer live memory servers than replicas, or too many compute servers have logs.
+    /// If no memory server is live, or too many compute servers have logs.
     pub fn worker(&self) -> Result<Rc<Worker<Members>>, StoreError> {
-        let log = self.rights.log()?.clone();
+        let log = self.log()?;
         Ok(Worker::new(
             Members::new(&self.rights),
             self.id().0,
@@ -137,7 +141,7 @@ impl ComputeServer {
     /// # Errors
     /// As [`worker`](Self::worker).
     pub fn worker_behind(&self, link: Link, seed: u64) -> Result<Rc<Worker<Behind>>, StoreError> {
-        let log = self.rights.log()?.clone();
+        let log = self.log()?;
         let view = Behind::new(Members::new(&self.rights), link, seed);
         Ok(Worker::new(view, self.id().0, log, ADDRESSES))
     }

@@ -1,11 +1,14 @@
 //! The configuration of a store in shared memory: its layout, and the operations on its entries.
 //!
 //! ```text
-//! 0x0000  magic, format, sizes, poison, epoch, owner of the catalogue, results of recoveries
-//! 0x0080  64 memory servers of 64 bytes: owner, state, region bytes, region key
-//! 0x1080  the failed process ids, 1 bit each
-//! 0x3080  the owner of each process id, 8 bytes each
-//!         log areas and tables: see the catalogue
+//! 0x0000  magic, format, sizes, poison, owner of the catalogue, results of recoveries
+//! 0x0080  64 lost memory servers, 8 bytes each
+//! 0x0280  64 memory servers of 64 bytes: owner, state, region bytes, region key
+//! 0x1280  the failed process ids, 1 bit each
+//! 0x3280  the owner of each process id, 8 bytes each
+//!         log areas of 128 bytes: owner, process id, 8 log servers
+//!         for each log area, the epochs of its commits: 64 bytes for each coordinator
+//!         tables: see the catalogue
 //! ```
 //!
 //! A memory server's entry passes through the states below. Only the entry's owner, the instance
@@ -19,8 +22,8 @@
 
 use super::entries::{ComputeEntry, MemoryEntry, Phase, Recovery};
 use super::sizes::{
-    BACK, CATALOGUE, COORDINATORS, ENTRY_BYTES, EPOCH, FAILED, FORWARD, LOG_AREAS, LOG_SLOT,
-    OWNERS, POISONS, PROCESS_IDS, REPLICAS, SERVERS, Sizes, TABLES,
+    BACK, CATALOGUE, COORDINATORS, ENTRY_BYTES, FAILED, FORWARD, LOG_AREAS, LOG_SLOT, OWNERS,
+    POISONS, PROCESS_IDS, REPLICAS, SERVERS, Sizes, TABLES,
 };
 use crate::protocol::{LogArea, Recovered};
 use crate::verbs::{Liveness, Region, ServerId};
@@ -38,8 +41,6 @@ outlive::memory::crash_points! {
         Described,
         /// The server is live.
         Live,
-        /// The epoch has been raised.
-        Announced,
         /// The server is not live any more; its segment exists.
         Leaving,
         /// The segment is removed.
@@ -60,7 +61,7 @@ outlive::memory::crash_points! {
         Poisoned,
         /// The death is visible in the entry.
         Dead,
-        /// The epoch has been raised.
+        /// The loss is in the list.
         Announced,
         /// The segment is removed, and the survivor still owns the entry.
         Removed,
@@ -68,7 +69,7 @@ outlive::memory::crash_points! {
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outstore");
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 
 const STATE: u64 = 8;
 const BYTES: u64 = 16;
@@ -206,18 +207,6 @@ impl<M: Memory> Configuration<M> {
         self.at + CATALOGUE
     }
 
-    /// The epoch, which rises after each change of the set of memory servers.
-    pub fn epoch(self) -> u64 {
-        self.memory.load(self.at + EPOCH, Ordering::Acquire)
-    }
-
-    fn raise_epoch(self) {
-        // AcqRel: a reader of the new epoch sees the change. A recovery that is re-executed raises
-        // the epoch again. That is harmless: a reader then checks for changes in vain.
-        self.memory
-            .fetch_add(self.at + EPOCH, 1u64, Ordering::AcqRel);
-    }
-
     fn entry_at(self, id: ServerId) -> Offset {
         assert!(
             id.0 < Self::MAX_MEMORY_SERVERS,
@@ -323,8 +312,6 @@ impl<M: Memory> Configuration<M> {
         memory.crash_point(JoinPoint::Described);
         let entry = self.set_state(&MemoryEntry { region, ..entry }, Phase::Live);
         memory.crash_point(JoinPoint::Live);
-        self.raise_epoch();
-        memory.crash_point(JoinPoint::Announced);
         Ok(Some(entry))
     }
 
@@ -332,7 +319,9 @@ impl<M: Memory> Configuration<M> {
     fn claim_free(self, id: ServerId, owner: Instance) -> Option<MemoryEntry> {
         let is_free = |entry: &MemoryEntry| entry.phase == Phase::Free;
         let entry = self.memory_server(id).filter(is_free)?;
-        if entry.owner.is_some() || self.is_named(id) {
+        // The number of a lost server is not assigned again: it is in the list for good.
+        let is_in_use = || self.is_named(id) || self.is_lost(id);
+        if entry.owner.is_some() || is_in_use() {
             return None;
         }
         let at = self.entry_at(id);
@@ -342,6 +331,7 @@ impl<M: Memory> Configuration<M> {
         claim.ok()?;
         // Read again: after the first read, another server may have joined and died.
         let entry = self.memory_server(id).filter(is_free);
+        let entry = entry.filter(|_| !is_in_use());
         if entry.is_none() {
             self.disown(id, owner);
         }
@@ -362,10 +352,10 @@ impl<M: Memory> Configuration<M> {
         };
         let entry = self.set_state(entry, Phase::Leaving);
         self.memory.crash_point(JoinPoint::Leaving);
+        self.lose_if_named(entry.id);
         segments.remove(entry.id, entry.incarnation);
         self.memory.crash_point(JoinPoint::Removed);
         let entry = self.set_state(&entry, Phase::Free);
-        self.raise_epoch();
         self.memory.crash_point(JoinPoint::Freed);
         self.disown(entry.id, owner);
     }
@@ -393,7 +383,7 @@ impl<M: Memory> Configuration<M> {
         let is_complete = self.recover_catalogue(survivor, gone, segments);
         for id in 1..=self.process_ids() {
             // If logs remain, another survivor may be recovering them.
-            if self.load(self.owner_at(id)) == gone.to_word() && !self.has_logs(id) {
+            if self.load(self.owner_at(id)) == gone.to_word() && self.log_area_of(id).is_none() {
                 self.fail(id);
             }
         }
@@ -437,22 +427,22 @@ impl<M: Memory> Configuration<M> {
                 }
                 entry = self.set_state(&entry, Phase::Dead);
                 memory.crash_point(RecoverPoint::Dead);
-                self.raise_epoch();
+                self.lose(id);
                 memory.crash_point(RecoverPoint::Announced);
                 segments.remove(id, entry.incarnation);
             }
-            // An earlier survivor may have died before it raised the epoch.
+            // An earlier survivor may have died before it recorded the loss.
             Phase::Dead => {
-                self.raise_epoch();
+                self.lose(id);
                 memory.crash_point(RecoverPoint::Announced);
                 segments.remove(id, entry.incarnation);
             }
             Phase::Creating | Phase::Leaving => {
+                self.lose_if_named(id);
                 segments.remove(id, entry.incarnation);
                 self.set_state(&entry, Phase::Free);
-                self.raise_epoch();
             }
-            Phase::Free => self.raise_epoch(),
+            Phase::Free => {}
         }
         memory.crash_point(RecoverPoint::Removed);
         self.disown(id, survivor);
@@ -486,6 +476,14 @@ impl<M: Memory> Configuration<M> {
 
     fn owner_at(self, id: u16) -> Offset {
         self.at + OWNERS + u64::from(id) * 8
+    }
+
+    /// The process that has this process id, or had it when it failed.
+    pub fn owner_of(self, id: u16) -> Option<Instance> {
+        let is_id = (1..=self.process_ids()).contains(&id);
+        is_id
+            .then(|| self.load(self.owner_at(id)))
+            .and_then(Instance::from_word)
     }
 
     /// Assigns a process id to `owner`: the lowest that has no owner and has not failed. Returns

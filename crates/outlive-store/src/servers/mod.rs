@@ -1,11 +1,10 @@
 //! Memory servers and compute servers: how they join a store, leave it and die.
 //!
-//! A [`Store`] is a pod. Its payload holds the *configuration*: the memory servers, the compute
-//! servers that have rights to them, and the epoch, which rises with each change of the memory
-//! servers. A [`MemoryServer`] is a process of the pod with a segment of its own, which is its
-//! failure domain. Verbs on the segment use no processor time of that process. A [`ComputeServer`]
-//! has a *process id* of 16 bits, which its latch words will contain, and
-//! [connections](ComputeServer::connect) to memory servers.
+//! A [`Store`] is a pod. Its payload holds the *configuration*: the memory servers, those that were
+//! lost, the compute servers that have rights to them, and the tables. A [`MemoryServer`] is a
+//! process of the pod with a segment of its own, which is its failure domain. Verbs on the segment
+//! use no processor time of that process. A [`ComputeServer`] has a *process id* of 16 bits, which
+//! its latch words contain, and [connections](ComputeServer::connect) to memory servers.
 //!
 //! ```text
 //! PATH                 the pod: membership, logs | payload: the configuration
@@ -26,8 +25,8 @@
 //!
 //! * *Memory server*: its state leaves *live*, after which no batch completes with success. Its
 //!   region is overwritten with [`POISON`](crate::verbs::POISON) if the store poisons. Its state
-//!   becomes *dead* and the epoch rises, which reports the death. Its file is removed. The number
-//!   is not assigned again.
+//!   becomes *dead*, and it is added to the list of lost servers, which begins a new epoch. Its
+//!   file is removed. The number is not assigned again.
 //! * *Compute server*: its logs are [recovered](crate::protocol::recover_logs), under a claim of
 //!   its log area. Then its process id is marked as failed. The id is not assigned again.
 //!
@@ -52,18 +51,21 @@ mod catalogue;
 mod compute_server;
 mod configuration;
 mod entries;
+mod epochs;
 mod error;
+mod log_areas;
 mod memory_server;
 mod recover;
 mod rights;
 mod sizes;
 mod store;
 
-pub use catalogue::{CreateTablePoint, LogPoint, TableEntry, TableError};
+pub use catalogue::{CreateTablePoint, TableEntry, TableError};
 pub use compute_server::{ComputeServer, ProcessId};
 pub use configuration::{BadConfiguration, Configuration, JoinPoint, RecoverPoint, Segments};
 pub use entries::{ComputeEntry, MemoryEntry, Phase, Recovery};
 pub use error::StoreError;
+pub use log_areas::LogPoint;
 pub use memory_server::MemoryServer;
 pub use rights::{Behind, MappedServer, Members};
 pub use sizes::Sizes;

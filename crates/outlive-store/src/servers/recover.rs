@@ -2,8 +2,8 @@
 
 use super::rights::{close, verb_error};
 use super::{Configuration, Phase, Segments, Store};
-use crate::protocol::{Checked, LogArea, Recovered, Slot, View, Worker, check, recover_logs};
-use crate::tables::TableLayout;
+use crate::protocol::{Checked, LogArea, Outcome, Recovered, View, Worker, check, recover_logs};
+use crate::tables::{TableLayout, TransactionId};
 use crate::verbs::{Mapped, Region, ServerId, VerbError, block_on};
 use core::cell::RefCell;
 use outlive::memory::Native;
@@ -147,6 +147,17 @@ impl Store {
     }
 }
 
+impl Store {
+    /// The outcome of an attempt of a transaction, for a client that has received no answer from
+    /// its coordinator, but has received the [attempt's id](crate::protocol::Transaction::id).
+    ///
+    /// After the compute server has failed, the outcome of the last commit of each coordinator is
+    /// known, until another compute server receives the log area of the failed one.
+    pub fn outcome(&self, attempt: TransactionId) -> Outcome {
+        self.configuration().outcome(attempt)
+    }
+}
+
 impl Segments for Store {
     fn remove(&self, server: ServerId, incarnation: u64) {
         self.files().remove(server, incarnation);
@@ -225,13 +236,13 @@ impl View for Survivor {
         self.store.configuration().epoch()
     }
 
-    fn take_slot(&self) -> Option<Slot> {
-        None
+    fn lost(&self, epoch: u64) -> Vec<ServerId> {
+        self.store.configuration().lost(epoch).collect()
     }
 
-    fn return_slot(&self, _: Slot) {}
-
-    fn leave_latches(&self) {}
+    fn record_commit(&self, transaction: TransactionId) {
+        self.store.configuration().record_commit(transaction);
+    }
 }
 
 /// The recovery handler that recovers the entries of a dead instance with its log.

@@ -1,9 +1,10 @@
 //! The rights of a compute server to the memory servers, which its connections and workers share.
 
+use super::epochs::attempt_before;
 use super::recover::region_of;
 use super::{Phase, ProcessId, Store, StoreError};
-use crate::protocol::{LOG_HEADER_WORDS, LogArea, Slot, View};
-use crate::tables::TableLayout;
+use crate::protocol::{LogArea, Member, Slot, View};
+use crate::tables::{TableLayout, TransactionId};
 use crate::verbs::{
     Batch, Completed, Connection, Emulated, Link, Mapped, Region, ServerId, VerbError,
 };
@@ -24,7 +25,8 @@ pub(super) struct Rights {
     pub process: Process,
     /// Each segment to which the server has connected stays mapped.
     connections: Mutex<HashMap<(ServerId, u64), Mapped>>,
-    log: OnceLock<LogArea>,
+    /// The number of the log area.
+    area: OnceLock<u16>,
     /// The log slots that no coordinator uses.
     slots: Mutex<Vec<Slot>>,
     /// Whether latches with the process id may remain.
@@ -38,7 +40,7 @@ impl Rights {
             id,
             process,
             connections: Mutex::default(),
-            log: OnceLock::new(),
+            area: OnceLock::new(),
             slots: Mutex::default(),
             has_latches: AtomicBool::new(false),
         }
@@ -64,38 +66,55 @@ impl Rights {
         Ok(mapped)
     }
 
-    /// Returns the log area of this compute server, and claims one at the first call.
-    pub fn log(&self) -> Result<&LogArea, StoreError> {
+    /// Returns the log area of this compute server, with live log servers in place of those that
+    /// are lost in `epoch`. Claims an area at the first call.
+    pub fn log(&self, epoch: u64) -> Result<LogArea, StoreError> {
+        // While the slots are locked, no other thread replaces log servers.
         let mut slots = { self.slots.lock() }.unwrap_or_else(PoisonError::into_inner);
-        if let Some(area) = self.log.get() {
-            return Ok(area);
-        }
         let configuration = self.store.configuration();
+        if let Some(area) = self.area.get() {
+            let mut failed = None;
+            let clear = |server, area: &LogArea| {
+                let cleared = self.clear_log(server, area);
+                cleared.map_err(|error| failed = Some(error)).is_ok()
+            };
+            let area = configuration.replace_log_servers(*area, epoch, clear);
+            return failed.map_or(Ok(area), Err);
+        }
         let owner = self.process.instance();
-        let area = configuration.claim_log_area(owner, self.id.get())?;
-        let area = area.ok_or(StoreError::TooManyComputeServers {
+        let claimed = configuration.claim_log_area(owner, self.id.get())?;
+        let (number, area) = claimed.ok_or(StoreError::TooManyComputeServers {
             most: configuration.sizes().log_areas,
         })?;
         // The slots of an area that is free hold no entries on live servers. Cleared all the same,
         // because an entry of another life of this process id would be recovered as its own.
         self.clear_logs(&area)?;
+        let before = attempt_before(owner);
         // The slot that was returned last is used first.
-        slots.extend((0..area.coordinators).rev().map(Slot::new));
-        Ok(self.log.get_or_init(|| area))
+        slots.extend((0..area.coordinators).rev().map(|it| Slot::new(it, before)));
+        self.area.get_or_init(|| number);
+        Ok(area)
+    }
+
+    /// Returns the number of the log area. A coordinator exists, so it is claimed.
+    fn area(&self) -> u16 {
+        *self.area.get().expect("a worker has claimed the log area")
     }
 
     fn clear_logs(&self, area: &LogArea) -> Result<(), StoreError> {
-        for server in &area.servers {
-            let mut batch = Batch::new();
-            for coordinator in 0..area.coordinators {
-                batch.write(area.slot(coordinator), &[0; LOG_HEADER_WORDS]);
-            }
-            match self.map(*server) {
-                // If the server dies now, its logs are lost.
-                Ok(mapped) => drop(mapped.post(batch).into_inner()),
-                Err(StoreError::NotLive { .. }) => {}
-                Err(error) => return Err(error),
-            }
+        { area.servers.iter() }.try_for_each(|server| self.clear_log(*server, area))
+    }
+
+    fn clear_log(&self, server: ServerId, area: &LogArea) -> Result<(), StoreError> {
+        let mut batch = Batch::new();
+        for coordinator in 0..area.coordinators {
+            batch.write(area.checksum(coordinator), &[0]);
+        }
+        match self.map(server) {
+            // If the server dies now, its logs are lost.
+            Ok(mapped) => drop(mapped.post(batch).into_inner()),
+            Err(StoreError::NotLive { .. }) => {}
+            Err(error) => return Err(error),
         }
         Ok(())
     }
@@ -116,10 +135,12 @@ impl Drop for Rights {
             configuration.fail_compute(self.id.get(), owner, &self.store);
             return;
         }
-        if let Some(area) = self.log.get() {
+        if self.area.get().is_some()
+            && let Ok(area) = self.log(0)
+        {
             // Entries that remain are those of committed transactions. The next owner of the area
             // clears them.
-            let _ = self.clear_logs(area);
+            let _ = self.clear_logs(&area);
         }
         configuration.leave_compute(self.id.get(), owner);
     }
@@ -216,6 +237,61 @@ impl View for Members {
         self.rights.store.configuration().epoch()
     }
 
+    fn lost(&self, epoch: u64) -> Vec<ServerId> {
+        self.rights.store.configuration().lost(epoch).collect()
+    }
+
+    fn record_commit(&self, transaction: TransactionId) {
+        self.rights.store.configuration().record_commit(transaction);
+    }
+}
+
+impl Member for Members {
+    fn is_over(&self, epoch: u64) -> bool {
+        self.rights.store.configuration().is_over(epoch)
+    }
+
+    fn is_settled(&self, epoch: u64) -> bool {
+        self.rights.store.configuration().is_settled(epoch)
+    }
+
+    fn is_under_recovery(&self, process: u16) -> bool {
+        let configuration = self.rights.store.configuration();
+        let generations = self.rights.process.tables().generations();
+        let owner = configuration.owner_of(process);
+        owner.is_some_and(|owner| generations.is_gone(owner)) && !configuration.has_failed(process)
+    }
+
+    fn fence_stragglers(&self, epoch: u64) {
+        let process = &self.rights.process;
+        let stragglers = self.rights.store.configuration().stragglers(epoch);
+        for server in stragglers.filter(|it| *it != process.instance()) {
+            tracing::warn!(%server, epoch, "a commit delays the epoch; its server is fenced");
+            if let Err(error) = process.fence(server) {
+                tracing::error!(%server, %error, "a compute server is not fenced");
+            }
+        }
+    }
+
+    fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {
+        let configuration = self.rights.store.configuration();
+        configuration.enter_commit(self.rights.area(), transaction, epoch)
+    }
+
+    fn leave_commit(&self, transaction: TransactionId, is_committed: bool) {
+        let configuration = self.rights.store.configuration();
+        configuration.leave_commit(self.rights.area(), transaction, is_committed);
+    }
+
+    fn log(&self, epoch: u64) -> Result<LogArea, VerbError> {
+        self.rights.log(epoch).map_err(|error| {
+            tracing::error!(%error, "lost log servers are not replaced");
+            VerbError::Unreachable {
+                server: ServerId(u16::MAX),
+            }
+        })
+    }
+
     fn take_slot(&self) -> Option<Slot> {
         let mut slots = { self.rights.slots.lock() }.unwrap_or_else(PoisonError::into_inner);
         slots.pop()
@@ -269,6 +345,44 @@ impl View for Behind {
 
     fn epoch(&self) -> u64 {
         self.members.epoch()
+    }
+
+    fn lost(&self, epoch: u64) -> Vec<ServerId> {
+        self.members.lost(epoch)
+    }
+
+    fn record_commit(&self, transaction: TransactionId) {
+        self.members.record_commit(transaction);
+    }
+}
+
+impl Member for Behind {
+    fn is_over(&self, epoch: u64) -> bool {
+        self.members.is_over(epoch)
+    }
+
+    fn is_settled(&self, epoch: u64) -> bool {
+        self.members.is_settled(epoch)
+    }
+
+    fn is_under_recovery(&self, process: u16) -> bool {
+        self.members.is_under_recovery(process)
+    }
+
+    fn fence_stragglers(&self, epoch: u64) {
+        self.members.fence_stragglers(epoch);
+    }
+
+    fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {
+        self.members.enter_commit(transaction, epoch)
+    }
+
+    fn leave_commit(&self, transaction: TransactionId, is_committed: bool) {
+        self.members.leave_commit(transaction, is_committed);
+    }
+
+    fn log(&self, epoch: u64) -> Result<LogArea, VerbError> {
+        self.members.log(epoch)
     }
 
     fn take_slot(&self) -> Option<Slot> {

@@ -1,6 +1,8 @@
 //! The numbers and sizes of a store, and the offsets in its configuration that follow from them.
 
-use super::catalogue::{AREA_BYTES, EACH_TABLE};
+use super::catalogue::EACH_TABLE;
+use super::epochs::COMMIT_BYTES;
+use super::log_areas::AREA_BYTES;
 use crate::tables::MAX_REPLICAS;
 
 /// The largest number of memory servers.
@@ -9,7 +11,6 @@ pub(super) const MAX_MEMORY_SERVERS: u16 = 64;
 pub(super) const REPLICAS: u64 = 0x10;
 pub(super) const PROCESS_IDS: u64 = 0x18;
 pub(super) const POISONS: u64 = 0x20;
-pub(super) const EPOCH: u64 = 0x28;
 pub(super) const CATALOGUE: u64 = 0x30;
 pub(super) const TABLES: u64 = 0x38;
 pub(super) const LOG_AREAS: u64 = 0x40;
@@ -17,7 +18,8 @@ pub(super) const COORDINATORS: u64 = 0x48;
 pub(super) const LOG_SLOT: u64 = 0x50;
 pub(super) const FORWARD: u64 = 0x58;
 pub(super) const BACK: u64 = 0x60;
-pub(super) const SERVERS: u64 = 0x80;
+pub(super) const LOSSES: u64 = 0x80;
+pub(super) const SERVERS: u64 = LOSSES + MAX_MEMORY_SERVERS as u64 * 8;
 pub(super) const ENTRY_BYTES: u64 = 64;
 pub(super) const FAILED: u64 = SERVERS + MAX_MEMORY_SERVERS as u64 * ENTRY_BYTES;
 pub(super) const OWNERS: u64 = FAILED + (1 << 16) / 8;
@@ -49,8 +51,12 @@ impl Sizes {
         (OWNERS + (self.process_ids as u64 + 1) * 8).next_multiple_of(64)
     }
 
-    pub(super) const fn tables_at(self) -> u64 {
+    pub(super) const fn commits_at(self) -> u64 {
         self.areas_at() + self.log_areas as u64 * AREA_BYTES
+    }
+
+    pub(super) const fn tables_at(self) -> u64 {
+        self.commits_at() + self.log_areas as u64 * self.coordinators as u64 * COMMIT_BYTES
     }
 
     /// Returns the name of the first size that is out of its range, with the size and the range.

@@ -110,7 +110,7 @@ impl StoreOptions {
 /// The servers of a store at one time.
 #[derive(Clone, Debug)]
 pub struct StoreStatus {
-    /// The epoch, which rises with each change of the memory servers.
+    /// The epoch: the number of memory servers that were lost.
     pub epoch: u64,
     /// The number of replicas of each object.
     pub replicas: u16,

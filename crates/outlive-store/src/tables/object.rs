@@ -68,8 +68,9 @@ impl Version {
 /// The identity of one attempt of a transaction, which is also the word of the latches that it
 /// holds: the process id of the compute server, the coordinator in it, and a counter of attempts.
 ///
-/// Two attempts have the same identity only after 2^32 attempts of one log slot, or after the
-/// process id was free and was assigned again. All latches of the earlier one are released by then.
+/// Attempts of one log slot are counted from a number that differs between the owners of a process
+/// id, and wrap around. All latches of an attempt are released before another one can have its
+/// identity.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransactionId(u64);
 

@@ -1,7 +1,7 @@
 //! A microbenchmark: reads and updates of random keys with values of 48 bytes.
 
 use super::{Books, Keys, Ledger, load, total};
-use crate::protocol::{Coordinator, Table, TransactionError, View};
+use crate::protocol::{Coordinator, Member, Table, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
 
 /// The first word of a value counts its updates.
@@ -56,7 +56,10 @@ impl Micro {
     ///
     /// # Errors
     /// Those of transactions.
-    pub fn load<V: View>(&self, coordinator: &mut Coordinator<V>) -> Result<(), TransactionError> {
+    pub fn load<V: Member>(
+        &self,
+        coordinator: &mut Coordinator<V>,
+    ) -> Result<(), TransactionError> {
         load(coordinator, self.keys.all, async |tx, key| {
             tx.insert(self.table, key, &[0; 6]).await?;
             Ok(())
@@ -67,7 +70,7 @@ impl Micro {
     ///
     /// # Errors
     /// Those of transactions.
-    pub async fn execute<V: View>(
+    pub async fn execute<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
         random: &mut fastrand::Rng,
@@ -111,7 +114,7 @@ impl Micro {
     ///
     /// # Errors
     /// Those of transactions.
-    pub fn surplus<V: View>(
+    pub fn surplus<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
         counted: i64,

@@ -14,7 +14,7 @@ mod smallbank;
 pub use micro::Micro;
 pub use smallbank::{SmallBank, SmallBankKind};
 
-use crate::protocol::{Abort, Coordinator, Table, Transaction, TransactionError, View};
+use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
 use crate::verbs::block_on;
 
@@ -41,7 +41,10 @@ impl Benchmark {
     ///
     /// # Errors
     /// Those of transactions.
-    pub fn load<V: View>(&self, coordinator: &mut Coordinator<V>) -> Result<(), TransactionError> {
+    pub fn load<V: Member>(
+        &self,
+        coordinator: &mut Coordinator<V>,
+    ) -> Result<(), TransactionError> {
         match self {
             Self::SmallBank(it) => it.load(coordinator),
             Self::Micro(it) => it.load(coordinator),
@@ -53,7 +56,7 @@ impl Benchmark {
     ///
     /// # Errors
     /// Those of transactions.
-    pub async fn execute<V: View>(
+    pub async fn execute<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
         random: &mut fastrand::Rng,
@@ -69,7 +72,7 @@ impl Benchmark {
     ///
     /// # Errors
     /// Those of transactions.
-    pub fn surplus<V: View>(
+    pub fn surplus<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
         counted: i64,
@@ -101,7 +104,7 @@ impl Ledger {
     }
 
     /// Adds `change` to the row of the transaction's coordinator.
-    async fn add<V: View>(self, tx: &mut Transaction<V>, change: i64) -> Result<(), Abort> {
+    async fn add<V: Member>(self, tx: &mut Transaction<V>, change: i64) -> Result<(), Abort> {
         let id = tx.id();
         let row = u64::from(id.process()) << 16 | u64::from(id.coordinator());
         if tx.update(self.0, row, |sum| sum + change).await?.is_none() {
@@ -111,7 +114,7 @@ impl Ledger {
     }
 
     /// The sum of the rows of the first `processes` process ids, each with `coordinators`.
-    fn sum<V: View>(
+    fn sum<V: Member>(
         self,
         coordinator: &mut Coordinator<V>,
         processes: u16,
@@ -130,7 +133,7 @@ impl Ledger {
 }
 
 /// Executes `each` for all keys below `keys`, in transactions of 4 keys.
-fn load<V: View>(
+fn load<V: Member>(
     coordinator: &mut Coordinator<V>,
     keys: u64,
     each: impl AsyncFn(&mut Transaction<V>, u64) -> Result<(), Abort>,
@@ -149,7 +152,7 @@ fn load<V: View>(
 
 /// Returns the sum of `value` over all keys below `keys`. The store is not changed at the same
 /// time.
-fn total<V: View, T: bytemuck::Pod>(
+fn total<V: Member, T: bytemuck::Pod>(
     coordinator: &mut Coordinator<V>,
     table: Table<T>,
     keys: u64,

@@ -6,7 +6,7 @@
 //! plus the changes of the other transactions.
 
 use super::{Books, Keys, Ledger, load, total};
-use crate::protocol::{Abort, Coordinator, Table, Transaction, TransactionError, View};
+use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
 use bytemuck::{Pod, Zeroable};
 
@@ -88,7 +88,10 @@ impl SmallBank {
     ///
     /// # Errors
     /// Those of transactions.
-    pub fn load<V: View>(&self, coordinator: &mut Coordinator<V>) -> Result<(), TransactionError> {
+    pub fn load<V: Member>(
+        &self,
+        coordinator: &mut Coordinator<V>,
+    ) -> Result<(), TransactionError> {
         let account = Account {
             cents: INITIAL,
             changes: 0,
@@ -105,7 +108,7 @@ impl SmallBank {
     ///
     /// # Errors
     /// Those of transactions.
-    pub async fn execute<V: View>(
+    pub async fn execute<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
         random: &mut fastrand::Rng,
@@ -131,7 +134,7 @@ impl SmallBank {
     }
 
     /// Executes the accesses of a transaction. Returns the change of the sum of all balances.
-    async fn change<V: View>(
+    async fn change<V: Member>(
         &self,
         tx: &mut Transaction<V>,
         kind: SmallBankKind,
@@ -195,7 +198,7 @@ impl SmallBank {
     ///
     /// # Errors
     /// Those of transactions.
-    pub fn surplus<V: View>(
+    pub fn surplus<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
         counted: i64,

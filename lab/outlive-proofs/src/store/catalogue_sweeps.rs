@@ -86,9 +86,10 @@ const LOGGED: Offset = Offset::new(SIZE - 64);
 const RECOVERED: Offset = Offset::new(SIZE - 56);
 /// The number of recoveries that have begun.
 const TRIES: Offset = Offset::new(SIZE - 48);
-/// The table of the process ids' owners is followed by two log areas, and then by the tables.
-const AREAS: u64 = 0x3080 + 64;
-const PLACES: u64 = AREAS + 2 * 128 + 64;
+/// The table of the process ids' owners is followed by two log areas, the epochs of their commits,
+/// and the tables.
+const AREAS: u64 = 0x3280 + 64;
+const PLACES: u64 = AREAS + 2 * 128 + 2 * 64 + 64;
 const SIZES: Sizes = Sizes {
     tables: 2,
     log_areas: 2,

@@ -2,6 +2,7 @@
 
 mod catalogue_sweeps;
 pub mod conformance;
+mod epoch_scenarios;
 pub mod interleavings;
 mod litmus;
 pub mod lost_answers;

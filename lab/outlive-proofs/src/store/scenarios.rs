@@ -30,6 +30,7 @@ pub fn all() -> Vec<Proof> {
     let full = Bounds::default().preemptions(2).deaths(2);
     all.push(Proof::of_every(survivors(), deaths.clone(), full.clone()));
     all.push(Proof::of_every(survivors_of_logs(), deaths, full));
+    all.extend(super::epoch_scenarios::all());
     all.extend(super::transaction_scenarios::all());
     all
 }
@@ -76,6 +77,7 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
         (death(region), bounds, "poison"),
     ]
     .into_iter()
+    .chain(super::epoch_scenarios::broken())
     .chain(super::transaction_scenarios::broken())
     .collect()
 }

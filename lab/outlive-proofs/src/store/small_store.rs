@@ -4,7 +4,7 @@
 use core::fmt;
 use core::future::{Ready, ready};
 use outlive_memory::{Memory, Offset, Ordering};
-use outlive_store::protocol::{LogArea, Policy, Slot, Table, View, Worker, recover_logs};
+use outlive_store::protocol::{LogArea, Member, Policy, Slot, Table, View, Worker, recover_logs};
 use outlive_store::tables::{Geometry, Place, TableLayout, TransactionId};
 use outlive_store::verbs::{
     Batch, Completed, Connection, Liveness, Mapped, Region, RemoteOffset, ServerId, VerbError,
@@ -105,6 +105,7 @@ impl<M> Script<M> {
 #[derive(Debug)]
 pub struct Servers<M> {
     memory: M,
+    log: LogArea,
     slots: RefCell<Vec<Slot>>,
     script: Rc<Script<M>>,
 }
@@ -189,7 +190,40 @@ impl<M: Memory> View for Servers<M> {
     }
 
     fn epoch(&self) -> u64 {
-        1
+        0
+    }
+
+    fn lost(&self, _: u64) -> Vec<ServerId> {
+        Vec::new()
+    }
+
+    fn record_commit(&self, _: TransactionId) {}
+}
+
+/// No memory server is lost.
+impl<M: Memory> Member for Servers<M> {
+    fn is_over(&self, _: u64) -> bool {
+        false
+    }
+
+    fn is_settled(&self, _: u64) -> bool {
+        true
+    }
+
+    fn is_under_recovery(&self, _: u16) -> bool {
+        false
+    }
+
+    fn fence_stragglers(&self, _: u64) {}
+
+    fn enter_commit(&self, _: TransactionId, _: u64) -> bool {
+        true
+    }
+
+    fn leave_commit(&self, _: TransactionId, _: bool) {}
+
+    fn log(&self, _: u64) -> Result<LogArea, VerbError> {
+        Ok(self.log.clone())
     }
 
     fn take_slot(&self) -> Option<Slot> {
@@ -215,16 +249,17 @@ pub fn scripted<M: Memory>(
     policy: Policy,
     script: Actions<M>,
 ) -> Rc<Worker<Servers<M>>> {
-    let servers = Servers {
-        memory,
-        slots: RefCell::new((0..COORDINATORS).rev().map(Slot::new).collect()),
-        script: Rc::new(Script(RefCell::new(script))),
-    };
     let log = LogArea {
         base: RemoteOffset::new(u64::from(process - 1) * AREA_BYTES),
         servers: (0..SERVERS).map(ServerId).collect(),
         coordinators: COORDINATORS,
         slot_words: SLOT_WORDS,
+    };
+    let servers = Servers {
+        memory,
+        log: log.clone(),
+        slots: RefCell::new((0..COORDINATORS).rev().map(|it| Slot::new(it, 0)).collect()),
+        script: Rc::new(Script(RefCell::new(script))),
     };
     let worker = Worker::new(servers, process, log, 1);
     worker.set_policy(policy);

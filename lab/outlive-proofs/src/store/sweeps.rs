@@ -29,7 +29,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (What::ForgetsRecoverers, "has an owner"),
         (What::KeepsSegment, "segment is left"),
         (What::NoClaim, "has an owner"),
-        (What::ForgetsEpoch, "the epoch was not raised"),
+        (What::ForgetsLoss, "the list has 0 losses"),
         (What::ForgetsProcesses, "the process ids are"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Servers(what)), message) })
@@ -56,8 +56,8 @@ enum What {
     KeepsSegment,
     /// Broken: the claim of a server that joins names another instance, which is not recovered.
     NoClaim,
-    /// Broken: a recovery does not raise the epoch.
-    ForgetsEpoch,
+    /// Broken: a recovery does not record the loss.
+    ForgetsLoss,
     /// Broken: a recovery skips the process ids of compute servers.
     ForgetsProcesses,
 }
@@ -71,10 +71,8 @@ const SIZE: u64 = 20 << 10;
 const CONFIGURATION: Offset = Offset::new(64);
 /// The segment of memory server 0: a word that is 1 if it exists, and the word of its region.
 const SEGMENT: Offset = Offset::new(SIZE - 64);
-/// The epoch before the operation.
-const EPOCH_BEFORE: Offset = Offset::new(SIZE - 48);
-/// The epoch in the configuration.
-const EPOCH: Offset = Offset::new(64 + 0x28);
+/// The list of lost memory servers in the configuration.
+const LOSSES: Offset = Offset::new(64 + 0x80);
 const REGION: Region = Region { key: 7, bytes: 8 };
 const SERVER: ServerId = ServerId(0);
 /// The server that died before the recovery that a sweep kills.
@@ -119,7 +117,7 @@ impl Servers {
     fn open(&self, memory: Marked) -> (Configuration<Weak>, Segment<Marked>) {
         let segment_memory = memory;
         let memory = match self.0 {
-            What::ForgetsEpoch => Weakened::new(memory, Weakness::Additions(EPOCH, 8)),
+            What::ForgetsLoss => Weakened::new(memory, Weakness::Swaps(LOSSES, 512)),
             _ => Weakened::sound(memory),
         };
         let bytes = SIZE - 128 - CONFIGURATION.raw();
@@ -163,13 +161,11 @@ impl Sweep for Servers {
         Configuration::create(memory, CONFIGURATION, sizes(1, 7), true);
         match self.0 {
             What::Leave => drop(self.join(memory, instance(0))),
-            What::Recover | What::ForgetsRecoverers | What::KeepsSegment | What::ForgetsEpoch => {
+            What::Recover | What::ForgetsRecoverers | What::KeepsSegment | What::ForgetsLoss => {
                 self.join(memory, CORPSE);
             }
             What::Join | What::Compute | What::ForgetsProcesses | What::NoClaim => {}
         }
-        let epoch: u64 = memory.load(EPOCH, Ordering::Acquire);
-        memory.store(EPOCH_BEFORE, epoch, Ordering::Release);
     }
 
     fn operate(&self, memory: Marked) {
@@ -181,7 +177,7 @@ impl Sweep for Servers {
                 let entry = configuration.memory_server(SERVER).expect("a sound entry");
                 configuration.leave_memory(&entry, &segment);
             }
-            What::Recover | What::ForgetsRecoverers | What::KeepsSegment | What::ForgetsEpoch => {
+            What::Recover | What::ForgetsRecoverers | What::KeepsSegment | What::ForgetsLoss => {
                 let _ = configuration.recover(instance(0), CORPSE, &segment);
             }
             What::Compute | What::ForgetsProcesses => {
@@ -235,10 +231,8 @@ impl Sweep for Servers {
         if was_live && word != POISON {
             return Err(format!("{SERVER} is dead, but not poisoned: {word:#x}"));
         }
-        let before: u64 = memory.load(EPOCH_BEFORE, Ordering::Acquire);
-        let is_changed = was_live || self.0 == What::Leave;
-        if is_changed && configuration.epoch() == before {
-            return Err("the epoch was not raised".into());
+        if configuration.epoch() != u64::from(was_live) {
+            return Err(format!("the list has {} losses", configuration.epoch()));
         }
         if matches!(self.0, What::Compute | What::ForgetsProcesses) {
             let servers: Vec<_> = configuration.compute_servers().collect();

@@ -27,6 +27,7 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
 const RETRY: Retry = Retry {
     attempts: 2,
     pause: 0,
+    stall: 0,
 };
 
 /// A key is read while it is written. The read returns the old value or the new one.

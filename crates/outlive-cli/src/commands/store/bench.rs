@@ -1,5 +1,6 @@
 //! `outlive store bench`: a benchmark on processes of its own, some of which may be killed.
 
+mod kills;
 mod report;
 mod servers;
 
@@ -8,13 +9,14 @@ use super::program::Program;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
-use outlive_store::servers::{ComputeServer, Store, StoreOptions};
-use report::{Killed, Report};
+use kills::{Kill, Kind};
+use outlive_store::servers::{Store, StoreOptions};
+use report::Report;
 use servers::Server;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Arguments of `outlive store bench`.
@@ -22,6 +24,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Examples:\n  \
     outlive store bench smallbank --seconds 5\n  \
     outlive store bench smallbank --compute 3 --memory 3 --replicas 2 --kill compute@2s\n  \
+    outlive store bench smallbank --compute 3 --memory 3 --kill both@2s\n  \
     outlive store bench micro --write-percent 100 --hot 1000 --round-trip 2us --json\n\n\
     Each server is a process. The store is created for the run in /dev/shm, and removed. After the \
     run, the benchmark's invariant and all tables are checked; the command fails if they are not \
@@ -43,26 +46,13 @@ pub struct Bench {
     /// Duration of the measurement in seconds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Kill a compute server with SIGKILL after this time, such as `compute@2s`; may be repeated
-    #[arg(long, value_name = "KIND@TIME", value_parser = kill)]
-    kill: Vec<Duration>,
+    /// Kill a server with SIGKILL after this time, such as `compute@2s`, `memory@2s`, or `both@2s`
+    /// for one of each; may be repeated
+    #[arg(long, value_name = "KIND@TIME", value_parser = kills::parse)]
+    kill: Vec<Kill>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-}
-
-/// Parses the time of a kill.
-fn kill(text: &str) -> Result<Duration, String> {
-    let Some((kind, time)) = text.split_once('@') else {
-        return Err("give a kind of server and a time, such as compute@2s".into());
-    };
-    if kind != "compute" {
-        return Err(format!(
-            "`{kind}` servers cannot be killed by this command, only `compute` servers: the \
-             fail-over after the death of a memory server is not built yet"
-        ));
-    }
-    humantime::parse_duration(time).map_err(|error| error.to_string())
 }
 
 /// Removes the store of a run when it is dropped.
@@ -80,18 +70,29 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Bench {
     pub fn run(self) -> Result<(), Failure> {
         let duration = Duration::from_secs(self.seconds);
-        if let Some(late) = self.kill.iter().find(|at| **at >= duration) {
+        if let Some(late) = self.kill.iter().map(|it| it.at).find(|at| *at >= duration) {
             return Err(Failure::Usage(format!(
                 "a kill after {} is not within the {} of the measurement; raise --seconds",
-                humantime::format_duration(*late),
+                humantime::format_duration(late),
                 humantime::format_duration(duration)
             )));
         }
-        if self.kill.len() >= usize::from(self.compute) {
+        let killed = |kind| {
+            let kinds = self.kill.iter().flat_map(|it| &it.kinds);
+            kinds.filter(|it| **it == kind).count()
+        };
+        let (compute, memory) = (killed(Kind::Compute), killed(Kind::Memory));
+        if compute >= usize::from(self.compute) {
             return Err(Failure::Usage(format!(
-                "{} kills leave none of {} compute servers; raise --compute",
-                self.kill.len(),
+                "{compute} kills leave none of {} compute servers; raise --compute",
                 self.compute
+            )));
+        }
+        if memory >= usize::from(self.replicas) {
+            return Err(Failure::Usage(format!(
+                "{memory} kills of memory servers may leave none of the {} replicas of an object; \
+                 raise --replicas",
+                self.replicas
             )));
         }
         if self.replicas > self.memory {
@@ -134,10 +135,13 @@ impl Bench {
         let scratch = Scratch(path);
         let program = &self.program;
         let size = program.bytes_per_server(self.memory, self.replicas, compute_servers);
-        let memory = (0..self.memory).map(|_| Server::memory(&scratch.0, size));
-        let mut memory = memory.collect::<Result<Vec<_>, _>>()?;
-        for child in &mut memory {
+        let mut memory = Vec::new();
+        for id in 0..self.memory {
+            // One after another, so that they have these numbers.
+            let mut child = Server::memory(&scratch.0, size)?;
             child.wait_until_ready(stop)?;
+            child.id = id;
+            memory.push(child);
         }
         let compute = store.join_compute()?;
         let worker = compute.worker()?;
@@ -163,7 +167,8 @@ impl Bench {
         for child in &mut children {
             child.begin()?;
         }
-        let killed = self.kill_some(&compute, &mut children, start, stop)?;
+        let victims = (&mut children[..], &mut memory[..]);
+        let killed = kills::execute(&self.kill, &compute, victims, start, stop)?;
         let mut report = Report::new(self, duration, loaded, start);
         for child in &mut children {
             child.wait_for_end(stop)?;
@@ -175,59 +180,6 @@ impl Bench {
         let checked = store.check().map_err(Failure::new)?;
         report.add_check(surplus.map_err(Failure::new)?, checked);
         Ok(report)
-    }
-
-    /// Kills compute servers at their times, and waits for their recovery.
-    fn kill_some(
-        &self,
-        compute: &ComputeServer,
-        children: &mut [Server],
-        start: u64,
-        stop: &AtomicBool,
-    ) -> Result<Vec<Killed>, Failure> {
-        let mut times = self.kill.clone();
-        times.sort_unstable();
-        let configuration = compute.store().configuration();
-        let since = |at: u64| Duration::from_nanos(monotonic() - at);
-        let mut killed = Vec::new();
-        for (child, time) in children.iter_mut().rev().zip(times) {
-            while since(start) < time {
-                if stop.load(Ordering::Relaxed) {
-                    return Err(stopped());
-                }
-                let left = time.saturating_sub(since(start));
-                std::thread::sleep(left.min(Duration::from_millis(50)));
-            }
-            let before = configuration.recovered();
-            let entry = { configuration.compute_servers() }.find(|entry| entry.id == child.id);
-            let mut it = Killed {
-                server: child.id,
-                at: child.kill()?,
-                ..Killed::default()
-            };
-            while !configuration.has_failed(child.id) {
-                let is_gone = entry.is_none_or(|entry| compute.is_gone(entry.owner));
-                if is_gone && it.detected == 0 {
-                    it.detected = monotonic();
-                }
-                if since(it.at) > PATIENCE || stop.load(Ordering::Relaxed) {
-                    return Err(Failure::new(format_args!(
-                        "compute server {} was killed and not recovered",
-                        child.id
-                    )));
-                }
-                std::thread::sleep(Duration::from_micros(20));
-            }
-            it.recovered = monotonic();
-            if it.detected == 0 {
-                it.detected = it.recovered;
-            }
-            let after = configuration.recovered();
-            it.forward = after.forward - before.forward;
-            it.back = after.back - before.back;
-            killed.push(it);
-        }
-        Ok(killed)
     }
 }
 

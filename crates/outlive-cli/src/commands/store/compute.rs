@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 use hdrhistogram::Histogram;
-use outlive_store::protocol::{Coordinator, Counts, TransactionError, View, Worker};
+use outlive_store::protocol::{Coordinator, Counts, Member, TransactionError, Worker};
 use outlive_store::servers::Store;
 use outlive_store::verbs::{block_on, join_all};
 use outlive_store::workloads::Benchmark;
@@ -62,6 +62,8 @@ pub struct Progress {
     pub latched: u64,
     pub changed: u64,
     pub torn: u64,
+    pub interrupted: u64,
+    pub stalled: u64,
     pub stolen: u64,
     /// The time of the first stolen latch on the monotonic clock, in nanoseconds; 0 if none.
     pub first_stolen: u64,
@@ -75,6 +77,8 @@ impl From<Counts> for Progress {
             latched: counts.latched,
             changed: counts.changed,
             torn: counts.torn,
+            interrupted: counts.interrupted,
+            stalled: counts.stalled,
             stolen: counts.stolen,
             first_stolen: 0,
         }
@@ -128,7 +132,7 @@ impl Compute {
         }
     }
 
-    fn measure<V: View>(
+    fn measure<V: Member>(
         &self,
         worker: &Rc<Worker<V>>,
         server: u16,
@@ -147,7 +151,8 @@ impl Compute {
             error: RefCell::default(),
         };
         let mut tasks: Vec<Task<'_>> = vec![Box::pin(run.report())];
-        for mut coordinator in coordinators {
+        for coordinator in coordinators {
+            let mut coordinator = coordinator.retry(self.program.retry());
             let number = u64::from(server) << 16 | u64::from(coordinator.number());
             let seed = self.program.seed.wrapping_add(number << 32);
             let run = &run;
@@ -174,7 +179,7 @@ impl Compute {
 
 type Task<'a> = core::pin::Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
 
-struct Run<V: View> {
+struct Run<V: Member> {
     worker: Rc<Worker<V>>,
     end: Instant,
     is_over: Cell<bool>,
@@ -184,7 +189,7 @@ struct Run<V: View> {
     error: RefCell<Option<String>>,
 }
 
-impl<V: View> Run<V> {
+impl<V: Member> Run<V> {
     fn progress(&self) -> Progress {
         Progress {
             first_stolen: self.first_stolen.get(),

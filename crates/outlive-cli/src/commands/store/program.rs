@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
+use outlive_store::protocol::Retry;
 use outlive_store::servers::ComputeServer;
 use outlive_store::tables::Geometry;
 use outlive_store::verbs::Link;
@@ -50,6 +51,9 @@ pub struct Program {
     /// Maximum of a random delay of each request on the emulated network
     #[arg(long, default_value = "0s", value_parser = humantime::parse_duration)]
     pub jitter: Duration,
+    /// Wait at latches of compute servers under recovery, instead of aborting and retrying
+    #[arg(long)]
+    pub stall: bool,
     /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -132,6 +136,18 @@ impl Program {
                 humantime::format_duration(round_trip).to_string(),
             );
         }
+        if self.stall {
+            arguments.push("--stall".into());
+        }
         arguments
+    }
+
+    /// How transactions are retried.
+    pub fn retry(&self) -> Retry {
+        let stall = if self.stall { 1_000_000 } else { 0 };
+        Retry {
+            stall,
+            ..Retry::default()
+        }
     }
 }

@@ -150,6 +150,8 @@ impl Network {
         let number = inner.responders.len();
         let mut responder = Responder::new(from, server);
         responder.is_revoked = inner.revoked.contains(&(from, server));
+        // The tasks of a server that has crashed are dropped after that, and may still connect.
+        responder.is_broken = inner.dead.contains(&from);
         inner.responders.push(responder);
         Wire::new(self.clone(), number, server)
     }
@@ -188,6 +190,11 @@ impl Network {
     /// Returns whether the compute server has crashed.
     pub fn is_dead(&self, compute: ComputeId) -> bool {
         self.inner.borrow().dead.contains(&compute)
+    }
+
+    /// Returns whether the memory server has crashed.
+    pub fn has_crashed(&self, server: ServerId) -> bool {
+        !self.inner.borrow().servers[usize::from(server.0)].is_live
     }
 
     /// Executes one step. Returns `false` if none is possible.

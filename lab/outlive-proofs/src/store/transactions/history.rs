@@ -6,6 +6,7 @@
 //! answer, because its compute server died, may be in it. The search is exhaustive, so histories
 //! are small. It remembers the states that it has refuted.
 
+use outlive_store::tables::TransactionId;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 
@@ -55,6 +56,9 @@ pub enum Outcome {
     Committed,
     /// The client has been told that it was not committed.
     Aborted,
+    /// The client has found out, after the death of the coordinator, that it had no effect: it was
+    /// not committed, or wrote nothing.
+    NoEffect,
     /// The client has received no answer.
     Unknown,
 }
@@ -70,6 +74,10 @@ pub struct Record {
     pub is_complete: bool,
     /// The outcome.
     pub outcome: Outcome,
+    /// Whether the client has found out the outcome after the death of the coordinator.
+    pub was_resolved: bool,
+    /// The last attempt.
+    pub attempt: Option<TransactionId>,
     begin: u64,
     end: u64,
 }
@@ -97,6 +105,8 @@ impl History {
             accesses: Vec::new(),
             is_complete: false,
             outcome: Outcome::Unknown,
+            was_resolved: false,
+            attempt: None,
             begin,
             end: u64::MAX,
         });
@@ -104,8 +114,9 @@ impl History {
     }
 
     /// Begins an attempt.
-    pub fn restart(&self, number: usize) {
+    pub fn restart(&self, number: usize, attempt: Option<TransactionId>) {
         let mut records = self.records.borrow_mut();
+        records[number].attempt = attempt;
         records[number].accesses.clear();
         records[number].is_complete = false;
     }
@@ -128,11 +139,24 @@ impl History {
         records[number].end = end;
     }
 
-    /// The numbers of committed and of unknown transactions.
-    pub fn outcomes(&self) -> (usize, usize) {
-        let records = self.records.borrow();
-        let count = |outcome| records.iter().filter(|it| it.outcome == outcome).count();
-        (count(Outcome::Committed), count(Outcome::Unknown))
+    /// Gives transactions without an answer the outcomes of their last attempts that `outcome`
+    /// returns.
+    pub fn resolve(&self, outcome: impl Fn(TransactionId) -> Option<Outcome>) {
+        let end = self.tick();
+        for record in self.records.borrow_mut().iter_mut() {
+            if record.outcome == Outcome::Unknown
+                && let Some(resolved) = record.attempt.and_then(&outcome)
+            {
+                record.outcome = resolved;
+                record.was_resolved = true;
+                record.end = end;
+            }
+        }
+    }
+
+    /// The number of transactions for which `which` holds.
+    pub fn count(&self, which: impl Fn(&Record) -> bool) -> usize {
+        self.records.borrow().iter().filter(|it| which(it)).count()
     }
 
     /// Checks that the history is strictly serializable from an empty state.
@@ -145,7 +169,7 @@ impl History {
         let can_commit = |it: &&Record| match it.outcome {
             Outcome::Committed => true,
             Outcome::Unknown => it.is_complete,
-            Outcome::Aborted => false,
+            Outcome::Aborted | Outcome::NoEffect => false,
         };
         let relevant: Vec<&Record> = records.iter().filter(can_commit).collect();
         assert!(relevant.len() <= 64, "the history is small");

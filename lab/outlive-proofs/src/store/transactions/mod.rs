@@ -1,20 +1,22 @@
 //! Transactions on the simulated network: compute servers execute random transactions, some of them
-//! die, and others recover their logs and may die as well. The history is checked for strict
-//! serializability, and the memory for consistency.
+//! die, and others recover their logs and may die as well. A memory server may be lost. The history
+//! is checked for strict serializability, and the memory for consistency.
 
 mod history;
+mod plan;
 
-pub use history::{Access, History, Outcome};
+pub use history::{Access, History, Outcome, Record};
+pub use plan::{Counts, Plan};
 
 use super::network::{Fault, Network, Task, Wire};
 use core::cell::{Cell, RefCell};
 use outlive_store::protocol::{
-    Abort, Checked, Coordinator, LogArea, Policy, Recovered, Retry, Slot, Table, Transaction,
-    TransactionError, View, Worker, check, recover_logs,
+    Abort, Checked, Coordinator, LastCommit, LogArea, Member, Outcome as Resolved, Recovered,
+    Retry, Slot, Table, Transaction, TransactionError, View, Worker, check, recover_logs,
 };
-use outlive_store::tables::{Geometry, Place, TableLayout, choose};
+use outlive_store::tables::{Geometry, Place, TableLayout, TransactionId, choose};
 use outlive_store::verbs::{RemoteOffset, ServerId, VerbError};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// The number of compute servers that execute transactions. The two that follow recover.
@@ -31,6 +33,7 @@ const SLOT_WORDS: usize = 128;
 const RETRY: Retry = Retry {
     attempts: 100_000,
     pause: 16,
+    stall: 0,
 };
 const STEPS: u64 = 3_000_000;
 
@@ -41,89 +44,19 @@ const GEOMETRY: Geometry = Geometry {
     extra: 1,
 };
 
-/// The plan of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// The choices of the protocol.
-    pub policy: Policy,
-    /// The number of compute servers that die at random points.
-    pub deaths: usize,
-    /// Whether the first recoverer dies as well, and another one takes over.
-    pub recoverer_dies: bool,
-    /// The largest number of accesses of a transaction.
-    pub accesses: usize,
-    /// The number of keys.
-    pub keys: u64,
-    /// The percentage of reads among the accesses.
-    pub reads: u8,
-}
-
-impl Plan {
-    /// A run without deaths.
-    pub const CLEAN: Self = Self {
-        policy: Policy::SOUND,
-        deaths: 0,
-        recoverer_dies: false,
-        accesses: 3,
-        keys: 4,
-        reads: 35,
-    };
-    /// A run in which up to two compute servers and a recoverer die.
-    pub const DEATHS: Self = Self {
-        policy: Policy::SOUND,
-        deaths: 2,
-        recoverer_dies: true,
-        accesses: 3,
-        keys: 4,
-        reads: 35,
-    };
-    /// The same with transactions of one access, most of which are not validated.
-    pub const SINGLE: Self = Self {
-        accesses: 1,
-        keys: 1,
-        reads: 60,
-        ..Self::DEATHS
-    };
-
-    /// The plan with another policy.
-    pub const fn with(self, policy: Policy) -> Self {
-        Self { policy, ..self }
-    }
-}
-
-/// Counts of what has occurred in runs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    /// Transactions that were committed.
-    pub committed: usize,
-    /// Transactions without an answer.
-    pub unknown: usize,
-    /// Attempts that ended with a conflict.
-    pub conflicts: u64,
-    /// Latches of dead compute servers that were stolen.
-    pub stolen: u64,
-    /// Logged transactions that were rolled forward.
-    pub forward: u64,
-    /// Logged transactions that were undone.
-    pub back: u64,
-    /// Recoveries by the second recoverer, after the death of the first one.
-    pub again: u64,
-    /// Words that took effect.
-    pub words: u64,
-}
-
-impl Counts {
-    /// Adds the counts of another run.
-    pub fn add(&mut self, other: &Self) {
-        self.committed += other.committed;
-        self.unknown += other.unknown;
-        self.conflicts += other.conflicts;
-        self.stolen += other.stolen;
-        self.forward += other.forward;
-        self.back += other.back;
-        self.again += other.again;
-        self.words += other.words;
-    }
+/// What all servers know.
+#[derive(Debug)]
+struct Configuration {
+    /// The process ids that have failed.
+    failed: HashSet<u16>,
+    /// The lost memory servers, in order.
+    lost: Vec<ServerId>,
+    /// The epochs of commits under way, by process id and coordinator.
+    commits: HashMap<(u16, u16), u64>,
+    /// What is recorded of the coordinators.
+    last: HashMap<(u16, u16), LastCommit>,
+    /// The log servers of each compute server.
+    logs: Vec<Vec<ServerId>>,
 }
 
 /// The store as a simulated compute server sees it.
@@ -131,7 +64,7 @@ impl Counts {
 struct Simulated {
     network: Network,
     compute: usize,
-    failed: Rc<RefCell<HashSet<u16>>>,
+    configuration: Rc<RefCell<Configuration>>,
     slots: RefCell<Vec<Slot>>,
 }
 
@@ -171,10 +104,10 @@ const fn process(compute: usize) -> u16 {
     compute as u16 + 1
 }
 
-fn log_of(compute: usize) -> LogArea {
+fn log_of(compute: usize, servers: Vec<ServerId>) -> LogArea {
     LogArea {
         base: RemoteOffset::new(compute as u64 * area_bytes()),
-        servers: choose(1000 + compute as u64, &servers(), REPLICAS),
+        servers,
         coordinators: COORDINATORS,
         slot_words: SLOT_WORDS,
     }
@@ -192,11 +125,79 @@ impl View for Simulated {
     }
 
     fn has_failed(&self, process: u16) -> bool {
-        self.failed.borrow().contains(&process)
+        self.configuration.borrow().failed.contains(&process)
     }
 
     fn epoch(&self) -> u64 {
-        1
+        self.configuration.borrow().lost.len() as u64
+    }
+
+    fn lost(&self, epoch: u64) -> Vec<ServerId> {
+        self.configuration.borrow().lost[..epoch as usize].to_vec()
+    }
+
+    fn record_commit(&self, transaction: TransactionId) {
+        let last = &mut self.configuration.borrow_mut().last;
+        if let Some(last) = last.get_mut(&(transaction.process(), transaction.coordinator())) {
+            last.committed = Some(transaction);
+        }
+    }
+}
+
+impl Member for Simulated {
+    fn is_over(&self, epoch: u64) -> bool {
+        self.epoch() > epoch
+    }
+
+    fn is_settled(&self, epoch: u64) -> bool {
+        let configuration = self.configuration.borrow();
+        configuration.commits.values().all(|it| *it >= epoch)
+    }
+
+    fn is_under_recovery(&self, process: u16) -> bool {
+        self.network.is_dead(usize::from(process) - 1) && !self.has_failed(process)
+    }
+
+    fn fence_stragglers(&self, _: u64) {}
+
+    fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {
+        let is_current = !self.is_over(epoch);
+        if is_current {
+            let configuration = &mut *self.configuration.borrow_mut();
+            let coordinator = (transaction.process(), transaction.coordinator());
+            configuration.commits.insert(coordinator, epoch);
+            let last = configuration.last.entry(coordinator).or_insert(LastCommit {
+                begun: transaction,
+                committed: None,
+            });
+            last.begun = transaction;
+        }
+        is_current
+    }
+
+    fn leave_commit(&self, transaction: TransactionId, is_committed: bool) {
+        if is_committed {
+            self.record_commit(transaction);
+        }
+        let coordinator = (transaction.process(), transaction.coordinator());
+        let commits = &mut self.configuration.borrow_mut().commits;
+        commits.remove(&coordinator);
+    }
+
+    fn log(&self, epoch: u64) -> Result<LogArea, VerbError> {
+        let lost = self.lost(epoch);
+        let logs = &mut self.configuration.borrow_mut().logs[self.compute];
+        for index in 0..logs.len() {
+            let spare = servers();
+            let spare = { spare.iter() }.find(|it| !lost.contains(it) && !logs.contains(it));
+            // The slots at a new log server are empty: no other compute server has used them.
+            if lost.contains(&logs[index])
+                && let Some(spare) = spare
+            {
+                logs[index] = *spare;
+            }
+        }
+        Ok(log_of(self.compute, logs.clone()))
     }
 
     fn take_slot(&self) -> Option<Slot> {
@@ -223,7 +224,7 @@ enum Kind {
 struct World {
     network: Network,
     plan: Plan,
-    failed: Rc<RefCell<HashSet<u16>>>,
+    configuration: Rc<RefCell<Configuration>>,
     history: History,
     next_value: Cell<u64>,
     /// Errors that no sound run has.
@@ -248,10 +249,11 @@ impl World {
         let view = Simulated {
             network: self.network.clone(),
             compute,
-            failed: Rc::clone(&self.failed),
-            slots: RefCell::new((0..COORDINATORS).map(Slot::new).collect()),
+            configuration: Rc::clone(&self.configuration),
+            slots: RefCell::new((0..COORDINATORS).map(|it| Slot::new(it, 0)).collect()),
         };
-        let worker = Worker::new(view, process(of), log_of(of), 4);
+        let log = self.configuration.borrow().logs[of].clone();
+        let worker = Worker::new(view, process(of), log_of(of, log), 4);
         worker.set_policy(self.plan.policy);
         worker
     }
@@ -286,7 +288,7 @@ impl World {
             let is_aborted = random.u8(..20) == 0;
             let record = self.history.begin(format!("{name}.{number}"));
             let done = coordinator.transaction(async |tx| {
-                self.history.restart(record);
+                self.history.restart(record, Some(tx.id()));
                 for (kind, key, value) in &accesses {
                     let access = execute(tx, *kind, *key, *value).await?;
                     if let Access::Read(_, Some(TORN)) | Access::Delete(_, Some(TORN)) = access {
@@ -332,7 +334,7 @@ impl World {
                 continue;
             }
             for dead in (0..CLIENTS).filter(|it| self.network.is_dead(*it)) {
-                if self.failed.borrow().contains(&process(dead)) {
+                if self.configuration.borrow().failed.contains(&process(dead)) {
                     continue;
                 }
                 // A predecessor is revoked before its work is continued.
@@ -346,10 +348,32 @@ impl World {
                         counts.forward += forward;
                         counts.back += back;
                         counts.again += u64::from(me > 0);
-                        self.failed.borrow_mut().insert(process(dead));
+                        let configuration = &mut *self.configuration.borrow_mut();
+                        configuration.failed.insert(process(dead));
+                        configuration
+                            .commits
+                            .retain(|(it, _), _| *it != process(dead));
                     }
                     Err(_) => return,
                 }
+            }
+        }
+    }
+
+    /// Records the losses of memory servers.
+    async fn detector(&self) {
+        while !self.is_over.get() {
+            pause().await;
+            let configuration = &mut *self.configuration.borrow_mut();
+            for server in servers() {
+                if self.network.has_crashed(server) && !configuration.lost.contains(&server) {
+                    configuration.lost.push(server);
+                    self.counts.borrow_mut().lost += 1;
+                }
+            }
+            if self.plan.forgets_dead {
+                let is_live = |it: u16| !self.network.is_dead(usize::from(it) - 1);
+                { &mut configuration.commits }.retain(|(process, _), _| is_live(*process));
             }
         }
     }
@@ -360,7 +384,7 @@ impl World {
         let mut coordinator = worker.coordinator().expect("a free slot");
         loop {
             pause().await;
-            let failed = self.failed.borrow();
+            let failed = &self.configuration.borrow().failed;
             let dead = |it: &usize| self.network.is_dead(*it);
             if (0..CLIENTS)
                 .filter(dead)
@@ -369,9 +393,25 @@ impl World {
                 break;
             }
         }
+        // The clients of the dead servers ask for the outcomes of their last attempts.
+        self.history.resolve(|attempt| {
+            let configuration = self.configuration.borrow();
+            let has_failed = configuration.failed.contains(&attempt.process());
+            let coordinator = (attempt.process(), attempt.coordinator());
+            let last = configuration.last.get(&coordinator).copied();
+            let last = last.unwrap_or(LastCommit {
+                begun: TransactionId::new(coordinator.0, coordinator.1, 0),
+                committed: None,
+            });
+            match last.outcome(attempt, has_failed) {
+                Resolved::Committed => Some(Outcome::Committed),
+                Resolved::NoEffect => Some(Outcome::NoEffect),
+                Resolved::Unknown => None,
+            }
+        });
         let record = self.history.begin("observer".into());
         let done = coordinator.transaction(async |tx| {
-            self.history.restart(record);
+            self.history.restart(record, None);
             for key in 0..self.plan.keys {
                 let value = whole(tx.read(TABLE, key).await?);
                 self.history.add(record, Access::Read(key, value));
@@ -425,10 +465,22 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     if plan.recoverer_dies {
         network.plan(random.u64(..5000), Fault::ComputeCrash(CLIENTS));
     }
+    if plan.memory_dies {
+        let server = ServerId(random.u16(..MEMORY));
+        network.plan(random.u64(..3000), Fault::MemoryCrash(server));
+    }
+    let log_servers = |compute| choose(1000 + compute as u64, &servers(), REPLICAS);
+    let configuration = Configuration {
+        failed: HashSet::new(),
+        lost: Vec::new(),
+        commits: HashMap::new(),
+        last: HashMap::new(),
+        logs: (0..=OBSERVER).map(log_servers).collect(),
+    };
     let world = World {
         network: network.clone(),
         plan,
-        failed: Rc::default(),
+        configuration: Rc::new(RefCell::new(configuration)),
         history: History::default(),
         next_value: Cell::new(0),
         errors: RefCell::default(),
@@ -441,7 +493,8 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     for (compute, worker) in workers.iter().enumerate() {
         for number in 0..COORDINATORS {
             let coordinator = worker.coordinator().expect("a free slot");
-            let coordinator = coordinator.retry(RETRY);
+            let stall = if plan.stalls { 10_000 } else { 0 };
+            let coordinator = coordinator.retry(Retry { stall, ..RETRY });
             let (world, seed) = (&world, random.u64(..));
             let name = format!("{compute}.{number}");
             let running = End(&running);
@@ -457,6 +510,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     for recoverer in CLIENTS..CLIENTS + RECOVERERS {
         tasks.push((recoverer, Box::pin(world.recoverer(recoverer))));
     }
+    tasks.push((OBSERVER, Box::pin(world.detector())));
     let (all, ends) = (&world, &running);
     tasks.push((
         OBSERVER,
@@ -475,8 +529,16 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         let it = worker.counts();
         counts.conflicts += it.latched + it.changed + it.torn;
         counts.stolen += it.stolen;
+        counts.interrupted += it.interrupted;
+        counts.stalled += it.stalled;
     }
-    (counts.committed, counts.unknown) = world.history.outcomes();
+    counts.committed = world.history.count(|it| it.outcome == Outcome::Committed);
+    counts.unknown = world
+        .history
+        .count(|it| it.outcome == Outcome::Unknown || it.was_resolved);
+    let resolved = |outcome| move |it: &Record| it.was_resolved && it.outcome == outcome;
+    counts.found_committed = world.history.count(resolved(Outcome::Committed));
+    counts.found_without_effect = world.history.count(resolved(Outcome::NoEffect));
     counts.words = network.seen().words;
     if let Some(error) = world.errors.borrow().first() {
         return Err(error.clone());

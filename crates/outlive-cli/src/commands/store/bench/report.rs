@@ -2,27 +2,16 @@
 
 use super::super::compute::{Message, Progress, histogram};
 use super::Bench;
+use super::kills::{Killed, Kind};
 use crate::amount::Many;
 use hdrhistogram::Histogram;
 use outlive_store::protocol::Checked;
 use serde::Serialize;
 use std::time::Duration;
 
-/// A killed server.
-#[derive(Clone, Debug, Default)]
-pub struct Killed {
-    pub server: u16,
-    /// Times on the monotonic clock, in nanoseconds.
-    pub at: u64,
-    pub detected: u64,
-    pub recovered: u64,
-    pub forward: u64,
-    pub back: u64,
-}
-
 #[derive(Clone, Debug, Serialize)]
 struct Failed {
-    kind: &'static str,
+    kind: Kind,
     server: u16,
     killed_at: f64,
     detected_us: f64,
@@ -45,6 +34,7 @@ struct Aborts {
     latched: u64,
     changed: u64,
     torn: u64,
+    interrupted: u64,
 }
 
 /// The report.
@@ -62,6 +52,7 @@ pub struct Report {
     committed: u64,
     aborted: u64,
     aborts: Aborts,
+    stalled: u64,
     latency_us: Latencies,
     /// Committed transactions of all servers in each 100 ms.
     timeline: Vec<u64>,
@@ -98,6 +89,7 @@ impl Report {
             committed: 0,
             aborted: 0,
             aborts: Aborts::default(),
+            stalled: 0,
             latency_us: Latencies::default(),
             timeline: vec![0; (duration.as_millis() / 100) as usize],
             consistent: false,
@@ -145,7 +137,9 @@ impl Report {
         self.aborts.latched += last.latched;
         self.aborts.changed += last.changed;
         self.aborts.torn += last.torn;
-        self.aborted += last.latched + last.changed + last.torn;
+        self.aborts.interrupted += last.interrupted;
+        self.aborted += last.latched + last.changed + last.torn + last.interrupted;
+        self.stalled += last.stalled;
         self.stolen.1 += last.stolen;
         self.stolen
             .0
@@ -162,17 +156,20 @@ impl Report {
     pub fn add_failures(&mut self, killed: &[Killed]) {
         let micros = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
         for (index, it) in killed.iter().enumerate() {
-            // The servers count stolen latches together, so the first failure has them all.
-            let first = self.stolen.0.iter().min().filter(|_| index == 0);
+            // The servers count stolen latches together, so the first kill of a compute server has
+            // them all.
+            let first_compute = killed.iter().position(|it| it.kind == Kind::Compute);
+            let has_stolen = first_compute == Some(index);
+            let first = self.stolen.0.iter().min().filter(|_| has_stolen);
             self.failures.push(Failed {
-                kind: "compute",
+                kind: it.kind,
                 server: it.server,
                 killed_at: micros(self.start, it.at) / 1e6,
                 detected_us: micros(it.at, it.detected),
                 recovered_us: micros(it.at, it.recovered),
                 rolled_forward: it.forward,
                 rolled_back: it.back,
-                stolen: if index == 0 { self.stolen.1 } else { 0 },
+                stolen: if has_stolen { self.stolen.1 } else { 0 },
                 first_stolen_us: first.map(|first| micros(it.at, *first)),
             });
         }
@@ -203,6 +200,7 @@ impl Report {
             latched,
             changed,
             torn,
+            interrupted,
         } = self.aborts;
         let mut lines = vec![
             format!(
@@ -221,21 +219,24 @@ impl Report {
             ),
             format!(
                 "  {} attempts aborted: {latched} met a latch, {changed} a change, {torn} a change \
-                 during a read",
+                 during a read, {interrupted} the loss of a memory server",
                 self.aborted
             ),
             format!("  latency: median {p50:.1} µs, 99% {p99:.1} µs, 99.9% {p999:.1} µs"),
         ];
         for it in &self.failures {
+            let (kind, logged) = match it.kind {
+                Kind::Compute => {
+                    let (forward, back) = (it.rolled_forward, it.rolled_back);
+                    let what = "logged transactions rolled forward";
+                    ("compute", format!(", {forward} {what}, {back} back"))
+                }
+                Kind::Memory => ("memory", String::new()),
+            };
             lines.push(format!(
-                "  compute server {} killed after {:.3} s: detected in {:.0} µs, recovered in {:.0} \
-                 µs, {} logged transactions rolled forward, {} back",
-                it.server,
-                it.killed_at,
-                it.detected_us,
-                it.recovered_us,
-                it.rolled_forward,
-                it.rolled_back
+                "  {kind} server {} killed after {:.3} s: detected in {:.0} µs, recovered in {:.0} \
+                 µs{logged}",
+                it.server, it.killed_at, it.detected_us, it.recovered_us,
             ));
             if let Some(first) = it.first_stolen_us {
                 let stolen = it.stolen;
@@ -243,6 +244,9 @@ impl Report {
                     "  stray latches stolen: {stolen}, the first {first:.0} µs after the kill"
                 ));
             }
+        }
+        if self.stalled > 0 {
+            lines.push(format!("  {} accesses waited for a recovery", self.stalled));
         }
         lines.extend(self.problems.iter().map(|problem| format!("  {problem}")));
         lines.push(match self.consistent {

@@ -16,7 +16,7 @@ pub struct Server {
     /// The server ends when the pipe closes.
     input: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// The process id of a compute server in the store.
+    /// The process id of a compute server, or the number of a memory server.
     pub id: u16,
     /// The messages of a compute server.
     pub messages: Vec<Message>,

@@ -1,0 +1,155 @@
+//! The kills of a benchmark: their times, victims and recoveries.
+
+use super::super::compute::monotonic;
+use super::servers::Server;
+use super::{PATIENCE, stopped};
+use crate::failure::Failure;
+use outlive::membership::Instance;
+use outlive_store::servers::{ComputeServer, Phase};
+use outlive_store::verbs::ServerId;
+use serde::Serialize;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The kind of a killed server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Compute,
+    Memory,
+}
+
+/// Kills of one server of each kind at a time after the start.
+#[derive(Clone, Debug)]
+pub struct Kill {
+    pub kinds: Vec<Kind>,
+    pub at: Duration,
+}
+
+/// Parses kinds and a time.
+pub fn parse(text: &str) -> Result<Kill, String> {
+    let Some((kind, time)) = text.split_once('@') else {
+        return Err("give a kind of server and a time, such as compute@2s".into());
+    };
+    let kinds = match kind {
+        "compute" => vec![Kind::Compute],
+        "memory" => vec![Kind::Memory],
+        "both" => vec![Kind::Compute, Kind::Memory],
+        _ => return Err(format!("`{kind}` is not compute, memory or both")),
+    };
+    let at = humantime::parse_duration(time).map_err(|error| error.to_string())?;
+    Ok(Kill { kinds, at })
+}
+
+/// A killed server. Times are on the monotonic clock, in nanoseconds; 0 if not known yet.
+#[derive(Clone, Debug)]
+pub struct Killed {
+    pub kind: Kind,
+    pub server: u16,
+    owner: Option<Instance>,
+    pub at: u64,
+    pub detected: u64,
+    pub recovered: u64,
+    pub forward: u64,
+    pub back: u64,
+}
+
+impl Killed {
+    fn kill(kind: Kind, child: &mut Server, compute: &ComputeServer) -> Result<Self, Failure> {
+        let configuration = compute.store().configuration();
+        let entry = { configuration.compute_servers() }.find(|entry| entry.id == child.id);
+        Ok(Self {
+            kind,
+            server: child.id,
+            owner: entry.map(|entry| entry.owner),
+            at: child.kill()?,
+            detected: 0,
+            recovered: 0,
+            forward: 0,
+            back: 0,
+        })
+    }
+
+    /// Notes the times of what the store says by now. Returns whether the server is recovered.
+    fn watch(&mut self, compute: &ComputeServer) -> bool {
+        let configuration = compute.store().configuration();
+        let (is_detected, is_recovered) = match self.kind {
+            Kind::Compute => (
+                self.owner.is_none_or(|owner| compute.is_gone(owner)),
+                configuration.has_failed(self.server),
+            ),
+            Kind::Memory => {
+                let entry = configuration.memory_server(ServerId(self.server));
+                let epoch = configuration.epoch();
+                let is_lost = configuration.lost(epoch).any(|it| it.0 == self.server);
+                (
+                    entry.is_none_or(|entry| entry.phase != Phase::Live),
+                    is_lost && configuration.is_settled(epoch),
+                )
+            }
+        };
+        let now = monotonic();
+        if (is_detected || is_recovered) && self.detected == 0 {
+            self.detected = now;
+        }
+        if is_recovered && self.recovered == 0 {
+            self.recovered = now;
+        }
+        is_recovered
+    }
+}
+
+/// Kills servers of each kind at their times, and waits for their recovery.
+pub fn execute(
+    kills: &[Kill],
+    compute: &ComputeServer,
+    (computes, memories): (&mut [Server], &mut [Server]),
+    start: u64,
+    stop: &AtomicBool,
+) -> Result<Vec<Killed>, Failure> {
+    let configuration = compute.store().configuration();
+    let since = |at: u64| Duration::from_nanos(monotonic() - at);
+    let mut kills = kills.to_vec();
+    kills.sort_unstable_by_key(|it| it.at);
+    let (mut computes, mut memories) = (computes.iter_mut().rev(), memories.iter_mut().rev());
+    let mut all = Vec::new();
+    for Kill { kinds, at } in kills {
+        while since(start) < at {
+            if stop.load(Ordering::Relaxed) {
+                return Err(stopped());
+            }
+            let left = at.saturating_sub(since(start));
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+        let before = configuration.recovered();
+        let mut killed = Vec::new();
+        for kind in kinds {
+            let victim = match kind {
+                Kind::Compute => computes.next(),
+                Kind::Memory => memories.next(),
+            };
+            let victim = victim.expect("the number of kills is checked");
+            killed.push(Killed::kill(kind, victim, compute)?);
+        }
+        let begin = monotonic();
+        // Each is watched, also after another one is not recovered.
+        while killed
+            .iter_mut()
+            .filter_map(|it| (!it.watch(compute)).then_some(()))
+            .count()
+            > 0
+        {
+            if since(begin) > PATIENCE || stop.load(Ordering::Relaxed) {
+                return Err(Failure::new("a server was killed and not recovered"));
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        let after = configuration.recovered();
+        if let Some(it) = killed.iter_mut().find(|it| it.kind == Kind::Compute) {
+            it.forward = after.forward - before.forward;
+            it.back = after.back - before.back;
+        }
+        all.extend(killed);
+    }
+    Ok(all)
+}

@@ -1,0 +1,64 @@
+//! The outcomes of transactions, for clients whose coordinator has died.
+
+use crate::tables::TransactionId;
+
+/// The outcome of an attempt, as another program can find it out by the attempt's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was committed.
+    Committed,
+    /// It has had no effect and never will have: it was aborted, or wrote nothing.
+    NoEffect,
+    /// It is not known: its compute server is live or not recovered yet, or the coordinator has
+    /// begun later commits.
+    Unknown,
+}
+
+/// What is recorded of a coordinator's commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastCommit {
+    /// The last attempt that began its commit. At first, an attempt before all others.
+    pub begun: TransactionId,
+    /// The last attempt that was committed, if any.
+    pub committed: Option<TransactionId>,
+}
+
+impl LastCommit {
+    /// The outcome of `attempt`. `has_failed` tells whether its compute server has failed, so that
+    /// its logs are recovered.
+    pub fn outcome(&self, attempt: TransactionId, has_failed: bool) -> Outcome {
+        let of = |id: TransactionId| (id.process(), id.coordinator());
+        if self.committed == Some(attempt) {
+            return Outcome::Committed;
+        }
+        // Numbers of attempts wrap around.
+        let ahead = attempt.attempt().wrapping_sub(self.begun.attempt()) as i32;
+        match has_failed && of(attempt) == of(self.begun) && ahead >= 0 {
+            true => Outcome::NoEffect,
+            false => Outcome::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_commit_has_a_known_outcome() {
+        let id = |attempt| TransactionId::new(3, 4, attempt);
+        let last = |begun, committed: Option<u32>| LastCommit {
+            begun: id(begun),
+            committed: committed.map(id),
+        };
+        assert_eq!(last(7, Some(7)).outcome(id(7), false), Outcome::Committed);
+        assert_eq!(last(7, Some(5)).outcome(id(5), true), Outcome::Committed);
+        assert_eq!(last(7, Some(5)).outcome(id(7), true), Outcome::NoEffect);
+        assert_eq!(last(7, Some(5)).outcome(id(7), false), Outcome::Unknown);
+        assert_eq!(last(7, Some(7)).outcome(id(8), true), Outcome::NoEffect);
+        assert_eq!(last(7, Some(7)).outcome(id(6), true), Outcome::Unknown);
+        assert_eq!(last(u32::MAX, None).outcome(id(2), true), Outcome::NoEffect);
+        let other = TransactionId::new(3, 5, 7);
+        assert_eq!(last(7, Some(7)).outcome(other, true), Outcome::Unknown);
+    }
+}

@@ -1,0 +1,217 @@
+//! Epochs: the memory servers that were lost, in order, and the commits that are under way.
+//!
+//! The configuration lists the lost memory servers. An *epoch* is a length of this list. All
+//! compute servers therefore agree on the servers that are lost in an epoch, and with it on the
+//! primary of each object: its first replica that is not lost.
+//!
+//! A compute server uses the primaries of an epoch only after the epoch is *settled*: no commit of
+//! an earlier epoch is under way. A commit registers its epoch in the coordinator's word of its log
+//! area, and then ends as an abort if the epoch is over. The word of a dead compute server remains
+//! until its logs are recovered, so a settled epoch has no logged transaction of an earlier one
+//! that is not decided.
+//!
+//! # Memory ordering
+//!
+//! A commit stores its word and then loads the list; a compute server that begins an epoch loads
+//! the list and then the words. A SeqCst fence separates the two steps on both sides, so either the
+//! commit finds the loss, or the other server finds the commit.
+
+use super::configuration::Configuration;
+use super::entries::{MemoryEntry, Phase};
+use super::sizes::{LOSSES, MAX_MEMORY_SERVERS};
+use crate::protocol::{LastCommit, Outcome};
+use crate::tables::TransactionId;
+use crate::verbs::ServerId;
+use outlive::membership::Instance;
+use outlive::memory::{Memory, Offset, Ordering};
+
+/// The number of bytes of a coordinator's words: a cache line, so that threads do not share lines.
+///
+/// ```text
+/// 0  the epoch of the commit that is under way, + 1; 0 if there is none
+/// 1  the last attempt that began its commit
+/// 2  the last attempt that was committed; 0 if none
+/// ```
+pub(super) const COMMIT_BYTES: u64 = 64;
+const BEGUN: u64 = 8;
+const COMMITTED: u64 = 16;
+
+/// Returns the number before that of the first attempt of each coordinator of `owner`.
+pub(super) fn attempt_before(owner: Instance) -> u32 {
+    // The next owners of the process id are other instances, and begin far away.
+    (owner.to_word().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+}
+
+impl<M: Memory> Configuration<M> {
+    fn loss_at(self, epoch: u64) -> Offset {
+        self.at + LOSSES + epoch * 8
+    }
+
+    /// The epoch: the number of memory servers that were lost.
+    pub fn epoch(self) -> u64 {
+        let all = 0..u64::from(MAX_MEMORY_SERVERS);
+        { all }
+            .find(|it| !self.is_over(*it))
+            .unwrap_or(MAX_MEMORY_SERVERS.into())
+    }
+
+    /// Returns whether a memory server was lost after the beginning of `epoch`.
+    #[inline]
+    pub fn is_over(self, epoch: u64) -> bool {
+        epoch < u64::from(MAX_MEMORY_SERVERS) && self.load(self.loss_at(epoch)) != 0
+    }
+
+    /// The memory servers that are lost in `epoch`.
+    pub fn lost(self, epoch: u64) -> impl Iterator<Item = ServerId> {
+        let losses = 0..epoch.min(MAX_MEMORY_SERVERS.into());
+        // A word is the server's number + 1.
+        losses.filter_map(move |it| {
+            Some(ServerId(self.load(self.loss_at(it)).checked_sub(1)? as u16))
+        })
+    }
+
+    pub(super) fn is_lost(self, server: ServerId) -> bool {
+        self.lost(MAX_MEMORY_SERVERS.into()).any(|it| it == server)
+    }
+
+    /// Appends a server, which is not live any more, to the list of the lost ones, once.
+    pub(super) fn lose(self, server: ServerId) {
+        let word = u64::from(server.0) + 1;
+        for epoch in 0..u64::from(MAX_MEMORY_SERVERS) {
+            // AcqRel: a server that finds the loss sees the end of the lost server's liveness.
+            let order = (Ordering::AcqRel, Ordering::Acquire);
+            let at = self.loss_at(epoch);
+            match self.memory.compare_exchange(at, 0, word, order.0, order.1) {
+                Ok(_) => return,
+                Err(found) if found == word => return,
+                Err(_) => {}
+            }
+        }
+        tracing::error!(%server, "the list of lost memory servers is full");
+    }
+
+    /// Records the loss of a server that has left, if a table or a log area names it.
+    pub(super) fn lose_if_named(self, server: ServerId) {
+        // After the end of its liveness. The server that names it looks for that afterwards.
+        self.memory.fence(Ordering::SeqCst);
+        if self.is_named(server) {
+            self.lose(server);
+        }
+    }
+
+    /// Records the losses of servers that a table or a log area names now, and that left before.
+    pub(super) fn lose_if_gone(self, named: &[MemoryEntry]) {
+        self.memory.fence(Ordering::SeqCst);
+        for entry in named {
+            let now = self.memory_server(entry.id);
+            let is_same = now.is_some_and(|now| now.incarnation == entry.incarnation);
+            if !is_same || now.is_some_and(|now| now.phase != Phase::Live) {
+                self.lose(entry.id);
+            }
+        }
+    }
+
+    fn commit_at(self, area: u16, coordinator: u16) -> Offset {
+        let index = u64::from(area) * u64::from(self.sizes.coordinators) + u64::from(coordinator);
+        self.at + self.sizes.commits_at() + index * COMMIT_BYTES
+    }
+
+    /// Registers a commit in `epoch`. `area` is the log area of the compute server. Returns
+    /// `false`, and registers nothing, if the epoch is over.
+    pub fn enter_commit(self, area: u16, transaction: TransactionId, epoch: u64) -> bool {
+        let (memory, at) = (self.memory, self.commit_at(area, transaction.coordinator()));
+        memory.store(at + BEGUN, transaction.to_word(), Ordering::Release);
+        memory.store(at, epoch + 1, Ordering::Release);
+        // See the module's memory ordering.
+        memory.fence(Ordering::SeqCst);
+        let is_over = self.is_over(epoch);
+        if is_over {
+            self.leave_commit(area, transaction, false);
+        }
+        !is_over
+    }
+
+    /// Ends the registration of a commit, and records whether the transaction was committed. Its
+    /// log entry is decided, and all its WRITEs to values and versions have taken effect.
+    pub fn leave_commit(self, area: u16, transaction: TransactionId, is_committed: bool) {
+        let (memory, at) = (self.memory, self.commit_at(area, transaction.coordinator()));
+        if is_committed {
+            memory.store(at + COMMITTED, transaction.to_word(), Ordering::Release);
+        }
+        // Release: a server that finds the word sees the effects of the commit.
+        memory.store(at, 0u64, Ordering::Release);
+    }
+
+    /// Prepares the words of a log area for the compute server `owner` with process id `process`.
+    pub(super) fn begin_commits(self, area: u16, owner: Instance, process: u16) {
+        for coordinator in 0..self.sizes.coordinators {
+            let at = self.commit_at(area, coordinator);
+            let before = TransactionId::new(process, coordinator, attempt_before(owner));
+            self.memory
+                .store(at + BEGUN, before.to_word(), Ordering::Release);
+            self.memory.store(at + COMMITTED, 0u64, Ordering::Release);
+        }
+    }
+
+    /// Ends the registrations of all commits of a log area, whose logs are recovered.
+    pub(super) fn end_commits(self, area: u16) {
+        for coordinator in 0..self.sizes.coordinators {
+            self.memory
+                .store(self.commit_at(area, coordinator), 0u64, Ordering::Release);
+        }
+    }
+
+    /// Records that the transaction of a dead compute server is rolled forward. Its log area is
+    /// being recovered.
+    pub(super) fn record_commit(self, transaction: TransactionId) {
+        let (process, coordinator) = (transaction.process(), transaction.coordinator());
+        if let Some(area) = self.log_area_of(process) {
+            let at = self.commit_at(area, coordinator) + COMMITTED;
+            self.memory
+                .store(at, transaction.to_word(), Ordering::Release);
+        }
+    }
+
+    /// The outcome of an attempt of a transaction. That of the last commit that a coordinator of a
+    /// failed compute server began is known until another compute server receives its log area.
+    pub fn outcome(self, attempt: TransactionId) -> Outcome {
+        // First: if the server has failed, its outcomes are recorded.
+        let has_failed = self.has_failed(attempt.process());
+        let coordinator = attempt.coordinator();
+        let has_coordinator = coordinator < self.sizes.coordinators;
+        let areas = (0..self.sizes.log_areas).filter(|_| has_coordinator);
+        let outcomes = areas.filter_map(|area| {
+            let at = self.commit_at(area, coordinator);
+            let last = LastCommit {
+                committed: TransactionId::from_word(self.load(at + COMMITTED)),
+                begun: TransactionId::from_word(self.load(at + BEGUN))?,
+            };
+            Some(last.outcome(attempt, has_failed))
+        });
+        { outcomes }
+            .find(|it| *it != Outcome::Unknown)
+            .unwrap_or(Outcome::Unknown)
+    }
+
+    /// Returns whether `area` has a commit of an epoch before `epoch`.
+    fn delays(self, area: u16, epoch: u64) -> bool {
+        let words = (0..self.sizes.coordinators).map(|it| self.load(self.commit_at(area, it)));
+        // A word is the epoch + 1.
+        { words }.any(|word| (1..=epoch).contains(&word))
+    }
+
+    /// Returns whether the primaries of `epoch` may be used. The caller has found the epoch in the
+    /// list.
+    pub fn is_settled(self, epoch: u64) -> bool {
+        // See the module's memory ordering.
+        self.memory.fence(Ordering::SeqCst);
+        (0..self.sizes.log_areas).all(|area| !self.delays(area, epoch))
+    }
+
+    /// The compute servers with commits of an epoch before `epoch`, except those whose logs a
+    /// survivor is recovering.
+    pub(super) fn stragglers(self, epoch: u64) -> impl Iterator<Item = Instance> {
+        let areas = (0..self.sizes.log_areas).filter(move |area| self.delays(*area, epoch));
+        areas.filter_map(move |area| self.log_user(area))
+    }
+}

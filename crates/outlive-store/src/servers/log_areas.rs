@@ -1,0 +1,268 @@
+//! The log areas in the configuration, and the recovery of a dead compute server's logs.
+//!
+//! A *log area* is the space for the log slots of one compute server, at the same offset of each
+//! memory server. The area's owner is the instance of the compute server or, after that has died,
+//! the survivor that recovers its logs: claimed by a compare-and-swap from the dead owner, as the
+//! entries of memory servers are.
+
+use super::catalogue::{NOWHERE, TableError, place_word};
+use super::configuration::{Configuration, Segments};
+use crate::protocol::LogArea;
+use crate::tables::choose;
+use crate::verbs::{RemoteOffset, ServerId};
+use outlive::membership::Instance;
+use outlive::memory::{Memory, Offset, Ordering};
+
+outlive::memory::crash_points! {
+    /// Crash points of the recovery of a dead compute server's logs.
+    pub enum LogPoint for "store.log.recover" {
+        /// The survivor owns the log area.
+        Claimed,
+        /// The logs are recovered.
+        Recovered,
+        /// The process id is marked as failed.
+        Failed,
+        /// The area is free, and still has its owner.
+        Freed,
+    }
+}
+
+pub(super) const AREA_BYTES: u64 = 128;
+const PROCESS: u64 = 8;
+const SERVERS: u64 = 16;
+
+impl<M: Memory> Configuration<M> {
+    /// The number of bytes at the start of each region that hold logs.
+    pub fn log_bytes(self) -> u64 {
+        let sizes = self.sizes;
+        let each = u64::from(sizes.coordinators) * sizes.log_slot_bytes;
+        (u64::from(sizes.log_areas) * each).next_multiple_of(4096)
+    }
+
+    fn area_at(self, area: u16) -> Offset {
+        self.at + self.sizes.areas_at() + u64::from(area) * AREA_BYTES
+    }
+
+    /// Claims a log area for the compute server `owner` with process id `process`, and chooses its
+    /// log servers. The caller clears the slots before it uses them. Returns the number of the
+    /// area, or `None` if none is free.
+    ///
+    /// # Errors
+    /// If no memory server is live.
+    ///
+    /// # Crash
+    /// A survivor recovers the area, or it was not claimed.
+    pub fn claim_log_area(
+        self,
+        owner: Instance,
+        process: u16,
+    ) -> Result<Option<(u16, LogArea)>, TableError> {
+        let memory = self.memory;
+        let servers = self.live_servers();
+        let needed = self.replicas();
+        if servers.is_empty() {
+            return Err(TableError::TooFewServers { needed, live: 0 });
+        }
+        let claimed = (0..self.sizes.log_areas).find(|area| {
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            let (at, word) = (self.area_at(*area), owner.to_word());
+            self.load(at) == 0
+                && memory
+                    .compare_exchange(at, 0, word, order.0, order.1)
+                    .is_ok()
+        });
+        let Some(area) = claimed else {
+            return Ok(None);
+        };
+        let ids: Vec<ServerId> = servers.iter().map(|it| it.id).collect();
+        let chosen = choose(1 << 32 | u64::from(process), &ids, needed.into());
+        for index in 0..usize::from(needed) {
+            // After losses there may be fewer log servers than replicas.
+            let chosen = chosen.get(index);
+            let entry = chosen.and_then(|server| servers.iter().find(|it| it.id == *server));
+            let word = entry.map_or(u64::MAX, |entry| place_word(entry, 0));
+            memory.store(self.log_server_at(area, index), word, Ordering::Release);
+        }
+        self.begin_commits(area, owner, process);
+        // Release: a survivor that reads the process id sees the log servers.
+        let at = self.area_at(area) + PROCESS;
+        memory.store(at, u64::from(process), Ordering::Release);
+        let named: Vec<_> = { servers.iter() }
+            .filter(|it| chosen.contains(&it.id))
+            .copied()
+            .collect();
+        self.lose_if_gone(&named);
+        Ok(Some((area, self.log_area(area))))
+    }
+
+    fn log_server_at(self, area: u16, index: usize) -> Offset {
+        self.area_at(area) + SERVERS + index as u64 * 8
+    }
+
+    /// Returns whether a log area that is in use names the number `server`.
+    pub(super) fn names_log_server(self, area: u16, server: ServerId) -> bool {
+        let mut indices = 0..usize::from(self.replicas());
+        let names = |index| self.load(self.log_server_at(area, index)) >> 56 == u64::from(server.0);
+        self.log_owner(area).is_some() && indices.any(names)
+    }
+
+    /// Replaces the log servers of `area` that are lost in `epoch` by live ones, as far as there
+    /// are enough, and returns the area. `clear` clears the slots at a server, and returns whether
+    /// it has. No commit of the owner is under way.
+    ///
+    /// # Crash
+    /// Each log server is the old one or the new one, which has no entries. All transactions of the
+    /// owner are decided, so their entries at lost servers are not needed.
+    pub fn replace_log_servers(
+        self,
+        area: u16,
+        epoch: u64,
+        mut clear: impl FnMut(ServerId, &LogArea) -> bool,
+    ) -> LogArea {
+        let lost: Vec<ServerId> = self.lost(epoch).collect();
+        let log = self.log_area(area);
+        let is_lost = |server: &ServerId| *server == NOWHERE || lost.contains(server);
+        let live = self.live_servers();
+        let mut spare: Vec<ServerId> = live.iter().map(|it| it.id).collect();
+        spare.retain(|server| !is_lost(server) && !log.servers.contains(server));
+        let process = self.load(self.area_at(area) + PROCESS);
+        let count = spare.len();
+        let mut spare = choose(1 << 32 | process, &spare, count).into_iter();
+        for (index, _) in { log.servers.iter().enumerate() }.filter(|(_, it)| is_lost(it)) {
+            let new = spare.find(|server| clear(*server, &log));
+            let entry = new.and_then(|server| live.iter().find(|it| it.id == server));
+            if let Some(entry) = entry {
+                // Release: a survivor that finds the new server finds its slots cleared.
+                let at = self.log_server_at(area, index);
+                self.memory
+                    .store(at, place_word(entry, 0), Ordering::Release);
+                self.lose_if_gone(&[*entry]);
+            }
+        }
+        self.log_area(area)
+    }
+
+    fn log_area(self, area: u16) -> LogArea {
+        let sizes = self.sizes;
+        let each = u64::from(sizes.coordinators) * sizes.log_slot_bytes;
+        let word = |index| self.load(self.log_server_at(area, index));
+        let servers = (0..usize::from(self.replicas())).map(|index| self.place_of(word(index)));
+        LogArea {
+            base: RemoteOffset::new(u64::from(area) * each),
+            servers: servers.map(|place| place.server).collect(),
+            coordinators: sizes.coordinators,
+            slot_words: (sizes.log_slot_bytes / 8) as usize,
+        }
+    }
+
+    /// The log areas of `owner`, with the process ids of the compute servers.
+    fn log_areas_of(self, owner: Instance) -> impl Iterator<Item = (u16, u16)> {
+        let areas = (0..self.sizes.log_areas)
+            .filter(move |area| self.load(self.area_at(*area)) == owner.to_word());
+        areas.map(move |area| (area, self.load(self.area_at(area) + PROCESS) as u16))
+    }
+
+    /// The owner of a log area, if it is in use.
+    pub(super) fn log_owner(self, area: u16) -> Option<Instance> {
+        Instance::from_word(self.load(self.area_at(area)))
+    }
+
+    /// The owner of a log area, if it is the compute server itself.
+    pub(super) fn log_user(self, area: u16) -> Option<Instance> {
+        let process = self.load(self.area_at(area) + PROCESS) as u16;
+        let user = self.owner_of(process);
+        self.log_owner(area).filter(|owner| Some(*owner) == user)
+    }
+
+    /// The owners of log areas: compute servers, and survivors that recover their logs.
+    pub fn log_owners(self) -> impl Iterator<Item = Instance> {
+        (0..self.sizes.log_areas).filter_map(move |area| self.log_owner(area))
+    }
+
+    /// The log area of a process id, if it has one, so that its logs are not recovered.
+    pub(super) fn log_area_of(self, process: u16) -> Option<u16> {
+        let mut areas = 0..self.sizes.log_areas;
+        areas.find(|area| self.load(self.area_at(*area) + PROCESS) == u64::from(process))
+    }
+
+    /// Frees the log area of the compute server `process`.
+    pub(super) fn leave_logs(self, owner: Instance, process: u16) {
+        for (area, _) in { self.log_areas_of(owner) }.filter(|(_, id)| *id == process) {
+            self.free_log_area(area, owner);
+        }
+    }
+
+    fn free_log_area(self, area: u16, owner: Instance) {
+        let (memory, at) = (self.memory, self.area_at(area));
+        // The logs are recovered, so no commit delays the next epoch any more.
+        self.end_commits(area);
+        memory.store(at + PROCESS, 0u64, Ordering::Release);
+        memory.crash_point(LogPoint::Freed);
+        let order = (Ordering::Release, Ordering::Relaxed);
+        let _ = memory.compare_exchange(at, owner.to_word(), 0, order.0, order.1);
+    }
+
+    /// Recovers what the dead instance `gone` owns in the catalogue, as `survivor`: releases the
+    /// catalogue, and recovers the logs of its log areas. Returns `false` if logs remain.
+    pub(super) fn recover_catalogue(
+        self,
+        survivor: Instance,
+        gone: Instance,
+        segments: &impl Segments,
+    ) -> bool {
+        self.release_catalogue(gone);
+        let mut is_complete = true;
+        let areas: Vec<_> = self.log_areas_of(gone).collect();
+        for (area, _) in areas {
+            is_complete &= self.recover_area(area, survivor, gone, segments);
+        }
+        is_complete
+    }
+
+    /// Recovers the logs of the compute server `owner` with process id `process`, and marks the id
+    /// as failed, as `owner` itself: it has no connections any more, and may have left latches.
+    pub(super) fn fail_compute(self, process: u16, owner: Instance, segments: &impl Segments) {
+        let areas: Vec<_> = self.log_areas_of(owner).collect();
+        for (area, _) in areas.into_iter().filter(|(_, id)| *id == process) {
+            self.recover_area(area, owner, owner, segments);
+        }
+        if self.log_area_of(process).is_none() {
+            self.fail(process);
+        }
+    }
+
+    fn recover_area(
+        self,
+        area: u16,
+        survivor: Instance,
+        gone: Instance,
+        segments: &impl Segments,
+    ) -> bool {
+        let (memory, at) = (self.memory, self.area_at(area));
+        // AcqRel: this survivor sees the stores of `gone`, and a later one those of this survivor.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let (from, to) = (gone.to_word(), survivor.to_word());
+        if memory
+            .compare_exchange(at, from, to, order.0, order.1)
+            .is_err()
+        {
+            return true;
+        }
+        memory.crash_point(LogPoint::Claimed);
+        let process = self.load(at + PROCESS) as u16;
+        if process != 0 {
+            let Some(recovered) = segments.recover_logs(process, &self.log_area(area)) else {
+                // The area goes back to its dead owner, so that another survivor can try.
+                let _ = memory.compare_exchange(at, to, from, order.0, order.1);
+                return false;
+            };
+            memory.crash_point(LogPoint::Recovered);
+            self.count_recovery(recovered);
+            // Only now may others steal the latches.
+            self.fail(process);
+            memory.crash_point(LogPoint::Failed);
+        }
+        self.free_log_area(area, survivor);
+        true
+    }
+}

@@ -1,0 +1,114 @@
+//! The plans of runs, and the counts of what has occurred in them.
+
+use outlive_store::protocol::Policy;
+
+/// The plan of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The choices of the protocol.
+    pub policy: Policy,
+    /// The number of compute servers that die at random points.
+    pub deaths: usize,
+    /// Whether the first recoverer dies as well, and another one takes over.
+    pub recoverer_dies: bool,
+    /// Whether a memory server is lost at a random point.
+    pub memory_dies: bool,
+    /// Broken: an epoch does not wait for the recovery of dead compute servers.
+    pub forgets_dead: bool,
+    /// Whether attempts stall at latches of compute servers under recovery.
+    pub stalls: bool,
+    /// The largest number of accesses of a transaction.
+    pub accesses: usize,
+    /// The number of keys.
+    pub keys: u64,
+    /// The percentage of reads among the accesses.
+    pub reads: u8,
+}
+
+impl Plan {
+    /// A run without deaths.
+    pub const CLEAN: Self = Self {
+        policy: Policy::SOUND,
+        deaths: 0,
+        recoverer_dies: false,
+        memory_dies: false,
+        forgets_dead: false,
+        stalls: false,
+        accesses: 3,
+        keys: 4,
+        reads: 35,
+    };
+    /// A run in which up to two compute servers and a recoverer die.
+    pub const DEATHS: Self = Self {
+        deaths: 2,
+        recoverer_dies: true,
+        ..Self::CLEAN
+    };
+    /// A run in which a memory server is lost as well.
+    pub const LOSSES: Self = Self {
+        memory_dies: true,
+        ..Self::DEATHS
+    };
+    /// The same with transactions of one access, most of which are not validated.
+    pub const SINGLE: Self = Self {
+        accesses: 1,
+        keys: 1,
+        reads: 60,
+        ..Self::DEATHS
+    };
+
+    /// The plan with another policy.
+    pub const fn with(self, policy: Policy) -> Self {
+        Self { policy, ..self }
+    }
+}
+
+/// Counts of what has occurred in runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Transactions that were committed.
+    pub committed: usize,
+    /// Transactions without an answer.
+    pub unknown: usize,
+    /// Those that were committed, as their clients have found out.
+    pub found_committed: usize,
+    /// Those that had no effect, as their clients have found out.
+    pub found_without_effect: usize,
+    /// Attempts that ended with a conflict.
+    pub conflicts: u64,
+    /// Latches of dead compute servers that were stolen.
+    pub stolen: u64,
+    /// Logged transactions that were rolled forward.
+    pub forward: u64,
+    /// Logged transactions that were undone.
+    pub back: u64,
+    /// Recoveries by the second recoverer, after the death of the first one.
+    pub again: u64,
+    /// Memory servers that were lost while transactions ran.
+    pub lost: u64,
+    /// Attempts that a loss ended.
+    pub interrupted: u64,
+    /// Accesses that waited for the recovery of a latch's holder.
+    pub stalled: u64,
+    /// Words that took effect.
+    pub words: u64,
+}
+
+impl Counts {
+    /// Adds the counts of another run.
+    pub fn add(&mut self, other: &Self) {
+        self.committed += other.committed;
+        self.unknown += other.unknown;
+        self.found_committed += other.found_committed;
+        self.found_without_effect += other.found_without_effect;
+        self.conflicts += other.conflicts;
+        self.stolen += other.stolen;
+        self.forward += other.forward;
+        self.back += other.back;
+        self.again += other.again;
+        self.lost += other.lost;
+        self.interrupted += other.interrupted;
+        self.stalled += other.stalled;
+        self.words += other.words;
+    }
+}
