@@ -1,6 +1,8 @@
 //! Memory servers and compute servers in processes of their own, which are stopped and killed.
 
+use outlive_store::protocol::Outcome;
 use outlive_store::servers::{Phase, Store, StoreError, StoreOptions, StoreStatus};
+use outlive_store::tables::TransactionId;
 use outlive_store::verbs::{
     Batch, Connection, POISON, RemoteOffset, ServerId, VerbError, block_on,
 };
@@ -41,6 +43,21 @@ fn server() {
                 let mut batch = Batch::new();
                 batch.fetch_add(COUNTER, 1);
                 block_on(server.post(batch)).finished().unwrap();
+            }
+        }
+        "transact" => {
+            let compute = store.join_compute().unwrap();
+            let table = compute.table::<u64>("t", 10).unwrap();
+            let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+            println!("\nserves {}", compute.id().get());
+            loop {
+                let done = coordinator.transaction(async |tx| {
+                    let attempt = tx.id().to_word();
+                    println!("attempt {attempt}");
+                    tx.put(table, 1, &attempt).await?;
+                    tx.put(table, 2, &attempt).await
+                });
+                block_on(done).unwrap();
             }
         }
         role => panic!("{role}"),
@@ -205,6 +222,45 @@ fn the_memory_of_a_dead_memory_server_is_not_read() {
     // The number is not assigned again.
     let (_third, third) = Server::start("memory", &place.0);
     assert_eq!(third, 2);
+}
+
+#[test]
+fn the_outcome_of_the_last_attempt_of_a_killed_server_is_found_out() {
+    let (place, store) = Place::new("outcomes", StoreOptions::new().replicas(1));
+    let (_memory, _) = Server::start("memory", &place.0);
+    let compute = store.join_compute().unwrap();
+    let table = compute.table::<u64>("t", 10).unwrap();
+    let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..10 {
+        let (mut server, id) = Server::start("transact", &place.0);
+        std::thread::sleep(Duration::from_micros(random.u64(..2000)));
+        server.signal(Signal::KILL);
+        let (mut line, mut last) = (String::new(), None);
+        while server.output.read_line(&mut line).unwrap() > 0 {
+            // The last line may be cut.
+            let attempt = line.strip_suffix('\n');
+            let attempt = attempt.and_then(|it| it.strip_prefix("attempt "));
+            last = attempt.map(|it| it.parse::<u64>().unwrap()).or(last);
+            line.clear();
+        }
+        await_status(&store, |status| {
+            let mut servers = status.compute.iter();
+            servers.any(|it| it.id == id && it.has_failed)
+        });
+        let reading = coordinator
+            .transaction(async |tx| Ok((tx.read(table, 1).await?, tx.read(table, 2).await?)));
+        let (first, second) = block_on(reading).unwrap().value;
+        assert_eq!(first, second);
+        if let Some(last) = last {
+            let attempt = TransactionId::from_word(last).unwrap();
+            let expected = match first == Some(last) {
+                true => Outcome::Committed,
+                false => Outcome::NoEffect,
+            };
+            assert_eq!(store.outcome(attempt), expected, "{attempt}");
+        }
+    }
 }
 
 #[test]

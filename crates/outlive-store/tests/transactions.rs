@@ -1,14 +1,14 @@
 //! Transactions on mapped memory, in one process.
 
 use outlive_store::protocol::{
-    Abort, Conflict, Coordinator, Member, Retry, Table, TransactionError,
+    Abort, Conflict, Coordinator, Member, Outcome, Retry, Table, TransactionError,
 };
 use outlive_store::servers::{ComputeServer, MemoryServer, Store, StoreError, StoreOptions};
 use outlive_store::verbs::{Link, block_on};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A store with two memory servers.
 struct World {
@@ -363,6 +363,60 @@ fn transactions_go_on_after_the_loss_of_a_memory_server() {
     let error = block_on(coordinator.transaction(async |tx| tx.read(table, 1).await)).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("and with them its keys"), "{text}");
+}
+
+#[test]
+fn the_outcome_of_the_last_commit_is_known() {
+    let world = World::new("outcome", StoreOptions::new());
+    let table = world.compute().table::<u64>("t", 100).unwrap();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    let mut commit = || {
+        let done = coordinator.transaction(async |tx| tx.put(table, 1, &1).await);
+        block_on(done).unwrap().id
+    };
+    let (first, second) = (commit(), commit());
+    let store = world.compute().store();
+    assert_eq!(store.outcome(second), Outcome::Committed);
+    assert_eq!(store.outcome(first), Outcome::Unknown);
+}
+
+#[test]
+fn a_future_that_is_dropped_while_it_ends_delays_no_epoch() {
+    let mut world = World::new("ends", StoreOptions::new());
+    let table = world.compute().table::<u64>("t", 100).unwrap();
+    let link = Link {
+        round_trip: Duration::from_micros(20),
+        ..Link::default()
+    };
+    let worker = world.compute().worker_behind(link, 1).unwrap();
+    let mut one = worker.coordinator().unwrap();
+    let other = RefCell::new(worker.coordinator().unwrap());
+    put(&mut one, table, 1, 0);
+    put(&mut one, table, 2, 0);
+    let store = world.compute().store().clone();
+    let context = &mut Context::from_waker(Waker::noop());
+    for micros in 0..2000 {
+        // The attempt fails in its validation, when it is registered.
+        let done = one.transaction(async |tx| {
+            let value = tx.read(table, 1).await?.unwrap();
+            tx.write(table, 2, &value).await?;
+            put(&mut other.borrow_mut(), table, 1, value + 1);
+            Ok(())
+        });
+        let mut done = Box::pin(done);
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_micros(micros % 400) {
+            if done.as_mut().poll(context).is_ready() {
+                break;
+            }
+        }
+        drop(done);
+        // No commit is registered in the present epoch, 0.
+        assert!(store.configuration().is_settled(1), "after {micros} µs");
+    }
+    world.memory.remove(0);
+    put(&mut other.borrow_mut(), table, 1, 7);
+    assert_eq!(read(&mut one, table, 1), Some(7));
 }
 
 #[test]

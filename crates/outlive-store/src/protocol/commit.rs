@@ -125,6 +125,7 @@ impl<V: Member> Transaction<V> {
         &mut self,
         unlatched: Option<(ObjectId, Version, Range<usize>)>,
     ) -> Result<(), Abort> {
+        self.worker.complete_log(self.epoch)?;
         let sets = &mut self.sets;
         sets.entry.clear();
         sets.entry.resize(log::LOG_HEADER_WORDS, 0);
@@ -222,6 +223,9 @@ impl<V: Member> Transaction<V> {
         if self.stage == Stage::Ended {
             return Ok(());
         }
+        // The attempt is decided. Its latches are those of a server that is live or fails later, as
+        // after a commit. Before the next verbs, so that a dropped future leaves nothing behind.
+        self.leave(is_committed);
         let sets = &mut self.sets;
         sets.fanout.clear();
         let held = sets.writes.iter().map(|it| it.object);
@@ -241,9 +245,7 @@ impl<V: Member> Transaction<V> {
             }
         }
         self.stage = Stage::Ended;
-        sets.fanout.post_to_live(&self.worker).await?;
-        self.leave(is_committed);
-        Ok(())
+        sets.fanout.post_to_live(&self.worker).await
     }
 }
 

@@ -102,8 +102,7 @@ impl<V: Member> Coordinator<V> {
             self.slot.attempt = self.slot.attempt.wrapping_add(1);
             let Slot { number, attempt } = self.slot;
             let id = TransactionId::new(self.worker.process, number, attempt);
-            let renewed = self.worker.renew().await;
-            renewed.map_err(|error| TransactionError::Aborted(error.into()))?;
+            self.worker.renew().await?;
             let sets = core::mem::take(&mut self.sets);
             let mut attempt = Transaction::new(Rc::clone(&self.worker), id, sets, self.retry.stall);
             let outcome = match body(&mut attempt).await {

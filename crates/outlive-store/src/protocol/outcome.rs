@@ -27,13 +27,11 @@ impl LastCommit {
     /// The outcome of `attempt`. `has_failed` tells whether its compute server has failed, so that
     /// its logs are recovered.
     pub fn outcome(&self, attempt: TransactionId, has_failed: bool) -> Outcome {
-        let of = |id: TransactionId| (id.process(), id.coordinator());
         if self.committed == Some(attempt) {
             return Outcome::Committed;
         }
-        // Numbers of attempts wrap around.
-        let ahead = attempt.attempt().wrapping_sub(self.begun.attempt()) as i32;
-        match has_failed && of(attempt) == of(self.begun) && ahead >= 0 {
+        let is_last = attempt == self.begun || attempt.follows(self.begun);
+        match has_failed && is_last {
             true => Outcome::NoEffect,
             false => Outcome::Unknown,
         }

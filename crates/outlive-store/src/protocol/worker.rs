@@ -1,7 +1,7 @@
 //! A worker: the connections, tables and addresses that the coordinators of a thread share.
 
 use super::coordinator::Coordinator;
-use super::{LogArea, Policy};
+use super::{LogArea, Policy, TransactionError};
 use crate::tables::{ObjectId, Place, TableLayout, TransactionId};
 use crate::verbs::{Connection, ServerId, VerbError};
 use core::cell::{Cell, OnceCell, RefCell};
@@ -52,8 +52,12 @@ pub trait Member: View {
     /// Returns whether the compute server with this process id has died and is not recovered yet.
     fn is_under_recovery(&self, process: u16) -> bool;
 
-    /// Fences other compute servers that delay `epoch`, and returns without waiting for that.
-    fn fence_stragglers(&self, epoch: u64);
+    /// The commits of earlier epochs that delay `epoch`, except those of this compute server and
+    /// those of dead ones that a survivor is recovering.
+    fn stragglers(&self, epoch: u64) -> Vec<TransactionId>;
+
+    /// Fences the compute server of a transaction, and returns without waiting for that.
+    fn fence(&self, transaction: TransactionId);
 
     /// Registers a commit in `epoch`. Returns `false`, and registers nothing, if the epoch is over.
     fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool;
@@ -62,8 +66,7 @@ pub trait Member: View {
     fn leave_commit(&self, transaction: TransactionId, is_committed: bool);
 
     /// The log slots of the compute server. Log servers that are lost in `epoch` are replaced, as
-    /// far as there are enough live servers. No commit of the compute server is under way in an
-    /// earlier epoch.
+    /// far as there are enough live servers. The entries of commits under way remain at the others.
     ///
     /// # Errors
     /// A live memory server cannot be reached.
@@ -154,6 +157,8 @@ pub struct Worker<V: View> {
     pub(super) view: V,
     pub(super) process: u16,
     log: RefCell<Rc<LogArea>>,
+    /// The number of log servers that the area should have.
+    log_servers: Cell<usize>,
     epoch: Cell<u64>,
     /// The memory servers that are lost in the epoch, 1 bit each.
     lost: Cell<u64>,
@@ -205,7 +210,7 @@ pub struct Counts {
     pub stalled: u64,
 }
 
-/// The time after which compute servers are fenced whose commits delay an epoch.
+/// The time after which a compute server is fenced if the same commit still delays an epoch.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The numbers of memory servers and of tables that a worker can use.
@@ -221,6 +226,7 @@ impl<V: View> Worker<V> {
         Rc::new(Self {
             view,
             process,
+            log_servers: Cell::new(log.servers.len()),
             log: RefCell::new(Rc::new(log)),
             epoch: Cell::new(epoch),
             lost: Cell::new(lost),
@@ -359,35 +365,65 @@ impl<V: Member> Worker<V> {
     }
 
     /// Waits until the current epoch is settled, and works in it from then on.
-    pub(super) async fn renew(&self) -> Result<(), VerbError> {
+    ///
+    /// # Errors
+    /// A log server cannot be reached, or a transaction of this worker is not resolved and delays
+    /// the epoch.
+    pub(super) async fn renew(&self) -> Result<(), TransactionError> {
         if self.is_settled.get() && !self.view.is_over(self.epoch()) {
             return Ok(());
         }
-        let (begin, mut polls, mut has_fenced) = (Instant::now(), 0u32, false);
+        let (mut begin, mut polls, mut seen) = (Instant::now(), 0u32, Vec::new());
         let epoch = poll_fn(|context| {
             let epoch = self.view.epoch();
             if self.view.is_settled(epoch) || !self.policy().waits_for_commits {
-                return Poll::Ready(epoch);
+                return Poll::Ready(Ok(epoch));
             }
             polls += 1;
             if polls.is_multiple_of(16) {
                 // The commit may wait for a processor.
                 std::thread::yield_now();
             }
-            if !has_fenced && begin.elapsed() > PATIENCE {
-                has_fenced = true;
-                self.view.fence_stragglers(epoch);
+            if polls == 1 {
+                seen = self.view.stragglers(epoch);
+            } else if begin.elapsed() > PATIENCE {
+                if !self.unresolved.borrow().is_empty() {
+                    return Poll::Ready(Err(TransactionError::Unresolved));
+                }
+                let stragglers = self.view.stragglers(epoch);
+                for transaction in stragglers.iter().filter(|it| seen.contains(*it)) {
+                    self.view.fence(*transaction);
+                }
+                (begin, seen) = (Instant::now(), stragglers);
             }
             context.waker().wake_by_ref();
             Poll::Pending
         })
-        .await;
-        let mut log = self.view.log(epoch)?;
+        .await?;
+        // If the log cannot be had, the next call tries again.
+        self.is_settled.set(false);
         self.lost.set(bits(self.view.lost(epoch)));
-        log.servers.retain(|server| !self.is_lost(*server));
-        self.log.replace(Rc::new(log));
         self.epoch.set(epoch);
+        let log = self.live_log(epoch);
+        let log = log.map_err(|error| TransactionError::Aborted(error.into()))?;
+        self.log.replace(Rc::new(log));
         self.is_settled.set(true);
+        Ok(())
+    }
+
+    fn live_log(&self, epoch: u64) -> Result<LogArea, VerbError> {
+        let mut log = self.view.log(epoch)?;
+        self.log_servers.set(log.servers.len());
+        log.servers.retain(|server| !self.is_lost(*server));
+        Ok(log)
+    }
+
+    /// Looks for more log servers, if there are fewer than replicas: a memory server may have
+    /// joined, and tables may have been placed on it.
+    pub(super) fn complete_log(&self, epoch: u64) -> Result<(), VerbError> {
+        if self.log().servers.len() < self.log_servers.get() {
+            self.log.replace(Rc::new(self.live_log(epoch)?));
+        }
         Ok(())
     }
 }

@@ -134,7 +134,7 @@ impl<M: Memory> Configuration<M> {
     }
 
     pub(super) fn live_servers(self) -> Vec<MemoryEntry> {
-        let is_live = |entry: &MemoryEntry| entry.phase == Phase::Live;
+        let is_live = |it: &MemoryEntry| it.phase == Phase::Live && !self.is_lost(it.id);
         self.memory_servers().filter(is_live).collect()
     }
 
@@ -333,6 +333,23 @@ impl<M: Memory> Configuration<M> {
             }
         }
         end
+    }
+
+    pub(super) fn has_catalogue(self, owner: Instance) -> bool {
+        self.load(self.catalogue_at()) == owner.to_word()
+    }
+
+    /// The servers that tables name, if these have not been replaced under the same number.
+    pub(super) fn placed_servers(self) -> Vec<MemoryEntry> {
+        let layouts = self.tables().filter_map(|it| self.layout(it.number));
+        let places = layouts.flat_map(|it| it.places).flatten();
+        let mut servers: Vec<ServerId> = places.map(|place| place.server).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        servers
+            .into_iter()
+            .filter_map(|it| self.memory_server(it))
+            .collect()
     }
 
     pub(super) fn release_catalogue(self, owner: Instance) {

@@ -299,6 +299,13 @@ impl<M: Memory> Configuration<M> {
         };
         let entry = self.set_state(&entry, Phase::Creating);
         memory.crash_point(JoinPoint::Creating);
+        // A table or a log area may name the previous incarnation since the claim. Whoever reads
+        // the incarnation after this fence finds that its place is nowhere.
+        memory.fence(Ordering::SeqCst);
+        if self.is_named(entry.id) || self.is_lost(entry.id) {
+            self.leave_memory(&entry, segments);
+            return self.join_memory(owner, segments, create);
+        }
         let region = match create(entry.id, entry.incarnation) {
             Ok(region) => region,
             Err(error) => {

@@ -103,9 +103,10 @@ impl<M: Memory> Configuration<M> {
     pub(super) fn lose_if_gone(self, named: &[MemoryEntry]) {
         self.memory.fence(Ordering::SeqCst);
         for entry in named {
+            // A place at an earlier incarnation is nowhere, and its number may be a live server's.
             let now = self.memory_server(entry.id);
-            let is_same = now.is_some_and(|now| now.incarnation == entry.incarnation);
-            if !is_same || now.is_some_and(|now| now.phase != Phase::Live) {
+            let now = now.filter(|now| now.incarnation == entry.incarnation);
+            if now.is_some_and(|now| now.phase != Phase::Live) {
                 self.lose(entry.id);
             }
         }
@@ -167,8 +168,12 @@ impl<M: Memory> Configuration<M> {
         let (process, coordinator) = (transaction.process(), transaction.coordinator());
         if let Some(area) = self.log_area_of(process) {
             let at = self.commit_at(area, coordinator) + COMMITTED;
-            self.memory
-                .store(at, transaction.to_word(), Ordering::Release);
+            // The entry of an earlier commit may be the newest one that is left.
+            let last = TransactionId::from_word(self.load(at));
+            if last.is_none_or(|last| transaction.follows(last)) {
+                self.memory
+                    .store(at, transaction.to_word(), Ordering::Release);
+            }
         }
     }
 
@@ -208,10 +213,17 @@ impl<M: Memory> Configuration<M> {
         (0..self.sizes.log_areas).all(|area| !self.delays(area, epoch))
     }
 
-    /// The compute servers with commits of an epoch before `epoch`, except those whose logs a
-    /// survivor is recovering.
-    pub(super) fn stragglers(self, epoch: u64) -> impl Iterator<Item = Instance> {
+    /// The commits of an epoch before `epoch`, with their processes, except those of dead servers
+    /// whose logs a survivor is recovering.
+    pub(super) fn stragglers(self, epoch: u64) -> impl Iterator<Item = (Instance, TransactionId)> {
         let areas = (0..self.sizes.log_areas).filter(move |area| self.delays(*area, epoch));
-        areas.filter_map(move |area| self.log_user(area))
+        let users = areas.filter_map(move |area| Some((area, self.log_user(area)?)));
+        users.flat_map(move |(area, user)| {
+            let lines = (0..self.sizes.coordinators).map(move |it| self.commit_at(area, it));
+            let late = lines.filter(move |at| (1..=epoch).contains(&self.load(*at)));
+            late.filter_map(move |at| {
+                Some((user, TransactionId::from_word(self.load(at + BEGUN))?))
+            })
+        })
     }
 }

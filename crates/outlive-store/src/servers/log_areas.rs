@@ -108,11 +108,10 @@ impl<M: Memory> Configuration<M> {
 
     /// Replaces the log servers of `area` that are lost in `epoch` by live ones, as far as there
     /// are enough, and returns the area. `clear` clears the slots at a server, and returns whether
-    /// it has. No commit of the owner is under way.
+    /// it has.
     ///
     /// # Crash
-    /// Each log server is the old one or the new one, which has no entries. All transactions of the
-    /// owner are decided, so their entries at lost servers are not needed.
+    /// Each log server is the old one, whose entries are lost, or the new one, which has none yet.
     pub fn replace_log_servers(
         self,
         area: u16,
@@ -210,7 +209,11 @@ impl<M: Memory> Configuration<M> {
         gone: Instance,
         segments: &impl Segments,
     ) -> bool {
-        self.release_catalogue(gone);
+        if self.has_catalogue(gone) {
+            // The dead creator may have published a table on servers that had left.
+            self.lose_if_gone(&self.placed_servers());
+            self.release_catalogue(gone);
+        }
         let mut is_complete = true;
         let areas: Vec<_> = self.log_areas_of(gone).collect();
         for (area, _) in areas {

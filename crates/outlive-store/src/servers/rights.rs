@@ -262,14 +262,26 @@ impl Member for Members {
         owner.is_some_and(|owner| generations.is_gone(owner)) && !configuration.has_failed(process)
     }
 
-    fn fence_stragglers(&self, epoch: u64) {
-        let process = &self.rights.process;
-        let stragglers = self.rights.store.configuration().stragglers(epoch);
-        for server in stragglers.filter(|it| *it != process.instance()) {
-            tracing::warn!(%server, epoch, "a commit delays the epoch; its server is fenced");
-            if let Err(error) = process.fence(server) {
-                tracing::error!(%server, %error, "a compute server is not fenced");
-            }
+    fn stragglers(&self, epoch: u64) -> Vec<TransactionId> {
+        let own = self.rights.process.instance();
+        let all = self.rights.store.configuration().stragglers(epoch);
+        all.filter(|(process, _)| *process != own)
+            .map(|(_, it)| it)
+            .collect()
+    }
+
+    fn fence(&self, transaction: TransactionId) {
+        let owner = self
+            .rights
+            .store
+            .configuration()
+            .owner_of(transaction.process());
+        let Some(server) = owner.filter(|it| *it != self.rights.process.instance()) else {
+            return;
+        };
+        tracing::warn!(%server, %transaction, "a commit delays an epoch; its server is fenced");
+        if let Err(error) = self.rights.process.fence(server) {
+            tracing::error!(%server, %error, "a compute server is not fenced");
         }
     }
 
@@ -369,8 +381,12 @@ impl Member for Behind {
         self.members.is_under_recovery(process)
     }
 
-    fn fence_stragglers(&self, epoch: u64) {
-        self.members.fence_stragglers(epoch);
+    fn stragglers(&self, epoch: u64) -> Vec<TransactionId> {
+        self.members.stragglers(epoch)
+    }
+
+    fn fence(&self, transaction: TransactionId) {
+        self.members.fence(transaction);
     }
 
     fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {

@@ -107,6 +107,12 @@ impl TransactionId {
     pub const fn attempt(self) -> u32 {
         self.0 as u32
     }
+
+    /// Returns whether this attempt is a later one of the same coordinator than `other`.
+    pub const fn follows(self, other: Self) -> bool {
+        let ahead = self.attempt().wrapping_sub(other.attempt()) as i32;
+        self.0 >> 32 == other.0 >> 32 && ahead > 0
+    }
 }
 
 impl fmt::Display for TransactionId {

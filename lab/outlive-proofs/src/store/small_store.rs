@@ -214,7 +214,11 @@ impl<M: Memory> Member for Servers<M> {
         false
     }
 
-    fn fence_stragglers(&self, _: u64) {}
+    fn stragglers(&self, _: u64) -> Vec<TransactionId> {
+        Vec::new()
+    }
+
+    fn fence(&self, _: TransactionId) {}
 
     fn enter_commit(&self, _: TransactionId, _: u64) -> bool {
         true

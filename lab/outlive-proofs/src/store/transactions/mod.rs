@@ -158,7 +158,11 @@ impl Member for Simulated {
         self.network.is_dead(usize::from(process) - 1) && !self.has_failed(process)
     }
 
-    fn fence_stragglers(&self, _: u64) {}
+    fn stragglers(&self, _: u64) -> Vec<TransactionId> {
+        Vec::new()
+    }
+
+    fn fence(&self, _: TransactionId) {}
 
     fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {
         let is_current = !self.is_over(epoch);
@@ -273,7 +277,13 @@ impl World {
     }
 
     /// Executes random transactions.
-    async fn client(&self, mut coordinator: Coordinator<Simulated>, name: String, seed: u64) {
+    async fn client(
+        &self,
+        compute: usize,
+        mut coordinator: Coordinator<Simulated>,
+        name: String,
+        seed: u64,
+    ) {
         let mut random = fastrand::Rng::with_seed(seed);
         for number in 0..TRANSACTIONS {
             let accesses: Vec<(Kind, u64, u64)> = (0..random.usize(1..=self.plan.accesses))
@@ -306,10 +316,7 @@ impl World {
                 Ok(_) => Outcome::Committed,
                 Err(
                     TransactionError::Unknown { .. } | TransactionError::Aborted(Abort::Verb(_)),
-                ) => {
-                    // Its compute server has died, or is about to notice.
-                    Outcome::Unknown
-                }
+                ) if self.network.is_dead(compute) => Outcome::Unknown,
                 Err(TransactionError::Aborted(Abort::User)) => Outcome::Aborted,
                 Err(error) => {
                     self.errors.borrow_mut().push(error.to_string());
@@ -502,7 +509,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
                 compute,
                 Box::pin(async move {
                     let _running = running;
-                    world.client(coordinator, name, seed).await;
+                    world.client(compute, coordinator, name, seed).await;
                 }),
             ));
         }
@@ -540,6 +547,10 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     counts.found_committed = world.history.count(resolved(Outcome::Committed));
     counts.found_without_effect = world.history.count(resolved(Outcome::NoEffect));
     counts.words = network.seen().words;
+    let registered = world.configuration.borrow().commits.len();
+    if registered > 0 {
+        return Err(format!("{registered} commits are still registered"));
+    }
     if let Some(error) = world.errors.borrow().first() {
         return Err(error.clone());
     }
