@@ -72,30 +72,21 @@ fn a_pod_is_not_a_store() {
     outlive(["store", "create", path, "--replicas", "0"]).fails(2, "0 is not in 1..=8");
 }
 
-#[test]
-fn a_benchmark_survives_the_death_of_a_compute_server() {
-    let printed = outlive([
-        "store",
-        "bench",
-        "smallbank",
-        "--customers",
-        "2000",
-        "--compute",
-        "3",
-        "--memory",
-        "3",
-        "--seconds",
-        "2",
-        "--kill",
-        "compute@500ms",
-        "--kill",
-        "compute@1s",
-        "--json",
-    ])
-    .succeeds();
+/// Runs SmallBank on three compute servers and three memory servers with these kills.
+fn bench_with_kills(kills: &[&str]) -> Value {
+    let arguments =
+        "store bench smallbank --customers 2000 --compute 3 --memory 3 --seconds 2 --json";
+    let kills = kills.iter().flat_map(|kill| ["--kill", *kill]);
+    let printed = outlive(arguments.split(' ').chain(kills)).succeeds();
     assert_explained("## `outlive store bench", &printed);
     let json: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(json["consistent"], true, "{json:#}");
+    json
+}
+
+#[test]
+fn a_benchmark_survives_the_death_of_a_compute_server() {
+    let json = bench_with_kills(&["compute@500ms", "compute@1s"]);
     assert!(json["committed"].as_u64().unwrap() > 1000, "{json:#}");
     let failures = json["failures"].as_array().unwrap();
     assert_eq!(failures.len(), 2, "{json:#}");
@@ -112,26 +103,7 @@ fn a_benchmark_survives_the_death_of_a_compute_server() {
 
 #[test]
 fn a_benchmark_survives_the_loss_of_a_memory_server() {
-    let printed = outlive([
-        "store",
-        "bench",
-        "smallbank",
-        "--customers",
-        "2000",
-        "--compute",
-        "3",
-        "--memory",
-        "3",
-        "--seconds",
-        "2",
-        "--kill",
-        "both@700ms",
-        "--json",
-    ])
-    .succeeds();
-    assert_explained("## `outlive store bench", &printed);
-    let json: Value = serde_json::from_str(&printed).unwrap();
-    assert_eq!(json["consistent"], true, "{json:#}");
+    let json = bench_with_kills(&["both@700ms"]);
     let timeline: Vec<u64> = serde_json::from_value(json["timeline"].clone()).unwrap();
     let after: u64 = timeline[10..].iter().sum();
     assert!(after > 100, "{json:#}");

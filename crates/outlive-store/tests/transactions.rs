@@ -1,12 +1,15 @@
 //! Transactions on mapped memory, in one process.
 
 use outlive_store::protocol::{
-    Abort, Conflict, Coordinator, Member, Outcome, Retry, Table, TransactionError,
+    Abort, Conflict, Coordinator, Member, Outcome, Retry, Table, TransactionError, Worker,
 };
-use outlive_store::servers::{ComputeServer, MemoryServer, Store, StoreError, StoreOptions};
+use outlive_store::servers::{
+    Behind, ComputeServer, Members, MemoryServer, Store, StoreError, StoreOptions,
+};
 use outlive_store::verbs::{Link, block_on};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -34,6 +37,15 @@ impl World {
 
     fn compute(&self) -> &ComputeServer {
         self.compute.as_ref().unwrap()
+    }
+
+    /// A worker whose verbs are not complete when they are posted.
+    fn worker_behind_link(&self) -> Rc<Worker<Members<Behind>>> {
+        let link = Link {
+            round_trip: Duration::from_micros(20),
+            ..Link::default()
+        };
+        self.compute().worker_behind(link, 1).unwrap()
     }
 }
 
@@ -172,11 +184,7 @@ fn what_is_impossible_is_refused() {
 fn an_attempt_that_is_dropped_or_panics_holds_no_latch() {
     let world = World::new("dropped", StoreOptions::new());
     let table = world.compute().table::<u64>("t", 100).unwrap();
-    let link = Link {
-        round_trip: Duration::from_micros(20),
-        ..Link::default()
-    };
-    let worker = world.compute().worker_behind(link, 1).unwrap();
+    let worker = world.worker_behind_link();
     let mut one = worker.coordinator().unwrap();
     let retry = Retry {
         attempts: 1,
@@ -384,11 +392,7 @@ fn the_outcome_of_the_last_commit_is_known() {
 fn a_future_that_is_dropped_while_it_ends_delays_no_epoch() {
     let mut world = World::new("ends", StoreOptions::new());
     let table = world.compute().table::<u64>("t", 100).unwrap();
-    let link = Link {
-        round_trip: Duration::from_micros(20),
-        ..Link::default()
-    };
-    let worker = world.compute().worker_behind(link, 1).unwrap();
+    let worker = world.worker_behind_link();
     let mut one = worker.coordinator().unwrap();
     let other = RefCell::new(worker.coordinator().unwrap());
     put(&mut one, table, 1, 0);

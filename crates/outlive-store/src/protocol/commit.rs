@@ -56,10 +56,11 @@ impl<V: Member> Transaction<V> {
     /// An attempt that holds no latches needs no registration: its objects were read from primaries
     /// that are not lost, which are primaries in later epochs too.
     fn enter(&mut self) -> Result<(), Abort> {
-        if !self.worker.policy().commits_in_its_epoch {
-            return Ok(());
-        }
-        if !self.worker.view.enter_commit(self.id, self.epoch) {
+        let epoch = match self.worker.policy().commits_in_its_epoch {
+            true => self.epoch,
+            false => self.worker.view.epoch(),
+        };
+        if !self.worker.view.enter_commit(self.id, epoch) {
             return Err(self.interrupted());
         }
         self.has_entered = true;

@@ -49,7 +49,8 @@
 //!   is registered. A commit under way completes on the replicas that are left, or, if its log was
 //!   not complete, removes its entry and ends as an abort.
 //! * The registration of a dead compute server ends after the recovery of its logs.
-//! * Lost log servers are replaced at the beginning of an epoch, when no entry is needed.
+//! * Lost log servers are replaced at the beginning of an epoch, or later, when memory servers have
+//!   joined. Their entries are lost with them.
 //!
 //! An attempt that has not begun its commit delays nothing, however long its body runs.
 

@@ -400,7 +400,7 @@ impl<V: Member> Worker<V> {
             Poll::Pending
         })
         .await?;
-        // If the log cannot be had, the next call tries again.
+        // If a log server cannot be reached, the next call tries again.
         self.is_settled.set(false);
         self.lost.set(bits(self.view.lost(epoch)));
         self.epoch.set(epoch);

@@ -1,8 +1,9 @@
 //! The process of a compute server.
 
-use super::rights::{Behind, MappedServer, Members, Rights};
+use super::members::{Behind, Connector, Direct, Members};
+use super::rights::{MappedServer, Rights};
 use super::{Store, StoreError, TableError};
-use crate::protocol::{LogArea, Table, Worker};
+use crate::protocol::{Table, Worker};
 use crate::tables::Geometry;
 use crate::verbs::{Link, ServerId};
 use bytemuck::Pod;
@@ -118,32 +119,33 @@ impl ComputeServer {
         }
     }
 
-    fn log(&self) -> Result<LogArea, StoreError> {
-        self.rights.log(self.store().configuration().epoch())
-    }
-
     /// Returns a worker for the transactions of the calling thread.
     ///
     /// # Errors
     /// If no memory server is live, or too many compute servers have logs.
     pub fn worker(&self) -> Result<Rc<Worker<Members>>, StoreError> {
-        let log = self.log()?;
-        Ok(Worker::new(
-            Members::new(&self.rights),
-            self.id().0,
-            log,
-            ADDRESSES,
-        ))
+        self.worker_over(Direct)
     }
 
     /// Returns a worker behind emulated links. `seed` determines their jitter.
     ///
     /// # Errors
     /// As [`worker`](Self::worker).
-    pub fn worker_behind(&self, link: Link, seed: u64) -> Result<Rc<Worker<Behind>>, StoreError> {
-        let log = self.log()?;
-        let view = Behind::new(Members::new(&self.rights), link, seed);
-        Ok(Worker::new(view, self.id().0, log, ADDRESSES))
+    pub fn worker_behind(
+        &self,
+        link: Link,
+        seed: u64,
+    ) -> Result<Rc<Worker<Members<Behind>>>, StoreError> {
+        self.worker_over(Behind::new(link, seed))
+    }
+
+    fn worker_over<C: Connector>(
+        &self,
+        connector: C,
+    ) -> Result<Rc<Worker<Members<C>>>, StoreError> {
+        let log = self.rights.log()?;
+        let members = Members::new(&self.rights, connector);
+        Ok(Worker::new(members, self.id().0, log, ADDRESSES))
     }
 
     /// Revokes the rights of the compute server `id`, and waits for that for at most `timeout`: see

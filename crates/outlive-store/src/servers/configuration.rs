@@ -299,8 +299,8 @@ impl<M: Memory> Configuration<M> {
         };
         let entry = self.set_state(&entry, Phase::Creating);
         memory.crash_point(JoinPoint::Creating);
-        // A table or a log area may name the previous incarnation since the claim. Whoever reads
-        // the incarnation after this fence finds that its place is nowhere.
+        // A table or a log area may name the previous incarnation since the claim. A compute server
+        // that reads the incarnation after this fence finds that the place does not exist.
         memory.fence(Ordering::SeqCst);
         if self.is_named(entry.id) || self.is_lost(entry.id) {
             self.leave_memory(&entry, segments);

@@ -103,7 +103,8 @@ impl<M: Memory> Configuration<M> {
     pub(super) fn lose_if_gone(self, named: &[MemoryEntry]) {
         self.memory.fence(Ordering::SeqCst);
         for entry in named {
-            // A place at an earlier incarnation is nowhere, and its number may be a live server's.
+            // A place at an earlier incarnation does not exist, and its number may be that of a
+            // live server.
             let now = self.memory_server(entry.id);
             let now = now.filter(|now| now.incarnation == entry.incarnation);
             if now.is_some_and(|now| now.phase != Phase::Live) {
@@ -164,7 +165,7 @@ impl<M: Memory> Configuration<M> {
 
     /// Records that the transaction of a dead compute server is rolled forward. Its log area is
     /// being recovered.
-    pub(super) fn record_commit(self, transaction: TransactionId) {
+    pub fn record_commit(self, transaction: TransactionId) {
         let (process, coordinator) = (transaction.process(), transaction.coordinator());
         if let Some(area) = self.log_area_of(process) {
             let at = self.commit_at(area, coordinator) + COMMITTED;

@@ -107,17 +107,19 @@ impl<M: Memory> Configuration<M> {
     }
 
     /// Replaces the log servers of `area` that are lost in `epoch` by live ones, as far as there
-    /// are enough, and returns the area. `clear` clears the slots at a server, and returns whether
-    /// it has.
+    /// are enough, and returns the area. `clear` clears the slots at a new server.
+    ///
+    /// # Errors
+    /// That of `clear`.
     ///
     /// # Crash
     /// Each log server is the old one, whose entries are lost, or the new one, which has none yet.
-    pub fn replace_log_servers(
+    pub fn replace_log_servers<E>(
         self,
         area: u16,
         epoch: u64,
-        mut clear: impl FnMut(ServerId, &LogArea) -> bool,
-    ) -> LogArea {
+        clear: impl Fn(ServerId, &LogArea) -> Result<(), E>,
+    ) -> Result<LogArea, E> {
         let lost: Vec<ServerId> = self.lost(epoch).collect();
         let log = self.log_area(area);
         let is_lost = |server: &ServerId| *server == NOWHERE || lost.contains(server);
@@ -128,9 +130,10 @@ impl<M: Memory> Configuration<M> {
         let count = spare.len();
         let mut spare = choose(1 << 32 | process, &spare, count).into_iter();
         for (index, _) in { log.servers.iter().enumerate() }.filter(|(_, it)| is_lost(it)) {
-            let new = spare.find(|server| clear(*server, &log));
+            let new = spare.next();
             let entry = new.and_then(|server| live.iter().find(|it| it.id == server));
             if let Some(entry) = entry {
+                clear(entry.id, &log)?;
                 // Release: a survivor that finds the new server finds its slots cleared.
                 let at = self.log_server_at(area, index);
                 self.memory
@@ -138,10 +141,10 @@ impl<M: Memory> Configuration<M> {
                 self.lose_if_gone(&[*entry]);
             }
         }
-        self.log_area(area)
+        Ok(self.log_area(area))
     }
 
-    fn log_area(self, area: u16) -> LogArea {
+    pub(super) fn log_area(self, area: u16) -> LogArea {
         let sizes = self.sizes;
         let each = u64::from(sizes.coordinators) * sizes.log_slot_bytes;
         let word = |index| self.load(self.log_server_at(area, index));

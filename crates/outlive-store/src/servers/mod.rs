@@ -54,6 +54,7 @@ mod entries;
 mod epochs;
 mod error;
 mod log_areas;
+mod members;
 mod memory_server;
 mod recover;
 mod rights;
@@ -66,7 +67,8 @@ pub use configuration::{BadConfiguration, Configuration, JoinPoint, RecoverPoint
 pub use entries::{ComputeEntry, MemoryEntry, Phase, Recovery};
 pub use error::StoreError;
 pub use log_areas::LogPoint;
+pub use members::{Behind, Connector, Direct, Members};
 pub use memory_server::MemoryServer;
-pub use rights::{Behind, MappedServer, Members};
+pub use rights::MappedServer;
 pub use sizes::Sizes;
 pub use store::{Store, StoreOptions, StoreStatus};

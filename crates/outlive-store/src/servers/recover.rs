@@ -2,7 +2,7 @@
 
 use super::rights::{close, verb_error};
 use super::{Configuration, Phase, Segments, Store};
-use crate::protocol::{Checked, LogArea, Outcome, Recovered, View, Worker, check, recover_logs};
+use crate::protocol::{Checked, LogArea, Recovered, View, Worker, check, recover_logs};
 use crate::tables::{TableLayout, TransactionId};
 use crate::verbs::{Mapped, Region, ServerId, VerbError, block_on};
 use core::cell::RefCell;
@@ -144,17 +144,6 @@ impl Store {
             .map(|it| it.id)
             .collect();
         block_on(check(&worker, tables, |process| live.contains(&process)))
-    }
-}
-
-impl Store {
-    /// The outcome of an attempt of a transaction, for a client that has received no answer from
-    /// its coordinator, but has received the [attempt's id](crate::protocol::Transaction::id).
-    ///
-    /// After the compute server has failed, the outcome of the last commit of each coordinator is
-    /// known, until another compute server receives the log area of the failed one.
-    pub fn outcome(&self, attempt: TransactionId) -> Outcome {
-        self.configuration().outcome(attempt)
     }
 }
 

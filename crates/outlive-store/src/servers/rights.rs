@@ -3,18 +3,16 @@
 use super::epochs::attempt_before;
 use super::recover::region_of;
 use super::{Phase, ProcessId, Store, StoreError};
-use crate::protocol::{LogArea, Member, Slot, View};
-use crate::tables::{TableLayout, TransactionId};
+use crate::protocol::{LogArea, Slot};
 use crate::verbs::{
     Batch, Completed, Connection, Emulated, Link, Mapped, Region, ServerId, VerbError,
 };
-use core::cell::Cell;
 use core::future::Ready;
 use outlive::membership::Process;
 use outlive::segment::Segment;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A process id and the membership that it rests on. Connections share the rights, so that no other
 /// process receives the id while one of them can post.
@@ -66,20 +64,23 @@ impl Rights {
         Ok(mapped)
     }
 
-    /// Returns the log area of this compute server, with live log servers in place of those that
-    /// are lost in `epoch`. Claims an area at the first call.
-    pub fn log(&self, epoch: u64) -> Result<LogArea, StoreError> {
-        // While the slots are locked, no other thread replaces log servers.
-        let mut slots = { self.slots.lock() }.unwrap_or_else(PoisonError::into_inner);
+    /// The log slots that no coordinator uses.
+    pub fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
+        { self.slots.lock() }.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Latches with the process id may remain.
+    pub fn leave_latches(&self) {
+        // Relaxed: the last owner of the rights reads it when no other thread has them.
+        self.has_latches.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the log area of this compute server, and claims one at the first call.
+    pub fn log(&self) -> Result<LogArea, StoreError> {
+        let mut slots = self.slots();
         let configuration = self.store.configuration();
         if let Some(area) = self.area.get() {
-            let mut failed = None;
-            let clear = |server, area: &LogArea| {
-                let cleared = self.clear_log(server, area);
-                cleared.map_err(|error| failed = Some(error)).is_ok()
-            };
-            let area = configuration.replace_log_servers(*area, epoch, clear);
-            return failed.map_or(Ok(area), Err);
+            return Ok(configuration.log_area(*area));
         }
         let owner = self.process.instance();
         let claimed = configuration.claim_log_area(owner, self.id.get())?;
@@ -88,21 +89,32 @@ impl Rights {
         })?;
         // The slots of an area that is free hold no entries on live servers. Cleared all the same,
         // because an entry of another life of this process id would be recovered as its own.
-        self.clear_logs(&area)?;
+        { area.servers.iter() }.try_for_each(|server| self.clear_log(*server, &area))?;
         let before = attempt_before(owner);
         // The slot that was returned last is used first.
-        slots.extend((0..area.coordinators).rev().map(|it| Slot::new(it, before)));
+        slots.extend(
+            { 0..area.coordinators }
+                .rev()
+                .map(|it| Slot::new(it, before)),
+        );
         self.area.get_or_init(|| number);
         Ok(area)
     }
 
-    /// Returns the number of the log area. A coordinator exists, so it is claimed.
-    fn area(&self) -> u16 {
-        *self.area.get().expect("a worker has claimed the log area")
+    /// Replaces the log servers that are lost in `epoch`, and returns the log area.
+    pub fn complete_log(&self, epoch: u64) -> Result<LogArea, VerbError> {
+        // While the slots are locked, no other thread replaces log servers.
+        let _slots = self.slots();
+        let clear = |server, area: &LogArea| {
+            let cleared = self.clear_log(server, area);
+            cleared.map_err(|error| verb_error(server, &error))
+        };
+        { self.store.configuration() }.replace_log_servers(self.area(), epoch, clear)
     }
 
-    fn clear_logs(&self, area: &LogArea) -> Result<(), StoreError> {
-        { area.servers.iter() }.try_for_each(|server| self.clear_log(*server, area))
+    /// Returns the number of the log area. A coordinator exists, so it is claimed.
+    pub fn area(&self) -> u16 {
+        *self.area.get().expect("a worker has claimed the log area")
     }
 
     fn clear_log(&self, server: ServerId, area: &LogArea) -> Result<(), StoreError> {
@@ -135,12 +147,11 @@ impl Drop for Rights {
             configuration.fail_compute(self.id.get(), owner, &self.store);
             return;
         }
-        if self.area.get().is_some()
-            && let Ok(area) = self.log(0)
-        {
+        if let Some(area) = self.area.get() {
+            let area = configuration.log_area(*area);
             // Entries that remain are those of committed transactions. The next owner of the area
             // clears them.
-            let _ = self.clear_logs(&area);
+            let _ = { area.servers.iter() }.try_for_each(|it| self.clear_log(*it, &area));
         }
         configuration.leave_compute(self.id.get(), owner);
     }
@@ -171,7 +182,7 @@ impl Drop for MappedServer {
     fn drop(&mut self) {
         // A thread that panics may leave latches of its own.
         if std::thread::panicking() {
-            self.rights.has_latches.store(true, Ordering::Relaxed);
+            self.rights.leave_latches();
         }
     }
 }
@@ -193,20 +204,6 @@ impl Connection for MappedServer {
     }
 }
 
-/// The store as a worker of a compute server sees it.
-#[derive(Debug)]
-pub struct Members {
-    rights: Arc<Rights>,
-}
-
-impl Members {
-    pub(super) fn new(rights: &Arc<Rights>) -> Self {
-        Self {
-            rights: Arc::clone(rights),
-        }
-    }
-}
-
 /// Returns the error of a verb to a server to which the process cannot connect.
 pub(super) fn verb_error(server: ServerId, error: &StoreError) -> VerbError {
     match error {
@@ -215,202 +212,6 @@ pub(super) fn verb_error(server: ServerId, error: &StoreError) -> VerbError {
             tracing::error!(%server, %error, "a live memory server cannot be reached");
             VerbError::Unreachable { server }
         }
-    }
-}
-
-impl View for Members {
-    type Connection = MappedServer;
-
-    fn connect(&self, server: ServerId) -> Result<MappedServer, VerbError> {
-        MappedServer::new(&self.rights, server).map_err(|error| verb_error(server, &error))
-    }
-
-    fn layout(&self, table: u8) -> Option<TableLayout> {
-        self.rights.store.configuration().layout(table)
-    }
-
-    fn has_failed(&self, process: u16) -> bool {
-        self.rights.store.configuration().has_failed(process)
-    }
-
-    fn epoch(&self) -> u64 {
-        self.rights.store.configuration().epoch()
-    }
-
-    fn lost(&self, epoch: u64) -> Vec<ServerId> {
-        self.rights.store.configuration().lost(epoch).collect()
-    }
-
-    fn record_commit(&self, transaction: TransactionId) {
-        self.rights.store.configuration().record_commit(transaction);
-    }
-}
-
-impl Member for Members {
-    fn is_over(&self, epoch: u64) -> bool {
-        self.rights.store.configuration().is_over(epoch)
-    }
-
-    fn is_settled(&self, epoch: u64) -> bool {
-        self.rights.store.configuration().is_settled(epoch)
-    }
-
-    fn is_under_recovery(&self, process: u16) -> bool {
-        let configuration = self.rights.store.configuration();
-        let generations = self.rights.process.tables().generations();
-        let owner = configuration.owner_of(process);
-        owner.is_some_and(|owner| generations.is_gone(owner)) && !configuration.has_failed(process)
-    }
-
-    fn stragglers(&self, epoch: u64) -> Vec<TransactionId> {
-        let own = self.rights.process.instance();
-        let all = self.rights.store.configuration().stragglers(epoch);
-        all.filter(|(process, _)| *process != own)
-            .map(|(_, it)| it)
-            .collect()
-    }
-
-    fn fence(&self, transaction: TransactionId) {
-        let owner = self
-            .rights
-            .store
-            .configuration()
-            .owner_of(transaction.process());
-        let Some(server) = owner.filter(|it| *it != self.rights.process.instance()) else {
-            return;
-        };
-        tracing::warn!(%server, %transaction, "a commit delays an epoch; its server is fenced");
-        if let Err(error) = self.rights.process.fence(server) {
-            tracing::error!(%server, %error, "a compute server is not fenced");
-        }
-    }
-
-    fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {
-        let configuration = self.rights.store.configuration();
-        configuration.enter_commit(self.rights.area(), transaction, epoch)
-    }
-
-    fn leave_commit(&self, transaction: TransactionId, is_committed: bool) {
-        let configuration = self.rights.store.configuration();
-        configuration.leave_commit(self.rights.area(), transaction, is_committed);
-    }
-
-    fn log(&self, epoch: u64) -> Result<LogArea, VerbError> {
-        self.rights.log(epoch).map_err(|error| {
-            tracing::error!(%error, "lost log servers are not replaced");
-            VerbError::Unreachable {
-                server: ServerId(u16::MAX),
-            }
-        })
-    }
-
-    fn take_slot(&self) -> Option<Slot> {
-        let mut slots = { self.rights.slots.lock() }.unwrap_or_else(PoisonError::into_inner);
-        slots.pop()
-    }
-
-    fn leave_latches(&self) {
-        // Relaxed: the last owner of the rights reads it when no other thread has them.
-        self.rights.has_latches.store(true, Ordering::Relaxed);
-    }
-
-    fn return_slot(&self, slot: Slot) {
-        let mut slots = { self.rights.slots.lock() }.unwrap_or_else(PoisonError::into_inner);
-        slots.push(slot);
-    }
-}
-
-/// The store as a worker behind emulated links sees it.
-#[derive(Debug)]
-pub struct Behind {
-    members: Members,
-    link: Link,
-    seed: Cell<u64>,
-}
-
-impl Behind {
-    pub(super) fn new(members: Members, link: Link, seed: u64) -> Self {
-        Self {
-            members,
-            link,
-            seed: Cell::new(seed),
-        }
-    }
-}
-
-impl View for Behind {
-    type Connection = Emulated<MappedServer>;
-
-    fn connect(&self, server: ServerId) -> Result<Self::Connection, VerbError> {
-        let connection = self.members.connect(server)?;
-        self.seed.set(self.seed.get().wrapping_add(1));
-        Ok(connection.behind(self.link, self.seed.get()))
-    }
-
-    fn layout(&self, table: u8) -> Option<TableLayout> {
-        self.members.layout(table)
-    }
-
-    fn has_failed(&self, process: u16) -> bool {
-        self.members.has_failed(process)
-    }
-
-    fn epoch(&self) -> u64 {
-        self.members.epoch()
-    }
-
-    fn lost(&self, epoch: u64) -> Vec<ServerId> {
-        self.members.lost(epoch)
-    }
-
-    fn record_commit(&self, transaction: TransactionId) {
-        self.members.record_commit(transaction);
-    }
-}
-
-impl Member for Behind {
-    fn is_over(&self, epoch: u64) -> bool {
-        self.members.is_over(epoch)
-    }
-
-    fn is_settled(&self, epoch: u64) -> bool {
-        self.members.is_settled(epoch)
-    }
-
-    fn is_under_recovery(&self, process: u16) -> bool {
-        self.members.is_under_recovery(process)
-    }
-
-    fn stragglers(&self, epoch: u64) -> Vec<TransactionId> {
-        self.members.stragglers(epoch)
-    }
-
-    fn fence(&self, transaction: TransactionId) {
-        self.members.fence(transaction);
-    }
-
-    fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {
-        self.members.enter_commit(transaction, epoch)
-    }
-
-    fn leave_commit(&self, transaction: TransactionId, is_committed: bool) {
-        self.members.leave_commit(transaction, is_committed);
-    }
-
-    fn log(&self, epoch: u64) -> Result<LogArea, VerbError> {
-        self.members.log(epoch)
-    }
-
-    fn take_slot(&self) -> Option<Slot> {
-        self.members.take_slot()
-    }
-
-    fn leave_latches(&self) {
-        self.members.leave_latches();
-    }
-
-    fn return_slot(&self, slot: Slot) {
-        self.members.return_slot(slot);
     }
 }
 

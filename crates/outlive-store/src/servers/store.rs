@@ -5,6 +5,8 @@ use super::{
     ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Phase, Sizes,
     StoreError, TableEntry,
 };
+use crate::protocol::Outcome;
+use crate::tables::TransactionId;
 use outlive::membership::{Instance, Process, ProcessOptions};
 use outlive::pod::{Pod, PodOptions};
 use std::path::{Path, PathBuf};
@@ -218,6 +220,15 @@ impl Store {
     /// The file of the segment of the memory server that `entry` describes.
     pub fn segment_path(&self, entry: &MemoryEntry) -> PathBuf {
         self.files.path(entry.id, entry.incarnation)
+    }
+
+    /// The outcome of an attempt of a transaction, for a client that has received no answer from
+    /// its coordinator, but has received the [attempt's id](crate::protocol::Transaction::id).
+    ///
+    /// After the compute server has failed, the outcome of the last commit of each coordinator is
+    /// known, until another compute server receives the log area of the failed one.
+    pub fn outcome(&self, attempt: TransactionId) -> Outcome {
+        self.configuration().outcome(attempt)
     }
 
     /// Returns the servers as they are now.

@@ -131,14 +131,12 @@ pub fn execute(
             let victim = victim.expect("the number of kills is checked");
             killed.push(Killed::kill(kind, victim, compute)?);
         }
-        let begin = monotonic();
-        // Each is watched, also after another one is not recovered.
-        while killed
-            .iter_mut()
-            .filter_map(|it| (!it.watch(compute)).then_some(()))
-            .count()
-            > 0
-        {
+        let (begin, killed_now) = (monotonic(), killed.len());
+        loop {
+            let recovered = killed.iter_mut().map(|it| it.watch(compute));
+            if recovered.filter(|it| *it).count() == killed_now {
+                break;
+            }
             if since(begin) > PATIENCE || stop.load(Ordering::Relaxed) {
                 return Err(Failure::new("a server was killed and not recovered"));
             }

@@ -1,0 +1,168 @@
+//! The store as the workers of a compute server see it.
+
+use super::Configuration;
+use super::rights::{MappedServer, Rights, verb_error};
+use crate::protocol::{LogArea, Member, Slot, View};
+use crate::tables::{TableLayout, TransactionId};
+use crate::verbs::{Connection, Emulated, Link, ServerId, VerbError};
+use core::cell::Cell;
+use core::fmt::Debug;
+use std::sync::Arc;
+
+/// The store as a worker of a compute server sees it.
+#[derive(Debug)]
+pub struct Members<C = Direct> {
+    rights: Arc<Rights>,
+    connector: C,
+}
+
+impl<C> Members<C> {
+    fn configuration(&self) -> Configuration {
+        self.rights.store.configuration()
+    }
+
+    pub(super) fn new(rights: &Arc<Rights>, connector: C) -> Self {
+        Self {
+            rights: Arc::clone(rights),
+            connector,
+        }
+    }
+}
+
+/// The way from a worker to the memory servers.
+pub trait Connector: Debug {
+    /// A connection on this way.
+    type Connection: Connection;
+
+    /// Returns the connection over `server`.
+    fn connect(&self, server: MappedServer) -> Self::Connection;
+}
+
+/// Verbs access mapped memory when they are posted.
+#[derive(Debug)]
+pub struct Direct;
+
+impl Connector for Direct {
+    type Connection = MappedServer;
+
+    fn connect(&self, server: MappedServer) -> MappedServer {
+        server
+    }
+}
+
+/// Connections are behind an emulated link each.
+#[derive(Debug)]
+pub struct Behind {
+    link: Link,
+    seed: Cell<u64>,
+}
+
+impl Behind {
+    pub(super) fn new(link: Link, seed: u64) -> Self {
+        Self {
+            link,
+            seed: Cell::new(seed),
+        }
+    }
+}
+
+impl Connector for Behind {
+    type Connection = Emulated<MappedServer>;
+
+    fn connect(&self, server: MappedServer) -> Self::Connection {
+        self.seed.set(self.seed.get().wrapping_add(1));
+        server.behind(self.link, self.seed.get())
+    }
+}
+
+impl<C: Connector> View for Members<C> {
+    type Connection = C::Connection;
+
+    fn connect(&self, server: ServerId) -> Result<C::Connection, VerbError> {
+        let mapped = MappedServer::new(&self.rights, server);
+        let mapped = mapped.map_err(|error| verb_error(server, &error))?;
+        Ok(self.connector.connect(mapped))
+    }
+
+    fn layout(&self, table: u8) -> Option<TableLayout> {
+        self.configuration().layout(table)
+    }
+
+    fn has_failed(&self, process: u16) -> bool {
+        self.configuration().has_failed(process)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.configuration().epoch()
+    }
+
+    fn lost(&self, epoch: u64) -> Vec<ServerId> {
+        self.configuration().lost(epoch).collect()
+    }
+
+    fn record_commit(&self, transaction: TransactionId) {
+        self.configuration().record_commit(transaction);
+    }
+}
+
+impl<C: Connector> Member for Members<C> {
+    fn is_over(&self, epoch: u64) -> bool {
+        self.configuration().is_over(epoch)
+    }
+
+    fn is_settled(&self, epoch: u64) -> bool {
+        self.configuration().is_settled(epoch)
+    }
+
+    fn is_under_recovery(&self, process: u16) -> bool {
+        let configuration = self.configuration();
+        let generations = self.rights.process.tables().generations();
+        let owner = configuration.owner_of(process);
+        owner.is_some_and(|owner| generations.is_gone(owner)) && !configuration.has_failed(process)
+    }
+
+    fn stragglers(&self, epoch: u64) -> Vec<TransactionId> {
+        let own = self.rights.process.instance();
+        let all = self.configuration().stragglers(epoch);
+        all.filter(|(process, _)| *process != own)
+            .map(|(_, it)| it)
+            .collect()
+    }
+
+    fn fence(&self, transaction: TransactionId) {
+        let owner = self.configuration().owner_of(transaction.process());
+        let Some(server) = owner.filter(|it| *it != self.rights.process.instance()) else {
+            return;
+        };
+        tracing::warn!(%server, %transaction, "a commit delays an epoch; its server is fenced");
+        if let Err(error) = self.rights.process.fence(server) {
+            tracing::error!(%server, %error, "a compute server is not fenced");
+        }
+    }
+
+    fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {
+        let configuration = self.configuration();
+        configuration.enter_commit(self.rights.area(), transaction, epoch)
+    }
+
+    fn leave_commit(&self, transaction: TransactionId, is_committed: bool) {
+        let configuration = self.configuration();
+        configuration.leave_commit(self.rights.area(), transaction, is_committed);
+    }
+
+    fn log(&self, epoch: u64) -> Result<LogArea, VerbError> {
+        self.rights.complete_log(epoch)
+    }
+
+    fn take_slot(&self) -> Option<Slot> {
+        self.rights.slots().pop()
+    }
+
+    fn leave_latches(&self) {
+        self.rights.leave_latches();
+    }
+
+    fn return_slot(&self, slot: Slot) {
+        self.rights.slots().push(slot);
+    }
+}
