@@ -13,6 +13,12 @@ fn runs(plan: Plan, seeds: u64) -> Counts {
     all
 }
 
+fn assert_frequent(events: &[(&str, u64)]) {
+    for (name, times) in events {
+        assert!(*times > 10, "{times} {name}");
+    }
+}
+
 #[test]
 fn transactions_are_strictly_serializable() {
     let all = runs(Plan::CLEAN, 300);
@@ -24,7 +30,7 @@ fn transactions_are_strictly_serializable() {
 fn transactions_survive_the_deaths_of_compute_servers_and_recoverers() {
     let all = runs(Plan::DEATHS, 1_000);
     println!("{all:?}");
-    for (name, times) in [
+    assert_frequent(&[
         ("stolen latches", all.stolen),
         ("transactions rolled forward", all.forward),
         ("transactions rolled back", all.back),
@@ -35,24 +41,20 @@ fn transactions_survive_the_deaths_of_compute_servers_and_recoverers() {
             "that were found without effect",
             all.found_without_effect as u64,
         ),
-    ] {
-        assert!(times > 10, "{times} {name}");
-    }
+    ]);
 }
 
 #[test]
 fn transactions_survive_the_loss_of_a_memory_server() {
     let all = runs(Plan::LOSSES, 1_000);
     println!("{all:?}");
-    for (name, times) in [
+    assert_frequent(&[
         ("lost memory servers", all.lost),
         ("attempts that a loss ended", all.interrupted),
         ("stolen latches", all.stolen),
         ("transactions rolled forward", all.forward),
         ("transactions rolled back", all.back),
-    ] {
-        assert!(times > 10, "{times} {name}");
-    }
+    ]);
 }
 
 #[test]

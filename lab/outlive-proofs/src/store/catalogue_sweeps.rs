@@ -6,9 +6,9 @@ use outlive::membership::Instance;
 use outlive_memory::{Memory, Offset, Ordering};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
-use outlive_store::protocol::{LogArea, Recovered};
+use outlive_store::protocol::{LogArea, Outcome, Recovered};
 use outlive_store::servers::{Configuration, CreateTablePoint, LogPoint, Segments, Sizes};
-use outlive_store::tables::Geometry;
+use outlive_store::tables::{Geometry, TransactionId};
 use outlive_store::verbs::{Region, ServerId};
 
 /// Adds the sweeps of this file.
@@ -18,6 +18,7 @@ pub fn add_to(suite: &mut Suite) {
         What::Logs,
         What::RecoverLogs,
         What::FailingLogs,
+        What::ReplaceLogs,
     ] {
         suite.add(Catalogue(what));
     }
@@ -32,6 +33,9 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (What::ForgetsLogs, "logs are not recovered"),
         (What::ForgetsSurvivors, "has an owner"),
         (What::KeepsAreas, "has an owner"),
+        (What::KeepsCommits, "a commit is still registered"),
+        (What::ForgetsOutcomes, "the outcome is NoEffect"),
+        (What::UnclearedLogs, "has slots that are not cleared"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Catalogue(what)), message) })
     .into()
@@ -42,12 +46,14 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
 enum What {
     /// A table is created.
     CreateTable,
-    /// A compute server claims a log area, and leaves.
+    /// A compute server claims a log area, commits a transaction, begins another one and leaves.
     Logs,
     /// A survivor recovers the logs of a dead compute server.
     RecoverLogs,
     /// The same, and the first recovery of the logs fails.
     FailingLogs,
+    /// A compute server replaces a lost log server. Its logs are recovered.
+    ReplaceLogs,
     /// Broken: the claim of a dead creator is not released.
     ForgetsCreators,
     /// Broken: the places of a table are not written.
@@ -58,6 +64,12 @@ enum What {
     ForgetsSurvivors,
     /// Broken: a recovered area keeps its owner.
     KeepsAreas,
+    /// Broken: the registration of a dead server's commit remains.
+    KeepsCommits,
+    /// Broken: a recovery does not record the commit of the transaction that it rolls forward.
+    ForgetsOutcomes,
+    /// Broken: the slots at a new log server are not cleared.
+    UnclearedLogs,
 }
 
 impl What {
@@ -70,7 +82,16 @@ impl What {
 
     /// Whether the operation is the recovery of a server that has died before.
     fn recovers(self) -> bool {
-        !self.creates() && self != Self::Logs
+        !self.creates() && self != Self::Logs && !self.replaces()
+    }
+
+    /// The instances of the memory servers.
+    fn memory_servers(self) -> core::ops::Range<u32> {
+        30..if self.replaces() { 33 } else { 32 }
+    }
+
+    fn replaces(self) -> bool {
+        matches!(self, Self::ReplaceLogs | Self::UnclearedLogs)
     }
 }
 
@@ -86,10 +107,22 @@ const LOGGED: Offset = Offset::new(SIZE - 64);
 const RECOVERED: Offset = Offset::new(SIZE - 56);
 /// The number of recoveries that have begun.
 const TRIES: Offset = Offset::new(SIZE - 48);
+/// 1 if the first transaction was committed.
+const COMMITTED: Offset = Offset::new(SIZE - 40);
+/// For each of three memory servers, 1 if its log slots are cleared.
+const CLEARED: Offset = Offset::new(SIZE - 32);
+/// What a recovery of the logs has found wrong, as a number; 0 if nothing.
+const FAULT: Offset = Offset::new(SIZE - 8);
+const UNCLEARED: u64 = 1;
+const SETTLED: u64 = 2;
+/// The transactions of the compute server. Recoveries roll the first one forward.
+const FIRST: TransactionId = TransactionId::new(1, 0, 1);
+const SECOND: TransactionId = TransactionId::new(1, 0, 2);
 /// The table of the process ids' owners is followed by two log areas, the epochs of their commits,
 /// and the tables.
 const AREAS: u64 = 0x3280 + 64;
-const PLACES: u64 = AREAS + 2 * 128 + 2 * 64 + 64;
+const COMMITS: u64 = AREAS + 2 * 128;
+const PLACES: u64 = COMMITS + 2 * 64 + 64;
 const SIZES: Sizes = Sizes {
     tables: 2,
     log_areas: 2,
@@ -118,15 +151,37 @@ impl Segments for Logs {
 
     fn recover_logs(&self, _: u16, area: &LogArea) -> Option<Recovered> {
         assert_eq!(area.servers.len(), 2);
-        let tries: u64 = self.memory.fetch_add(TRIES, 1u64, Ordering::Relaxed);
+        let memory = self.memory;
+        let (configuration, _) = Catalogue(What::RecoverLogs).open(memory);
+        let is_set = |at| memory.load::<u64>(at, Ordering::Acquire) != 0;
+        let lost: Vec<_> = configuration.lost(configuration.epoch()).collect();
+        for server in { area.servers.iter() }.filter(|it| !lost.contains(it)) {
+            // Before, the slots can only have entries of transactions that are decided.
+            if is_set(LOGGED) && !is_set(cleared(*server)) {
+                memory.store(FAULT, UNCLEARED, Ordering::Release);
+            }
+        }
+        let has_commit = self.what.recovers() && !is_set(RECOVERED);
+        if has_commit && configuration.is_settled(1) {
+            memory.store(FAULT, SETTLED, Ordering::Release);
+        }
+        let tries: u64 = memory.fetch_add(TRIES, 1u64, Ordering::Relaxed);
         if self.what == What::FailingLogs && tries == 0 {
             return None;
         }
+        if self.what != What::ForgetsOutcomes {
+            configuration.record_commit(FIRST);
+        }
         if self.what != What::ForgetsLogs {
-            self.memory.store(RECOVERED, 1u64, Ordering::Release);
+            memory.store(RECOVERED, 1u64, Ordering::Release);
         }
         Some(Recovered::default())
     }
+}
+
+/// The word that tells whether the log slots at a server are cleared.
+fn cleared(server: ServerId) -> Offset {
+    CLEARED + u64::from(server.0) * 8
 }
 
 impl Catalogue {
@@ -140,6 +195,7 @@ impl Catalogue {
             What::UnplacedTable => Weakened::new(memory, Weakness::Stores(at(PLACES), 4096)),
             // The owner word of the first area: it is released by a compare-and-swap.
             What::KeepsAreas => Weakened::new(memory, Weakness::Swaps(at(AREAS), 8)),
+            What::KeepsCommits => Weakened::new(memory, Weakness::Stores(at(COMMITS), 8)),
             _ => Weakened::sound(memory),
         };
         let bytes = SIZE - 128 - CONFIGURATION.raw();
@@ -147,15 +203,19 @@ impl Catalogue {
         (configuration.expect("a configuration"), logs)
     }
 
-    /// A compute server joins and claims a log area.
-    fn log(&self, memory: Marked, owner: Instance) -> u16 {
-        let configuration = Configuration::open(memory, CONFIGURATION, SIZE - 192);
-        let configuration = configuration.expect("a configuration");
+    /// A compute server joins, claims a log area and begins its first commit.
+    fn log(&self, memory: Marked, owner: Instance) -> (u16, LogArea) {
+        let (configuration, _) = Self(What::Logs).open(memory);
         let process = configuration.join_compute(owner).expect("a process id");
-        let area = configuration.claim_log_area(owner, process);
-        assert!(area.is_ok_and(|it| it.is_some()));
+        let claimed = configuration.claim_log_area(owner, process);
+        let (area, log) = claimed.expect("live servers").expect("a free log area");
+        assert_eq!((process, area), (FIRST.process(), 0));
+        for server in &log.servers {
+            memory.store(cleared(*server), 1u64, Ordering::Release);
+        }
         memory.store(LOGGED, 1u64, Ordering::Release);
-        process
+        assert!(configuration.enter_commit(0, FIRST, 0));
+        (process, log)
     }
 
     fn create(&self, memory: Marked, owner: Instance, name: &str) -> Result<u8, String> {
@@ -210,6 +270,19 @@ impl Catalogue {
         if has_failed && is_set(LOGGED) && !is_set(RECOVERED) {
             return Err("the logs are not recovered".into());
         }
+        match memory.load::<u64>(FAULT, Ordering::Acquire) {
+            0 => {}
+            UNCLEARED => return Err("a log server has slots that are not cleared".into()),
+            _ => return Err("an epoch was settled before the logs were recovered".into()),
+        }
+        if !configuration.is_settled(1) {
+            return Err("a commit is still registered".into());
+        }
+        let outcome = configuration.outcome(FIRST);
+        let is_known = is_set(COMMITTED) || has_failed && is_set(RECOVERED);
+        if is_known && outcome != Outcome::Committed {
+            return Err(format!("the outcome is {outcome:?}"));
+        }
         Ok(())
     }
 }
@@ -229,7 +302,7 @@ impl Sweep for Catalogue {
             memory,
             what: self.0,
         };
-        for id in [30, 31] {
+        for id in self.0.memory_servers() {
             let create = |_, _| {
                 let region = Region {
                     key: 1,
@@ -243,6 +316,12 @@ impl Sweep for Catalogue {
         if self.0.recovers() {
             self.log(memory, CORPSE);
         }
+        if self.0.replaces() {
+            let (_, log) = self.log(memory, instance(0));
+            let lost = instance(30 + u32::from(log.servers[0].0));
+            let recovery = configuration.recover(instance(33), lost, &logs);
+            assert_eq!(recovery.dead, 1);
+        }
     }
 
     fn operate(&self, memory: Marked) {
@@ -251,8 +330,22 @@ impl Sweep for Catalogue {
             self.create(memory, instance(0), "one").expect("a table");
         } else if self.0.recovers() {
             let _ = configuration.recover(instance(0), CORPSE, &logs);
+        } else if self.0.replaces() {
+            let clear = |server, _: &LogArea| {
+                if self.0 != What::UnclearedLogs {
+                    memory.store(cleared(server), 1u64, Ordering::Release);
+                }
+                Ok::<_, ()>(())
+            };
+            let log = configuration.replace_log_servers(0, 1, clear);
+            let lost: Vec<_> = configuration.lost(1).collect();
+            assert!(log.is_ok_and(|it| !it.servers.contains(&lost[0])));
         } else {
-            let process = self.log(memory, instance(0));
+            let (process, _) = self.log(memory, instance(0));
+            configuration.leave_commit(0, FIRST, true);
+            memory.store(COMMITTED, 1u64, Ordering::Release);
+            assert!(configuration.enter_commit(0, SECOND, 0));
+            configuration.leave_commit(0, SECOND, false);
             // All its transactions have ended.
             memory.store(LOGGED, 0u64, Ordering::Release);
             configuration.leave_compute(process, instance(0));
