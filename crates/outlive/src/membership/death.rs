@@ -166,14 +166,15 @@ pub(crate) fn bury_absent_processes<M: Memory>(
 /// Finalises the deaths of members whose host's generation was raised by a process that died before
 /// it reached them.
 ///
-/// No member joins a host that is not live, and a host's generation is raised only after none of
-/// its members can write. So if a member's word is read and its host is dead *then*, it is dead.
+/// No member joins a host that is not live, and a host ends only after none of its members can
+/// write. So if a member's word is read and its host has ended *then*, it is dead. The id of a host
+/// that has ended may already be that of a process or thread, and the member has no other evidence.
+/// (A member that is still joining finds that its host has ended, and writes nothing else.)
 pub(crate) fn bury_orphans<M: Memory>(tables: Tables<M>, bells: &dyn Bells, by: Instance) {
     for (id, seen) in tables.writers() {
         if seen.level > Some(Level::Host)
             && let Ok(host) = tables.generations().state(seen.host.into())
-            && host.level == Some(Level::Host)
-            && matches!(host.status, Status::Dead | Status::Recovered)
+            && (host.level != Some(Level::Host) || !host.status.may_write())
         {
             bury_members(tables, bells, &[(id, seen)], Some(by));
         }

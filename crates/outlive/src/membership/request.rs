@@ -39,6 +39,10 @@ pub(crate) fn request_fence<M: Memory>(
             _ => InstanceId::from(state.host),
         };
         let seen = state_of(id)?;
+        if seen.level != Some(Level::Host) {
+            // The host has ended, and its id is that of another member.
+            return Err(nobody);
+        }
         // The member's word is read after the host's word, which was read with acquire: see the
         // head of the file.
         if state_of(member.id)? != state {

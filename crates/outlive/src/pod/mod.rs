@@ -158,7 +158,7 @@ impl Pod {
     /// Opens the pod at `path`.
     ///
     /// # Errors
-    /// If there is none, or `path` is not a sound segment with a membership in it.
+    /// If `path` cannot be opened for reading and writing, or does not contain a valid pod.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, PodError> {
         Self::of(Segment::open(path)?)
     }
@@ -248,10 +248,11 @@ impl Pod {
     /// A process that changes its user or its root directory does so before it joins. That it can
     /// be fenced, and can fence others, is checked here for the present user only.
     ///
-    /// The memory of the pod must not be registered with io_uring or a device, nor be the target of
-    /// reads with O_DIRECT from a network filesystem: these may write to it after the process has
-    /// been declared dead. Nor may it hold a thread's stack or a robust mutex of the C library. A
-    /// process that has the pod open must not be restored from a checkpoint (CRIU and similar).
+    /// The memory of the pod must not be the target of asynchronous reads (io_uring, AIO), of a
+    /// device, or of reads with O_DIRECT from a network filesystem: these may write to it after the
+    /// process has been declared dead. Nor may it hold a thread's stack or a robust mutex of the C
+    /// library. A process that has the pod open must not be restored from a checkpoint (CRIU and
+    /// similar).
     ///
     /// # Errors
     /// If the id or the host is not available, or this process could not be fenced.

@@ -4,6 +4,8 @@
 use super::*;
 use crate::membership::State;
 use crate::membership::Status;
+use crate::membership::death::raise;
+use crate::membership::request::{NobodyToFence, request_fence};
 
 /// Two operating systems of one kernel that share the pod's file.
 fn siblings() -> (Tables, Scripted, Scripted) {
@@ -88,6 +90,30 @@ fn a_process_of_a_sibling_that_died_is_found_within_a_second() {
     for dead in [victim.host, victim.process, thread] {
         assert!(tables.generations().is_dead(dead), "{dead}");
     }
+}
+
+#[test]
+fn members_of_a_dead_host_are_found_also_if_its_id_is_that_of_a_thread() {
+    let (tables, here, there) = siblings();
+    let mut manager = join(tables, &there, 1);
+    let old = join(tables, &here, 0);
+    let (.., thread) = old.thread(None);
+    here.kill_process(old.identity);
+    // The survivor that raised the host died before it reached the members.
+    raise(tables, 0, state(tables, 0), None).unwrap();
+    let (.., next) = manager.thread(Some(0));
+    for member in [old.process, thread] {
+        assert_eq!(
+            request_fence(tables, member),
+            Err(NobodyToFence(member)),
+            "the thread would be fenced"
+        );
+    }
+    pass(&mut [&mut manager], 50 * MS);
+    for dead in [old.process, thread] {
+        assert!(tables.generations().is_dead(dead), "{dead}");
+    }
+    assert!(!tables.generations().is_dead(next));
 }
 
 #[test]
