@@ -1,5 +1,6 @@
 //! An idle pool uses no processor time. Alone in its process, because it measures that.
 
+#[path = "pool/support/mod.rs"]
 mod support;
 
 use outlive_tasks::{Options, task};

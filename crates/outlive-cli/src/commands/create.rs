@@ -33,10 +33,12 @@ pub struct Create {
     #[arg(long, default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(Generations::<outlive::memory::Native>::MOST)))]
     ids: u32,
-    /// Maximum number of control groups, in addition to the pod's own
+    /// Maximum number of control groups for events (not those of Linux), in addition to the pod's
+    /// own
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=65_535))]
     groups: u32,
-    /// Permissions of the new file, octal: users that can open it can join and destroy the pod
+    /// Permissions of the new file, octal; users that can open it can join and destroy the pod. The
+    /// group and others need both read and write, or neither
     #[arg(long, default_value = "600", value_parser = amount::mode)]
     mode: u32,
     /// Create no heap: the programs that use the pod manage its payload themselves
@@ -65,8 +67,8 @@ pub struct Create {
 enum Domain {
     /// Caches survive their host, or are flushed when it fails
     Flushed,
-    /// Writes that were not written back are lost with their host; refused so far, because not
-    /// everything in a pod has been proven on such memory
+    /// Cache lines that were not written back are lost with their host; refused so far, because the
+    /// algorithms are not proven for it
     WriteBack,
 }
 
@@ -76,7 +78,7 @@ enum Huge {
     Off,
     /// Huge pages where the kernel provides them
     Transparent,
-    /// Huge pages from the pool that the administrator has filled, for a file on a hugetlbfs mount
+    /// Huge pages that the administrator has reserved, for a file on a hugetlbfs mount
     Reserved,
 }
 

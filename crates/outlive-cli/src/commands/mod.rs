@@ -54,10 +54,10 @@ pub struct Outlive {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Create, host, look at, check and destroy pods
+    /// Create, host, inspect, check and destroy pods
     #[command(subcommand, arg_required_else_help = true)]
     Pod(PodCommand),
-    /// Run a program on hosts of its own, and kill some of them
+    /// Run a program on local hosts (process trees), and kill some on request
     #[command(subcommand, arg_required_else_help = true)]
     Run(Box<run::Run>),
     /// Create stores for transactions, and serve memory to them

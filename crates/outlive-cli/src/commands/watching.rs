@@ -23,9 +23,8 @@ pub struct Watching {
     #[arg(long, conflicts_with_all = ["heartbeat", "poll"])]
     real_hosts: bool,
     /// Command, with its arguments, that powers off a host which no process can kill. The host's id
-    /// and name are appended. It must exit with 0 only when the host is certainly off. The pod
-    /// keeps a digest of it; every process that joins brings the same command, by --fence-command
-    /// or in OUTLIVE_FENCE_COMMAND
+    /// and name are appended. It must exit with 0 only if the host is off. Processes that join the
+    /// pod later need the same one (--fence-command or OUTLIVE_FENCE_COMMAND)
     #[arg(long, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
     fence_command: Option<String>,
 }

@@ -118,7 +118,7 @@ pub enum GraphError {
         vertices: u32,
     },
     /// There are more vertices than vertex numbers.
-    #[error("a graph can have {} vertices, and this one has more", u32::MAX)]
+    #[error("a graph can have at most {} vertices; this one has more", u32::MAX)]
     TooManyVertices,
     /// This machine has less memory than the graph takes.
     #[error(

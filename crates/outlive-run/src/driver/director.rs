@@ -88,7 +88,7 @@ impl<'o, R: Program> Director<'o, R> {
         self.unkillable.is_some()
     }
 
-    /// Returns the number of hosts that have failed.
+    /// Returns the number of failures of hosts so far. A restarted host may fail again.
     pub fn failed(&self) -> usize {
         self.failures.len()
     }

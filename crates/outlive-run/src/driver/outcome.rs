@@ -177,7 +177,7 @@ impl Failure {
 pub struct Progress {
     /// The current phase, and how much of it is done.
     pub stretch: Stretch,
-    /// The number of hosts that have failed.
+    /// The number of failures of hosts so far. A restarted host may fail again.
     pub failures: usize,
 }
 
@@ -267,8 +267,9 @@ pub enum RunError {
     Launch(#[source] std::io::Error),
     /// A host that was to be killed did not die.
     #[error(
-        "host {host} was sent SIGKILL and its process {pid} still runs {seconds} s later: a filter \
-         (seccomp) may answer kill(2) without making the call; run where processes can be killed"
+        "host {host}: process {pid} has not ended {seconds} s after SIGKILL; it may be in \
+         uninterruptible sleep (state D in `ps`), or a seccomp filter discards kill(2): run \
+         without that filter"
     )]
     NotKilled {
         /// The host.

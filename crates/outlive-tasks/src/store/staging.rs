@@ -126,18 +126,19 @@ impl<M: Memory> StagingSlot<M> {
         At::from_word(self.load(PLACE))
     }
 
-    /// Records the owner's operation, which is about to begin, with an additional word.
+    /// Records the operation that the owner is about to begin, with its block or job number (0 if
+    /// it has none).
     pub fn note(self, at: At, word: u64) {
         self.store(NOTED, word);
         self.store(PLACE, at.to_word());
     }
 
-    /// Records that no operation is running. The additional word stays, without meaning.
+    /// Records that no operation is running. Its block or job number stays, without meaning.
     pub fn forget(self) {
         self.store(PLACE, 0);
     }
 
-    /// Returns the additional word.
+    /// Returns the block of the operation.
     pub fn noted(self) -> Offset {
         Offset::from_raw(self.noted_word())
     }

@@ -164,10 +164,7 @@ impl<M: Memory> Heap<M> {
         if (buddy.region(), buddy.bytes()) != (region, bytes / UNIT * UNIT) {
             // Each header is intact, but they describe different regions.
             let at = buddy.metadata();
-            let source = RegionError::Overlap {
-                metadata: at,
-                payload: buddy.region(),
-            };
+            let source = RegionError::Different { metadata: at };
             return Err(OpenError::Region { at, source });
         }
         Ok(Self::with(memory, state, region, buddy))

@@ -62,7 +62,7 @@ pub enum Liveness {
     Unknown,
 }
 
-/// The content of an obituary word.
+/// The state of an obituary word, which the kernel marks when the thread that holds it dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obituary {
     /// No thread holds it.

@@ -40,9 +40,9 @@ impl fmt::Debug for FenceCommandDigest {
 
 /// The settings with which a pod watches its members.
 ///
-/// The defaults are for hosts that share one operating system, where the kernel reports deaths and
-/// silence is weak evidence: a debugger or SIGSTOP may silence a host for any time.
-/// [`Settings::real_hosts`] are the paper's (LUPIN §3.3).
+/// The defaults are for hosts that share one operating system. Its kernel reports deaths, and a
+/// silent host may only be stopped, by a debugger or SIGSTOP. [`Settings::real_hosts`] has the
+/// intervals of LUPIN (section 3.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The time between two heartbeats of a host, sent by its process on watch. (The other

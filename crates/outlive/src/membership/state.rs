@@ -252,8 +252,9 @@ impl<M: Memory> Generations<M> {
         instance.id >= self.capacity || self.current(instance.id) != instance.generation
     }
 
-    /// Returns whether `instance` is dead or has left. An instance that left in good order holds
-    /// nothing that any log records; a lock that it left locked without a log entry may be taken.
+    /// Returns whether `instance` is dead, has left, or has an id that this pod does not have. No
+    /// log records a lock of an instance that has left, so a lock word that names it may be taken
+    /// over.
     #[inline]
     pub fn is_gone(self, instance: Instance) -> bool {
         if instance.id >= self.capacity {

@@ -53,9 +53,9 @@ pub enum PodError {
     },
     /// The pod was created in another file.
     #[error(
-        "{} is a copy of a pod: it records members of the original, and none of them can write to \
-         it. To make it a pod of its own, in which these members count as dead, join it with \
-         --adopt-copy (`ProcessOptions::adopt_copy`)",
+        "{} is a copy of a pod: members recorded in it belong to the original. To make it a \
+         separate pod, in which they count as dead, run `outlive pod host --adopt-copy` \
+         (`ProcessOptions::adopt_copy`)",
         .path.display()
     )]
     Copy {

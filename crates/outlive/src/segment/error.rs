@@ -63,7 +63,7 @@ impl Unsuitable {
     }
 }
 
-/// The reason why a segment was not created. Nothing is left behind.
+/// The reason why a segment was not created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
@@ -160,7 +160,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// This process may not read and write it.
-    #[error("{} may not be read and written by this user: {source}", path.display())]
+    #[error("this user has no permission to open {}: {source}", path.display())]
     Denied {
         /// The path.
         path: PathBuf,

@@ -66,7 +66,7 @@ pub enum OpenError {
     },
     /// The keys or values are of another type.
     #[error(
-        "the {what} at {at} are of another type: fingerprint {found:016x} instead of {wanted:016x}"
+        "the list or map at {at} was created for other {what}: fingerprint {found:016x}, not {wanted:016x}"
     )]
     OtherType {
         /// The offset.

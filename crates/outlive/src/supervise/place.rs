@@ -31,7 +31,8 @@ pub struct Place {
 /// The environment of a process does not name its place, or not in a valid form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the environment variable {variable} {problem}; start this program under a supervisor or set it"
+    "the environment variable {variable} {problem}; start this program under a supervisor, or set \
+     a valid value"
 )]
 pub struct NoPlace {
     /// The name of the variable.
@@ -83,7 +84,7 @@ fn number(name: &'static str) -> Result<InstanceId, NoPlace> {
         .and_then(|value| value.parse().ok())
         .ok_or(NoPlace {
             variable: name,
-            problem: "is not the number of an id",
+            problem: "is not an id (a whole number)",
         })
 }
 

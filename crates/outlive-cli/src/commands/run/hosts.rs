@@ -40,32 +40,30 @@ pub struct Hosts {
     /// Treatment of a dead host
     #[arg(long, value_enum, default_value_t = Then::Restart)]
     supervise: Then,
-    /// Let the number of workers, which starts with those of --hosts, follow the number of ready
-    /// tasks, within MIN and MAX and among the workers of hosts and --spares; the others are on
-    /// standby. Workers are added above the range of --ready and removed below it. Dead workers are
-    /// replaced beyond --may-fail
+    /// Adapt the number of workers, from MIN to MAX, to the number of ready tasks per worker
+    /// (--ready). The run begins with the workers of --hosts; those of --spares can be added. Dead
+    /// workers are replaced beyond --may-fail
     #[arg(long, value_name = "MIN..MAX", value_parser = workers)]
     elastic: Option<(u32, u32)>,
-    /// Range of ready tasks per worker, outside which the number of workers is changed
+    /// Ready tasks per worker: above MOST workers are added, below FEWEST idle workers are removed
     #[arg(long, value_name = "FEWEST..MOST", requires = "elastic", default_value = "0.5..4", value_parser = ready)]
     ready: (f64, f64),
     /// Fraction, 0 to 1, of the initial number of workers that may fail without being replaced
     #[arg(long, value_name = "FRACTION", requires = "elastic", default_value_t = Band::default().failed, value_parser = part)]
     may_fail: f64,
-    /// Report a worker as suspected after its heartbeat has not advanced for this time while others
-    /// have. It does not advance during a long task either [default: 10s]
+    /// Report a worker as suspected if its heartbeat stops for this time while others advance; a
+    /// longer task also causes this [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     freeze: Option<Duration>,
     /// Report a worker as overdue after it has executed one task for this time. The driver checks
     /// about fifty times a second; the time starts again when a task is re-executed
     #[arg(long, value_name = "TIME", value_parser = time)]
     deadline: Option<Duration>,
-    /// Fence the host of a worker that is overdue: its processes are killed, and another worker
-    /// re-executes the task. A task whose workers are fenced repeatedly fails in the end, and the
-    /// run with it
+    /// Kill the host of an overdue worker; another worker re-executes the task. After repeated
+    /// kills the task fails, and the run with it
     #[arg(long, requires = "deadline")]
     fence_overdue: bool,
-    /// Path of the pod [default: a new file in /dev/shm]
+    /// Path of the pod to create for this run [default: a file in /dev/shm]
     #[arg(long, value_name = "PATH")]
     pod: Option<PathBuf>,
     /// Size of the pod [default: estimated from the input]
@@ -73,18 +71,18 @@ pub struct Hosts {
     size: Option<u64>,
     #[command(flatten)]
     watching: Watching,
-    /// Seed of the random choices. The same seed kills the same hosts in the same order at the same
-    /// units with --kill-at random. It does not fix the instruction at which a host dies, the host
-    /// that --kill-at commit kills, or the host killed in place of a drawn one that is not working
+    /// Seed of the random choices [default: random, printed in the report]. With --kill-at random
+    /// it fixes which hosts are killed and at which units, unless a chosen host is not working; it
+    /// never fixes the instruction at which a host dies, or the host that --kill-at commit kills
     #[arg(long, value_parser = amount::whole, allow_negative_numbers = true)]
     seed: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum When {
-    /// Right before they commit a unit, when the most work is lost
+    /// Right before one of its workers commits a unit (a piece of the input)
     Commit,
-    /// At units and on hosts that are drawn from --seed
+    /// After a number of units and on a host that are chosen at random (--seed)
     Random,
 }
 

@@ -23,11 +23,11 @@ use std::sync::Arc;
 #[derive(Args, Debug)]
 #[command(mut_arg("kill", |kill| {
     kill.help("Number of hosts to kill, spread over the run; the command exits with 1 if fewer are \
-        killed [default: 2 for the shipped text, 0 for files]")
+        killed [default: 2 for the included text, 0 for files]")
 }))]
 #[command(mut_arg("output", |output| {
-    output.help("Write all counts to this file, one per line: count, tab, word; by falling count, \
-        then by word. An existing file is replaced only after all is done; it cannot be an input")
+    output.help("Write all counts to this file, one per line: count, tab, word; in descending order of \
+        count, then by word. An existing file is replaced only after all is done; it cannot be an input")
 }))]
 #[command(after_help = "Examples:\n  \
     outlive run wordcount                                   # the King James Bible; two of four hosts are killed\n  \
@@ -37,14 +37,14 @@ use std::sync::Arc;
     A pipe is first read to its end into a temporary file (in TMPDIR), and then put into the \
     pod.\n\n\
     Each host is a process tree of its own (--processes) and a member of a pod in /dev/shm that is \
-    created for the run and removed after it. Hosts are killed by SIGKILL. The counts are those of \
-    a run without failures.\n\n\
+    created for the run and removed after it. Hosts are killed by SIGKILL. The counts are \
+    identical to those of a run without failures.\n\n\
     JSON: words, distinct, left_out (path, why), seconds, cpu_seconds, units, units_redone, seed, \
     pod, top (word, count), failures (host, killed_at, detected_at, detected_by, recovered_at, \
     rejoined_at, units_redone, ...; seconds since the hosts were started) and more: docs/json.md \
     names them all.")]
 pub struct Command {
-    /// Files and pipes, and directories whose files are counted; without any, the shipped text
+    /// Files, pipes, and directories with all their files [default: the included King James Bible]
     #[arg(value_name = "FILE|DIR")]
     inputs: Vec<PathBuf>,
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub struct Command {
     /// Number of the most frequent words that are printed
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// Size of the text that is counted at a time, at most 1M [default: chosen by the input]
+    /// Size of a unit, the text that one task counts, at most 1M [default: depends on the input]
     #[arg(long, value_parser = amount::size)]
     unit: Option<u64>,
     /// Count again with one thread and ordinary memory, and compare
@@ -71,9 +71,8 @@ pub struct Command {
 enum What {
     /// Runs of alphanumeric characters, in lower case
     Words,
-    /// Texts between white space, as `tr -s '[:space:]' '\n' | sort | uniq -c` counts in the C
-    /// locale: with one empty word if the text begins with white space. Words do not run from one
-    /// file into the next, as if each file ended with a line feed
+    /// Text between white space, as `tr -s '[:space:]' '\n' | sort | uniq -c` counts it in the C
+    /// locale: an empty word if the text begins with white space. The end of a file ends a word
     Whitespace,
 }
 

@@ -207,7 +207,7 @@ pub fn finish_removal_of_job<M: Memory>(
     memory.crash_point(RemoveJobPoint::Dropped);
 }
 
-/// Returns whether `block` is the result of the job at `record`, which is being removed.
+/// Returns whether the result name of the job at `record` is still bound to `block`.
 pub fn has_result<M: Memory>(
     layout: Layout<M>,
     heap: &LocalHeap<'_, M>,

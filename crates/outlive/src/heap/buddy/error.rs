@@ -37,6 +37,12 @@ pub enum RegionError {
         /// The offset of the region.
         payload: Offset,
     },
+    /// The heap and its buddy allocator describe different regions.
+    #[error("the heap and its buddy allocator at {metadata} describe different regions")]
+    Different {
+        /// The offset of the allocator's metadata.
+        metadata: Offset,
+    },
 }
 
 /// The reason why an allocator could not be opened.
@@ -137,7 +143,7 @@ pub enum AllocateError {
     BadCell(OffsetOutOfRange),
     /// Another operation of the caller is running; this one would displace its descriptor.
     #[error(
-        "operation {sequence} of the caller is still running; allocate in its redo transaction"
+        "operation {sequence} of this member has not ended; allocate within it (`Locked::allocate`)"
     )]
     OperationRuns {
         /// The number of the running operation.
@@ -228,7 +234,7 @@ pub enum FreeError {
     #[error("the cell cannot be written: {0}")]
     BadCell(OffsetOutOfRange),
     /// Another operation of the caller is running; this one would displace its descriptor.
-    #[error("operation {sequence} of the caller is still running; free in its redo transaction")]
+    #[error("operation {sequence} of this member has not ended; free within it (`Locked::free`)")]
     OperationRuns {
         /// The number of the running operation.
         sequence: u64,

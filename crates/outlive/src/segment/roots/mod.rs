@@ -193,16 +193,16 @@ impl<M: Memory> Roots<M> {
         Slot::new(self.memory, self.table, index)
     }
 
-    /// Publishes the value at `offset` as `name`. The value is written (and in the write-back
-    /// domain persisted) before; a process that finds the root sees it.
+    /// Publishes the value at `offset` under `name`. The caller first writes the value (and
+    /// persists it in the write-back domain); a process that finds the root sees it.
     ///
-    /// Publishing the same name, type and place again succeeds: a successor that does not know
-    /// whether a dead process had published it does so again. Lock-free except for the duel
-    /// described above; safe at a death at any instruction.
+    /// Publishing the same name, type and offset again succeeds, so a successor repeats the call if
+    /// it cannot tell whether a dead process completed it. Obstruction-free: publishers of one name
+    /// may delay each other. After a death at any instruction the root is published or not.
     ///
     /// # Errors
-    /// If the name is taken, by another type or for another place, or the table is full. Nothing is
-    /// published then.
+    /// If the name is invalid, or taken by another type or offset; if the offset is not one of a
+    /// `T` in the memory; if the table is full or corrupt. Nothing is published then.
     pub fn publish<T: Shared>(self, name: &str, offset: Offset) -> Result<Ptr<T>, RootError> {
         let wanted = Self::describe::<T>(name, offset)?;
         let inside = Offset::checked(offset.raw(), wanted.size, wanted.align, self.memory.size());

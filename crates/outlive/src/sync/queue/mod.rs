@@ -223,8 +223,9 @@ impl<M: Memory> QueueLock<M> {
         Ok(Some(place.guard()))
     }
 
-    /// Acquires the lock if no live member holds it or waits for it; never enters the queue
-    /// otherwise. Returns `None` also after three tries at each of which another member was faster.
+    /// Acquires the lock without waiting in its queue, and recovers a dead last waiter for this.
+    /// Returns `None` if the last waiter lives or another member recovers it, and after three
+    /// unsuccessful tries.
     ///
     /// # Errors
     /// See [`LockError`].

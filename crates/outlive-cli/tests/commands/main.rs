@@ -1,0 +1,15 @@
+//! The other commands: pods, stores, workers, checks and repair, limits, help and reports.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod help;
+mod json;
+mod limits;
+mod objects;
+mod pod;
+mod repair;
+mod seccomp;
+mod store;
+mod watch;
+mod worker;

@@ -1,0 +1,196 @@
+//! `outlive store`: memory servers that are started, killed and interrupted, and the store's
+//! status.
+
+use crate::support;
+use crate::support::explained::assert_explained;
+use crate::support::{Running, outlive};
+use serde_json::Value;
+
+struct Bank(String);
+
+impl Bank {
+    fn new() -> Self {
+        Self(format!("/dev/shm/outlive-cli-store-{}", std::process::id()))
+    }
+}
+
+impl Drop for Bank {
+    fn drop(&mut self) {
+        let _ = outlive_store::servers::Store::destroy(&self.0);
+    }
+}
+
+fn phases(path: &str) -> Vec<String> {
+    let printed = outlive(["store", "status", path, "--json"]).succeeds();
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    let memory = json["memory"].as_array().unwrap();
+    let phase = |server: &Value| server["phase"].as_str().unwrap().to_owned();
+    memory.iter().map(phase).collect()
+}
+
+#[test]
+fn memory_servers_are_started_killed_and_interrupted() {
+    let bank = Bank::new();
+    let path = bank.0.as_str();
+    outlive(["store", "status", path]).fails(1, path);
+    let created = outlive(["store", "create", path, "--replicas", "2", "--poison"]).succeeds();
+    assert!(created.contains("2 replicas of each object"), "{created}");
+    outlive(["store", "create", path]).fails(1, path);
+
+    let mut first = Running::start(["store", "memory", path, "--size", "1M"]);
+    first.wait_for(&["memory server 0 serves 1 MiB"]);
+    let mut second = Running::start(["store", "memory", path]);
+    second.wait_for(&["memory server 1 serves 64 MiB"]);
+    let printed = outlive(["store", "status", path, "--json"]).succeeds();
+    assert_explained("## `outlive store status", &printed);
+    let text = outlive(["store", "status", path]).succeeds();
+    assert!(text.contains("2 live memory servers with 65 MiB"), "{text}");
+    outlive(["store", "destroy", path]).fails(1, "members, among them");
+
+    first.kill();
+    second.wait_for(&["died"]);
+    let begin = std::time::Instant::now();
+    while phases(path) != ["dead", "live"] {
+        assert!(begin.elapsed().as_secs() < 60, "{:?}", phases(path));
+    }
+    second.interrupt();
+    second.wait_for(&["left the store"]);
+    second.ends();
+    assert_eq!(phases(path), ["dead"]);
+    outlive(["store", "destroy", path]).succeeds();
+    outlive(["store", "destroy", path]).fails(1, path);
+}
+
+#[test]
+fn a_pod_is_not_a_store() {
+    let place = support::Place::new("no-store");
+    let path = place.path();
+    outlive(["pod", "create", path, "--size", "4M", "--ids", "16"]).succeeds();
+    outlive(["store", "status", path]).fails(1, "is not a store");
+    outlive(["store", "memory", path]).fails(1, "is not a store");
+    outlive(["store", "create", path, "--replicas", "0"]).fails(2, "0 is not in 1..=8");
+}
+
+/// Runs SmallBank on three compute servers and three memory servers with these kills.
+fn bench_with_kills(kills: &[&str]) -> Value {
+    let arguments =
+        "store bench smallbank --customers 2000 --compute 3 --memory 3 --seconds 2 --json";
+    let kills = kills.iter().flat_map(|kill| ["--kill", *kill]);
+    let printed = outlive(arguments.split(' ').chain(kills)).succeeds();
+    assert_explained("## `outlive store bench", &printed);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(json["consistent"], true, "{json:#}");
+    json
+}
+
+#[test]
+fn a_benchmark_survives_the_death_of_a_compute_server() {
+    let json = bench_with_kills(&["compute@500ms", "compute@1s"]);
+    assert!(json["committed"].as_u64().unwrap() > 1000, "{json:#}");
+    let failures = json["failures"].as_array().unwrap();
+    assert_eq!(failures.len(), 2, "{json:#}");
+    for failure in failures {
+        // Each coordinator that has committed a transaction has a log entry, that of its last one.
+        let logged = failure["rolled_forward"].as_u64().unwrap();
+        assert!((1..=8).contains(&logged), "{failure:#}");
+        assert!(
+            failure["recovered_us"].as_f64().unwrap() > 0.0,
+            "{failure:#}"
+        );
+    }
+}
+
+#[test]
+fn a_benchmark_survives_the_loss_of_a_memory_server() {
+    let json = bench_with_kills(&["both@700ms"]);
+    let timeline: Vec<u64> = serde_json::from_value(json["timeline"].clone()).unwrap();
+    let after: u64 = timeline[10..].iter().sum();
+    assert!(after > 100, "{json:#}");
+    let kinds: Vec<_> = { json["failures"].as_array().unwrap().iter() }
+        .map(|failure| failure["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["compute", "memory"], "{json:#}");
+}
+
+#[test]
+fn a_benchmark_runs_behind_an_emulated_link() {
+    let text = outlive([
+        "store",
+        "bench",
+        "micro",
+        "--keys",
+        "1000",
+        "--write-percent",
+        "100",
+        "--hot",
+        "50",
+        "--seconds",
+        "1",
+        "--round-trip",
+        "5us",
+        "--jitter",
+        "5us",
+    ])
+    .succeeds();
+    assert!(text.contains("an emulated round trip of 5 µs"), "{text}");
+    assert!(
+        text.contains("consistent: the benchmark's sum is right"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_benchmark_refuses_what_it_cannot_do() {
+    let bench = |arguments: &[&'static str]| {
+        outlive(
+            ["store", "bench", "micro"]
+                .into_iter()
+                .chain(arguments.iter().copied()),
+        )
+    };
+    bench(&["--kill", "memory@1s", "--replicas", "1"]).fails(2, "raise --replicas");
+    bench(&["--kill", "disk@1s"]).fails(2, "compute, memory or both");
+    bench(&["--kill", "compute@9s"]).fails(2, "raise --seconds");
+    bench(&["--kill", "compute@1s", "--compute", "1"]).fails(2, "raise --compute");
+    bench(&["--replicas", "3"]).fails(2, "raise --memory");
+    bench(&["--kill", "1s"]).fails(2, "compute@2s");
+}
+
+#[test]
+fn a_store_is_checked() {
+    use outlive_store::servers::{Store, StoreOptions};
+    use outlive_store::verbs::block_on;
+
+    let bank = Bank(format!(
+        "/dev/shm/outlive-cli-checked-{}",
+        std::process::id()
+    ));
+    let path = bank.0.as_str();
+    let store = Store::create(path, StoreOptions::new().replicas(1).members(32)).unwrap();
+    let memory = store.serve_memory(1 << 20).unwrap();
+    let compute = store.join_compute().unwrap();
+    let accounts = compute.table::<u64>("accounts", 100).unwrap();
+    let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+    for key in 0..100 {
+        let inserting = coordinator.transaction(async |tx| tx.insert(accounts, key, &key).await);
+        assert!(block_on(inserting).unwrap().value);
+    }
+    let printed = outlive(["store", "check", path, "--json"]).succeeds();
+    assert_explained("## `outlive store check", &printed);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(
+        (&json["keys"], &json["sound"]),
+        (&100.into(), &true.into()),
+        "{json:#}"
+    );
+    let status = outlive(["store", "status", path]).succeeds();
+    assert!(
+        status.contains("table 0, accounts: values of 8 bytes"),
+        "{status}"
+    );
+    drop((coordinator, compute));
+    drop(memory);
+    // Its only replica is lost.
+    let text = outlive(["store", "check", path]).says(1);
+    assert!(text.contains("16 lost"), "{text}");
+}

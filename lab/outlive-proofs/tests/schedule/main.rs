@@ -1,0 +1,14 @@
+//! Operations of several threads under every interleaving within bounds, with deaths; and broken
+//! variants.
+
+mod barrier;
+mod count;
+mod heap;
+mod membership;
+mod objects;
+mod pool;
+mod reclaim;
+mod store;
+mod structures;
+mod sync;
+mod tasks;
