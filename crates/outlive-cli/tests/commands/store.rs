@@ -113,6 +113,19 @@ fn a_benchmark_survives_the_loss_of_a_memory_server() {
 }
 
 #[test]
+fn tatp_survives_the_deaths_of_servers() {
+    let arguments = "store bench tatp --subscribers 2000 --compute 3 --memory 3 --seconds 1 --json";
+    let kill = ["--kill", "both@500ms"];
+    let printed = outlive(arguments.split(' ').chain(kill)).succeeds();
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(json["consistent"], true, "{json:#}");
+    let [committed, failed] = ["committed", "failed"].map(|it| json[it].as_u64().unwrap() as f64);
+    // About 24% of the transactions do not find their random record.
+    let share = failed / (committed + failed);
+    assert!((0.2..0.28).contains(&share), "{json:#}");
+}
+
+#[test]
 fn a_benchmark_runs_behind_an_emulated_link() {
     let text = outlive([
         "store",

@@ -1,6 +1,8 @@
 //! Benchmarks: tables, transactions and invariants.
 //!
 //! * [`SmallBank`]: a bank with checking and savings accounts; six kinds of transactions.
+//! * [`Tatp`]: the subscribers of a mobile network; seven kinds of transactions, most of which only
+//!   read.
 //! * [`Micro`]: reads and updates of random keys, with an adjustable share of updates.
 //!
 //! Each has an invariant that holds after any number of deaths. For it, a transaction that changes
@@ -10,9 +12,11 @@
 
 mod micro;
 mod smallbank;
+mod tatp;
 
 pub use micro::Micro;
 pub use smallbank::{SmallBank, SmallBankKind};
+pub use tatp::Tatp;
 
 use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
@@ -32,6 +36,8 @@ pub enum Books {
 pub enum Benchmark {
     /// SmallBank.
     SmallBank(SmallBank),
+    /// TATP.
+    Tatp(Tatp),
     /// The microbenchmark.
     Micro(Micro),
 }
@@ -47,6 +53,7 @@ impl Benchmark {
     ) -> Result<(), TransactionError> {
         match self {
             Self::SmallBank(it) => it.load(coordinator),
+            Self::Tatp(it) => it.load(coordinator),
             Self::Micro(it) => it.load(coordinator),
         }
     }
@@ -63,6 +70,7 @@ impl Benchmark {
     ) -> Result<i64, TransactionError> {
         match self {
             Self::SmallBank(it) => Ok(it.execute(coordinator, random).await?.1),
+            Self::Tatp(it) => it.execute(coordinator, random).await,
             Self::Micro(it) => it.execute(coordinator, random).await,
         }
     }
@@ -81,6 +89,7 @@ impl Benchmark {
     ) -> Result<i64, TransactionError> {
         match self {
             Self::SmallBank(it) => it.surplus(coordinator, counted, processes, coordinators),
+            Self::Tatp(it) => it.surplus(coordinator, counted, processes, coordinators),
             Self::Micro(it) => it.surplus(coordinator, counted, processes, coordinators),
         }
     }

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 use hdrhistogram::Histogram;
-use outlive_store::protocol::{Coordinator, Counts, Member, TransactionError, Worker};
+use outlive_store::protocol::{Abort, Coordinator, Counts, Member, TransactionError, Worker};
 use outlive_store::servers::Store;
 use outlive_store::verbs::{block_on, join_all};
 use outlive_store::workloads::Benchmark;
@@ -59,6 +59,7 @@ pub struct Progress {
     /// The time on the monotonic clock, in nanoseconds.
     pub at: u64,
     pub committed: u64,
+    pub failed: u64,
     pub latched: u64,
     pub changed: u64,
     pub torn: u64,
@@ -74,6 +75,7 @@ impl From<Counts> for Progress {
         Self {
             at: monotonic(),
             committed: counts.committed,
+            failed: counts.user,
             latched: counts.latched,
             changed: counts.changed,
             torn: counts.torn,
@@ -209,7 +211,8 @@ impl<V: Member> Run<V> {
                     self.latencies.borrow_mut().saturating_record(nanos.max(1));
                     self.change.set(self.change.get() + change);
                 }
-                Err(TransactionError::TooManyConflicts { .. }) => {}
+                Err(TransactionError::TooManyConflicts { .. })
+                | Err(TransactionError::Aborted(Abort::User)) => {}
                 Err(error) => {
                     *self.error.borrow_mut() = Some(error.to_string());
                     break;

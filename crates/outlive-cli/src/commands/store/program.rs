@@ -6,7 +6,7 @@ use outlive_store::protocol::Retry;
 use outlive_store::servers::ComputeServer;
 use outlive_store::tables::Geometry;
 use outlive_store::verbs::Link;
-use outlive_store::workloads::{Benchmark, Books, Micro, SmallBank, ledger_rows};
+use outlive_store::workloads::{Benchmark, Books, Micro, SmallBank, Tatp, ledger_rows};
 use std::time::Duration;
 
 /// The names of the benchmarks.
@@ -14,6 +14,8 @@ use std::time::Duration;
 pub enum Name {
     /// A bank with checking and savings accounts: money is conserved
     Smallbank,
+    /// The subscribers of a mobile network; 80% of the transactions only read
+    Tatp,
     /// Reads and updates of random keys with values of 48 bytes
     Micro,
 }
@@ -30,6 +32,10 @@ pub struct Program {
     #[arg(long, default_value_t = SmallBank::CUSTOMERS,
         value_parser = clap::value_parser!(u64).range(2..=100_000_000))]
     pub customers: u64,
+    /// Number of subscribers of tatp
+    #[arg(long, default_value_t = Tatp::SUBSCRIBERS,
+        value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub subscribers: u64,
     /// Number of keys of micro
     #[arg(long, default_value_t = 100_000,
         value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
@@ -60,7 +66,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The emulated network.
+    /// Returns the emulated network, or `None` without `--round-trip`.
     pub fn link(&self) -> Option<Link> {
         self.round_trip.map(|round_trip| Link {
             round_trip,
@@ -73,6 +79,7 @@ impl Program {
     pub fn label(&self) -> &'static str {
         match self.name {
             Name::Smallbank => "smallbank",
+            Name::Tatp => "tatp",
             Name::Micro => "micro",
         }
     }
@@ -88,6 +95,7 @@ impl Program {
             Name::Smallbank => {
                 Benchmark::SmallBank(SmallBank::open(compute, self.customers, books)?)
             }
+            Name::Tatp => Benchmark::Tatp(Tatp::open(compute, self.subscribers, books)?),
             Name::Micro => {
                 let keys = (self.keys, self.hot);
                 let accesses = self.accesses.into();
@@ -101,10 +109,12 @@ impl Program {
     /// `compute` servers execute transactions.
     pub fn bytes_per_server(&self, servers: u16, replicas: u16, compute: u16) -> u64 {
         let ledger = (ledger_rows(compute, self.coordinators), 1);
-        let tables: &[(u64, u32)] = match self.name {
-            Name::Smallbank => &[(self.customers, 2), (self.customers, 2), ledger],
-            Name::Micro => &[(self.keys, 6), ledger],
+        let mut tables = match self.name {
+            Name::Smallbank => vec![(self.customers, 2); 2],
+            Name::Tatp => Tatp::tables(self.subscribers).into(),
+            Name::Micro => vec![(self.keys, 6)],
         };
+        tables.push(ledger);
         let bytes = |(keys, words): &(u64, u32)| {
             let geometry = Geometry::for_keys(*keys, *words, 16);
             16 * (geometry.partition_bytes() + 64)
@@ -121,6 +131,7 @@ impl Program {
         let mut add = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
         add("coordinators", self.coordinators.to_string());
         add("customers", self.customers.to_string());
+        add("subscribers", self.subscribers.to_string());
         add("keys", self.keys.to_string());
         add("hot", self.hot.to_string());
         add("accesses", self.accesses.to_string());

@@ -50,6 +50,7 @@ pub struct Report {
     seconds: f64,
     load_seconds: f64,
     committed: u64,
+    failed: u64,
     aborted: u64,
     aborts: Aborts,
     stalled: u64,
@@ -87,6 +88,7 @@ impl Report {
             seconds: duration.as_secs_f64(),
             load_seconds: loaded.as_secs_f64(),
             committed: 0,
+            failed: 0,
             aborted: 0,
             aborts: Aborts::default(),
             stalled: 0,
@@ -134,6 +136,7 @@ impl Report {
             last = now;
         }
         self.committed += last.committed;
+        self.failed += last.failed;
         self.aborts.latched += last.latched;
         self.aborts.changed += last.changed;
         self.aborts.torn += last.torn;
@@ -244,6 +247,12 @@ impl Report {
                     "  stray latches stolen: {stolen}, the first {first:.0} µs after the kill"
                 ));
             }
+        }
+        if self.failed > 0 {
+            let failed = self.failed;
+            lines.push(format!(
+                "  {failed} transactions failed because a random record does not exist, as intended"
+            ));
         }
         if self.stalled > 0 {
             lines.push(format!("  {} accesses waited for a recovery", self.stalled));
