@@ -1,4 +1,4 @@
-//! The other commands: pods, stores, workers, checks and repair, limits, help and reports.
+//! The other commands: pods, stores, checks and repair, limits, help and reports.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -12,4 +12,3 @@ mod repair;
 mod seccomp;
 mod store;
 mod watch;
-mod worker;

@@ -1,11 +1,13 @@
 //! `outlive pod resize`: a pool of workers grows and shrinks during a run, without an effect on the
 //! result.
 
-use crate::support::programs::run;
-use crate::support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
-use crate::support::{Ended, Place, Running, command, outlive};
+mod support;
+
 use serde_json::Value;
 use std::fs;
+use support::programs::run;
+use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
+use support::{Ended, Place, Running, command, outlive};
 
 const RANK: [&str; 6] = [
     "pagerank",

@@ -1,16 +1,18 @@
 //! Workers started by launchers, as in `docs/launchers.md` and by the units in `docs/systemd`.
 //! (`mpirun` is in `worker.rs`.)
 
-use crate::support::run::{Stage, wait_until};
-use crate::support::{Place, Running, command, outlive};
+mod support;
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use support::run::{Stage, wait_until};
+use support::{Place, Running, command, outlive};
 
 /// The document with the examples.
-const LAUNCHERS: &str = include_str!("../../../../docs/launchers.md");
+const LAUNCHERS: &str = include_str!("../../../docs/launchers.md");
 
 /// The tasks of a job step as Slurm's `srun` starts them: the same command N times, each in its own
 /// process group, with Slurm's variables in its environment, no input, and one output for all.
@@ -220,7 +222,7 @@ fn the_units_are_understood_by_systemd() {
 /// The unit's command and flags exist: it gets as far as looking for the pod.
 #[test]
 fn the_command_of_the_unit_for_workers_is_understood() {
-    let unit = include_str!("../../../../docs/systemd/outlive-worker@.service");
+    let unit = include_str!("../../../docs/systemd/outlive-worker@.service");
     let start = unit
         .lines()
         .find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/outlive "));

@@ -1,7 +1,7 @@
 //! `outlive worker`: processes that the run did not start come to work, go, and die.
 
-use crate::support::run::{Seen, Stage, plainly, processes_of, read, text, wait_until};
-use crate::support::{Place, Running, command, outlive};
+mod support;
+
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
 use std::fs;
@@ -9,6 +9,8 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use support::run::{Seen, Stage, plainly, processes_of, read, text, wait_until};
+use support::{Place, Running, command, outlive};
 
 /// A ranking that takes some seconds, and the path of its ranks.
 struct Ranking {
