@@ -271,7 +271,7 @@ mod tests {
             (
                 pattern,
                 "9999999999 9999999999 1\n",
-                "a graph can have 4294967295",
+                "a graph can have at most 4294967295",
             ),
             (
                 pattern,
