@@ -5,8 +5,11 @@
 //! tell the two apart: a child may have its parent's id in another PID namespace, and ids are
 //! reused. So one page, which the kernel clears for a child, holds a number that is larger in each
 //! child than in its parent.
+//!
+//! For the same reason a static of this library that is locked is an [`OwnMutex`].
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const PAGE: usize = 4096;
 
@@ -70,5 +73,94 @@ fn own() -> Option<&'static AtomicU64> {
         // SAFETY: as above.
         Some(Err(other)) => Some(unsafe { &*other }),
         _ => None,
+    }
+}
+
+/// A mutex for each process. The thread that holds it at a fork does not exist in the child, so the
+/// child has another one, with a new value.
+#[derive(Debug)]
+pub(crate) struct OwnMutex<T: 'static> {
+    current: AtomicPtr<OfProcess<T>>,
+    new: fn() -> T,
+}
+
+#[derive(Debug)]
+struct OfProcess<T> {
+    of: u64,
+    mutex: Mutex<T>,
+}
+
+impl<T: Send + 'static> OwnMutex<T> {
+    pub const fn new(new: fn() -> T) -> Self {
+        Self {
+            current: AtomicPtr::new(core::ptr::null_mut()),
+            new,
+        }
+    }
+
+    /// Locks the mutex of this process, also after a thread has panicked with it.
+    pub fn lock(&'static self) -> MutexGuard<'static, T> {
+        let of = generation();
+        let mut found = self.current.load(Ordering::Acquire);
+        loop {
+            // SAFETY: null, or published below, which leaks it; only shared references exist.
+            match unsafe { found.as_ref() } {
+                Some(own) if own.of == of => {
+                    return own.mutex.lock().unwrap_or_else(PoisonError::into_inner);
+                }
+                // That of the parent stays, for a guard that the child inherited.
+                _ => found = self.replace(found, of),
+            }
+        }
+    }
+
+    /// Replaces `found` by a mutex of this process, unless another thread has. Returns the present
+    /// one.
+    fn replace(&self, found: *mut OfProcess<T>, of: u64) -> *mut OfProcess<T> {
+        let own = Box::into_raw(Box::new(OfProcess {
+            of,
+            mutex: Mutex::new((self.new)()),
+        }));
+        // Release: a thread that finds the address finds the contents.
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let replaced = self.current.compare_exchange(found, own, order.0, order.1);
+        replaced.map_or_else(
+            |other| {
+                // SAFETY: made above, and not published.
+                drop(unsafe { Box::from_raw(own) });
+                other
+            },
+            |_| own,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_child_does_not_wait_for_a_lock_of_its_parent() {
+        static NUMBER: OwnMutex<i32> = OwnMutex::new(|| 1);
+        let mut held = NUMBER.lock();
+        *held = 2;
+        // SAFETY: the child calls the C library's allocator, which can be used after a fork, and
+        // ends without returning.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: it ends this process if the lock is not available.
+            unsafe { libc::alarm(10) };
+            let own = *NUMBER.lock();
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(own) };
+        }
+        let mut status = 0;
+        // SAFETY: a child of this process, and a place for its status.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(waited, child);
+        assert!(libc::WIFEXITED(status), "{status:#x}");
+        assert_eq!(libc::WEXITSTATUS(status), 1);
+        drop(held);
+        assert_eq!(*NUMBER.lock(), 2);
     }
 }

@@ -229,3 +229,30 @@ fn a_close_after_a_fork_leaves_the_memory_of_the_child() {
     }
     pod.close().unwrap();
 }
+
+/// The lock of the file belongs to the parent as well: a child that made it exclusive would keep
+/// all others out of the pod.
+#[test]
+fn a_repair_in_a_forked_child_is_refused() {
+    let scratch = Scratch::new("repairing-child");
+    let pod = Pod::create(&scratch.0, PodOptions::new().size(4 << 20)).unwrap();
+    // SAFETY: the child calls `repair`, which allocates, and ends; the C library keeps its
+    // allocator usable.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: ends a child that hangs.
+            unsafe { libc::alarm(60) };
+            let is_refused = matches!(pod.repair(), Err(PodError::InUse { .. }));
+            // SAFETY: ends the child without the parent's destructors.
+            unsafe { libc::_exit(i32::from(!is_refused)) }
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: waits for this thread's own child.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(status, 0, "the child repaired the pod");
+        }
+    }
+    Pod::open(&scratch.0).unwrap().close().unwrap();
+    pod.close().unwrap();
+}

@@ -11,11 +11,11 @@ use super::{
     Bells, Liveness, Obituary, Os, OsError, OsIdentity, PodFile, Presence, ProcessHandle,
     ProcessIdentity, ThreadIdentity, futex, proc, process,
 };
-use crate::fork;
+use crate::fork::{self, OwnMutex};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The smallest limit on descriptors with which a process can join: it keeps a few for each pod,
 /// and needs some briefly.
@@ -79,8 +79,8 @@ struct Files {
     named: Vec<(PodFile, &'static str)>,
 }
 
-/// The attachments of this process. Entries of an earlier process (before a fork) are dead.
-static ATTACHED: Mutex<Vec<&'static Linux>> = Mutex::new(Vec::new());
+/// The attachments of this process.
+static ATTACHED: OwnMutex<Vec<&'static Linux>> = OwnMutex::new(Vec::new);
 
 impl Linux {
     /// Attaches this process to the side file of `pod`, which has `obituaries` obituaries, one for
@@ -104,7 +104,7 @@ impl Linux {
         file: PodFile,
         has_one_kernel: bool,
     ) -> Result<&'static Self, OsError> {
-        let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attached = ATTACHED.lock();
         // A program may have no /proc any more.
         let place = Place::of_this_process();
         let is_here = |linux: &Linux| place.as_ref().map_or(true, |place| linux.place == *place);
@@ -220,7 +220,7 @@ impl Linux {
     /// [`OsError::InUse`] while a thread of this process holds an obituary; then nothing has
     /// changed.
     pub fn detach(&'static self) -> Result<(), OsError> {
-        let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attached = ATTACHED.lock();
         if self.users.load(Ordering::Relaxed) == 1 {
             self.side.retire(|slot, tid| self.side.is_gone(slot, tid))?;
             attached.retain(|linux| !core::ptr::eq(*linux, self));
@@ -237,7 +237,7 @@ impl Linux {
     /// Removes the side files that this process uses for `pod`, and ends that use. Returns whether
     /// a file was removed.
     pub(super) fn remove_attached(pod: u128) -> Result<bool, OsError> {
-        let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attached = ATTACHED.lock();
         let ours = |linux: &&Linux| linux.pod == pod && linux.of == fork::generation();
         let mut removed = false;
         while let Some(at) = attached.iter().position(ours) {

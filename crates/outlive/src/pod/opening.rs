@@ -1,10 +1,11 @@
 //! The resources that one opening of a pod has in this process, and their release.
 
 use super::{Pod, PodError};
+use crate::fork::OwnMutex;
 use crate::host::Linux;
 use crate::membership::{Instance, Shared};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{MutexGuard, PoisonError, Weak};
 
 /// The resources of one opening of a pod, in addition to its memory.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ impl Use {
 
 /// The number of joins of each pod, by the pod's number, that have begun in this process and not
 /// ended. By it a refused join does not remove a side file that another join has begun to use.
-static JOINING: Mutex<BTreeMap<u128, usize>> = Mutex::new(BTreeMap::new());
+static JOINING: OwnMutex<BTreeMap<u128, usize>> = OwnMutex::new(BTreeMap::new);
 
 /// A join that has begun. It ends on drop.
 pub(super) struct Joining<'a> {
@@ -50,7 +51,7 @@ impl<'a> Joining<'a> {
         of_it.joining += 1;
         drop(of_it);
         let number = pod.number();
-        let mut all = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = JOINING.lock();
         *all.entry(number).or_default() += 1;
         let files = Linux::side_files().unwrap_or_default();
         Ok(Self {
@@ -65,7 +66,7 @@ impl<'a> Joining<'a> {
     /// destroyed (`is_removed`), an earlier side file may have been removed during the join, so the
     /// present one is removed in any case.
     pub fn refused(self, is_removed: bool) {
-        let mut all = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = JOINING.lock();
         let is_alone = all.get(&self.number) == Some(&1);
         let may_remove = is_removed || !self.had_side_file;
         if is_alone && may_remove && !self.pod.has_member_of_this_process() {
@@ -96,7 +97,7 @@ impl<'a> Joining<'a> {
 
 impl Drop for Joining<'_> {
     fn drop(&mut self) {
-        self.end(&mut JOINING.lock().unwrap_or_else(PoisonError::into_inner));
+        self.end(&mut JOINING.lock());
     }
 }
 

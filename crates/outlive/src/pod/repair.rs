@@ -59,6 +59,12 @@ impl Pod {
             why,
         };
         self.refuse_an_observer()?;
+        if self.segment().is_inherited() {
+            // The lock belongs to the parent as well, and would keep all others out.
+            return Err(in_use(
+                "this process was forked after it was opened; open it again".into(),
+            ));
+        }
         // Clones of this pod share its lock, so a flag keeps them out.
         let mut of_it = self.use_of_it();
         if of_it.repairing || of_it.has_members() {

@@ -76,6 +76,12 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// Returns whether it was made before this process was forked, so that its memory does not exist
+    /// here.
+    pub fn is_inherited(&self) -> bool {
+        self.of != fork::generation()
+    }
+
     /// The file that the mapping maps.
     pub fn which(&self) -> Which {
         self.which
@@ -102,7 +108,7 @@ impl Mapping {
     /// Replaces the mapping by a reservation without access: the memory is released, the addresses
     /// are not.
     pub fn retire(&self) -> Result<(), Errno> {
-        if self.of != fork::generation() {
+        if self.is_inherited() {
             return Ok(());
         }
         // SAFETY: the range is ours, and accesses by handles on it fault from now on, as on a page
@@ -220,7 +226,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        if self.of != fork::generation() {
+        if self.is_inherited() {
             // The entry stays: there may be copies of the parent's handles.
             let registered = self.registered.get_mut();
             core::mem::forget(registered.unwrap_or_else(PoisonError::into_inner).take());

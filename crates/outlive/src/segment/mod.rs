@@ -310,6 +310,11 @@ impl Segment {
         self.inner().mapping.which()
     }
 
+    /// Returns whether it was opened before this process was forked, so that it cannot be used here.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.inner().mapping.is_inherited()
+    }
+
     /// Returns the file that is mapped, if its descriptor is still that file's: a program that
     /// closes descriptors which it has not opened may have given the number to another file since.
     pub(crate) fn own_file(&self) -> Result<Arc<File>, CallFailed> {

@@ -8,9 +8,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use crate::fork;
+use crate::fork::{self, OwnMutex};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
@@ -142,11 +142,11 @@ pub(crate) fn name_of(file: &impl AsRawFd) -> String {
 
 /// A spare descriptor, one for the whole process. It is closed when the program has used up its
 /// descriptors, so that the process can still leave a pod and take a join lock.
-static SPARE: Mutex<Option<File>> = Mutex::new(None);
+static SPARE: OwnMutex<Option<File>> = OwnMutex::new(|| None);
 
 /// Opens a new description of the file of `file`, which was opened by `path`.
 pub(crate) fn reopen(file: &File, path: &Path) -> rustix::io::Result<File> {
-    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spare = SPARE.lock();
     let opened = match reopen_once(file, path) {
         Err(Errno::MFILE) if spare.take().is_some() => reopen_once(file, path),
         opened => opened,
