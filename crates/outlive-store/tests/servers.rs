@@ -7,7 +7,7 @@ use outlive_store::verbs::{
     Batch, Connection, POISON, RemoteOffset, ServerId, VerbError, block_on,
 };
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -217,7 +217,7 @@ fn the_memory_of_a_dead_memory_server_is_not_read() {
     assert_eq!(place.segments(), 1);
     assert_eq!(read(&other, 0), Ok(0));
     let refused = compute.connect(ServerId(0)).unwrap_err();
-    let text = "memory server 0 is dead, not live; connect to a live one";
+    let text = "memory server 0 is dead; connect to a live one (`outlive store status`)";
     assert_eq!(refused.to_string(), text);
     // The number is not assigned again.
     let (_third, third) = Server::start("memory", &place.0);
@@ -261,6 +261,93 @@ fn the_outcome_of_the_last_attempt_of_a_killed_server_is_found_out() {
             assert_eq!(store.outcome(attempt), expected, "{attempt}");
         }
     }
+}
+
+#[test]
+fn process_ids_of_failed_servers_are_assigned_again() {
+    let options = StoreOptions::new().replicas(1).process_ids(4);
+    let (place, store) = Place::new("recycles", options);
+    let (_memory, _) = Server::start("memory", &place.0);
+    let compute = store.join_compute().unwrap();
+    let table = compute.table::<u64>("t", 10).unwrap();
+    let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+    let mut random = fastrand::Rng::with_seed(2);
+    let mut ids = Vec::new();
+    for _ in 0..10 {
+        let (server, id) = Server::start("transact", &place.0);
+        std::thread::sleep(Duration::from_micros(random.u64(..2000)));
+        server.kill();
+        ids.push(id);
+        await_status(&store, |status| {
+            let mut servers = status.compute.iter();
+            servers.any(|it| it.id == id && it.has_failed)
+        });
+        // Steals a latch that the server has left, if the key has one.
+        let writing = coordinator.transaction(async |tx| {
+            tx.put(table, 1, &0).await?;
+            tx.put(table, 2, &0).await
+        });
+        block_on(writing).unwrap();
+    }
+    // One of the four ids is that of this process.
+    assert_eq!(ids, [2, 3, 4, 2, 3, 4, 2, 3, 4, 2]);
+    let checked = store.check().unwrap();
+    assert!(
+        checked.problems.is_empty() && checked.held == 0,
+        "{checked:?}"
+    );
+}
+
+#[test]
+fn a_store_goes_on_after_the_death_of_all_compute_servers() {
+    let (place, store) = Place::new("restart", StoreOptions::new());
+    let memory = ["memory", "memory"].map(|role| Server::start(role, &place.0).0);
+    let mut random = fastrand::Rng::with_seed(3);
+    for _ in 0..5 {
+        let mut servers = ["transact"; 3].map(|role| Server::start(role, &place.0));
+        std::thread::sleep(Duration::from_micros(random.u64(..5000)));
+        servers.iter().for_each(|(server, _)| server.stop());
+        for (server, _) in &mut servers {
+            server.child.kill().unwrap();
+        }
+        let mut last = Vec::new();
+        for (server, _) in &mut servers {
+            let lines = server.output.by_ref().lines().map_while(Result::ok);
+            let attempts = lines.filter_map(|line| {
+                line.strip_prefix("attempt ")
+                    .map(|it| it.parse::<u64>().unwrap())
+            });
+            last.extend(attempts.last());
+        }
+        let ids = servers.each_ref().map(|(_, id)| *id);
+        await_status(&store, |status| {
+            let failed = { status.compute.iter() }.filter(|it| it.has_failed);
+            failed.filter(|it| ids.contains(&it.id)).count() == ids.len()
+        });
+        // Before another compute server receives a log area.
+        let outcomes = last.iter().map(|attempt| {
+            let outcome = store.outcome(TransactionId::from_word(*attempt).unwrap());
+            assert_ne!(outcome, Outcome::Unknown, "{attempt:#x}");
+            outcome
+        });
+        let outcomes: Vec<_> = outcomes.collect();
+        // The first compute server of the restarted store.
+        let compute = store.join_compute().unwrap();
+        let table = compute.table::<u64>("t", 10).unwrap();
+        let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+        let reading = coordinator
+            .transaction(async |tx| Ok((tx.read(table, 1).await?, tx.read(table, 2).await?)));
+        let (first, second) = block_on(reading).unwrap().value;
+        assert_eq!(first, second);
+        for (attempt, outcome) in last.into_iter().zip(outcomes) {
+            let is_last = first == Some(attempt);
+            assert!(!is_last || outcome == Outcome::Committed, "{attempt:#x}");
+        }
+        let checked = store.check().unwrap();
+        assert!(checked.problems.is_empty(), "{checked:?}");
+    }
+    assert_eq!(store.status().epoch, 0);
+    drop(memory);
 }
 
 #[test]
@@ -377,7 +464,7 @@ fn limits_and_foreign_files_are_refused() {
     drop(connection);
     let again = store.join_compute().unwrap();
     let none = again.connect(ServerId(64)).unwrap_err().to_string();
-    let text = "memory server 64 is free, not live; connect to a live one";
+    let text = "memory server 64 is not in use; connect to a live one (`outlive store status`)";
     assert_eq!(none, text);
     let huge = store.serve_memory(u64::MAX).unwrap_err();
     assert!(matches!(huge, StoreError::Impossible { .. }), "{huge}");

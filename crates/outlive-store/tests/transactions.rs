@@ -333,6 +333,37 @@ fn conflicts_end_in_an_error_after_the_last_attempt() {
 }
 
 #[test]
+fn a_deadline_ends_the_attempts() {
+    let world = World::new("deadline", StoreOptions::new());
+    let table = world.compute().table::<u64>("t", 10).unwrap();
+    let worker = world.compute().worker().unwrap();
+    let mut holder = worker.coordinator().unwrap();
+    put(&mut holder, table, 1, 1);
+    let deadline = Some(Duration::from_millis(20));
+    let retry = Retry {
+        attempts: u32::MAX,
+        deadline,
+        ..Retry::default()
+    };
+    let other = RefCell::new(worker.coordinator().unwrap().retry(retry));
+    let begin = Instant::now();
+    let holding = holder.transaction(async |tx| {
+        tx.write(table, 1, &2).await?;
+        let mut other = other.borrow_mut();
+        let refused = other.transaction(async |tx| tx.write(table, 1, &3).await);
+        let refused = block_on(refused).map(|it| it.value);
+        assert_eq!(refused, Err(TransactionError::DeadlineExceeded));
+        Ok(())
+    });
+    block_on(holding).unwrap();
+    assert!(begin.elapsed() >= Duration::from_millis(20));
+    let mut other = other.into_inner();
+    // A deadline that has not passed changes nothing.
+    put(&mut other, table, 1, 4);
+    assert_eq!(read(&mut other, table, 1), Some(4));
+}
+
+#[test]
 fn transactions_go_on_after_the_loss_of_a_memory_server() {
     let mut world = World::new("loss", StoreOptions::new());
     let table = world.compute().table::<u64>("t", 100).unwrap();

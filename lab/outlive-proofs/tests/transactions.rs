@@ -77,9 +77,15 @@ fn single_reads_are_strictly_serializable() {
 
 #[test]
 fn each_flaw_is_found() {
-    // Those that are left out are too rare, and found by the next test.
-    let rare = [Flaw::StaleStrayReads, Flaw::RestoresVersions];
-    for flaw in { Flaw::ALL }.into_iter().filter(|it| !rare.contains(it)) {
+    // Two are too rare, and found by the last test. The runs do not recycle process ids: those two
+    // are found by the scheduled memory.
+    let others = [
+        Flaw::StaleStrayReads,
+        Flaw::RestoresVersions,
+        Flaw::RemembersFailedIds,
+        Flaw::RecyclesByWrites,
+    ];
+    for flaw in { Flaw::ALL }.into_iter().filter(|it| !others.contains(it)) {
         let plan = match flaw {
             Flaw::UncheckedReads => Plan::SINGLE,
             Flaw::UnsettledEpochs | Flaw::CommitsAfterLoss => Plan::LOSSES,

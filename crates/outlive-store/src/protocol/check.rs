@@ -183,7 +183,7 @@ impl<V: View> Part<'_, V> {
     fn check_object(&mut self, object: ObjectId, words: usize) {
         let primary = self.primary.object(object, words);
         if let Some(holder) = TransactionId::from_word(primary.latch) {
-            if self.worker.view.has_failed(holder.process()) {
+            if self.worker.view.failed(holder.process()).is_some() {
                 self.checked.stray += 1;
             } else {
                 self.checked.held += 1;

@@ -8,7 +8,9 @@ use crate::tables::TransactionId;
 use crate::verbs::VerbError;
 use core::future::poll_fn;
 use core::task::Poll;
+use core::time::Duration;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// A coordinator, which executes one transaction at a time.
 #[derive(Debug)]
@@ -32,6 +34,16 @@ pub struct Retry {
     /// meets belongs to a compute server under recovery, instead of ending with a conflict. It
     /// never waits for a live server. (*Tandem* thesis, Figures 4.13 and 4.14.)
     pub stall: u32,
+    /// The time after whose end no attempt begins. An attempt under way ends, so its body bounds
+    /// its own accesses, and one that has begun its commit is committed or aborted as usual.
+    pub deadline: Option<Duration>,
+}
+
+impl Retry {
+    /// Returns the moment of the deadline. Without one, no clock is read.
+    fn end(&self) -> Option<Instant> {
+        self.deadline.map(|limit| Instant::now() + limit)
+    }
 }
 
 impl Default for Retry {
@@ -40,8 +52,14 @@ impl Default for Retry {
             attempts: 100_000,
             pause: 1024,
             stall: 0,
+            deadline: None,
         }
     }
+}
+
+/// Returns whether a deadline is over.
+pub(super) fn is_over(end: Option<Instant>) -> bool {
+    end.is_some_and(|end| Instant::now() >= end)
 }
 
 /// The outcome of a committed transaction.
@@ -98,11 +116,12 @@ impl<V: Member> Coordinator<V> {
         if self.worker.keeps_slot(self.slot.number) {
             return Err(TransactionError::Unresolved);
         }
+        let end = self.retry.end();
         for attempts in 1.. {
             self.slot.attempt = self.slot.attempt.wrapping_add(1);
             let Slot { number, attempt } = self.slot;
             let id = TransactionId::new(self.worker.process, number, attempt);
-            self.worker.renew().await?;
+            self.worker.renew(end).await?;
             let sets = core::mem::take(&mut self.sets);
             let mut attempt = Transaction::new(Rc::clone(&self.worker), id, sets, self.retry.stall);
             let outcome = match body(&mut attempt).await {
@@ -144,6 +163,9 @@ impl<V: Member> Coordinator<V> {
                 Err(CommitError::Abort(abort)) => abort,
             };
             match (abort, ended) {
+                (Abort::Conflict(_), Ok(())) if is_over(end) => {
+                    return Err(TransactionError::DeadlineExceeded);
+                }
                 (Abort::Conflict(_), Ok(())) if attempts < self.retry.attempts => {}
                 (Abort::Conflict(last), Ok(())) => {
                     return Err(TransactionError::TooManyConflicts { attempts, last });

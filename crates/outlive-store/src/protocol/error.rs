@@ -112,6 +112,9 @@ pub enum TransactionError {
         /// The reason for which the last one ended.
         last: Conflict,
     },
+    /// The deadline passed before an attempt succeeded ([`Retry::deadline`](super::Retry)).
+    #[error("no attempt succeeded before the transaction's deadline; it had no effect")]
+    DeadlineExceeded,
     /// An attempt ended for a reason that a retry does not change.
     #[error(transparent)]
     Aborted(Abort),

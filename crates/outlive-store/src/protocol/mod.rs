@@ -64,6 +64,7 @@ mod log;
 mod outcome;
 mod policy;
 mod recovery;
+mod recycle;
 mod transaction;
 mod worker;
 
@@ -76,5 +77,6 @@ pub use outcome::{LastCommit, Outcome};
 pub use policy::Flaw;
 pub use policy::Policy;
 pub use recovery::{Recovered, recover_logs};
+pub use recycle::release_stray;
 pub use transaction::Transaction;
 pub use worker::{Counts, Member, NoSlot, Slot, Table, View, Worker};

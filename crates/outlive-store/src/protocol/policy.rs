@@ -31,6 +31,10 @@ pub struct Policy {
     pub(super) waits_for_commits: bool,
     /// An attempt is committed only in the epoch in which it began.
     pub(super) commits_in_its_epoch: bool,
+    /// A worker asks at each latch whether its holder has failed, also if it knows of a failure.
+    pub(super) asks_for_each_latch: bool,
+    /// A scan releases stray latches by compare-and-swap.
+    pub(super) recycles_by_swaps: bool,
 }
 
 impl Policy {
@@ -49,6 +53,8 @@ impl Policy {
         raises_versions_on_undo: true,
         waits_for_commits: true,
         commits_in_its_epoch: true,
+        asks_for_each_latch: true,
+        recycles_by_swaps: true,
     };
 }
 
@@ -83,12 +89,16 @@ pub enum Flaw {
     UnsettledEpochs,
     /// An attempt is committed although a memory server with its latches was lost.
     CommitsAfterLoss,
+    /// A worker takes the latches of a process id's next owner for those of the failed one.
+    RemembersFailedIds,
+    /// A scan releases stray latches by WRITE.
+    RecyclesByWrites,
 }
 
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -102,6 +112,8 @@ impl Flaw {
         Self::RestoresVersions,
         Self::UnsettledEpochs,
         Self::CommitsAfterLoss,
+        Self::RemembersFailedIds,
+        Self::RecyclesByWrites,
     ];
 
     /// The policy with this flaw only.
@@ -121,6 +133,8 @@ impl Flaw {
             Self::RestoresVersions => &mut policy.raises_versions_on_undo,
             Self::UnsettledEpochs => &mut policy.waits_for_commits,
             Self::CommitsAfterLoss => &mut policy.commits_in_its_epoch,
+            Self::RemembersFailedIds => &mut policy.asks_for_each_latch,
+            Self::RecyclesByWrites => &mut policy.recycles_by_swaps,
         };
         *choice = false;
         policy

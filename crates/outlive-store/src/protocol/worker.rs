@@ -1,6 +1,6 @@
 //! A worker: the connections, tables and addresses that the coordinators of a thread share.
 
-use super::coordinator::Coordinator;
+use super::coordinator::{Coordinator, is_over};
 use super::{LogArea, Policy, TransactionError};
 use crate::tables::{ObjectId, Place, TableLayout, TransactionId};
 use crate::verbs::{Connection, ServerId, VerbError};
@@ -9,6 +9,7 @@ use core::future::poll_fn;
 use core::marker::PhantomData;
 use core::task::Poll;
 use core::time::Duration;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -26,9 +27,9 @@ pub trait View: core::fmt::Debug {
     /// The layout of a table, if it exists.
     fn layout(&self, table: u8) -> Option<TableLayout>;
 
-    /// Returns whether the compute server with this process id has failed and its logs are
-    /// recovered, so that its latches may be stolen.
-    fn has_failed(&self, process: u16) -> bool;
+    /// If the compute server with this process id has failed and its logs are recovered, so that
+    /// its latches may be stolen: its incarnation, a number that no other owner of the id has.
+    fn failed(&self, process: u16) -> Option<u64>;
 
     /// The epoch: the number of memory servers that were lost.
     fn epoch(&self) -> u64;
@@ -167,8 +168,8 @@ pub struct Worker<V: View> {
     connections: Box<[OnceCell<V::Connection>]>,
     layouts: Box<[OnceCell<Rc<TableLayout>>]>,
     addresses: RefCell<AddressCache>,
-    /// The failed process ids that this worker knows, 1 bit each.
-    failed: RefCell<Box<[u64]>>,
+    /// The failed incarnation of each process id of which this worker knows one.
+    failed: RefCell<HashMap<u16, u64>>,
     /// The number of failures that this worker knows.
     failures: Cell<u64>,
     /// The log slots whose entries must remain, because their transactions are not resolved.
@@ -234,7 +235,7 @@ impl<V: View> Worker<V> {
             connections: (0..SERVERS).map(|_| OnceCell::new()).collect(),
             layouts: (0..TABLES).map(|_| OnceCell::new()).collect(),
             addresses: RefCell::new(AddressCache::new(addresses)),
-            failed: RefCell::new(vec![0; (1 << 16) / 64].into()),
+            failed: RefCell::default(),
             failures: Cell::new(0),
             unresolved: RefCell::default(),
             counts: Cell::default(),
@@ -290,17 +291,20 @@ impl<V: View> Worker<V> {
 
     /// Returns what this worker knows of a failure of `process`.
     pub(super) fn knows_failed(&self, process: u16) -> Knowledge {
-        let mut failed = self.failed.borrow_mut();
-        let (word, bit) = (&mut failed[usize::from(process) / 64], 1 << (process % 64));
-        if *word & bit != 0 {
+        let known = self.failed.borrow().get(&process).copied();
+        if known.is_some() && !self.policy().asks_for_each_latch {
             return Knowledge::Before;
         }
-        if !self.view.has_failed(process) {
-            return Knowledge::None;
+        // The next owner of an id is another incarnation, whose recovery is another one.
+        match self.view.failed(process) {
+            None => Knowledge::None,
+            failed if failed == known => Knowledge::Before,
+            Some(incarnation) => {
+                self.failed.borrow_mut().insert(process, incarnation);
+                self.failures.set(self.failures.get() + 1);
+                Knowledge::New
+            }
         }
-        *word |= bit;
-        self.failures.set(self.failures.get() + 1);
-        Knowledge::New
     }
 
     /// The number of failures that this worker knows. If it has risen since a READ was posted, what
@@ -367,9 +371,9 @@ impl<V: Member> Worker<V> {
     /// Waits until the current epoch is settled, and works in it from then on.
     ///
     /// # Errors
-    /// A log server cannot be reached, or a transaction of this worker is not resolved and delays
-    /// the epoch.
-    pub(super) async fn renew(&self) -> Result<(), TransactionError> {
+    /// A log server cannot be reached, a transaction of this worker is not resolved and delays the
+    /// epoch, or the deadline `end` has passed.
+    pub(super) async fn renew(&self, end: Option<Instant>) -> Result<(), TransactionError> {
         if self.is_settled.get() && !self.view.is_over(self.epoch()) {
             return Ok(());
         }
@@ -383,6 +387,9 @@ impl<V: Member> Worker<V> {
             if polls.is_multiple_of(16) {
                 // The commit may wait for a processor.
                 std::thread::yield_now();
+                if is_over(end) {
+                    return Poll::Ready(Err(TransactionError::DeadlineExceeded));
+                }
             }
             if polls == 1 {
                 seen = self.view.stragglers(epoch);

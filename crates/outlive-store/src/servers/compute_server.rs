@@ -48,6 +48,11 @@ impl ComputeServer {
     pub(super) fn join(store: &Store) -> Result<Self, StoreError> {
         let process = store.join("compute server")?;
         let configuration = store.configuration();
+        if configuration.is_short_of_ids()
+            && let Err(error) = store.recycle()
+        {
+            tracing::warn!(%error, "failed process ids are not recycled");
+        }
         let id = configuration.join_compute(process.instance());
         let id = id.ok_or(StoreError::NoProcessId {
             process_ids: configuration.process_ids(),

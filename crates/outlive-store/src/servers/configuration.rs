@@ -4,8 +4,7 @@
 //! 0x0000  magic, format, sizes, poison, owner of the catalogue, results of recoveries
 //! 0x0080  64 lost memory servers, 8 bytes each
 //! 0x0280  64 memory servers of 64 bytes: owner, state, region bytes, region key
-//! 0x1280  the failed process ids, 1 bit each
-//! 0x3280  the owner of each process id, 8 bytes each
+//! 0x1280  the owner of each process id, 8 bytes each, and whether it has failed
 //!         log areas of 128 bytes: owner, process id, 8 log servers
 //!         for each log area, the epochs of its commits: 64 bytes for each coordinator
 //!         tables: see the catalogue
@@ -20,10 +19,10 @@
 //!                                                 \--> dying --> dead     (by a survivor)
 //! ```
 
-use super::entries::{ComputeEntry, MemoryEntry, Phase, Recovery};
+use super::entries::{MemoryEntry, Phase, Recovery};
 use super::sizes::{
-    BACK, CATALOGUE, COORDINATORS, ENTRY_BYTES, FAILED, FORWARD, LOG_AREAS, LOG_SLOT, OWNERS,
-    POISONS, PROCESS_IDS, REPLICAS, SERVERS, Sizes, TABLES,
+    BACK, CATALOGUE, COORDINATORS, ENTRY_BYTES, FORWARD, LOG_AREAS, LOG_SLOT, OWNERS, POISONS,
+    PROCESS_IDS, REPLICAS, SERVERS, Sizes, TABLES,
 };
 use crate::protocol::{LogArea, Recovered};
 use crate::verbs::{Liveness, Region, ServerId};
@@ -69,7 +68,7 @@ outlive::memory::crash_points! {
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outstore");
-const FORMAT: u64 = 3;
+const FORMAT: u64 = 4;
 
 const STATE: u64 = 8;
 const BYTES: u64 = 16;
@@ -391,7 +390,7 @@ impl<M: Memory> Configuration<M> {
         for id in 1..=self.process_ids() {
             // If logs remain, another survivor may be recovering them.
             if self.load(self.owner_at(id)) == gone.to_word() && self.log_area_of(id).is_none() {
-                self.fail(id);
+                self.fail(id, gone);
             }
         }
         Recovery { dead, is_complete }
@@ -479,70 +478,5 @@ impl<M: Memory> Configuration<M> {
             // What remains is recovered by a later member.
             let _ = self.recover(survivor, owner, segments);
         }
-    }
-
-    fn owner_at(self, id: u16) -> Offset {
-        self.at + OWNERS + u64::from(id) * 8
-    }
-
-    /// The process that has this process id, or had it when it failed.
-    pub fn owner_of(self, id: u16) -> Option<Instance> {
-        let is_id = (1..=self.process_ids()).contains(&id);
-        is_id
-            .then(|| self.load(self.owner_at(id)))
-            .and_then(Instance::from_word)
-    }
-
-    /// Assigns a process id to `owner`: the lowest that has no owner and has not failed. Returns
-    /// `None` if all are in use or have failed.
-    ///
-    /// # Crash
-    /// No id is assigned, or a survivor marks the assigned id as failed.
-    pub fn join_compute(self, owner: Instance) -> Option<u16> {
-        (1..=self.process_ids()).find(|id| {
-            let at = self.owner_at(*id);
-            let order = (Ordering::AcqRel, Ordering::Relaxed);
-            let claim = || {
-                let memory = self.memory;
-                memory.compare_exchange(at, 0, owner.to_word(), order.0, order.1)
-            };
-            self.load(at) == 0 && !self.has_failed(*id) && claim().is_ok()
-        })
-    }
-
-    /// Frees the process id `id` of `owner`, if `owner` has it, and its log area. No latch may
-    /// contain the id, and its logs are removed.
-    ///
-    /// # Crash
-    /// A survivor marks the id as failed, or it is free.
-    pub fn leave_compute(self, id: u16, owner: Instance) {
-        self.leave_logs(owner, id);
-        let order = (Ordering::Release, Ordering::Relaxed);
-        let (at, from) = (self.owner_at(id), owner.to_word());
-        let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
-    }
-
-    /// Marks `id` as failed. The owner is dead.
-    pub(super) fn fail(self, id: u16) {
-        let at = self.at + FAILED + u64::from(id) / 64 * 8;
-        // AcqRel: a server that finds the bit set sees the earlier stores of the recovery.
-        self.memory
-            .fetch_or(at, 1u64 << (id % 64), Ordering::AcqRel);
-    }
-
-    /// Returns whether the process id `id` has failed, so that its latches may be stolen.
-    pub fn has_failed(self, id: u16) -> bool {
-        self.load(self.at + FAILED + u64::from(id) / 64 * 8) >> (id % 64) & 1 != 0
-    }
-
-    /// The compute servers that have a process id, or had one when they failed.
-    pub fn compute_servers(self) -> impl Iterator<Item = ComputeEntry> {
-        (1..=self.process_ids()).filter_map(move |id| {
-            Some(ComputeEntry {
-                id,
-                owner: Instance::from_word(self.load(self.owner_at(id)))?,
-                has_failed: self.has_failed(id),
-            })
-        })
     }
 }

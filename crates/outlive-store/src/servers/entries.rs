@@ -40,7 +40,7 @@ impl Phase {
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Free => "free",
+            Self::Free => "not in use",
             Self::Creating => "creating",
             Self::Live => "live",
             Self::Leaving => "leaving",

@@ -88,7 +88,7 @@ pub enum StoreError {
         /// The number of log areas.
         most: u16,
     },
-    /// All process ids are in use or have failed.
+    /// All process ids are in use, or have failed and cannot be recycled.
     #[error(
         "all {process_ids} process ids of the store are in use or have failed; create a store with \
          more (`StoreOptions::process_ids`)"
@@ -98,7 +98,7 @@ pub enum StoreError {
         process_ids: u16,
     },
     /// A memory server does not exist or cannot be used.
-    #[error("{server} is {phase}, not live; connect to a live one")]
+    #[error("{server} is {phase}; connect to a live one (`outlive store status`)")]
     NotLive {
         /// The server.
         server: ServerId,

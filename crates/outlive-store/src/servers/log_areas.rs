@@ -233,7 +233,7 @@ impl<M: Memory> Configuration<M> {
             self.recover_area(area, owner, owner, segments);
         }
         if self.log_area_of(process).is_none() {
-            self.fail(process);
+            self.fail(process, owner);
         }
     }
 
@@ -264,8 +264,11 @@ impl<M: Memory> Configuration<M> {
             };
             memory.crash_point(LogPoint::Recovered);
             self.count_recovery(recovered);
-            // Only now may others steal the latches.
-            self.fail(process);
+            // Only now may others steal the latches. While the area names the id, it is not
+            // recycled, so its owner is the one whose logs these are.
+            if let Some(owner) = self.owner_of(process) {
+                self.fail(process, owner);
+            }
             memory.crash_point(LogPoint::Failed);
         }
         self.free_log_area(area, survivor);

@@ -88,8 +88,8 @@ impl<C: Connector> View for Members<C> {
         self.configuration().layout(table)
     }
 
-    fn has_failed(&self, process: u16) -> bool {
-        self.configuration().has_failed(process)
+    fn failed(&self, process: u16) -> Option<u64> {
+        self.configuration().failed(process)
     }
 
     fn epoch(&self) -> u64 {

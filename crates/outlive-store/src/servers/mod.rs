@@ -28,7 +28,9 @@
 //!   becomes *dead*, and it is added to the list of lost servers, which begins a new epoch. Its
 //!   file is removed. The number is not assigned again.
 //! * *Compute server*: its logs are [recovered](crate::protocol::recover_logs), under a claim of
-//!   its log area. Then its process id is marked as failed. The id is not assigned again.
+//!   its log area. Then its process id is marked as failed. When 95% of the ids are in use or have
+//!   failed, a compute server that joins first releases the stray latches of all tables, and makes
+//!   the failed ids available again.
 //!
 //! # Revocation
 //!
@@ -56,6 +58,7 @@ mod error;
 mod log_areas;
 mod members;
 mod memory_server;
+mod process_ids;
 mod recover;
 mod rights;
 mod sizes;
@@ -69,6 +72,7 @@ pub use error::StoreError;
 pub use log_areas::LogPoint;
 pub use members::{Behind, Connector, Direct, Members};
 pub use memory_server::MemoryServer;
+pub use process_ids::RecyclePoint;
 pub use rights::MappedServer;
 pub use sizes::Sizes;
 pub use store::{Store, StoreOptions, StoreStatus};

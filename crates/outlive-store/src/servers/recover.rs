@@ -180,13 +180,13 @@ impl Segments for Store {
 
 /// The store as the member that recovers a dead compute server's logs sees it.
 #[derive(Debug)]
-struct Survivor {
+pub(super) struct Survivor {
     store: Store,
     mapped: RefCell<Vec<Segment>>,
 }
 
 impl Survivor {
-    fn new(store: Store) -> Self {
+    pub(super) fn new(store: Store) -> Self {
         Self {
             store,
             mapped: RefCell::default(),
@@ -217,8 +217,8 @@ impl View for Survivor {
         self.store.configuration().layout(table)
     }
 
-    fn has_failed(&self, process: u16) -> bool {
-        self.store.configuration().has_failed(process)
+    fn failed(&self, process: u16) -> Option<u64> {
+        self.store.configuration().failed(process)
     }
 
     fn epoch(&self) -> u64 {

@@ -21,8 +21,7 @@ pub(super) const BACK: u64 = 0x60;
 pub(super) const LOSSES: u64 = 0x80;
 pub(super) const SERVERS: u64 = LOSSES + MAX_MEMORY_SERVERS as u64 * 8;
 pub(super) const ENTRY_BYTES: u64 = 64;
-pub(super) const FAILED: u64 = SERVERS + MAX_MEMORY_SERVERS as u64 * ENTRY_BYTES;
-pub(super) const OWNERS: u64 = FAILED + (1 << 16) / 8;
+pub(super) const OWNERS: u64 = SERVERS + MAX_MEMORY_SERVERS as u64 * ENTRY_BYTES;
 
 /// The numbers and sizes that a store is created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,9 @@ use outlive_memory::{Memory, Offset, Ordering};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
 use outlive_store::protocol::{LogArea, Outcome, Recovered};
-use outlive_store::servers::{Configuration, CreateTablePoint, LogPoint, Segments, Sizes};
+use outlive_store::servers::{
+    Configuration, CreateTablePoint, LogPoint, RecyclePoint, Segments, Sizes,
+};
 use outlive_store::tables::{Geometry, TransactionId};
 use outlive_store::verbs::{Region, ServerId};
 
@@ -19,10 +21,12 @@ pub fn add_to(suite: &mut Suite) {
         What::RecoverLogs,
         What::FailingLogs,
         What::ReplaceLogs,
+        What::Recycle,
     ] {
         suite.add(Catalogue(what));
     }
     suite.declare::<CreateTablePoint>().declare::<LogPoint>();
+    suite.declare::<RecyclePoint>();
 }
 
 /// Returns the sweeps that must fail, each with a part of the expected message.
@@ -36,6 +40,8 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (What::KeepsCommits, "a commit is still registered"),
         (What::ForgetsOutcomes, "the outcome is NoEffect"),
         (What::UnclearedLogs, "has slots that are not cleared"),
+        (What::ForgetsAreas, "a live compute server has failed"),
+        (What::ForgetsLatches, "before its latches were released"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Catalogue(what)), message) })
     .into()
@@ -68,8 +74,15 @@ enum What {
     KeepsCommits,
     /// Broken: a recovery does not record the commit of the transaction that it rolls forward.
     ForgetsOutcomes,
+    /// A survivor recovers a dead compute server, recycles its process id and receives it. If the
+    /// survivor dies, another compute server recycles the id and receives it before the recovery.
+    Recycle,
     /// Broken: the slots at a new log server are not cleared.
     UnclearedLogs,
+    /// Broken: a process id is recycled while a log area names it.
+    ForgetsAreas,
+    /// Broken: a process id is recycled before its latches are released.
+    ForgetsLatches,
 }
 
 impl What {
@@ -93,13 +106,20 @@ impl What {
     fn replaces(self) -> bool {
         matches!(self, Self::ReplaceLogs | Self::UnclearedLogs)
     }
+
+    fn recycles(self) -> bool {
+        matches!(
+            self,
+            Self::Recycle | Self::ForgetsAreas | Self::ForgetsLatches
+        )
+    }
 }
 
 struct Catalogue(What);
 
 type Weak = Weakened<Marked>;
 
-const SIZE: u64 = 24 << 10;
+const SIZE: u64 = 16 << 10;
 const CONFIGURATION: Offset = Offset::new(64);
 /// 1 if transactions may have been logged.
 const LOGGED: Offset = Offset::new(SIZE - 64);
@@ -111,6 +131,8 @@ const TRIES: Offset = Offset::new(SIZE - 48);
 const COMMITTED: Offset = Offset::new(SIZE - 40);
 /// For each of three memory servers, 1 if its log slots are cleared.
 const CLEARED: Offset = Offset::new(SIZE - 32);
+/// 1 if the latches of failed compute servers are released.
+const RELEASED: Offset = Offset::new(SIZE - 72);
 /// What a recovery of the logs has found wrong, as a number; 0 if nothing.
 const FAULT: Offset = Offset::new(SIZE - 8);
 const UNCLEARED: u64 = 1;
@@ -118,9 +140,10 @@ const SETTLED: u64 = 2;
 /// The transactions of the compute server. Recoveries roll the first one forward.
 const FIRST: TransactionId = TransactionId::new(1, 0, 1);
 const SECOND: TransactionId = TransactionId::new(1, 0, 2);
-/// The table of the process ids' owners is followed by two log areas, the epochs of their commits,
-/// and the tables.
-const AREAS: u64 = 0x3280 + 64;
+/// The owner of process id 1. The owners are followed by two log areas, the epochs of their
+/// commits, and the tables.
+const OWNER: Offset = Offset::new(CONFIGURATION.raw() + 0x1280 + 8);
+const AREAS: u64 = 0x1280 + 64;
 const COMMITS: u64 = AREAS + 2 * 128;
 const PLACES: u64 = COMMITS + 2 * 64 + 64;
 const SIZES: Sizes = Sizes {
@@ -132,6 +155,8 @@ const SIZES: Sizes = Sizes {
 };
 /// The server that died before the recovery that a sweep kills.
 const CORPSE: Instance = Instance::new(9, 1);
+/// The compute server that receives the process id if the operation is cut short.
+const NEXT: Instance = Instance::new(20, 1);
 
 /// Returns the instance of a process: 0 is the victim, 1 and above are its recoverers.
 const fn instance(id: u32) -> Instance {
@@ -253,6 +278,41 @@ impl Catalogue {
         }
     }
 
+    /// Recycles the process ids that have failed, and joins as `next`.
+    fn recycle(&self, memory: Marked, next: Instance) {
+        let (configuration, _) = self.open(memory);
+        let release = |_: &_| {
+            let is_released = self.0 != What::ForgetsLatches;
+            memory.store(RELEASED, u64::from(is_released), Ordering::Release);
+            Ok::<_, ()>(())
+        };
+        if self.0 == What::ForgetsAreas && configuration.has_failed(1) {
+            memory.store(RELEASED, 1u64, Ordering::Release);
+            memory.store(OWNER, 0u64, Ordering::Release);
+        }
+        configuration.recycle(release).expect("a release");
+        let _ = configuration.join_compute(next);
+    }
+
+    fn check_recycled(&self, memory: Marked) -> Result<(), String> {
+        let (configuration, _) = self.open(memory);
+        let is_set = |at| memory.load::<u64>(at, Ordering::Acquire) != 0;
+        let mut servers = configuration.compute_servers();
+        if servers.any(|it| it.owner == NEXT && it.has_failed) {
+            return Err("a live compute server has failed".into());
+        }
+        if configuration.owner_of(1) != Some(CORPSE) && !is_set(RELEASED) {
+            return Err("an id had another owner before its latches were released".into());
+        }
+        if !is_set(RECOVERED) {
+            return Err("the logs are not recovered".into());
+        }
+        match configuration.log_owners().next() {
+            Some(owner) => Err(format!("a log area has an owner: {owner}")),
+            None => Ok(()),
+        }
+    }
+
     fn check_logs(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
         let (configuration, _) = self.open(memory);
         if let Some(owner) = configuration.log_owners().next() {
@@ -330,6 +390,9 @@ impl Sweep for Catalogue {
             self.create(memory, instance(0), "one").expect("a table");
         } else if self.0.recovers() {
             let _ = configuration.recover(instance(0), CORPSE, &logs);
+            if self.0.recycles() {
+                self.recycle(memory, instance(0));
+            }
         } else if self.0.replaces() {
             let clear = |server, _: &LogArea| {
                 if self.0 != What::UnclearedLogs {
@@ -360,6 +423,9 @@ impl Sweep for Catalogue {
             What::ForgetsSurvivors => 0..0,
             _ => 0..crash.recoverers_lost + 1,
         };
+        if self.0.recycles() && crash.recoverers_lost == 0 {
+            self.recycle(memory, NEXT);
+        }
         // A recovery that fails leaves the area to its dead owner, for the next recovery.
         let times = if self.0 == What::FailingLogs { 2 } else { 1 };
         for _ in 0..times {
@@ -370,9 +436,10 @@ impl Sweep for Catalogue {
     }
 
     fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
-        match self.0.creates() {
-            true => self.check_tables(memory, crash),
-            false => self.check_logs(memory, crash),
+        match self.0 {
+            it if it.creates() => self.check_tables(memory, crash),
+            it if it.recycles() => self.check_recycled(memory),
+            _ => self.check_logs(memory, crash),
         }
     }
 }

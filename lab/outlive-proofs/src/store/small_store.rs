@@ -4,7 +4,9 @@
 use core::fmt;
 use core::future::{Ready, ready};
 use outlive_memory::{Memory, Offset, Ordering};
-use outlive_store::protocol::{LogArea, Member, Policy, Slot, Table, View, Worker, recover_logs};
+use outlive_store::protocol::{
+    LogArea, Member, Policy, Slot, Table, View, Worker, recover_logs, release_stray,
+};
 use outlive_store::tables::{Geometry, Place, TableLayout, TransactionId};
 use outlive_store::verbs::{
     Batch, Completed, Connection, Liveness, Mapped, Region, RemoteOffset, ServerId, VerbError,
@@ -29,8 +31,9 @@ pub const GEOMETRY: Geometry = Geometry {
     extra: 1,
 };
 
-/// Whether the victim has failed and its logs are recovered.
-const FAILED: Offset = Offset::new(64);
+/// The incarnation of the victim's process id. It is odd if the owner has failed and its logs are
+/// recovered.
+const INCARNATION: Offset = Offset::new(64);
 /// The liveness word of both memory servers.
 const LIVE: Offset = Offset::new(128);
 const REGION: Region = Region {
@@ -184,9 +187,9 @@ impl<M: Memory> View for Servers<M> {
         })
     }
 
-    fn has_failed(&self, process: u16) -> bool {
+    fn failed(&self, process: u16) -> Option<u64> {
         self.script.at(Moment::Answer, self.memory);
-        process == VICTIM && self.memory.load::<u64>(FAILED, Ordering::Acquire) != 0
+        Some(incarnation(self.memory)).filter(|it| process == VICTIM && it % 2 == 1)
     }
 
     fn epoch(&self) -> u64 {
@@ -259,10 +262,13 @@ pub fn scripted<M: Memory>(
         coordinators: COORDINATORS,
         slot_words: SLOT_WORDS,
     };
+    // The owners of a process id begin with different attempts.
+    let attempt = incarnation(memory) as u32 * 1000;
+    let slot = |number| Slot::new(number, attempt);
     let servers = Servers {
         memory,
         log: log.clone(),
-        slots: RefCell::new((0..COORDINATORS).rev().map(|it| Slot::new(it, 0)).collect()),
+        slots: RefCell::new({ 0..COORDINATORS }.rev().map(slot).collect()),
         script: Rc::new(Script(RefCell::new(script))),
     };
     let worker = Worker::new(servers, process, log, 1);
@@ -270,13 +276,28 @@ pub fn scripted<M: Memory>(
     worker
 }
 
+fn incarnation(memory: impl Memory) -> u64 {
+    memory.load(INCARNATION, Ordering::Acquire)
+}
+
 /// Recovers the logs of the victim, if they are not recovered, and marks it as failed.
 pub fn recover<M: Memory>(memory: M, policy: Policy) {
-    if memory.load::<u64>(FAILED, Ordering::Acquire) == 0 {
+    let owner = incarnation(memory);
+    if owner.is_multiple_of(2) {
         let worker = worker(memory, VICTIM, policy);
         block_on(recover_logs(&worker)).expect("live memory servers");
-        memory.store(FAILED, 1u64, Ordering::Release);
+        memory.store(INCARNATION, owner + 1, Ordering::Release);
     }
+}
+
+/// Recycles the process id of the victim, which has failed. The next worker with the id belongs to
+/// the next owner.
+pub fn recycle<M: Memory>(memory: M, policy: Policy) {
+    let failed = incarnation(memory);
+    let scan = worker(memory, SURVIVOR, policy);
+    let is_stray = |process, incarnation| (process, incarnation) == (VICTIM, failed);
+    block_on(release_stray(&scan, core::iter::once(0), is_stray)).expect("live memory servers");
+    memory.store(INCARNATION, failed + 1, Ordering::Release);
 }
 
 /// A key with its value, whose words are equal; `None` if the key does not exist.

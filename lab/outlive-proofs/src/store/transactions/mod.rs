@@ -34,6 +34,7 @@ const RETRY: Retry = Retry {
     attempts: 100_000,
     pause: 16,
     stall: 0,
+    deadline: None,
 };
 const STEPS: u64 = 3_000_000;
 
@@ -124,8 +125,9 @@ impl View for Simulated {
         (table == 0).then(layout)
     }
 
-    fn has_failed(&self, process: u16) -> bool {
-        self.configuration.borrow().failed.contains(&process)
+    fn failed(&self, process: u16) -> Option<u64> {
+        let failed = &self.configuration.borrow().failed;
+        failed.contains(&process).then_some(1)
     }
 
     fn epoch(&self) -> u64 {
@@ -155,7 +157,7 @@ impl Member for Simulated {
     }
 
     fn is_under_recovery(&self, process: u16) -> bool {
-        self.network.is_dead(usize::from(process) - 1) && !self.has_failed(process)
+        self.network.is_dead(usize::from(process) - 1) && self.failed(process).is_none()
     }
 
     fn stragglers(&self, _: u64) -> Vec<TransactionId> {

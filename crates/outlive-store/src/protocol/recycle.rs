@@ -1,0 +1,96 @@
+//! The release of stray latches, so that the process ids of failed compute servers can be assigned
+//! again (*Tandem* thesis, section 4.3.1.2).
+//!
+//! The logs of these servers are recovered, so no operation of theirs takes effect any more, and
+//! each of their latches is stray. A stray latch is released by a CAS from the word that was read,
+//! as it is stolen: a WRITE could release the latch of a writer that has stolen it.
+//!
+//! # Why the next owner's latches are safe
+//!
+//! The thesis lets each compute server keep a bit for each failed id, which then has to be cleared
+//! everywhere before the id is assigned. Here a worker asks for the *incarnation* that has failed
+//! each time it meets a latch ([`View::failed`]). The next owner's latch words are read after it
+//! has received the id. The worker that reads one therefore finds another incarnation, which has
+//! not failed. A CAS from a word of the previous owner fails, because attempts do not repeat.
+
+use super::worker::{View, Worker};
+use crate::tables::{KEYS_PER_BUCKET, LATCH, ObjectId, TransactionId};
+use crate::verbs::{Batch, Connection, VerbError};
+
+/// The number of latches that are read in one batch.
+const LATCHES: usize = 64;
+
+/// Releases the latches of compute servers on all objects of the tables with these numbers, if they
+/// failed in an incarnation for which `is_stray` holds. Transactions may run at the same time.
+/// Returns the number of released latches.
+///
+/// # Errors
+/// If a verb failed. After [`VerbError::ServerDied`], a worker of the next epoch repeats the scan.
+///
+/// # Crash
+/// Some latches are released.
+pub async fn release_stray<V: View>(
+    worker: &Worker<V>,
+    tables: impl Iterator<Item = u8>,
+    is_stray: impl Fn(u16, u64) -> bool,
+) -> Result<u64, VerbError> {
+    let mut released = 0;
+    for table in tables {
+        let geometry = worker.layout(table).geometry;
+        for partition in 0..geometry.partitions {
+            let header = core::iter::once(geometry.header(table, partition));
+            let buckets = 0..geometry.buckets();
+            let slots = 0..geometry.buckets() * KEYS_PER_BUCKET as u32;
+            let mut objects = header
+                .chain(buckets.map(|it| geometry.bucket(table, partition, it)))
+                .chain(slots.map(|it| geometry.slot(table, partition, it)));
+            loop {
+                let some: Vec<_> = objects.by_ref().take(LATCHES).collect();
+                if some.is_empty() {
+                    break;
+                }
+                released += release(worker, &some, &is_stray).await?;
+            }
+        }
+    }
+    Ok(released)
+}
+
+/// Releases stray latches of objects of one partition.
+async fn release<V: View>(
+    worker: &Worker<V>,
+    objects: &[ObjectId],
+    is_stray: impl Fn(u16, u64) -> bool,
+) -> Result<u64, VerbError> {
+    // A partition without replicas has no latches.
+    let Some(place) = worker.primary(objects[0]) else {
+        return Ok(0);
+    };
+    let connection = worker.connection(place.server)?;
+    let mut batch = Batch::new();
+    let latches = objects.iter().map(|it| place.of(*it, LATCH));
+    let read: Vec<_> = latches.map(|at| (at, batch.read(at, 1))).collect();
+    let batch = connection.post(batch).await.finished()?;
+    let mut release = Batch::new();
+    let mut swaps = Vec::new();
+    for (at, slot) in read {
+        let word = batch.value(slot);
+        let Some(holder) = TransactionId::from_word(word) else {
+            continue;
+        };
+        // After the READ: see the module.
+        let failed = worker.view.failed(holder.process());
+        if failed.is_some_and(|incarnation| is_stray(holder.process(), incarnation)) {
+            match worker.policy().recycles_by_swaps {
+                true => swaps.push((release.compare_swap(at, word, 0), word)),
+                false => release.write(at, &[0]),
+            }
+        }
+    }
+    if release.is_empty() {
+        return Ok(0);
+    }
+    let release = connection.post(release).await.finished()?;
+    let is_released = |(swap, word): &(_, u64)| release.value(*swap) == *word;
+    Ok(swaps.iter().filter(|it| is_released(it)).count() as u64)
+}

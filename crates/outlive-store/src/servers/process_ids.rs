@@ -1,0 +1,178 @@
+//! The process ids of compute servers: who has them, which ones have failed, and their next use.
+//!
+//! One word holds the owner of an id, and whether it has failed. The word of a failed owner is the
+//! *incarnation* that has failed. An id passes through these states, each by a compare-and-swap
+//! from the word before, so that a delayed survivor cannot mark the next owner as failed:
+//!
+//! ```text
+//! 0 --join--> owner --leave--> 0
+//!                  \--fail--> failed owner --recycle--> 0
+//! ```
+
+use super::Store;
+use super::configuration::Configuration;
+use super::entries::ComputeEntry;
+use super::recover::Survivor;
+use super::sizes::OWNERS;
+use crate::protocol::{LogArea, Worker, release_stray};
+use crate::verbs::{VerbError, block_on};
+use core::time::Duration;
+use outlive::membership::Instance;
+use outlive::memory::{Memory, Offset, Ordering};
+use std::collections::HashMap;
+
+outlive::memory::crash_points! {
+    /// Crash points of the recycling of failed process ids.
+    pub enum RecyclePoint for "store.compute.recycle" {
+        /// No latch has a failed id any more. No id is free yet.
+        Released,
+    }
+}
+
+/// The bit of an owner word that tells that the owner has failed and its logs are recovered. The
+/// ids of instances are smaller.
+const FAILED: u64 = 1 << 31;
+
+/// Ids are recycled when this share of them, in percent, is in use or has failed.
+const USED: u32 = 95;
+
+impl<M: Memory> Configuration<M> {
+    pub(super) fn owner_at(self, id: u16) -> Offset {
+        self.at + OWNERS + u64::from(id) * 8
+    }
+
+    /// The owner word of a process id, or 0.
+    fn owner_word(self, id: u16) -> u64 {
+        let is_id = (1..=self.process_ids()).contains(&id);
+        if is_id {
+            self.load(self.owner_at(id))
+        } else {
+            0
+        }
+    }
+
+    /// The process that has this process id, or had it when it failed.
+    pub fn owner_of(self, id: u16) -> Option<Instance> {
+        Instance::from_word(self.owner_word(id) & !FAILED)
+    }
+
+    fn swap_owner(self, id: u16, from: u64, to: u64) -> bool {
+        // AcqRel: an owner sees the stores of the previous one, and of the recovery after it.
+        let (memory, order) = (self.memory, (Ordering::AcqRel, Ordering::Relaxed));
+        let swapped = memory.compare_exchange(self.owner_at(id), from, to, order.0, order.1);
+        swapped.is_ok()
+    }
+
+    /// Assigns a process id to `owner`: the lowest that has no owner. Returns `None` if all are in
+    /// use or have failed.
+    ///
+    /// # Crash
+    /// No id is assigned, or a survivor marks the assigned id as failed.
+    pub fn join_compute(self, owner: Instance) -> Option<u16> {
+        (1..=self.process_ids())
+            .find(|id| self.owner_word(*id) == 0 && self.swap_owner(*id, 0, owner.to_word()))
+    }
+
+    /// Frees the process id `id` of `owner`, if `owner` has it, and its log area. No latch may
+    /// contain the id, and its logs are removed.
+    ///
+    /// # Crash
+    /// A survivor marks the id as failed, or it is free.
+    pub fn leave_compute(self, id: u16, owner: Instance) {
+        self.leave_logs(owner, id);
+        self.swap_owner(id, owner.to_word(), 0);
+    }
+
+    /// Marks the id `id` of the dead process `owner` as failed, unless it has another owner.
+    pub(super) fn fail(self, id: u16, owner: Instance) {
+        self.swap_owner(id, owner.to_word(), owner.to_word() | FAILED);
+    }
+
+    /// Returns whether the process id `id` has failed, so that its latches may be stolen.
+    pub fn has_failed(self, id: u16) -> bool {
+        self.failed(id).is_some()
+    }
+
+    /// The incarnation of the process id `id` that has failed, until the id is recycled.
+    pub fn failed(self, id: u16) -> Option<u64> {
+        Some(self.owner_word(id)).filter(|word| word & FAILED != 0)
+    }
+
+    /// The compute servers that have a process id, or had one when they failed.
+    pub fn compute_servers(self) -> impl Iterator<Item = ComputeEntry> {
+        (1..=self.process_ids()).filter_map(move |id| {
+            let word = self.owner_word(id);
+            Some(ComputeEntry {
+                id,
+                owner: Instance::from_word(word & !FAILED)?,
+                has_failed: word & FAILED != 0,
+            })
+        })
+    }
+
+    /// The failed process ids with their incarnations.
+    ///
+    /// A log area can still name a failed id, if its survivor died before it freed the area. The
+    /// next survivor marks the owner of the id as failed, so such an id keeps its owner.
+    fn recyclable(self) -> HashMap<u16, u64> {
+        let failed = (1..=self.process_ids()).filter_map(|id| Some((id, self.failed(id)?)));
+        failed
+            .filter(|(id, _)| self.log_area_of(*id).is_none())
+            .collect()
+    }
+
+    /// Makes failed process ids available again. `release` releases all latches with these ids and
+    /// incarnations. Returns the number of ids that are free now.
+    ///
+    /// Any number of processes may call this concurrently.
+    ///
+    /// # Errors
+    /// Those of `release`. No id is free.
+    ///
+    /// # Crash
+    /// Each id is free, or has failed as before.
+    pub fn recycle<E>(
+        self,
+        release: impl FnOnce(&HashMap<u16, u64>) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let ids = self.recyclable();
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        release(&ids)?;
+        self.memory.crash_point(RecyclePoint::Released);
+        let freed = ids
+            .into_iter()
+            .filter(|(id, failed)| self.swap_owner(*id, *failed, 0));
+        Ok(freed.count())
+    }
+
+    /// Returns whether most process ids are in use or have failed.
+    pub(super) fn is_short_of_ids(self) -> bool {
+        let used = self.compute_servers().count() as u64;
+        used * 100 >= u64::from(self.process_ids()) * u64::from(USED)
+    }
+}
+
+impl Store {
+    /// Recycles the failed process ids: see [`Configuration::recycle`]. Transactions may run at the
+    /// same time.
+    pub(super) fn recycle(&self) -> Result<usize, VerbError> {
+        let configuration = self.configuration();
+        configuration.recycle(|ids| {
+            let is_stray = |id: u16, incarnation| ids.get(&id) == Some(&incarnation);
+            loop {
+                let survivor = Survivor::new(self.clone());
+                let worker = Worker::new(survivor, 0, LogArea::default(), 0);
+                let tables = configuration.tables().map(|table| table.number);
+                match block_on(release_stray(&worker, tables, is_stray)) {
+                    // Until the loss is in the list. The new primaries have no stray latches.
+                    Err(VerbError::ServerDied { .. }) => {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    other => return other.map(drop),
+                }
+            }
+        })
+    }
+}
