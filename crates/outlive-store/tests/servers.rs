@@ -1,7 +1,7 @@
 //! Memory servers and compute servers in processes of their own, which are stopped and killed.
 
 use outlive_store::protocol::Outcome;
-use outlive_store::servers::{Phase, Store, StoreError, StoreOptions, StoreStatus};
+use outlive_store::servers::{ComputeEntry, Phase, Store, StoreError, StoreOptions, StoreStatus};
 use outlive_store::tables::TransactionId;
 use outlive_store::verbs::{
     Batch, Connection, POISON, RemoteOffset, ServerId, VerbError, block_on,
@@ -244,10 +244,9 @@ fn the_outcome_of_the_last_attempt_of_a_killed_server_is_found_out() {
             last = attempt.map(|it| it.parse::<u64>().unwrap()).or(last);
             line.clear();
         }
-        await_status(&store, |status| {
-            let mut servers = status.compute.iter();
-            servers.any(|it| it.id == id && it.has_failed)
-        });
+        let is_it = |it: &&ComputeEntry| it.id == id && it.has_failed;
+        let status = await_status(&store, |status| status.compute.iter().any(|it| is_it(&it)));
+        let failed = status.compute.iter().find(is_it).unwrap().owner;
         let reading = coordinator
             .transaction(async |tx| Ok((tx.read(table, 1).await?, tx.read(table, 2).await?)));
         let (first, second) = block_on(reading).unwrap().value;
@@ -258,7 +257,7 @@ fn the_outcome_of_the_last_attempt_of_a_killed_server_is_found_out() {
                 true => Outcome::Committed,
                 false => Outcome::NoEffect,
             };
-            assert_eq!(store.outcome(attempt), expected, "{attempt}");
+            assert_eq!(store.outcome(failed, attempt), expected, "{attempt}");
         }
     }
 }
@@ -311,24 +310,25 @@ fn a_store_goes_on_after_the_death_of_all_compute_servers() {
             server.child.kill().unwrap();
         }
         let mut last = Vec::new();
-        for (server, _) in &mut servers {
+        for (server, id) in &mut servers {
             let lines = server.output.by_ref().lines().map_while(Result::ok);
             let attempts = lines.filter_map(|line| {
                 line.strip_prefix("attempt ")
                     .map(|it| it.parse::<u64>().unwrap())
             });
-            last.extend(attempts.last());
+            last.extend(attempts.last().map(|attempt| (*id, attempt)));
         }
         let ids = servers.each_ref().map(|(_, id)| *id);
-        await_status(&store, |status| {
+        let status = await_status(&store, |status| {
             let failed = { status.compute.iter() }.filter(|it| it.has_failed);
             failed.filter(|it| ids.contains(&it.id)).count() == ids.len()
         });
         // Before another compute server receives a log area.
-        let outcomes = last.iter().map(|attempt| {
-            let outcome = store.outcome(TransactionId::from_word(*attempt).unwrap());
+        let outcomes = last.iter().map(|(id, attempt)| {
+            let server = status.compute.iter().find(|it| it.id == *id).unwrap().owner;
+            let outcome = store.outcome(server, TransactionId::from_word(*attempt).unwrap());
             assert_ne!(outcome, Outcome::Unknown, "{attempt:#x}");
-            outcome
+            (*attempt, outcome)
         });
         let outcomes: Vec<_> = outcomes.collect();
         // The first compute server of the restarted store.
@@ -339,7 +339,7 @@ fn a_store_goes_on_after_the_death_of_all_compute_servers() {
             .transaction(async |tx| Ok((tx.read(table, 1).await?, tx.read(table, 2).await?)));
         let (first, second) = block_on(reading).unwrap().value;
         assert_eq!(first, second);
-        for (attempt, outcome) in last.into_iter().zip(outcomes) {
+        for (attempt, outcome) in outcomes {
             let is_last = first == Some(attempt);
             assert!(!is_last || outcome == Outcome::Committed, "{attempt:#x}");
         }

@@ -414,9 +414,34 @@ fn the_outcome_of_the_last_commit_is_known() {
         block_on(done).unwrap().id
     };
     let (first, second) = (commit(), commit());
-    let store = world.compute().store();
-    assert_eq!(store.outcome(second), Outcome::Committed);
-    assert_eq!(store.outcome(first), Outcome::Unknown);
+    let (store, server) = (world.compute().store(), world.compute().instance());
+    assert_eq!(store.outcome(server, second), Outcome::Committed);
+    assert_eq!(store.outcome(server, first), Outcome::Unknown);
+}
+
+#[test]
+fn the_outcomes_of_a_process_ids_next_owner_are_not_taken_for_those_of_the_first() {
+    let mut world = World::new("owners", StoreOptions::new());
+    let store = world.compute().store().clone();
+    let table = world.compute().table::<u64>("t", 100).unwrap();
+    let mut first = None;
+    for begun in [true, false] {
+        if !begun {
+            world.compute = Some(store.join_compute().unwrap());
+        }
+        let compute = world.compute.take().unwrap();
+        let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+        let done = coordinator.transaction(async |tx| tx.put(table, 1, &1).await);
+        let attempt = block_on(done).unwrap().id;
+        let server = compute.instance();
+        assert_eq!(compute.id().get(), 1);
+        drop((coordinator, compute));
+        assert_eq!(store.outcome(server, attempt), Outcome::Committed);
+        if let Some((server, attempt)) = first.replace((server, attempt)) {
+            // Its log area has another user.
+            assert_eq!(store.outcome(server, attempt), Outcome::Unknown);
+        }
+    }
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub struct Retry {
     /// meets belongs to a compute server under recovery, instead of ending with a conflict. It
     /// never waits for a live server. (*Tandem* thesis, Figures 4.13 and 4.14.)
     pub stall: u32,
-    /// The time after whose end no attempt begins. An attempt under way ends, so its body bounds
+    /// The time after whose end no attempt but the first begins. An attempt under way ends, so its body bounds
     /// its own accesses, and one that has begun its commit is committed or aborted as usual.
     pub deadline: Option<Duration>,
 }
@@ -42,7 +42,8 @@ pub struct Retry {
 impl Retry {
     /// Returns the moment of the deadline. Without one, no clock is read.
     fn end(&self) -> Option<Instant> {
-        self.deadline.map(|limit| Instant::now() + limit)
+        self.deadline
+            .and_then(|limit| Instant::now().checked_add(limit))
     }
 }
 
@@ -118,6 +119,9 @@ impl<V: Member> Coordinator<V> {
         }
         let end = self.retry.end();
         for attempts in 1.. {
+            if attempts > 1 && is_over(end) {
+                return Err(TransactionError::DeadlineExceeded);
+            }
             self.slot.attempt = self.slot.attempt.wrapping_add(1);
             let Slot { number, attempt } = self.slot;
             let id = TransactionId::new(self.worker.process, number, attempt);
@@ -163,9 +167,6 @@ impl<V: Member> Coordinator<V> {
                 Err(CommitError::Abort(abort)) => abort,
             };
             match (abort, ended) {
-                (Abort::Conflict(_), Ok(())) if is_over(end) => {
-                    return Err(TransactionError::DeadlineExceeded);
-                }
                 (Abort::Conflict(_), Ok(())) if attempts < self.retry.attempts => {}
                 (Abort::Conflict(last), Ok(())) => {
                     return Err(TransactionError::TooManyConflicts { attempts, last });

@@ -48,12 +48,19 @@ impl ComputeServer {
     pub(super) fn join(store: &Store) -> Result<Self, StoreError> {
         let process = store.join("compute server")?;
         let configuration = store.configuration();
-        if configuration.is_short_of_ids()
-            && let Err(error) = store.recycle()
-        {
-            tracing::warn!(%error, "failed process ids are not recycled");
+        let recycle = || {
+            let recycled = store.recycle();
+            recycled.unwrap_or_else(|error| {
+                tracing::warn!(%error, "failed process ids are not recycled");
+                0
+            })
+        };
+        if configuration.is_short_of_ids() {
+            recycle();
         }
-        let id = configuration.join_compute(process.instance());
+        let join = || configuration.join_compute(process.instance());
+        // Others may have received the free ids since.
+        let id = join().or_else(|| (recycle() > 0).then(join).flatten());
         let id = id.ok_or(StoreError::NoProcessId {
             process_ids: configuration.process_ids(),
         })?;

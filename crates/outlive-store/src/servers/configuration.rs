@@ -5,7 +5,7 @@
 //! 0x0080  64 lost memory servers, 8 bytes each
 //! 0x0280  64 memory servers of 64 bytes: owner, state, region bytes, region key
 //! 0x1280  the owner of each process id, 8 bytes each, and whether it has failed
-//!         log areas of 128 bytes: owner, process id, 8 log servers
+//!         log areas of 128 bytes: owner, process id, 8 log servers, last user
 //!         for each log area, the epochs of its commits: 64 bytes for each coordinator
 //!         tables: see the catalogue
 //! ```

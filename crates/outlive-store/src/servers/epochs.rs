@@ -37,9 +37,14 @@ const BEGUN: u64 = 8;
 const COMMITTED: u64 = 16;
 
 /// Returns the number before that of the first attempt of each coordinator of `owner`.
+///
+/// The next owners of the process id are other instances, and begin far away: consecutive
+/// generations of an instance are about 2^32 times the golden ratio apart. An attempt repeats an
+/// earlier owner's number after hundreds of millions of attempts of one coordinator at the
+/// earliest, and only a CAS that is delayed for as long could take it for the earlier one.
 pub(super) fn attempt_before(owner: Instance) -> u32 {
-    // The next owners of the process id are other instances, and begin far away.
-    (owner.to_word().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+    let generation = owner.generation.wrapping_mul(0x9E37_79B9);
+    generation.wrapping_add(owner.id.wrapping_mul(0x85EB_CA6B))
 }
 
 impl<M: Memory> Configuration<M> {
@@ -178,25 +183,31 @@ impl<M: Memory> Configuration<M> {
         }
     }
 
-    /// The outcome of an attempt of a transaction. That of the last commit that a coordinator of a
-    /// failed compute server began is known until another compute server receives its log area.
-    pub fn outcome(self, attempt: TransactionId) -> Outcome {
-        // First: if the server has failed, its outcomes are recorded.
-        let has_failed = self.has_failed(attempt.process());
-        let coordinator = attempt.coordinator();
-        let has_coordinator = coordinator < self.sizes.coordinators;
-        let areas = (0..self.sizes.log_areas).filter(|_| has_coordinator);
-        let outcomes = areas.filter_map(|area| {
-            let at = self.commit_at(area, coordinator);
-            let last = LastCommit {
-                committed: TransactionId::from_word(self.load(at + COMMITTED)),
-                begun: TransactionId::from_word(self.load(at + BEGUN))?,
-            };
-            Some(last.outcome(attempt, has_failed))
-        });
-        { outcomes }
-            .find(|it| *it != Outcome::Unknown)
+    /// The outcome of an attempt of a transaction of the compute server `server`, which has left or
+    /// failed, or is live. That of the last commit that a coordinator began is known until another
+    /// compute server receives the log area.
+    pub fn outcome(self, server: Instance, attempt: TransactionId) -> Outcome {
+        self.known_outcome(server, attempt)
             .unwrap_or(Outcome::Unknown)
+    }
+
+    fn known_outcome(self, server: Instance, attempt: TransactionId) -> Option<Outcome> {
+        let coordinator = attempt.coordinator();
+        let mut areas = 0..self.sizes.log_areas;
+        let area = areas.find(|area| self.last_user(*area) == Some(server))?;
+        if coordinator >= self.sizes.coordinators {
+            return None;
+        }
+        // First: if the server has failed or left, its outcomes are recorded.
+        let is_over = self.log_owner(area).is_none() || self.is_failed(attempt.process(), server);
+        let at = self.commit_at(area, coordinator);
+        let last = LastCommit {
+            committed: TransactionId::from_word(self.load(at + COMMITTED)),
+            begun: TransactionId::from_word(self.load(at + BEGUN))?,
+        };
+        // If a word is the next user's, so is this one: see `claim_log_area`.
+        let is_same = self.last_user(area) == Some(server);
+        is_same.then(|| last.outcome(attempt, is_over))
     }
 
     /// Returns whether `area` has a commit of an epoch before `epoch`.

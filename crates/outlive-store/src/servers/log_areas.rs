@@ -8,7 +8,7 @@
 use super::catalogue::{NOWHERE, TableError, place_word};
 use super::configuration::{Configuration, Segments};
 use crate::protocol::LogArea;
-use crate::tables::choose;
+use crate::tables::{MAX_REPLICAS, choose};
 use crate::verbs::{RemoteOffset, ServerId};
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Offset, Ordering};
@@ -30,6 +30,8 @@ outlive::memory::crash_points! {
 pub(super) const AREA_BYTES: u64 = 128;
 const PROCESS: u64 = 8;
 const SERVERS: u64 = 16;
+/// The compute server whose commits the area's words describe, also after the area was freed.
+const USER: u64 = SERVERS + MAX_REPLICAS as u64 * 8;
 
 impl<M: Memory> Configuration<M> {
     /// The number of bytes at the start of each region that hold logs.
@@ -83,6 +85,9 @@ impl<M: Memory> Configuration<M> {
             let word = entry.map_or(u64::MAX, |entry| place_word(entry, 0));
             memory.store(self.log_server_at(area, index), word, Ordering::Release);
         }
+        // Release, before the commits: a reader that finds a word of this server finds it here.
+        let at = self.area_at(area) + USER;
+        memory.store(at, owner.to_word(), Ordering::Release);
         self.begin_commits(area, owner, process);
         // Release: a survivor that reads the process id sees the log servers.
         let at = self.area_at(area) + PROCESS;
@@ -187,6 +192,20 @@ impl<M: Memory> Configuration<M> {
         areas.find(|area| self.load(self.area_at(*area) + PROCESS) == u64::from(process))
     }
 
+    /// The compute server whose commits the words of `area` describe.
+    pub(super) fn last_user(self, area: u16) -> Option<Instance> {
+        Instance::from_word(self.load(self.area_at(area) + USER))
+    }
+
+    /// Frees the log area that the compute server `process` has claimed and not used.
+    pub(super) fn abandon_logs(self, owner: Instance, process: u16) {
+        for (area, _) in self.log_areas_of(owner) {
+            let at = self.area_at(area) + USER;
+            self.memory.store(at, 0u64, Ordering::Release);
+        }
+        self.leave_logs(owner, process);
+    }
+
     /// Frees the log area of the compute server `process`.
     pub(super) fn leave_logs(self, owner: Instance, process: u16) {
         for (area, _) in { self.log_areas_of(owner) }.filter(|(_, id)| *id == process) {
@@ -255,7 +274,8 @@ impl<M: Memory> Configuration<M> {
             return true;
         }
         memory.crash_point(LogPoint::Claimed);
-        let process = self.load(at + PROCESS) as u16;
+        let word = self.load(at + PROCESS);
+        let process = word as u16;
         if process != 0 {
             let Some(recovered) = segments.recover_logs(process, &self.log_area(area)) else {
                 // The area goes back to its dead owner, so that another survivor can try.
@@ -265,8 +285,11 @@ impl<M: Memory> Configuration<M> {
             memory.crash_point(LogPoint::Recovered);
             self.count_recovery(recovered);
             // Only now may others steal the latches. While the area names the id, it is not
-            // recycled, so its owner is the one whose logs these are.
-            if let Some(owner) = self.owner_of(process) {
+            // recycled, so its owner is the one whose logs these are. If another area names it as
+            // well, the recovery of the last one marks it.
+            let mut others = (0..self.sizes.log_areas).filter(|other| *other != area);
+            let is_last = others.all(|other| self.load(self.area_at(other) + PROCESS) != word);
+            if let Some(owner) = self.owner_of(process).filter(|_| is_last) {
                 self.fail(process, owner);
             }
             memory.crash_point(LogPoint::Failed);

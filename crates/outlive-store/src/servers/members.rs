@@ -130,8 +130,12 @@ impl<C: Connector> Member for Members<C> {
     }
 
     fn fence(&self, transaction: TransactionId) {
-        let owner = self.configuration().owner_of(transaction.process());
-        let Some(server) = owner.filter(|it| *it != self.rights.process.instance()) else {
+        // Its process id may have another owner by now, so the instance is that of the commit.
+        let configuration = self.configuration();
+        let own = self.rights.process.instance();
+        let mut late = configuration.stragglers(configuration.epoch());
+        let late = late.find(|(server, it)| *it == transaction && *server != own);
+        let Some((server, _)) = late else {
             return;
         };
         tracing::warn!(%server, %transaction, "a commit delays an epoch; its server is fenced");

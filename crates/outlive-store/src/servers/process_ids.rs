@@ -20,6 +20,7 @@ use core::time::Duration;
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Offset, Ordering};
 use std::collections::HashMap;
+use std::time::Instant;
 
 outlive::memory::crash_points! {
     /// Crash points of the recycling of failed process ids.
@@ -35,6 +36,9 @@ const FAILED: u64 = 1 << 31;
 
 /// Ids are recycled when this share of them, in percent, is in use or has failed.
 const USED: u32 = 95;
+
+/// The longest wait of a scan for the record of a memory server's loss.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl<M: Memory> Configuration<M> {
     pub(super) fn owner_at(self, id: u16) -> Offset {
@@ -96,6 +100,11 @@ impl<M: Memory> Configuration<M> {
     /// The incarnation of the process id `id` that has failed, until the id is recycled.
     pub fn failed(self, id: u16) -> Option<u64> {
         Some(self.owner_word(id)).filter(|word| word & FAILED != 0)
+    }
+
+    /// Returns whether the process id `id` has failed with the owner `owner`.
+    pub(super) fn is_failed(self, id: u16, owner: Instance) -> bool {
+        self.failed(id) == Some(owner.to_word() | FAILED)
     }
 
     /// The compute servers that have a process id, or had one when they failed.
@@ -161,13 +170,15 @@ impl Store {
         let configuration = self.configuration();
         configuration.recycle(|ids| {
             let is_stray = |id: u16, incarnation| ids.get(&id) == Some(&incarnation);
+            let begin = Instant::now();
             loop {
                 let survivor = Survivor::new(self.clone());
                 let worker = Worker::new(survivor, 0, LogArea::default(), 0);
                 let tables = configuration.tables().map(|table| table.number);
                 match block_on(release_stray(&worker, tables, is_stray)) {
-                    // Until the loss is in the list. The new primaries have no stray latches.
-                    Err(VerbError::ServerDied { .. }) => {
+                    // Until the loss is in the list. The new primaries have no stray latches. If
+                    // the survivor that records it has died, a later join completes that.
+                    Err(VerbError::ServerDied { .. }) if begin.elapsed() < PATIENCE => {
                         std::thread::sleep(Duration::from_millis(1));
                     }
                     other => return other.map(drop),

@@ -89,7 +89,12 @@ impl Rights {
         })?;
         // The slots of an area that is free hold no entries on live servers. Cleared all the same,
         // because an entry of another life of this process id would be recovered as its own.
-        { area.servers.iter() }.try_for_each(|server| self.clear_log(*server, &area))?;
+        let cleared = { area.servers.iter() }.try_for_each(|it| self.clear_log(*it, &area));
+        if let Err(error) = cleared {
+            // A server has one area at most, so that its recovery finds all its logs.
+            configuration.abandon_logs(owner, self.id.get());
+            return Err(error);
+        }
         let before = attempt_before(owner);
         // The slot that was returned last is used first.
         slots.extend(

@@ -223,12 +223,14 @@ impl Store {
     }
 
     /// The outcome of an attempt of a transaction, for a client that has received no answer from
-    /// its coordinator, but has received the [attempt's id](crate::protocol::Transaction::id).
+    /// its coordinator, but has received the [attempt's id](crate::protocol::Transaction::id) and
+    /// the [instance](ComputeServer::instance) of the compute server. (A later compute server may
+    /// have the same process id, and so the same ids of attempts.)
     ///
-    /// After the compute server has failed, the outcome of the last commit of each coordinator is
-    /// known, until another compute server receives the log area of the failed one.
-    pub fn outcome(&self, attempt: TransactionId) -> Outcome {
-        self.configuration().outcome(attempt)
+    /// After the compute server has failed or left, the outcome of the last commit of each
+    /// coordinator is known, until another compute server receives its log area.
+    pub fn outcome(&self, server: Instance, attempt: TransactionId) -> Outcome {
+        self.configuration().outcome(server, attempt)
     }
 
     /// Returns the servers as they are now.

@@ -338,7 +338,11 @@ impl Catalogue {
         if !configuration.is_settled(1) {
             return Err("a commit is still registered".into());
         }
-        let outcome = configuration.outcome(FIRST);
+        let server = match self.0.recovers() {
+            true => CORPSE,
+            false => instance(0),
+        };
+        let outcome = configuration.outcome(server, FIRST);
         let is_known = is_set(COMMITTED) || has_failed && is_set(RECOVERED);
         if is_known && outcome != Outcome::Committed {
             return Err(format!("the outcome is {outcome:?}"));
