@@ -3,9 +3,11 @@
 //! * [`SmallBank`]: a bank with checking and savings accounts; six kinds of transactions.
 //! * [`Tatp`]: the subscribers of a mobile network; seven kinds of transactions, most of which only
 //!   read.
+//! * [`TpcC`]: the orders of a wholesale supplier; five kinds of transactions, some of them large.
 //! * [`Micro`]: reads and updates of random keys, with an adjustable share of updates.
 //!
-//! Each has an invariant that holds after any number of deaths. For it, a transaction that changes
+//! Each has an invariant that holds after any number of deaths. That of TPC-C are its consistency
+//! conditions; those of the others are sums. For them, a transaction that changes
 //! the invariant's sum adds its change to its coordinator's row of a *ledger* in the same
 //! transaction, so that the sum of the table and that of the ledger agree whichever transactions
 //! took effect. Without deaths the program counts instead ([`Books`]).
@@ -13,10 +15,12 @@
 mod micro;
 mod smallbank;
 mod tatp;
+mod tpcc;
 
 pub use micro::Micro;
 pub use smallbank::{SmallBank, SmallBankKind};
 pub use tatp::Tatp;
+pub use tpcc::TpcC;
 
 use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
@@ -38,6 +42,8 @@ pub enum Benchmark {
     SmallBank(SmallBank),
     /// TATP.
     Tatp(Tatp),
+    /// TPC-C.
+    TpcC(TpcC),
     /// The microbenchmark.
     Micro(Micro),
 }
@@ -54,6 +60,7 @@ impl Benchmark {
         match self {
             Self::SmallBank(it) => it.load(coordinator),
             Self::Tatp(it) => it.load(coordinator),
+            Self::TpcC(it) => it.load(coordinator),
             Self::Micro(it) => it.load(coordinator),
         }
     }
@@ -71,12 +78,13 @@ impl Benchmark {
         match self {
             Self::SmallBank(it) => Ok(it.execute(coordinator, random).await?.1),
             Self::Tatp(it) => it.execute(coordinator, random).await,
+            Self::TpcC(it) => it.execute(coordinator, random).await.map(|()| 0),
             Self::Micro(it) => it.execute(coordinator, random).await,
         }
     }
 
-    /// Returns the difference between the benchmark's sum and the expected one: 0. See
-    /// [`SmallBank::surplus`].
+    /// Returns the difference between the benchmark's sum and the expected one, or the number of
+    /// violations of TPC-C's conditions: 0. See [`SmallBank::surplus`].
     ///
     /// # Errors
     /// Those of transactions.
@@ -90,6 +98,7 @@ impl Benchmark {
         match self {
             Self::SmallBank(it) => it.surplus(coordinator, counted, processes, coordinators),
             Self::Tatp(it) => it.surplus(coordinator, counted, processes, coordinators),
+            Self::TpcC(it) => it.violations(coordinator),
             Self::Micro(it) => it.surplus(coordinator, counted, processes, coordinators),
         }
     }

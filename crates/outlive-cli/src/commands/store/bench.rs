@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
     outlive store bench smallbank --compute 3 --memory 3 --replicas 2 --kill compute@2s\n  \
     outlive store bench smallbank --compute 3 --memory 3 --kill both@2s\n  \
     outlive store bench tatp --compute 3 --memory 3 --kill both@2s\n  \
+    outlive store bench tpcc --warehouses 2 --compute 3 --memory 3 --kill both@2s\n  \
     outlive store bench micro --write-percent 100 --hot 1000 --round-trip 2us --json\n\n\
     Each server is a process. The store is created for the run in /dev/shm, and removed. After the \
     run, the benchmark's invariant and all tables are checked; the command fails if they are not \
@@ -131,6 +132,7 @@ impl Bench {
         let options = StoreOptions::new()
             .replicas(self.replicas)
             .compute_servers(compute_servers, coordinators)
+            .log_slot(self.program.log_slot())
             .members(u32::from(self.compute + self.memory) * 8 + 64);
         let store = Store::create(&path, options)?;
         let scratch = Scratch(path);

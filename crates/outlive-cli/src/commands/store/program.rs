@@ -6,7 +6,7 @@ use outlive_store::protocol::Retry;
 use outlive_store::servers::ComputeServer;
 use outlive_store::tables::Geometry;
 use outlive_store::verbs::Link;
-use outlive_store::workloads::{Benchmark, Books, Micro, SmallBank, Tatp, ledger_rows};
+use outlive_store::workloads::{Benchmark, Books, Micro, SmallBank, Tatp, TpcC, ledger_rows};
 use std::time::Duration;
 
 /// The names of the benchmarks.
@@ -16,6 +16,8 @@ pub enum Name {
     Smallbank,
     /// The subscribers of a mobile network; 80% of the transactions only read
     Tatp,
+    /// The orders of a wholesale supplier; some transactions access hundreds of rows
+    Tpcc,
     /// Reads and updates of random keys with values of 48 bytes
     Micro,
 }
@@ -36,6 +38,14 @@ pub struct Program {
     #[arg(long, default_value_t = Tatp::SUBSCRIBERS,
         value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub subscribers: u64,
+    /// Number of warehouses of tpcc
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub warehouses: u64,
+    /// Number of orders that each district of tpcc keeps. If that many are not delivered, new
+    /// orders fail
+    #[arg(long, default_value_t = 10_000,
+        value_parser = clap::value_parser!(u64).range(TpcC::MIN_ORDERS..=10_000_000))]
+    pub orders: u64,
     /// Number of keys of micro
     #[arg(long, default_value_t = 100_000,
         value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
@@ -80,6 +90,7 @@ impl Program {
         match self.name {
             Name::Smallbank => "smallbank",
             Name::Tatp => "tatp",
+            Name::Tpcc => "tpcc",
             Name::Micro => "micro",
         }
     }
@@ -96,6 +107,7 @@ impl Program {
                 Benchmark::SmallBank(SmallBank::open(compute, self.customers, books)?)
             }
             Name::Tatp => Benchmark::Tatp(Tatp::open(compute, self.subscribers, books)?),
+            Name::Tpcc => Benchmark::TpcC(TpcC::open(compute, self.warehouses, self.orders)?),
             Name::Micro => {
                 let keys = (self.keys, self.hot);
                 let accesses = self.accesses.into();
@@ -112,6 +124,10 @@ impl Program {
         let mut tables = match self.name {
             Name::Smallbank => vec![(self.customers, 2); 2],
             Name::Tatp => Tatp::tables(self.subscribers).into(),
+            Name::Tpcc => {
+                let coordinators = u64::from(compute) * u64::from(self.coordinators);
+                TpcC::tables(self.warehouses, self.orders, coordinators).into()
+            }
             Name::Micro => vec![(self.keys, 6)],
         };
         tables.push(ledger);
@@ -125,6 +141,14 @@ impl Program {
         share.min(all) + (1 << 20)
     }
 
+    /// The number of bytes of a log slot: enough for the largest transaction.
+    pub fn log_slot(&self) -> u64 {
+        match self.name {
+            Name::Tpcc => TpcC::LOG_SLOT,
+            _ => 4096,
+        }
+    }
+
     /// The arguments with which a compute server of a run is started.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments: Vec<String> = vec![self.label().into()];
@@ -132,6 +156,8 @@ impl Program {
         add("coordinators", self.coordinators.to_string());
         add("customers", self.customers.to_string());
         add("subscribers", self.subscribers.to_string());
+        add("warehouses", self.warehouses.to_string());
+        add("orders", self.orders.to_string());
         add("keys", self.keys.to_string());
         add("hot", self.hot.to_string());
         add("accesses", self.accesses.to_string());

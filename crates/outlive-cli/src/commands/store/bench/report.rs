@@ -183,8 +183,7 @@ impl Report {
         self.surplus = surplus;
         self.keys = checked.keys;
         if surplus != 0 {
-            let what =
-                format!("the sum of the benchmark differs from the expected one by {surplus}");
+            let what = format!("the benchmark's invariant does not hold: {surplus} instead of 0");
             self.problems.push(what);
         }
         self.problems.extend(checked.problems);
@@ -251,7 +250,7 @@ impl Report {
         if self.failed > 0 {
             let failed = self.failed;
             lines.push(format!(
-                "  {failed} transactions failed because a random record does not exist, as intended"
+                "  {failed} transactions failed, as the benchmark intends"
             ));
         }
         if self.stalled > 0 {
@@ -259,7 +258,9 @@ impl Report {
         }
         lines.extend(self.problems.iter().map(|problem| format!("  {problem}")));
         lines.push(match self.consistent {
-            true => "  consistent: the benchmark's sum is right, and the tables are sound".into(),
+            true => {
+                "  consistent: the benchmark's invariant holds, and the tables are sound".into()
+            }
             false => "  NOT consistent".into(),
         });
         lines
