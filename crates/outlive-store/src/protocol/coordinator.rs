@@ -34,8 +34,9 @@ pub struct Retry {
     /// meets belongs to a compute server under recovery, instead of ending with a conflict. It
     /// never waits for a live server. (*Tandem* thesis, Figures 4.13 and 4.14.)
     pub stall: u32,
-    /// The time after whose end no attempt but the first begins. An attempt under way ends, so its body bounds
-    /// its own accesses, and one that has begun its commit is committed or aborted as usual.
+    /// The time after whose end no attempt but the first begins. An attempt under way ends, so its
+    /// body bounds its own accesses, and one that has begun its commit is committed or aborted as
+    /// usual.
     pub deadline: Option<Duration>,
 }
 

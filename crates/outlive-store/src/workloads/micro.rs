@@ -1,6 +1,6 @@
 //! A microbenchmark: reads and updates of random keys with values of 48 bytes.
 
-use super::{Books, Keys, Ledger, load, total};
+use super::{Books, Keys, Ledger, insert, total};
 use crate::protocol::{Coordinator, Member, Table, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
 
@@ -16,7 +16,6 @@ pub struct Micro {
     keys: Keys,
     accesses: usize,
     write_percent: u8,
-    books: Books,
 }
 
 impl Micro {
@@ -40,7 +39,7 @@ impl Micro {
         let range = if hot == 0 { keys } else { hot.min(keys) };
         Ok(Self {
             table: compute.table("micro", keys)?,
-            ledger: Ledger::open(compute)?,
+            ledger: Ledger::open(compute, books)?,
             keys: Keys {
                 all: keys,
                 hot: range,
@@ -48,7 +47,6 @@ impl Micro {
             },
             accesses: accesses.clamp(1, Self::MAX_ACCESSES.min(range as usize)),
             write_percent,
-            books,
         })
     }
 
@@ -60,10 +58,8 @@ impl Micro {
         &self,
         coordinator: &mut Coordinator<V>,
     ) -> Result<(), TransactionError> {
-        load(coordinator, self.keys.all, async |tx, key| {
-            tx.insert(self.table, key, &[0; 6]).await?;
-            Ok(())
-        })
+        let rows = (0..self.keys.all).map(|key| (key, [0; 6]));
+        insert(coordinator, self.table, rows)
     }
 
     /// Executes a random transaction. Returns the number of its updates if the program counts them.
@@ -99,14 +95,10 @@ impl Micro {
                     tx.read(self.table, *key).await?;
                 }
             }
-            if updates != 0 && self.books == Books::Ledger {
-                self.ledger.add(tx, updates).await?;
-            }
-            Ok(())
+            self.ledger.record(tx, updates).await
         });
         committed.await?;
-        let counted = self.books == Books::Program;
-        Ok(if counted { updates } else { 0 })
+        Ok(self.ledger.counted(updates))
     }
 
     /// Returns the difference between the number of updates in the table and the expected one: 0.
@@ -118,11 +110,9 @@ impl Micro {
         &self,
         coordinator: &mut Coordinator<V>,
         counted: i64,
-        processes: u16,
-        coordinators: u16,
     ) -> Result<i64, TransactionError> {
         let count = |value: Value| value[0] as i64;
         let found = total(coordinator, self.table, self.keys.all, count)?;
-        Ok(found - counted - self.ledger.sum(coordinator, processes, coordinators)?)
+        Ok(found - counted - self.ledger.sum(coordinator)?)
     }
 }

@@ -6,11 +6,11 @@
 //! * [`TpcC`]: the orders of a wholesale supplier; five kinds of transactions, some of them large.
 //! * [`Micro`]: reads and updates of random keys, with an adjustable share of updates.
 //!
-//! Each has an invariant that holds after any number of deaths. That of TPC-C are its consistency
-//! conditions; those of the others are sums. For them, a transaction that changes
-//! the invariant's sum adds its change to its coordinator's row of a *ledger* in the same
-//! transaction, so that the sum of the table and that of the ledger agree whichever transactions
-//! took effect. Without deaths the program counts instead ([`Books`]).
+//! Each has an invariant that holds after any number of deaths. TPC-C has consistency conditions;
+//! the invariants of the others are sums. A transaction that changes such a sum adds its change to
+//! its coordinator's row of a *ledger* in the same transaction, so that the sums of the tables and
+//! of the ledger agree whichever transactions took effect. Without deaths the program counts
+//! instead ([`Books`]).
 
 mod micro;
 mod smallbank;
@@ -25,6 +25,7 @@ pub use tpcc::TpcC;
 use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
 use crate::verbs::block_on;
+use bytemuck::Pod;
 
 /// Where the changes of an invariant's sum are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,8 @@ impl Benchmark {
     }
 
     /// Returns the difference between the benchmark's sum and the expected one, or the number of
-    /// violations of TPC-C's conditions: 0. See [`SmallBank::surplus`].
+    /// violations of TPC-C's conditions: 0. `counted` is the sum of the changes that programs have
+    /// counted. No transaction runs at the same time.
     ///
     /// # Errors
     /// Those of transactions.
@@ -92,85 +94,120 @@ impl Benchmark {
         &self,
         coordinator: &mut Coordinator<V>,
         counted: i64,
-        processes: u16,
-        coordinators: u16,
     ) -> Result<i64, TransactionError> {
         match self {
-            Self::SmallBank(it) => it.surplus(coordinator, counted, processes, coordinators),
-            Self::Tatp(it) => it.surplus(coordinator, counted, processes, coordinators),
+            Self::SmallBank(it) => it.surplus(coordinator, counted),
+            Self::Tatp(it) => it.surplus(coordinator, counted),
             Self::TpcC(it) => it.violations(coordinator),
-            Self::Micro(it) => it.surplus(coordinator, counted, processes, coordinators),
+            Self::Micro(it) => it.surplus(coordinator, counted),
         }
     }
 }
 
-/// The sum of committed changes of each coordinator, by process id and coordinator.
+/// The changes of a benchmark's sum, as its [`Books`] say.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ledger(Table<i64>);
+struct Ledger {
+    /// The sum of committed changes of each coordinator, by process id and coordinator.
+    rows: Table<i64>,
+    books: Books,
+    processes: u64,
+    coordinators: u64,
+}
 
-/// Returns the number of rows for which the ledger of a store is created: those of two lives of
-/// each coordinator.
+/// The number of process ids for which a ledger has rows: two for each compute server.
+fn processes(compute_servers: u16) -> u64 {
+    2 * u64::from(compute_servers)
+}
+
+/// Returns the number of rows for which the ledger of a store is created.
 pub fn ledger_rows(compute_servers: u16, coordinators: u16) -> u64 {
-    (2 * u64::from(compute_servers) * u64::from(coordinators)).max(64)
+    (processes(compute_servers) * u64::from(coordinators)).max(64)
 }
 
 impl Ledger {
-    fn open(compute: &ComputeServer) -> Result<Self, StoreError> {
+    fn open(compute: &ComputeServer, books: Books) -> Result<Self, StoreError> {
         let sizes = compute.store().configuration().sizes();
         let rows = ledger_rows(sizes.log_areas, sizes.coordinators);
-        Ok(Self(compute.table("ledger", rows)?))
+        Ok(Self {
+            rows: compute.table("ledger", rows)?,
+            books,
+            processes: processes(sizes.log_areas),
+            coordinators: sizes.coordinators.into(),
+        })
     }
 
-    /// Adds `change` to the row of the transaction's coordinator.
-    async fn add<V: Member>(self, tx: &mut Transaction<V>, change: i64) -> Result<(), Abort> {
+    /// Records the change of a transaction, if it is recorded in the store.
+    async fn record<V: Member>(self, tx: &mut Transaction<V>, change: i64) -> Result<(), Abort> {
+        if change == 0 || self.books == Books::Program {
+            return Ok(());
+        }
         let id = tx.id();
         let row = u64::from(id.process()) << 16 | u64::from(id.coordinator());
-        if tx.update(self.0, row, |sum| sum + change).await?.is_none() {
-            tx.insert(self.0, row, &change).await?;
+        if (tx.update(self.rows, row, |sum| sum + change).await?).is_none() {
+            tx.insert(self.rows, row, &change).await?;
         }
         Ok(())
     }
 
-    /// The sum of the rows of the first `processes` process ids, each with `coordinators`.
-    fn sum<V: Member>(
-        self,
-        coordinator: &mut Coordinator<V>,
-        processes: u16,
-        coordinators: u16,
-    ) -> Result<i64, TransactionError> {
+    /// The part of the change of a committed transaction that the program counts.
+    fn counted(self, change: i64) -> i64 {
+        match self.books {
+            Books::Program => change,
+            Books::Ledger => 0,
+        }
+    }
+
+    /// The sum of all recorded changes.
+    fn sum<V: Member>(self, coordinator: &mut Coordinator<V>) -> Result<i64, TransactionError> {
         let mut sum = 0;
-        for process in 1..=u64::from(processes) {
-            for number in 0..u64::from(coordinators) {
+        for process in 1..=self.processes {
+            for number in 0..self.coordinators {
                 let row = process << 16 | number;
-                let read = coordinator.transaction(async |tx| tx.read(self.0, row).await);
-                sum += block_on(read)?.value.unwrap_or(0);
+                sum += get(coordinator, self.rows, row)?.unwrap_or(0);
             }
         }
         Ok(sum)
     }
 }
 
-/// Executes `each` for all keys below `keys`, in transactions of 4 keys.
-fn load<V: Member>(
+/// The number of rows that one transaction inserts.
+const ROWS: usize = 8;
+
+/// Inserts the rows that do not exist.
+fn insert<V: Member, T: Pod>(
     coordinator: &mut Coordinator<V>,
-    keys: u64,
-    each: impl AsyncFn(&mut Transaction<V>, u64) -> Result<(), Abort>,
+    table: Table<T>,
+    rows: impl IntoIterator<Item = (u64, T)>,
 ) -> Result<(), TransactionError> {
-    for first in (0..keys).step_by(4) {
-        let end = keys.min(first + 4);
-        block_on(coordinator.transaction(async |tx| {
-            for key in first..end {
-                each(tx, key).await?;
+    let mut rows = rows.into_iter().peekable();
+    let mut some = Vec::with_capacity(ROWS);
+    while rows.peek().is_some() {
+        some.clear();
+        some.extend(rows.by_ref().take(ROWS));
+        let inserting = coordinator.transaction(async |tx| {
+            for (key, row) in &some {
+                tx.insert(table, *key, row).await?;
             }
             Ok(())
-        }))?;
+        });
+        block_on(inserting)?;
     }
     Ok(())
 }
 
+/// Reads a row in a transaction of its own.
+fn get<V: Member, T: Pod>(
+    coordinator: &mut Coordinator<V>,
+    table: Table<T>,
+    key: u64,
+) -> Result<Option<T>, TransactionError> {
+    let reading = coordinator.transaction(async |tx| tx.read(table, key).await);
+    Ok(block_on(reading)?.value)
+}
+
 /// Returns the sum of `value` over all keys below `keys`. The store is not changed at the same
 /// time.
-fn total<V: Member, T: bytemuck::Pod>(
+fn total<V: Member, T: Pod>(
     coordinator: &mut Coordinator<V>,
     table: Table<T>,
     keys: u64,
@@ -178,8 +215,7 @@ fn total<V: Member, T: bytemuck::Pod>(
 ) -> Result<i64, TransactionError> {
     let mut sum = 0;
     for key in 0..keys {
-        let read = coordinator.transaction(async |tx| tx.read(table, key).await);
-        sum += block_on(read)?.value.map_or(0, &value);
+        sum += get(coordinator, table, key)?.map_or(0, &value);
     }
     Ok(sum)
 }

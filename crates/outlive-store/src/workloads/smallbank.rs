@@ -5,7 +5,7 @@
 //! cents. Amalgamate and SendPayment conserve money, so the sum of all balances is the initial one
 //! plus the changes of the other transactions.
 
-use super::{Books, Keys, Ledger, load, total};
+use super::{Books, Keys, Ledger, insert, total};
 use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
 use bytemuck::{Pod, Zeroable};
@@ -26,7 +26,6 @@ pub struct SmallBank {
     savings: Table<Account>,
     ledger: Ledger,
     customers: Keys,
-    books: Books,
 }
 
 /// The initial balance of each account in cents.
@@ -74,13 +73,12 @@ impl SmallBank {
         Ok(Self {
             checking: compute.table("checking", customers)?,
             savings: compute.table("savings", customers)?,
-            ledger: Ledger::open(compute)?,
+            ledger: Ledger::open(compute, books)?,
             customers: Keys {
                 all: customers,
                 hot: customers / 25,
                 hot_percent: 90,
             },
-            books,
         })
     }
 
@@ -96,11 +94,9 @@ impl SmallBank {
             cents: INITIAL,
             changes: 0,
         };
-        load(coordinator, self.customers.all, async |tx, customer| {
-            tx.insert(self.checking, customer, &account).await?;
-            tx.insert(self.savings, customer, &account).await?;
-            Ok(())
-        })
+        let accounts = (0..self.customers.all).map(|customer| (customer, account));
+        insert(coordinator, self.checking, accounts.clone())?;
+        insert(coordinator, self.savings, accounts)
     }
 
     /// Executes a random transaction. Returns its kind, and the change of the sum of all balances
@@ -123,14 +119,10 @@ impl SmallBank {
         };
         let committed = coordinator.transaction(async |tx| {
             let change = self.change(tx, kind, (one, other), amount).await?;
-            if change != 0 && self.books == Books::Ledger {
-                self.ledger.add(tx, change).await?;
-            }
+            self.ledger.record(tx, change).await?;
             Ok(change)
         });
-        let change = committed.await?.value;
-        let counted = self.books == Books::Program;
-        Ok((kind, if counted { change } else { 0 }))
+        Ok((kind, self.ledger.counted(committed.await?.value)))
     }
 
     /// Executes the accesses of a transaction. Returns the change of the sum of all balances.
@@ -193,8 +185,7 @@ impl SmallBank {
     }
 
     /// Returns the difference between the sum of all balances and the expected one: 0. `counted` is
-    /// the sum of the changes that programs have counted, and the ledger has rows of the first
-    /// `processes` process ids with `coordinators` each. No transaction runs at the same time.
+    /// the sum of the changes that programs have counted. No transaction runs at the same time.
     ///
     /// # Errors
     /// Those of transactions.
@@ -202,14 +193,12 @@ impl SmallBank {
         &self,
         coordinator: &mut Coordinator<V>,
         counted: i64,
-        processes: u16,
-        coordinators: u16,
     ) -> Result<i64, TransactionError> {
         let customers = self.customers.all;
         let cents = |account: Account| account.cents;
         let found = total(coordinator, self.checking, customers, cents)?
             + total(coordinator, self.savings, customers, cents)?;
-        let ledger = self.ledger.sum(coordinator, processes, coordinators)?;
+        let ledger = self.ledger.sum(coordinator)?;
         Ok(found - 2 * INITIAL * customers as i64 - counted - ledger)
     }
 }

@@ -8,10 +8,9 @@
 //! The sum of the benchmark's invariant is the number of call forwardings plus the number of
 //! updates of subscribers and special facilities, which their rows count.
 
-use super::{Books, Ledger, total};
+use super::{Books, Ledger, insert, total};
 use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
-use crate::verbs::block_on;
 use bytemuck::{Pod, Zeroable};
 
 #[repr(C)]
@@ -65,7 +64,6 @@ pub struct Tatp {
     call_forwarding: Table<CallForwarding>,
     ledger: Ledger,
     subscribers: u64,
-    books: Books,
 }
 
 /// The types of access information and of special facilities.
@@ -200,22 +198,6 @@ impl Rows {
     }
 }
 
-/// Inserts rows in a transaction, if they do not exist.
-fn insert<V: Member, T: Pod>(
-    coordinator: &mut Coordinator<V>,
-    table: Table<T>,
-    rows: &[(u64, T)],
-) -> Result<(), TransactionError> {
-    let inserting = coordinator.transaction(async |tx| {
-        for (key, row) in rows {
-            tx.insert(table, *key, row).await?;
-        }
-        Ok(())
-    });
-    block_on(inserting)?;
-    Ok(())
-}
-
 impl Tatp {
     /// The number of subscribers in FORD's configuration.
     pub const SUBSCRIBERS: u64 = 100_000;
@@ -248,9 +230,8 @@ impl Tatp {
             access_info: compute.table("access_info", keys[2])?,
             special_facility: compute.table("special_facility", keys[3])?,
             call_forwarding: compute.table("call_forwarding", keys[4])?,
-            ledger: Ledger::open(compute)?,
+            ledger: Ledger::open(compute, books)?,
             subscribers,
-            books,
         })
     }
 
@@ -262,22 +243,17 @@ impl Tatp {
         &self,
         coordinator: &mut Coordinator<V>,
     ) -> Result<(), TransactionError> {
-        for subscriber in 0..self.subscribers {
-            let rows = Rows::of(subscriber);
-            let number = (number_of(subscriber), subscriber);
-            insert(
-                coordinator,
-                self.subscriber,
-                &[(subscriber, rows.subscriber)],
-            )?;
-            insert(coordinator, self.by_number, &[number])?;
-            insert(coordinator, self.access_info, &rows.access_info)?;
-            insert(coordinator, self.special_facility, &rows.special_facility)?;
-            for some in rows.call_forwarding.chunks(4) {
-                insert(coordinator, self.call_forwarding, some)?;
-            }
-        }
-        Ok(())
+        let all = 0..self.subscribers;
+        let rows = all.clone().map(|it| (it, Rows::of(it).subscriber));
+        insert(coordinator, self.subscriber, rows)?;
+        let rows = all.clone().map(|it| (number_of(it), it));
+        insert(coordinator, self.by_number, rows)?;
+        let rows = all.clone().flat_map(|it| Rows::of(it).access_info);
+        insert(coordinator, self.access_info, rows)?;
+        let rows = all.clone().flat_map(|it| Rows::of(it).special_facility);
+        insert(coordinator, self.special_facility, rows)?;
+        let rows = all.flat_map(|it| Rows::of(it).call_forwarding);
+        insert(coordinator, self.call_forwarding, rows)
     }
 
     /// A random subscriber: some are chosen more often.
@@ -313,14 +289,10 @@ impl Tatp {
         let row = forwarding_to(random, parameters.start);
         let committed = coordinator.transaction(async |tx| {
             let change = self.access(tx, kind, parameters, &row).await?;
-            if change != 0 && self.books == Books::Ledger {
-                self.ledger.add(tx, change).await?;
-            }
+            self.ledger.record(tx, change).await?;
             Ok(change)
         });
-        let change = committed.await?.value;
-        let counted = self.books == Books::Program;
-        Ok(if counted { change } else { 0 })
+        Ok(self.ledger.counted(committed.await?.value))
     }
 
     /// Executes the accesses of a transaction. Returns the change of the benchmark's sum.
@@ -433,8 +405,6 @@ impl Tatp {
         &self,
         coordinator: &mut Coordinator<V>,
         counted: i64,
-        processes: u16,
-        coordinators: u16,
     ) -> Result<i64, TransactionError> {
         let all = self.subscribers;
         let updates = |row: Subscriber| row.updates as i64;
@@ -443,7 +413,7 @@ impl Tatp {
         let changed = total(coordinator, self.special_facility, all * TYPES, updates)?;
         let rows = all * TYPES * STARTS;
         let forwarded = total(coordinator, self.call_forwarding, rows, |_| 1)?;
-        let ledger = self.ledger.sum(coordinator, processes, coordinators)?;
+        let ledger = self.ledger.sum(coordinator)?;
         let initial = (0..all).map(|it| Rows::of(it).call_forwarding.len() as i64);
         Ok(located + changed + forwarded - initial.sum::<i64>() - counted - ledger)
     }

@@ -163,6 +163,31 @@ pub(crate) fn bury_absent_processes<M: Memory>(
     }
 }
 
+/// Finalises the deaths of a host that is off (because it was `fenced` or is of an earlier boot),
+/// then of its processes, then of its threads.
+///
+/// # Crash
+/// After the raise, [`bury_orphans`] finalises the deaths of the members that are left.
+pub(crate) fn bury_host<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    id: InstanceId,
+    seen: State,
+    fenced: bool,
+    by: Instance,
+) {
+    // Listed before the raise, after which the host could be joined and have other members.
+    let members = members_of(tables, id);
+    if fenced {
+        note_fence(tables, id, seen);
+    }
+    if let Some(dead) = raise(tables, id, seen, Some(by)) {
+        os.remove_cord(dead.id, dead.generation);
+        tell(tables, os.bells(), dead);
+        bury_members(tables, os.bells(), &members, Some(by));
+    }
+}
+
 /// Finalises the deaths of members whose host's generation was raised by a process that died before
 /// it reached them.
 ///

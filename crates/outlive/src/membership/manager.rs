@@ -15,7 +15,7 @@
 //! manager that is held up anywhere in between only finds silences shorter than they were.
 
 use super::agents::bit;
-use super::death::{bury_members, bury_orphans, bury_process, members_of, note_fence, raise, tell};
+use super::death::{bury_host, bury_orphans, bury_process};
 use super::detector::Detector;
 use super::fence::{AgentState, Call, Fence, FenceAgent, FenceState, RunningAgent};
 use super::kill::{Ending, end_process};
@@ -441,7 +441,7 @@ impl Manager {
             // requested), and an agent is preferred where one is configured.
             match is_silent {
                 // Nothing was fenced, so the events do not report a fence.
-                true => return self.bury_host(os, id, seen, false),
+                true => return bury_host(self.tables, os, id, seen, false, self.me),
                 false if fence.is_failing(now) => FenceState::Failing(
                     "its heartbeat continues, so it is on another machine with the same machine \
                      id, and no fence command is configured"
@@ -453,27 +453,12 @@ impl Manager {
             fence.drive_agent(now, call)
         };
         match outcome {
-            FenceState::Done => self.bury_host(os, id, seen, true),
+            FenceState::Done => bury_host(self.tables, os, id, seen, true, self.me),
             FenceState::Underway => {}
             FenceState::Failing(why) => {
                 let is_news = fence.note_reason(&why);
                 self.report(os, host, &why, is_news);
             }
-        }
-    }
-
-    /// Finalises the deaths of a host that is off (because it was `fenced` or is of an earlier
-    /// boot), then of its processes, then of its threads.
-    fn bury_host(&self, os: &dyn Os, id: InstanceId, seen: State, fenced: bool) {
-        // Listed before the raise, after which the host could be joined and have other members.
-        let members = members_of(self.tables, id);
-        if fenced {
-            note_fence(self.tables, id, seen);
-        }
-        if let Some(dead) = raise(self.tables, id, seen, Some(self.me)) {
-            os.remove_cord(dead.id, dead.generation);
-            tell(self.tables, os.bells(), dead);
-            bury_members(self.tables, os.bells(), &members, Some(self.me));
         }
     }
 

@@ -4,7 +4,7 @@
 use super::join::{self, Claim, JoinError};
 use super::join_lock::{JoinLock, attach_host, end_host_if_empty};
 use super::watch::{Watch, watcher_of};
-use super::{Instance, InstanceId, Level, Record, Settings, State, Tables, agents};
+use super::{Instance, InstanceId, Level, Record, Settings, State, Tables, agents, death};
 use crate::host::{Os, OsIdentity};
 use core::time::Duration;
 use outlive_memory::Memory;
@@ -105,6 +105,25 @@ pub fn announce_agent<M: Memory>(
     seen: State,
 ) -> bool {
     agents::announce(tables, process, host, seen)
+}
+
+/// Finalises the deaths of the host `id`, which was fenced in state `seen`, and of its members.
+///
+/// # Safety
+/// None of them can write to the pod's memory, and never will again (contract 1).
+pub unsafe fn bury_host<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    id: InstanceId,
+    seen: State,
+    by: Instance,
+) {
+    death::bury_host(tables, os, id, seen, true, by);
+}
+
+/// Finalises the deaths of members whose hosts have ended, as a manager does in each round.
+pub fn bury_orphans<M: Memory>(tables: Tables<M>, os: &dyn Os, by: Instance) {
+    death::bury_orphans(tables, os.bells(), by);
 }
 
 /// Returns whether a process has published that an agent against `host` is at work. The caller has

@@ -310,7 +310,8 @@ impl Segment {
         self.inner().mapping.which()
     }
 
-    /// Returns whether it was opened before this process was forked, so that it cannot be used here.
+    /// Returns whether it was opened before this process was forked, so that it cannot be used
+    /// here.
     pub(crate) fn is_inherited(&self) -> bool {
         self.inner().mapping.is_inherited()
     }

@@ -1,6 +1,7 @@
 //! Instances, generations, obituaries, control groups; joining and leaving.
 
 pub mod group_log;
+mod host_sweeps;
 pub mod joining;
 mod obituaries;
 pub mod scenarios;

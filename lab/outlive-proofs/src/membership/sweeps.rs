@@ -2,6 +2,7 @@
 //! deaths, creating groups, taking the fabric manager's role and the watch of a host. (Joining and
 //! leaving make system calls and are swept by real kills.)
 
+use super::host_sweeps::BuryHost;
 use super::obituaries::Obituaries;
 use super::tables::Silent;
 use outlive::host::{Obituary, Os};
@@ -21,6 +22,7 @@ pub fn add_to(suite: &mut Suite) {
         .add(Tell { ring: 2 })
         .add(Bury::Thread)
         .add(Bury::FencedHost)
+        .add(BuryHost::Whole)
         .add(CreateGroup)
         .add(TakeRole)
         .add(TakeWatch);
@@ -28,12 +30,15 @@ pub fn add_to(suite: &mut Suite) {
 
 /// Returns the broken variants. They must fail, each with a part of the expected message.
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
-    vec![(Box::new(Bury::ForgetsTheFence), "without its reason")]
+    vec![
+        (Box::new(Bury::ForgetsTheFence), "without its reason"),
+        (Box::new(BuryHost::LooksForDeadHosts), "are still live"),
+    ]
 }
 
-const IDS: u32 = 6;
+pub(super) const IDS: u32 = 6;
 
-fn tables<M: Memory>(memory: M) -> Tables<M> {
+pub(super) fn tables<M: Memory>(memory: M) -> Tables<M> {
     let extent = Extent {
         ids: IDS,
         groups: 3,
@@ -46,9 +51,9 @@ fn tables<M: Memory>(memory: M) -> Tables<M> {
 }
 
 /// Enough for [`tables`]; checked by every access.
-const SIZE: u64 = 24 << 10;
+pub(super) const SIZE: u64 = 24 << 10;
 
-fn live(generation: u32, level: Level) -> State {
+pub(super) fn live(generation: u32, level: Level) -> State {
     State {
         generation,
         host: 0,
@@ -90,7 +95,7 @@ fn survivor(tables: Tables<Marked>, crash: &Crash) -> Instance {
     Instance::new(2 + crash.recoverers_lost, 1)
 }
 
-fn hold(what: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+pub(super) fn hold(what: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
     if what { Ok(()) } else { Err(otherwise()) }
 }
 

@@ -179,7 +179,7 @@ impl Bench {
         }
         report.add_failures(&killed);
         let mut checker = worker.coordinator().map_err(Failure::new)?;
-        let surplus = benchmark.surplus(&mut checker, report.change, compute_servers, coordinators);
+        let surplus = benchmark.surplus(&mut checker, report.change);
         let checked = store.check().map_err(Failure::new)?;
         report.add_check(surplus.map_err(Failure::new)?, checked);
         Ok(report)

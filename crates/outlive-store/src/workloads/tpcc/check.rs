@@ -1,18 +1,9 @@
 //! Consistency conditions 1 to 4 of TPC-C (section 3.3.2).
 
+use super::super::get;
 use super::TpcC;
 use super::rows::{DISTRICTS, MAX_LINES, district, line};
-use crate::protocol::{Coordinator, Member, Table, TransactionError};
-use crate::verbs::block_on;
-use bytemuck::Pod;
-
-fn read<V: Member, T: Pod>(
-    coordinator: &mut Coordinator<V>,
-    table: Table<T>,
-    key: u64,
-) -> Result<Option<T>, TransactionError> {
-    Ok(block_on(coordinator.transaction(async |tx| tx.read(table, key).await))?.value)
-}
+use crate::protocol::{Coordinator, Member, TransactionError};
 
 impl TpcC {
     /// Returns the number of violations of the consistency conditions: 0. No transaction runs at
@@ -26,7 +17,7 @@ impl TpcC {
     ) -> Result<i64, TransactionError> {
         let mut violations = 0;
         for warehouse in 0..self.warehouses {
-            let row = read(coordinator, self.warehouse, warehouse)?;
+            let row = get(coordinator, self.warehouse, warehouse)?;
             let mut year_to_date = 0;
             for number in 0..DISTRICTS {
                 let district = district(warehouse, number);
@@ -46,27 +37,27 @@ impl TpcC {
         coordinator: &mut Coordinator<V>,
         district: u64,
     ) -> Result<(i64, i64), TransactionError> {
-        let Some(row) = read(coordinator, self.district, district)? else {
+        let Some(row) = get(coordinator, self.district, district)? else {
             return Ok((0, 1));
         };
-        let oldest = read(coordinator, self.oldest, district)?.unwrap_or(0);
+        let oldest = get(coordinator, self.oldest, district)?.unwrap_or(0);
         let mut violations = 0;
         // The orders that the district keeps.
         for number in row.next_order.saturating_sub(self.orders).max(1)..row.next_order {
             let key = self.order_key(district, number);
-            let order = read(coordinator, self.order, key)?;
+            let order = get(coordinator, self.order, key)?;
             // Condition 2: the last order has the number before the next one; and all that are kept
             // exist.
             let order = order.filter(|order| order.number == number);
             // Conditions 2 and 3: exactly the orders from the oldest one on are not delivered.
             let is_open = number >= oldest;
-            let new = read(coordinator, self.new_order, key)?;
+            let new = get(coordinator, self.new_order, key)?;
             violations += i64::from(new != is_open.then_some(number));
             violations += i64::from(order.is_none_or(|it| (it.carrier == 0) != is_open));
             // Condition 4, for each order.
             let mut lines = 0;
             for place in 0..MAX_LINES {
-                let found = read(coordinator, self.order_line, line(key, place))?;
+                let found = get(coordinator, self.order_line, line(key, place))?;
                 lines += u32::from(found.is_some());
                 let is_wrong = found.is_some_and(|it| (it.delivered == 0) != is_open);
                 violations += i64::from(is_wrong);

@@ -1,43 +1,19 @@
 //! The initial rows. Those of a district are always the same, so that a load can be repeated.
 
+use super::super::insert;
 use super::TpcC;
 use super::random::{digits, last_name, name, text};
 use super::rows::{
     Address, CUSTOMERS, Customer, DISTRICTS, District, ITEMS, Item, MAX_LINES, NAMES, NAMESAKES,
     Namesakes, Order, OrderLine, Stock, Warehouse, customer, district, line, namesakes, stock,
 };
-use crate::protocol::{Coordinator, Member, Table, TransactionError};
-use crate::verbs::block_on;
-use bytemuck::{Pod, Zeroable};
+use crate::protocol::{Coordinator, Member, TransactionError};
+use bytemuck::Zeroable;
 use fastrand::Rng;
 
-/// The number of rows that one transaction inserts.
-const ROWS: usize = 16;
 /// The number of the first order that is not delivered.
 const FIRST_OPEN: u64 = 2101;
 const DATE: u64 = 1;
-
-/// Inserts rows that do not exist.
-fn insert<V: Member, T: Pod>(
-    coordinator: &mut Coordinator<V>,
-    table: Table<T>,
-    rows: impl Iterator<Item = (u64, T)>,
-) -> Result<(), TransactionError> {
-    let mut rows = rows.peekable();
-    let mut some = Vec::with_capacity(ROWS);
-    while rows.peek().is_some() {
-        some.clear();
-        some.extend(rows.by_ref().take(ROWS));
-        let inserting = coordinator.transaction(async |tx| {
-            for (key, row) in &some {
-                tx.insert(table, *key, row).await?;
-            }
-            Ok(())
-        });
-        block_on(inserting)?;
-    }
-    Ok(())
-}
 
 fn address(random: &mut Rng) -> Address {
     Address {
@@ -99,7 +75,7 @@ impl TpcC {
             unused: [0; 2],
             address: address(random),
         };
-        insert(coordinator, self.warehouse, [(warehouse, row)].into_iter())?;
+        insert(coordinator, self.warehouse, [(warehouse, row)])?;
         let row = |random: &mut Rng| Stock {
             year_to_date: 0,
             quantity: random.i32(10..=100),
@@ -127,8 +103,8 @@ impl TpcC {
             unused: [0; 2],
             address: address(random),
         };
-        insert(coordinator, self.district, [(district, row)].into_iter())?;
-        let oldest = [(district, FIRST_OPEN)].into_iter();
+        insert(coordinator, self.district, [(district, row)])?;
+        let oldest = [(district, FIRST_OPEN)];
         insert(coordinator, self.oldest, oldest)?;
         self.load_customers(coordinator, district, random)?;
 
@@ -180,7 +156,7 @@ impl TpcC {
             by_name[last as usize].push((row.first, number as u16));
             rows.push((customer(district, number), row));
         }
-        insert(coordinator, self.customer, rows.into_iter())?;
+        insert(coordinator, self.customer, rows)?;
         let names = (0..).zip(by_name).map(|(number, mut customers)| {
             customers.sort_unstable();
             let mut row = Namesakes::zeroed();
@@ -210,7 +186,7 @@ impl TpcC {
             is_local: 1,
         };
         let key = self.order_key(district, number);
-        insert(coordinator, self.order, [(key, row)].into_iter())?;
+        insert(coordinator, self.order, [(key, row)])?;
         let row = |random: &mut Rng| OrderLine {
             delivered: if is_delivered { DATE } else { 0 },
             amount: if is_delivered {
