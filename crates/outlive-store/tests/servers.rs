@@ -351,6 +351,22 @@ fn a_store_goes_on_after_the_death_of_all_compute_servers() {
 }
 
 #[test]
+fn a_log_area_that_cannot_be_cleared_is_free_again() {
+    let (_place, store) = Place::new("uncleared", StoreOptions::new().replicas(1));
+    let memory = store.serve_memory(REGION).unwrap();
+    let compute = store.join_compute().unwrap();
+    let entry = store.status().memory[0];
+    std::fs::remove_file(store.segment_path(&entry)).unwrap();
+    let refused = compute.worker().unwrap_err();
+    assert!(
+        matches!(refused, StoreError::OpenSegment { .. }),
+        "{refused}"
+    );
+    assert_eq!(store.configuration().log_owners().count(), 0);
+    drop((compute, memory));
+}
+
+#[test]
 fn a_memory_server_that_leaves_frees_its_number() {
     let (place, store) = Place::new("leaves", StoreOptions::new());
     let compute = store.join_compute().unwrap();

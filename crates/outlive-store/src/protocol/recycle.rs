@@ -11,7 +11,8 @@
 //! everywhere before the id is assigned. Here a worker asks for the *incarnation* that has failed
 //! each time it meets a latch ([`View::failed`]). The next owner's latch words are read after it
 //! has received the id. The worker that reads one therefore finds another incarnation, which has
-//! not failed. A CAS from a word of the previous owner fails, because attempts do not repeat.
+//! not failed. A CAS from a word of the previous owner fails, because the attempts of the next one
+//! begin elsewhere.
 
 use super::worker::{View, Worker};
 use crate::tables::{KEYS_PER_BUCKET, LATCH, ObjectId, TransactionId};

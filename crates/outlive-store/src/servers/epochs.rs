@@ -38,10 +38,10 @@ const COMMITTED: u64 = 16;
 
 /// Returns the number before that of the first attempt of each coordinator of `owner`.
 ///
-/// The next owners of the process id are other instances, and begin far away: consecutive
-/// generations of an instance are about 2^32 times the golden ratio apart. An attempt repeats an
-/// earlier owner's number after hundreds of millions of attempts of one coordinator at the
-/// earliest, and only a CAS that is delayed for as long could take it for the earlier one.
+/// The next owners of the process id are other instances, and begin elsewhere: consecutive
+/// generations of an instance are more than a billion apart. The attempts of two instances may be
+/// closer by chance, so an owner may repeat the number of an earlier one's attempt. Only a CAS that
+/// was posted for that attempt and is delayed until then could mistake one for the other.
 pub(super) fn attempt_before(owner: Instance) -> u32 {
     let generation = owner.generation.wrapping_mul(0x9E37_79B9);
     generation.wrapping_add(owner.id.wrapping_mul(0x85EB_CA6B))

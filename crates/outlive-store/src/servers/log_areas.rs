@@ -274,8 +274,7 @@ impl<M: Memory> Configuration<M> {
             return true;
         }
         memory.crash_point(LogPoint::Claimed);
-        let word = self.load(at + PROCESS);
-        let process = word as u16;
+        let process = self.load(at + PROCESS) as u16;
         if process != 0 {
             let Some(recovered) = segments.recover_logs(process, &self.log_area(area)) else {
                 // The area goes back to its dead owner, so that another survivor can try.
@@ -285,11 +284,8 @@ impl<M: Memory> Configuration<M> {
             memory.crash_point(LogPoint::Recovered);
             self.count_recovery(recovered);
             // Only now may others steal the latches. While the area names the id, it is not
-            // recycled, so its owner is the one whose logs these are. If another area names it as
-            // well, the recovery of the last one marks it.
-            let mut others = (0..self.sizes.log_areas).filter(|other| *other != area);
-            let is_last = others.all(|other| self.load(self.area_at(other) + PROCESS) != word);
-            if let Some(owner) = self.owner_of(process).filter(|_| is_last) {
+            // recycled, so its owner is the one whose logs these are. It has no other area.
+            if let Some(owner) = self.owner_of(process) {
                 self.fail(process, owner);
             }
             memory.crash_point(LogPoint::Failed);

@@ -39,6 +39,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (What::KeepsAreas, "has an owner"),
         (What::KeepsCommits, "a commit is still registered"),
         (What::ForgetsOutcomes, "the outcome is NoEffect"),
+        (What::ForgetsUsers, "the outcome is Unknown"),
         (What::UnclearedLogs, "has slots that are not cleared"),
         (What::ForgetsAreas, "a live compute server has failed"),
         (What::ForgetsLatches, "before its latches were released"),
@@ -77,6 +78,8 @@ enum What {
     /// A survivor recovers a dead compute server, recycles its process id and receives it. If the
     /// survivor dies, another compute server recycles the id and receives it before the recovery.
     Recycle,
+    /// Broken: a log area does not name the server whose commits its words describe.
+    ForgetsUsers,
     /// Broken: the slots at a new log server are not cleared.
     UnclearedLogs,
     /// Broken: a process id is recycled while a log area names it.
@@ -220,6 +223,7 @@ impl Catalogue {
             What::UnplacedTable => Weakened::new(memory, Weakness::Stores(at(PLACES), 4096)),
             // The owner word of the first area: it is released by a compare-and-swap.
             What::KeepsAreas => Weakened::new(memory, Weakness::Swaps(at(AREAS), 8)),
+            What::ForgetsUsers => Weakened::new(memory, Weakness::Stores(at(AREAS + 80), 8)),
             What::KeepsCommits => Weakened::new(memory, Weakness::Stores(at(COMMITS), 8)),
             _ => Weakened::sound(memory),
         };
@@ -230,7 +234,11 @@ impl Catalogue {
 
     /// A compute server joins, claims a log area and begins its first commit.
     fn log(&self, memory: Marked, owner: Instance) -> (u16, LogArea) {
-        let (configuration, _) = Self(What::Logs).open(memory);
+        let what = match self.0 {
+            What::ForgetsUsers => What::ForgetsUsers,
+            _ => What::Logs,
+        };
+        let (configuration, _) = Self(what).open(memory);
         let process = configuration.join_compute(owner).expect("a process id");
         let claimed = configuration.claim_log_area(owner, process);
         let (area, log) = claimed.expect("live servers").expect("a free log area");
