@@ -18,7 +18,7 @@ pub fn all() -> Vec<Proof> {
             .deaths(deaths);
         [Proof {
             scenario: scenario(),
-            quick: Reach::Drawn(deep.clone(), seed, 20_000),
+            quick: Reach::Drawn(deep.clone(), seed, 5_000),
             full: Reach::Drawn(deep, seed, 1_000_000),
         }]
     };
