@@ -7,7 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
-use outlive_store::protocol::{LogArea, Recovered};
+use outlive_store::protocol::{LogArea, Protocol, Recovered};
 use outlive_store::servers::{Configuration, Phase, Segments, Sizes};
 use outlive_store::tables::Geometry;
 use outlive_store::verbs::{Region, ServerId};
@@ -21,6 +21,7 @@ const SIZES: Sizes = Sizes {
     log_areas: 3,
     coordinators: 2,
     log_slot_bytes: 64,
+    protocol: Protocol::Pandora,
 };
 const AT: Offset = Offset::new(64);
 const REGION: Region = Region {

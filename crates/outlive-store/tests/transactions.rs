@@ -1,7 +1,7 @@
 //! Transactions on mapped memory, in one process.
 
 use outlive_store::protocol::{
-    Abort, Conflict, Coordinator, Member, Outcome, Retry, Table, TransactionError, Worker,
+    Abort, Conflict, Coordinator, Member, Outcome, Protocol, Retry, Table, TransactionError, Worker,
 };
 use outlive_store::servers::{
     Behind, ComputeServer, Members, MemoryServer, Store, StoreError, StoreOptions,
@@ -33,6 +33,12 @@ impl World {
             compute,
             memory,
         }
+    }
+
+    /// A store with this protocol.
+    fn with(protocol: Protocol, name: &str) -> Self {
+        let options = StoreOptions::new().protocol(protocol);
+        Self::new(&format!("{name}-{protocol}"), options)
     }
 
     fn compute(&self) -> &ComputeServer {
@@ -69,7 +75,11 @@ fn put<V: Member>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64,
 
 #[test]
 fn a_transaction_sees_its_own_writes() {
-    let world = World::new("own", StoreOptions::new());
+    Protocol::ALL.into_iter().for_each(see_own_writes);
+}
+
+fn see_own_writes(protocol: Protocol) {
+    let world = World::with(protocol, "own");
     let table = world.compute().table::<u64>("t", 100).unwrap();
     let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
     let done = coordinator.transaction(async |tx| {
@@ -182,7 +192,11 @@ fn what_is_impossible_is_refused() {
 
 #[test]
 fn an_attempt_that_is_dropped_or_panics_holds_no_latch() {
-    let world = World::new("dropped", StoreOptions::new());
+    Protocol::ALL.into_iter().for_each(drop_and_panic);
+}
+
+fn drop_and_panic(protocol: Protocol) {
+    let world = World::with(protocol, "dropped");
     let table = world.compute().table::<u64>("t", 100).unwrap();
     let worker = world.worker_behind_link();
     let mut one = worker.coordinator().unwrap();
@@ -232,7 +246,7 @@ fn an_attempt_that_is_dropped_or_panics_holds_no_latch() {
     }
     assert!(
         dropped > 20 && committed > 20,
-        "{dropped} dropped, {committed} committed"
+        "{protocol}: {dropped} dropped, {committed} committed"
     );
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         block_on(one.transaction(async |tx| {

@@ -2,7 +2,7 @@
 
 use outlive_proofs::store::interleavings::{Meeting, read};
 use outlive_proofs::store::transactions::{Counts, Plan, run};
-use outlive_store::protocol::{Flaw, Policy};
+use outlive_store::protocol::{Flaw, Policy, Protocol};
 
 fn runs(plan: Plan, seeds: u64) -> Counts {
     let mut all = Counts::default();
@@ -55,6 +55,32 @@ fn transactions_survive_the_loss_of_a_memory_server() {
         ("transactions rolled forward", all.forward),
         ("transactions rolled back", all.back),
     ]);
+}
+
+#[test]
+fn the_other_protocols_survive_the_same_failures() {
+    for protocol in [Protocol::Ford, Protocol::LogALatch] {
+        let all = runs(Plan::LOSSES.of(protocol), 500);
+        println!("{protocol}: {all:?}");
+        assert_frequent(&[
+            ("transactions rolled forward", all.forward),
+            ("transactions rolled back", all.back),
+            ("recoveries by a second recoverer", all.again),
+            ("lost memory servers", all.lost),
+        ]);
+        assert_eq!(all.stolen, 0, "no latch is stolen");
+    }
+}
+
+/// FORD as published has these six bugs.
+#[test]
+fn each_bug_of_ford_is_found_in_ford() {
+    for flaw in Flaw::FORD {
+        let plan = Plan::DEATHS.of(Protocol::Ford).with(flaw.policy());
+        let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
+        let (seed, error) = found.unwrap_or_else(|| panic!("{flaw:?} was not found"));
+        println!("{flaw:?}: seed {seed}: {error}\n");
+    }
 }
 
 #[test]

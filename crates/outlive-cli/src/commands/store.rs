@@ -13,6 +13,7 @@ use crate::table::Table;
 use clap::{Args, Subcommand};
 use outlive::membership::{EventKind, News};
 use outlive_store::servers::{Phase, Store, StoreError, StoreOptions};
+use program::ProtocolName;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -81,6 +82,9 @@ pub struct Create {
     /// Number of replicas of each object: with N, N - 1 memory servers may die at a time
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
     replicas: u16,
+    /// Protocol of the transactions
+    #[arg(long, value_enum, default_value_t = ProtocolName::Pandora)]
+    protocol: ProtocolName,
     /// Number of process ids: each live compute server and each failed one uses one
     #[arg(long, default_value_t = u16::MAX, value_parser = clap::value_parser!(u16).range(1..))]
     process_ids: u16,
@@ -99,6 +103,7 @@ impl Create {
     fn run(self) -> Result<(), Failure> {
         let options = StoreOptions::new()
             .replicas(self.replicas)
+            .protocol(self.protocol.into())
             .process_ids(self.process_ids)
             .members(self.members)
             .mode(self.mode)
@@ -189,7 +194,7 @@ impl Memory {
     outlive store status /dev/shm/bank\n  \
     outlive store status /dev/shm/bank --json | jq '.memory[] | select(.phase == \"live\")'\n\n\
     The command does not join the store and changes nothing.\n\n\
-    JSON: path, epoch, replicas, process_ids, memory (id, incarnation, phase, owner, bytes), \
+    JSON: path, epoch, protocol, replicas, process_ids, memory (id, incarnation, phase, owner, bytes), \
     compute (id, owner, has_failed) and tables (number, name, value_bytes, slots); docs/json.md says \
     what they mean.")]
 pub struct Status {
@@ -204,6 +209,7 @@ pub struct Status {
 struct Answer {
     path: String,
     epoch: u64,
+    protocol: &'static str,
     replicas: u16,
     process_ids: u16,
     memory: Vec<MemoryServer>,
@@ -242,6 +248,7 @@ impl Status {
         let answer = Answer {
             path: self.which.path.display().to_string(),
             epoch: status.epoch,
+            protocol: status.protocol.name(),
             replicas: status.replicas,
             process_ids: status.process_ids,
             memory: { status.memory.iter() }
@@ -277,10 +284,11 @@ impl Status {
             (n + 1, sum + it.region.bytes.saturating_sub(logs))
         });
         output::line(format_args!(
-            "{}: a store with {} replicas of each object, epoch {}; {servers} live memory servers \
-             with {}",
+            "{}: a store with {} replicas of each object, protocol {}, epoch {}; {servers} live \
+             memory servers with {}",
             answer.path,
             answer.replicas,
+            answer.protocol,
             answer.epoch,
             Bytes(bytes),
         ))?;

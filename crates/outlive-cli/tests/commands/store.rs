@@ -101,6 +101,22 @@ fn a_benchmark_survives_the_death_of_a_compute_server() {
 }
 
 #[test]
+fn the_other_protocols_survive_the_deaths_of_servers() {
+    for protocol in ["ford", "log-a-latch"] {
+        let arguments = "store bench smallbank --customers 2000 --compute 3 --memory 3 --seconds 1 \
+                         --kill both@400ms --json --protocol";
+        let printed = outlive(arguments.split(' ').chain([protocol])).succeeds();
+        let json: Value = serde_json::from_str(&printed).unwrap();
+        assert_eq!(json["consistent"], true, "{json:#}");
+        assert_eq!(json["protocol"], protocol);
+        let timeline: Vec<u64> = serde_json::from_value(json["timeline"].clone()).unwrap();
+        assert!(timeline[7..].iter().sum::<u64>() > 100, "{json:#}");
+        // No latch is left for others to steal.
+        assert_eq!(json["failures"][0]["stolen"], 0, "{json:#}");
+    }
+}
+
+#[test]
 fn a_benchmark_survives_the_loss_of_a_memory_server() {
     let json = bench_with_kills(&["both@700ms"]);
     let timeline: Vec<u64> = serde_json::from_value(json["timeline"].clone()).unwrap();

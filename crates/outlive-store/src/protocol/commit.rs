@@ -1,11 +1,10 @@
-//! The end of an attempt: validation, logging, commit, and the release of its latches.
+//! The end of an attempt: validation, commit, and the release of its latches.
 
+use super::Abort;
 use super::transaction::{Latch, Stage, Transaction};
 use super::worker::Member;
-use super::{Abort, log};
-use crate::tables::{LATCH, ObjectId, VALUE, VERSION, Version};
+use crate::tables::{LATCH, VALUE, VERSION, Version};
 use crate::verbs::{VerbError, block_on};
-use core::ops::Range;
 
 /// The error of a commit.
 pub(super) enum CommitError {
@@ -25,20 +24,16 @@ impl<V: Member> Transaction<V> {
         if let Some(doom) = self.doom.take() {
             return Err(CommitError::Abort(doom));
         }
-        let policy = self.worker.policy();
         let writes = self.sets.writes.iter().any(|it| it.new != it.old);
         if !self.sets.writes.is_empty() {
             self.enter().map_err(CommitError::Abort)?;
         }
-        if !policy.logs_after_validation {
-            self.log(None).await.map_err(CommitError::Abort)?;
-            self.stage = Stage::Executing;
-        }
-        if policy.validates_after_latching {
-            self.validate().await.map_err(CommitError::Abort)?;
-        }
+        let decided = match self.worker.protocol().logs_at_replicas() && writes {
+            true => self.log_and_validate().await,
+            false => self.validate_and_log(writes).await,
+        };
+        decided.map_err(CommitError::Abort)?;
         if writes {
-            self.log(None).await.map_err(CommitError::Abort)?;
             self.write_all().await.map_err(CommitError::Unknown)?;
         }
         // Every live replica has the new values. From here on, recovery rolls the transaction
@@ -73,41 +68,65 @@ impl<V: Member> Transaction<V> {
         }
     }
 
+    /// Validates the attempt, and then logs it: `pandora`.
+    async fn validate_and_log(&mut self, writes: bool) -> Result<(), Abort> {
+        let policy = self.worker.policy();
+        if !policy.logs_after_validation {
+            self.log(None).await?;
+            self.stage = Stage::Executing;
+        }
+        if policy.validates_after_latching {
+            self.validate().await?;
+        }
+        match writes {
+            true => self.log(None).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Logs the attempt while it is validated: `ford`. If the validation fails, the log is removed
+    /// before the latches are released.
+    async fn log_and_validate(&mut self) -> Result<(), Abort> {
+        let policy = self.worker.policy();
+        self.sets.fanout.clear();
+        self.sets.results.clear();
+        if policy.validates_after_latching {
+            self.plan_validation()?;
+        }
+        self.plan_log(None)?;
+        self.stage = Stage::Logging;
+        let known = self.worker.known_failures();
+        self.sets.fanout.post(&self.worker).await?;
+        // No latch is stray in this protocol, so one validation is enough.
+        let validated = self.is_validated(known);
+        if validated.is_err() && !policy.logs_after_validation {
+            self.stage = Stage::Executing;
+        }
+        validated?;
+        self.stage = Stage::Committing;
+        Ok(())
+    }
+
     /// Checks that no object that was only read has changed or is latched.
     pub(super) async fn validate(&mut self) -> Result<(), Abort> {
         if self.sets.writes.is_empty() && self.sets.reads.len() <= 1 {
             return Ok(());
         }
-        let mut is_current = false;
-        while !is_current {
+        loop {
             let known = self.worker.known_failures();
-            self.read_again().await?;
-            is_current = true;
-            let sets = &self.sets;
-            for (read, (index, latch, version)) in sets.reads.iter().zip(&sets.results) {
-                let batch = sets.fanout.batch(*index);
-                if Version(batch.value(*version)) != read.version {
-                    return Err(self.changed());
-                }
-                match self.state(batch.value(*latch), known) {
-                    Latch::Free => {}
-                    _ if !self.worker.policy().validates_latches => {}
-                    Latch::Held(holder) => return Err(self.latched(holder)),
-                    // The holder may have committed after the READ, and be recovered since.
-                    Latch::NewlyStray => {
-                        is_current = !self.worker.policy().reads_again_after_failures;
-                    }
-                }
+            self.sets.fanout.clear();
+            self.sets.results.clear();
+            self.plan_validation()?;
+            self.sets.fanout.post(&self.worker).await?;
+            if self.is_validated(known)? {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
-    /// Reads the latches and versions of the read set again.
-    async fn read_again(&mut self) -> Result<(), Abort> {
+    /// Adds READs of the latches and versions of the read set to the batches.
+    fn plan_validation(&mut self) -> Result<(), Abort> {
         let sets = &mut self.sets;
-        sets.fanout.clear();
-        sets.results.clear();
         for read in &sets.reads {
             let object = read.object;
             let place = { self.worker.primary(object) }.ok_or(Abort::Lost { object })?;
@@ -117,57 +136,28 @@ impl<V: Member> Transaction<V> {
             let version = batch.read(place.of(read.object, VERSION), 1);
             sets.results.push((index, latch, version));
         }
-        Ok(sets.fanout.post(&self.worker).await?)
+        Ok(())
     }
 
-    /// Writes the log entry to all log servers. An unsound policy adds an object that is not
-    /// latched.
-    pub(super) async fn log(
-        &mut self,
-        unlatched: Option<(ObjectId, Version, Range<usize>)>,
-    ) -> Result<(), Abort> {
-        self.worker.complete_log(self.epoch)?;
-        let sets = &mut self.sets;
-        sets.entry.clear();
-        sets.entry.resize(log::LOG_HEADER_WORDS, 0);
-        let mut objects = 0;
-        let logs_insertions = self.worker.policy().logs_insertions;
-        let writes = sets.writes.iter().filter(|it| it.new != it.old);
-        let writes = writes.filter(|it| logs_insertions || it.old.exists());
-        let writes = writes.map(|it| (it.object, it.old, it.new, it.old_value.clone()));
-        let unlatched = unlatched.map(|(object, old, value)| (object, old, old.next(true), value));
-        for (object, old, new, value) in writes.chain(unlatched) {
-            log::append(&mut sets.entry, object, (old, new), &sets.words[value]);
-            objects += 1;
-        }
-        let area = self.worker.log();
-        if area.servers.is_empty() {
-            return Err(Abort::NoMemory);
-        }
-        let (words, most) = (sets.entry.len(), area.slot_words);
-        if words > most {
-            return Err(Abort::WriteSetTooLarge { words, most });
-        }
-        log::seal(&mut sets.entry, self.id, self.epoch, objects);
-        sets.fanout.clear();
-        for server in &area.servers {
-            let slot = area.slot(self.id.coordinator());
-            sets.fanout.to(*server).1.write(slot, &sets.entry);
-        }
-        // Backups are written for the first time after the log. If one cannot be reached, the
-        // attempt must not be logged.
-        for write in sets.writes.iter().filter(|it| it.new != it.old) {
-            for place in self.worker.replicas(write.object) {
-                match self.worker.connection(place.server) {
-                    Ok(_) | Err(VerbError::ServerDied { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
+    /// Checks the latches and versions that were read. Returns `false` if they are to be read
+    /// again.
+    fn is_validated(&self, known: u64) -> Result<bool, Abort> {
+        let (sets, policy) = (&self.sets, self.worker.policy());
+        let mut is_current = true;
+        for (read, (index, latch, version)) in sets.reads.iter().zip(&sets.results) {
+            let batch = sets.fanout.batch(*index);
+            if Version(batch.value(*version)) != read.version {
+                return Err(self.changed());
+            }
+            match self.state(batch.value(*latch), known) {
+                Latch::Free => {}
+                _ if !policy.validates_latches => {}
+                Latch::Held(holder) => return Err(self.latched(holder)),
+                // The holder may have committed after the READ, and be recovered since.
+                Latch::NewlyStray => is_current = !policy.reads_again_after_failures,
             }
         }
-        self.stage = Stage::Logging;
-        sets.fanout.post(&self.worker).await?;
-        self.stage = Stage::Committing;
-        Ok(())
+        Ok(is_current)
     }
 
     /// Writes the new values and versions to all live replicas.
@@ -211,15 +201,7 @@ impl<V: Member> Transaction<V> {
             self.write_all().await?;
         }
         if self.stage == Stage::Logging {
-            // While the entry exists, recovery would undo writes of others to these objects.
-            let area = self.worker.log();
-            let fanout = &mut self.sets.fanout;
-            fanout.clear();
-            for server in &area.servers {
-                let checksum = area.checksum(self.id.coordinator());
-                fanout.to(*server).1.write(checksum, &[0]);
-            }
-            fanout.post_to_live(&self.worker).await?;
+            self.remove_log().await?;
         }
         if self.stage == Stage::Ended {
             return Ok(());

@@ -127,6 +127,7 @@ impl<V: Member> Coordinator<V> {
             let Slot { number, attempt } = self.slot;
             let id = TransactionId::new(self.worker.process, number, attempt);
             self.worker.renew(end).await?;
+            self.worker.wait_for_recoveries(end).await?;
             let sets = core::mem::take(&mut self.sets);
             let mut attempt = Transaction::new(Rc::clone(&self.worker), id, sets, self.retry.stall);
             let outcome = match body(&mut attempt).await {

@@ -1,20 +1,29 @@
 //! Log entries: what recovery must know about a transaction in its commit.
 //!
-//! Each coordinator has one *slot* in each of the f + 1 log servers of its compute server. The
-//! entry of its next transaction overwrites it, so that a commit needs no verb to remove its entry.
+//! Each coordinator has one *slot* in each log server. The log of its next transaction overwrites
+//! it, so that a commit needs no verb to remove its log.
 //!
 //! ```text
 //! 0  decision of a recovery: attempt << 2 | 1 (forward) or 2 (back); 0 before
 //! 1  checksum of the words that follow; 0 if there is no entry
 //! 2  transaction id
 //! 3  epoch
-//! 4  number of objects << 32 | number of words that follow
+//! 4  number of objects of the transaction << 32 | number of words that follow
 //! 5  for each object: address, number of value words, old version, new version, old value
 //! ```
 //!
 //! A WRITE may be cut at any word, so an entry counts only if it is whole: its checksum is right.
-//! One whole copy in any live log server is enough.
+//!
+//! `pandora` writes one entry with all objects to the f + 1 log servers of the compute server. One
+//! whole copy in any live log server is enough, and a recovery adds its decision in place.
+//!
+//! In the other protocols, each memory server is a log server. It receives *records*: entries with
+//! one object, of the objects of which it has a replica, one after another. A transaction is logged
+//! if each of its objects has one whole record. The second half of the slot is for the recovery,
+//! which writes an entry with all objects and its decision there: in place, a WRITE that is cut
+//! would destroy records. `log-a-latch` has its log of latches at the end of the first half.
 
+use super::Protocol;
 use crate::tables::{ObjectId, TransactionId, Version};
 use crate::verbs::{RemoteOffset, ServerId};
 use xxhash_rust::xxh3::xxh3_64;
@@ -22,7 +31,9 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The number of words of an entry before its objects.
 pub(super) const LOG_HEADER_WORDS: usize = 5;
 /// The number of words of an object before its old value.
-const OBJECT_WORDS: usize = 4;
+pub(super) const OBJECT_WORDS: usize = 4;
+/// The number of words of a latch in the log of latches: the object and the transaction's id.
+pub(super) const LATCH_WORDS: usize = 2;
 
 /// The area of a compute server's log slots. It has the same offset in all log servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +46,8 @@ pub struct LogArea {
     pub coordinators: u16,
     /// The number of words of a slot.
     pub slot_words: usize,
+    /// The protocol, which determines the contents of the slots.
+    pub protocol: Protocol,
 }
 
 impl LogArea {
@@ -43,11 +56,45 @@ impl LogArea {
         self.base + u64::from(coordinator) * self.slot_words as u64 * 8
     }
 
-    /// The offset of the checksum of a coordinator's slot. A WRITE of 0 to it removes the entry. A
-    /// WRITE to the whole header might remove the decision first, because the words of one WRITE
-    /// are written in any order.
-    pub fn checksum(&self, coordinator: u16) -> RemoteOffset {
+    /// The largest number of words of a transaction's log.
+    pub fn log_words(&self) -> usize {
+        match self.protocol.logs_at_replicas() {
+            true => self.slot_words / 2,
+            false => self.slot_words,
+        }
+    }
+
+    /// The offset of the entry with the decision of a recovery.
+    pub(super) fn decided(&self, coordinator: u16) -> RemoteOffset {
+        match self.protocol.logs_at_replicas() {
+            true => self.slot(coordinator) + self.log_words() as u64 * 8,
+            false => self.slot(coordinator),
+        }
+    }
+
+    /// The offset of the latch with this number in the log of latches of an attempt.
+    pub(super) fn latch(&self, coordinator: u16, number: usize) -> RemoteOffset {
+        let words = self.log_words() - LATCH_WORDS * (number + 1);
+        self.slot(coordinator) + words as u64 * 8
+    }
+
+    /// The offset of the checksum of the first entry in a coordinator's slot. A WRITE of 0 to it
+    /// removes the log of a transaction. A WRITE to the whole header might remove the decision
+    /// first, because the words of one WRITE are written in any order.
+    pub(super) fn checksum(&self, coordinator: u16) -> RemoteOffset {
         self.slot(coordinator) + 8
+    }
+
+    /// The offset of the checksum of the entry with the decision of a recovery.
+    pub(super) fn decided_checksum(&self, coordinator: u16) -> RemoteOffset {
+        self.decided(coordinator) + 8
+    }
+
+    /// The offsets to which a WRITE of 0 clears a coordinator's slot.
+    pub fn checksums(&self, coordinator: u16) -> impl Iterator<Item = RemoteOffset> {
+        let decided = self.protocol.logs_at_replicas();
+        let decided = decided.then(|| self.decided_checksum(coordinator));
+        core::iter::once(self.checksum(coordinator)).chain(decided)
     }
 }
 
@@ -95,11 +142,20 @@ pub struct LogEntry {
     pub epoch: u64,
     /// The decision of an earlier, incomplete recovery.
     pub decision: Option<Decision>,
-    /// The objects that it writes.
+    /// The number of objects that the transaction writes.
+    pub total: usize,
+    /// The objects in the entry.
     pub objects: Vec<LoggedObject>,
 }
 
-/// Writes the header of an entry into `words`, which ends with its objects.
+/// Makes `words` the words of an entry without objects.
+pub(super) fn begin(words: &mut Vec<u64>) {
+    words.clear();
+    words.resize(LOG_HEADER_WORDS, 0);
+}
+
+/// Writes the header of an entry into `words`, which ends with its objects. `objects` is the number
+/// of objects of the transaction.
 pub(super) fn seal(words: &mut [u64], transaction: TransactionId, epoch: u64, objects: usize) {
     let length = (words.len() - LOG_HEADER_WORDS) as u64;
     words[0] = 0;
@@ -141,7 +197,7 @@ impl LogEntry {
         }
         let transaction = TransactionId::from_word(header[2])?;
         let mut objects = Vec::new();
-        for _ in 0..header[4] >> 32 {
+        while !rest.is_empty() {
             let (fixed, tail) = rest.split_at_checked(OBJECT_WORDS)?;
             let (value, tail) = tail.split_at_checked(usize::try_from(fixed[1]).ok()?)?;
             rest = tail;
@@ -152,12 +208,29 @@ impl LogEntry {
                 value: value.to_vec(),
             });
         }
-        rest.is_empty().then_some(Self {
+        Some(Self {
             transaction,
             epoch: header[3],
             decision: Decision::from_word(header[0], transaction),
+            total: (header[4] >> 32) as usize,
             objects,
         })
+    }
+
+    /// Whether the entry has all objects of the transaction.
+    pub(super) fn is_complete(&self) -> bool {
+        self.objects.len() == self.total
+    }
+
+    /// Returns the words of the entry, without a decision.
+    pub(super) fn to_words(&self) -> Vec<u64> {
+        let mut words = Vec::new();
+        begin(&mut words);
+        for it in &self.objects {
+            append(&mut words, it.object, (it.old, it.new), &it.value);
+        }
+        seal(&mut words, self.transaction, self.epoch, self.total);
+        words
     }
 }
 
@@ -193,7 +266,13 @@ mod tests {
         let decided = LogEntry::parse(&words).unwrap().decision;
         assert_eq!(decided, Some(Decision::Back));
         words[0] = Decision::Back.to_word(TransactionId::new(7, 8, 10));
-        assert_eq!(LogEntry::parse(&words).unwrap().decision, None);
+        let other = LogEntry::parse(&words).unwrap();
+        assert_eq!(
+            (other.decision, other.total, other.is_complete()),
+            (None, 3, true)
+        );
+        words[0] = 0;
+        assert_eq!(other.to_words(), words);
     }
 
     #[test]

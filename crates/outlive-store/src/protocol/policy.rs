@@ -11,7 +11,7 @@ pub struct Policy {
     pub(super) validates_latches: bool,
     /// Validation begins after all latches are held.
     pub(super) validates_after_latching: bool,
-    /// The log is written after the validation.
+    /// The log is written after the validation, or, in `ford`, removed if that fails.
     pub(super) logs_after_validation: bool,
     /// An object is logged after it is latched.
     pub(super) logs_after_latching: bool,
@@ -97,6 +97,16 @@ pub enum Flaw {
 
 #[cfg(feature = "proofs")]
 impl Flaw {
+    /// The six bugs of FORD as published (*Tandem* thesis, table 5.1).
+    pub const FORD: [Self; 6] = [
+        Self::ComplicitAborts,
+        Self::CovertLatches,
+        Self::RelaxedLatches,
+        Self::LostDecision,
+        Self::LoggingWithoutLatching,
+        Self::MissingActions,
+    ];
+
     /// All flaws.
     pub const ALL: [Self; 15] = [
         Self::ComplicitAborts,

@@ -14,14 +14,21 @@
 //! 5. Remove all entries. After that, no re-execution can undo a later write.
 //! 6. Release the latches, each by a CAS from the transaction's own id.
 //!
-//! The number of round trips does not depend on the number of entries.
+//! This is `pandora`. The recoveries of `ford` and `log-a-latch` differ in step 1 (records of
+//! single objects are read, on all memory servers), in step 5 (the records are removed before the
+//! entries with decisions: a re-execution that found only records would decide anew), and in step
+//! 6 (all latches of the dead server are released, because nobody steals them).
+//!
+//! In `pandora`, the number of round trips does not depend on the number of entries.
 
-use super::RecoverLogsError;
 use super::fanout::Fanout;
 use super::log::{Decision, LOG_HEADER_WORDS, LogEntry, LoggedObject, length};
+use super::records::{read_logs, release_latches};
 use super::worker::{View, Worker};
+use super::{LogArea, RecoverLogsError};
 use crate::tables::{LATCH, VALUE, VERSION};
 use crate::verbs::VerbError;
+use std::collections::HashSet;
 
 /// The result of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +56,15 @@ struct Logged {
 /// A re-execution completes the recovery, with the same decisions.
 pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, RecoverLogsError> {
     let mut fanout = Fanout::default();
-    let mut logged = read_entries(worker, &mut fanout).await?;
+    let at_replicas = worker.protocol().logs_at_replicas();
+    let (mut logged, latches) = match at_replicas {
+        true => {
+            let logs = read_logs(worker, &mut fanout).await?;
+            let logged = logs.entries.into_iter().map(Logged::new).collect();
+            (logged, logs.latches)
+        }
+        false => (read_entries(worker, &mut fanout).await?, HashSet::new()),
+    };
     for it in &logged {
         let mut objects = it.entry.objects.iter();
         if let Some(missing) = objects.find(|logged| !exists(worker, logged)) {
@@ -64,9 +79,9 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Reco
     let servers = &log.servers;
     fanout.clear();
     for it in &logged {
-        let slot = log.slot(it.entry.transaction.coordinator());
+        let decided = log.decided(it.entry.transaction.coordinator());
         for server in servers {
-            fanout.to(*server).1.write(slot, &it.words);
+            fanout.to(*server).1.write(decided, &it.words);
         }
     }
     fanout.post_to_live(worker).await?;
@@ -82,6 +97,9 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Reco
         unlatch(worker, &mut fanout, &logged).await?;
         truncate(worker, &mut fanout).await?;
     }
+    if at_replicas {
+        release_latches(worker, &latches).await?;
+    }
     let forward = logged
         .iter()
         .filter(|it| it.decision == Decision::Forward)
@@ -90,6 +108,16 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Reco
         forward,
         back: logged.len() as u64 - forward,
     })
+}
+
+impl Logged {
+    fn new(entry: LogEntry) -> Self {
+        Self {
+            words: entry.to_words(),
+            decision: entry.decision.unwrap_or(Decision::Back),
+            entry,
+        }
+    }
 }
 
 /// Returns whether a logged object is inside a partition of its table.
@@ -140,7 +168,7 @@ async fn read_entries<V: View>(
         let Some(words) = fanout.valid(index).map(|it| it.words(body)) else {
             continue;
         };
-        let Some(entry) = LogEntry::parse(words) else {
+        let Some(entry) = LogEntry::parse(words).filter(LogEntry::is_complete) else {
             continue;
         };
         let (id, best) = (entry.transaction, &mut newest[usize::from(coordinator)]);
@@ -153,11 +181,7 @@ async fn read_entries<V: View>(
             is_decided || (1..u32::MAX / 2).contains(&ahead)
         });
         if is_newer {
-            *best = Some(Logged {
-                words: words.to_vec(),
-                decision: entry.decision.unwrap_or(Decision::Back),
-                entry,
-            });
+            *best = Some(Logged::new(entry));
         }
     }
     Ok(newest.into_iter().flatten().collect())
@@ -228,15 +252,25 @@ async fn truncate<V: View>(
     worker: &Worker<V>,
     fanout: &mut Fanout<V::Connection>,
 ) -> Result<(), VerbError> {
-    fanout.clear();
     let log = worker.log();
-    for coordinator in 0..log.coordinators {
-        for server in &log.servers {
-            let checksum = log.checksum(coordinator);
-            fanout.to(*server).1.write(checksum, &[0]);
+    let steps = [LogArea::checksum, LogArea::decided_checksum];
+    // In `pandora`, both are the same.
+    let count = if worker.protocol().logs_at_replicas() {
+        2
+    } else {
+        1
+    };
+    for checksum in &steps[..count] {
+        fanout.clear();
+        for coordinator in 0..log.coordinators {
+            for server in &log.servers {
+                let at = checksum(&log, coordinator);
+                fanout.to(*server).1.write(at, &[0]);
+            }
         }
+        fanout.post_to_live(worker).await?;
     }
-    fanout.post_to_live(worker).await
+    Ok(())
 }
 
 /// Releases the latches of the logged transactions.

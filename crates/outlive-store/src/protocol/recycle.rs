@@ -35,33 +35,50 @@ pub async fn release_stray<V: View>(
     tables: impl Iterator<Item = u8>,
     is_stray: impl Fn(u16, u64) -> bool,
 ) -> Result<u64, VerbError> {
+    // Called after the READ of a latch: see the module.
+    let is_stray = |holder: TransactionId| {
+        let failed = worker.view.failed(holder.process());
+        failed.is_some_and(|incarnation| is_stray(holder.process(), incarnation))
+    };
     let mut released = 0;
     for table in tables {
-        let geometry = worker.layout(table).geometry;
-        for partition in 0..geometry.partitions {
-            let header = core::iter::once(geometry.header(table, partition));
-            let buckets = 0..geometry.buckets();
-            let slots = 0..geometry.buckets() * KEYS_PER_BUCKET as u32;
-            let mut objects = header
-                .chain(buckets.map(|it| geometry.bucket(table, partition, it)))
-                .chain(slots.map(|it| geometry.slot(table, partition, it)));
-            loop {
-                let some: Vec<_> = objects.by_ref().take(LATCHES).collect();
-                if some.is_empty() {
-                    break;
-                }
-                released += release(worker, &some, &is_stray).await?;
-            }
+        for partition in 0..worker.layout(table).geometry.partitions {
+            released += scan(worker, table, partition, &is_stray).await?;
         }
     }
     Ok(released)
+}
+
+/// Releases the latches on objects of a partition with holders for which `is_stray` holds. Returns
+/// their number.
+pub(super) async fn scan<V: View>(
+    worker: &Worker<V>,
+    table: u8,
+    partition: u8,
+    is_stray: impl Fn(TransactionId) -> bool,
+) -> Result<u64, VerbError> {
+    let geometry = worker.layout(table).geometry;
+    let header = core::iter::once(geometry.header(table, partition));
+    let buckets = 0..geometry.buckets();
+    let slots = 0..geometry.buckets() * KEYS_PER_BUCKET as u32;
+    let mut objects = header
+        .chain(buckets.map(|it| geometry.bucket(table, partition, it)))
+        .chain(slots.map(|it| geometry.slot(table, partition, it)));
+    let mut released = 0;
+    loop {
+        let some: Vec<_> = objects.by_ref().take(LATCHES).collect();
+        if some.is_empty() {
+            return Ok(released);
+        }
+        released += release(worker, &some, &is_stray).await?;
+    }
 }
 
 /// Releases stray latches of objects of one partition.
 async fn release<V: View>(
     worker: &Worker<V>,
     objects: &[ObjectId],
-    is_stray: impl Fn(u16, u64) -> bool,
+    is_stray: impl Fn(TransactionId) -> bool,
 ) -> Result<u64, VerbError> {
     // A partition without replicas has no latches.
     let Some(place) = worker.primary(objects[0]) else {
@@ -79,9 +96,7 @@ async fn release<V: View>(
         let Some(holder) = TransactionId::from_word(word) else {
             continue;
         };
-        // After the READ: see the module.
-        let failed = worker.view.failed(holder.process());
-        if failed.is_some_and(|incarnation| is_stray(holder.process(), incarnation)) {
+        if is_stray(holder) {
             match worker.policy().recycles_by_swaps {
                 true => swaps.push((release.compare_swap(at, word, 0), word)),
                 false => release.write(at, &[0]),

@@ -4,7 +4,7 @@ use super::fanout::Fanout;
 use super::worker::{Knowledge, Member, Worker};
 use super::{Abort, Conflict};
 use crate::tables::{LATCH, ObjectId, Place, TransactionId, VALUE, VERSION, Version};
-use crate::verbs::{Batch, Connection, Slot};
+use crate::verbs::{Batch, Connection, ServerId, Slot};
 use core::future::poll_fn;
 use core::ops::Range;
 use core::task::Poll;
@@ -63,8 +63,12 @@ pub(super) struct Sets<C: Connection> {
     /// The results in the fan-out that belong to the read set.
     pub results: Vec<(usize, Slot, Slot)>,
     pub fanout: Fanout<C>,
-    /// The words of the log entry.
+    /// The words of a log entry.
     pub entry: Vec<u64>,
+    /// The servers to which the log was written, with the number of words.
+    pub logged: Vec<(ServerId, usize)>,
+    /// The number of latches in the log of latches.
+    pub latches: usize,
 }
 
 impl<C: Connection> Default for Sets<C> {
@@ -77,6 +81,8 @@ impl<C: Connection> Default for Sets<C> {
             results: Vec::new(),
             fanout: Fanout::default(),
             entry: Vec::new(),
+            logged: Vec::new(),
+            latches: 0,
         }
     }
 }
@@ -87,6 +93,8 @@ impl<C: Connection> Sets<C> {
         self.writes.clear();
         self.words.clear();
         self.fanout.clear();
+        self.logged.clear();
+        self.latches = 0;
     }
 }
 
@@ -265,6 +273,7 @@ impl<V: Member> Transaction<V> {
     pub(super) fn state(&self, latch: u64, known: u64) -> Latch {
         match TransactionId::from_word(latch) {
             None => Latch::Free,
+            Some(holder) if !self.worker.protocol().steals_latches() => Latch::Held(holder),
             Some(holder) => match self.worker.knows_failed(holder.process()) {
                 Knowledge::Before if self.worker.known_failures() == known => Latch::Free,
                 Knowledge::Before => Latch::NewlyStray,
@@ -330,6 +339,9 @@ impl<V: Member> Transaction<V> {
         {
             self.log(Some((object, version, value))).await?;
             self.stage = Stage::Executing;
+        }
+        if self.worker.protocol().logs_latches() {
+            self.log_latch(object).await?;
         }
         let place = self.primary(object)?;
         let mut expected = 0;

@@ -1,7 +1,7 @@
 //! A worker: the connections, tables and addresses that the coordinators of a thread share.
 
 use super::coordinator::{Coordinator, is_over};
-use super::{LogArea, Policy, TransactionError};
+use super::{LogArea, Policy, Protocol, TransactionError};
 use crate::tables::{ObjectId, Place, TableLayout, TransactionId};
 use crate::verbs::{Connection, ServerId, VerbError};
 use core::cell::{Cell, OnceCell, RefCell};
@@ -78,6 +78,12 @@ pub trait Member: View {
 
     /// Returns a log slot that a coordinator has used.
     fn return_slot(&self, slot: Slot);
+
+    /// The number of recoveries of compute servers that have begun.
+    fn recoveries(&self) -> u64;
+
+    /// Returns whether a compute server is being recovered.
+    fn is_recovering(&self) -> bool;
 
     /// An attempt ended without releasing its latches. The process id must not be used again before
     /// it has failed and its logs are recovered.
@@ -157,6 +163,7 @@ impl<T: bytemuck::Pod> Table<T> {
 pub struct Worker<V: View> {
     pub(super) view: V,
     pub(super) process: u16,
+    protocol: Protocol,
     log: RefCell<Rc<LogArea>>,
     /// The number of log servers that the area should have.
     log_servers: Cell<usize>,
@@ -165,6 +172,8 @@ pub struct Worker<V: View> {
     lost: Cell<u64>,
     /// Whether the epoch is settled.
     is_settled: Cell<bool>,
+    /// The number of recoveries for which this worker need not wait.
+    recoveries: Cell<u64>,
     connections: Box<[OnceCell<V::Connection>]>,
     layouts: Box<[OnceCell<Rc<TableLayout>>]>,
     addresses: RefCell<AddressCache>,
@@ -227,6 +236,8 @@ impl<V: View> Worker<V> {
         Rc::new(Self {
             view,
             process,
+            protocol: log.protocol,
+            recoveries: Cell::new(0),
             log_servers: Cell::new(log.servers.len()),
             log: RefCell::new(Rc::new(log)),
             epoch: Cell::new(epoch),
@@ -257,6 +268,12 @@ impl<V: View> Worker<V> {
         return self.policy.get();
         #[cfg(not(feature = "proofs"))]
         Policy::SOUND
+    }
+
+    /// The protocol.
+    #[inline]
+    pub(super) fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     /// The numbers of events so far.
@@ -416,6 +433,35 @@ impl<V: Member> Worker<V> {
         self.log.replace(Rc::new(log));
         self.is_settled.set(true);
         Ok(())
+    }
+
+    /// Waits while compute servers are recovered, if the protocol stops the store for that.
+    ///
+    /// # Errors
+    /// The deadline `end` has passed.
+    pub(super) async fn wait_for_recoveries(
+        &self,
+        end: Option<Instant>,
+    ) -> Result<(), TransactionError> {
+        let is_stopped = || self.view.recoveries() != self.recoveries.get();
+        if !self.protocol.stops_for_recovery() || !is_stopped() {
+            return Ok(());
+        }
+        poll_fn(|context| {
+            // In this order: a recovery that begins afterwards is another one.
+            let begun = self.view.recoveries();
+            if !self.view.is_recovering() {
+                self.recoveries.set(begun);
+                return Poll::Ready(Ok(()));
+            }
+            std::thread::yield_now();
+            if is_over(end) {
+                return Poll::Ready(Err(TransactionError::DeadlineExceeded));
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await
     }
 
     fn live_log(&self, epoch: u64) -> Result<LogArea, VerbError> {

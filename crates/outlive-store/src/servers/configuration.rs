@@ -1,7 +1,7 @@
 //! The configuration of a store in shared memory: its layout, and the operations on its entries.
 //!
 //! ```text
-//! 0x0000  magic, format, sizes, poison, owner of the catalogue, results of recoveries
+//! 0x0000  magic, format, sizes, protocol, poison, owner of the catalogue, results of recoveries
 //! 0x0080  64 lost memory servers, 8 bytes each
 //! 0x0280  64 memory servers of 64 bytes: owner, state, region bytes, region key
 //! 0x1280  the owner of each process id, 8 bytes each, and whether it has failed
@@ -22,9 +22,9 @@
 use super::entries::{MemoryEntry, Phase, Recovery};
 use super::sizes::{
     BACK, CATALOGUE, COORDINATORS, ENTRY_BYTES, FORWARD, LOG_AREAS, LOG_SLOT, OWNERS, POISONS,
-    PROCESS_IDS, REPLICAS, SERVERS, Sizes, TABLES,
+    PROCESS_IDS, PROTOCOL, RECOVERIES, REPLICAS, SERVERS, Sizes, TABLES,
 };
-use crate::protocol::{LogArea, Recovered};
+use crate::protocol::{LogArea, Protocol, Recovered};
 use crate::verbs::{Liveness, Region, ServerId};
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Native, Offset, Ordering};
@@ -68,7 +68,7 @@ outlive::memory::crash_points! {
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outstore");
-const FORMAT: u64 = 4;
+const FORMAT: u64 = 5;
 
 const STATE: u64 = 8;
 const BYTES: u64 = 16;
@@ -125,6 +125,7 @@ impl<M: Memory> Configuration<M> {
             (LOG_AREAS, sizes.log_areas.into()),
             (COORDINATORS, sizes.coordinators.into()),
             (LOG_SLOT, sizes.log_slot_bytes),
+            (PROTOCOL, sizes.protocol as u64),
             (8, FORMAT),
         ] {
             memory.store::<u64>(at + offset, size, relaxed);
@@ -154,6 +155,9 @@ impl<M: Memory> Configuration<M> {
             (magic, _) => return bad(format!("it begins with {magic:#x}")),
         }
         let size = |offset| u16::try_from(word(offset)).unwrap_or(u16::MAX);
+        let Some(protocol) = Protocol::from_number(word(PROTOCOL)) else {
+            return bad(format!("its protocol has the number {}", word(PROTOCOL)));
+        };
         let sizes = Sizes {
             replicas: size(REPLICAS),
             process_ids: size(PROCESS_IDS),
@@ -161,6 +165,7 @@ impl<M: Memory> Configuration<M> {
             log_areas: size(LOG_AREAS),
             coordinators: size(COORDINATORS),
             log_slot_bytes: word(LOG_SLOT),
+            protocol,
         };
         if let Some((what, size, least, most)) = sizes.out_of_range() {
             return bad(format!(
@@ -200,6 +205,18 @@ impl<M: Memory> Configuration<M> {
         let (memory, order) = (self.memory, Ordering::Relaxed);
         memory.fetch_add(self.at + FORWARD, recovered.forward, order);
         memory.fetch_add(self.at + BACK, recovered.back, order);
+    }
+
+    /// The number of recoveries of compute servers that have begun.
+    #[inline]
+    pub fn recoveries(self) -> u64 {
+        self.load(self.at + RECOVERIES)
+    }
+
+    pub(super) fn begin_recovery(self) {
+        // AcqRel: a server that finds the number finds the survivor in the log area.
+        self.memory
+            .fetch_add(self.at + RECOVERIES, 1u64, Ordering::AcqRel);
     }
 
     pub(super) fn catalogue_at(self) -> Offset {

@@ -77,7 +77,12 @@ impl<M: Memory> Configuration<M> {
             return Ok(None);
         };
         let ids: Vec<ServerId> = servers.iter().map(|it| it.id).collect();
-        let chosen = choose(1 << 32 | u64::from(process), &ids, needed.into());
+        // If objects are logged at their replicas, each memory server is a log server.
+        let count = match self.sizes.protocol.logs_at_replicas() {
+            true => 0,
+            false => needed.into(),
+        };
+        let chosen = choose(1 << 32 | u64::from(process), &ids, count);
         for index in 0..usize::from(needed) {
             // After losses there may be fewer log servers than replicas.
             let chosen = chosen.get(index);
@@ -127,6 +132,9 @@ impl<M: Memory> Configuration<M> {
     ) -> Result<LogArea, E> {
         let lost: Vec<ServerId> = self.lost(epoch).collect();
         let log = self.log_area(area);
+        if log.protocol.logs_at_replicas() {
+            return Ok(log);
+        }
         let is_lost = |server: &ServerId| *server == NOWHERE || lost.contains(server);
         let live = self.live_servers();
         let mut spare: Vec<ServerId> = live.iter().map(|it| it.id).collect();
@@ -153,10 +161,16 @@ impl<M: Memory> Configuration<M> {
         let sizes = self.sizes;
         let each = u64::from(sizes.coordinators) * sizes.log_slot_bytes;
         let word = |index| self.load(self.log_server_at(area, index));
-        let servers = (0..usize::from(self.replicas())).map(|index| self.place_of(word(index)));
+        let servers = match sizes.protocol.logs_at_replicas() {
+            true => self.live_servers().iter().map(|it| it.id).collect(),
+            false => { 0..usize::from(self.replicas()) }
+                .map(|index| self.place_of(word(index)).server)
+                .collect(),
+        };
         LogArea {
+            protocol: sizes.protocol,
             base: RemoteOffset::new(u64::from(area) * each),
-            servers: servers.map(|place| place.server).collect(),
+            servers,
             coordinators: sizes.coordinators,
             slot_words: (sizes.log_slot_bytes / 8) as usize,
         }
@@ -179,6 +193,12 @@ impl<M: Memory> Configuration<M> {
         let process = self.load(self.area_at(area) + PROCESS) as u16;
         let user = self.owner_of(process);
         self.log_owner(area).filter(|owner| Some(*owner) == user)
+    }
+
+    /// Returns whether a survivor is recovering the logs of a compute server.
+    pub fn is_recovering(self) -> bool {
+        let mut areas = 0..self.sizes.log_areas;
+        areas.any(|area| self.log_owner(area).is_some() && self.log_user(area).is_none())
     }
 
     /// The owners of log areas: compute servers, and survivors that recover their logs.
@@ -276,6 +296,7 @@ impl<M: Memory> Configuration<M> {
         memory.crash_point(LogPoint::Claimed);
         let process = self.load(at + PROCESS) as u16;
         if process != 0 {
+            self.begin_recovery();
             let Some(recovered) = segments.recover_logs(process, &self.log_area(area)) else {
                 // The area goes back to its dead owner, so that another survivor can try.
                 let _ = memory.compare_exchange(at, to, from, order.0, order.1);

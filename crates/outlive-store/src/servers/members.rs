@@ -158,6 +158,14 @@ impl<C: Connector> Member for Members<C> {
         self.rights.complete_log(epoch)
     }
 
+    fn recoveries(&self) -> u64 {
+        self.configuration().recoveries()
+    }
+
+    fn is_recovering(&self) -> bool {
+        self.configuration().is_recovering()
+    }
+
     fn take_slot(&self) -> Option<Slot> {
         self.rights.slots().pop()
     }

@@ -125,7 +125,9 @@ impl Rights {
     fn clear_log(&self, server: ServerId, area: &LogArea) -> Result<(), StoreError> {
         let mut batch = Batch::new();
         for coordinator in 0..area.coordinators {
-            batch.write(area.checksum(coordinator), &[0]);
+            for checksum in area.checksums(coordinator) {
+                batch.write(checksum, &[0]);
+            }
         }
         match self.map(server) {
             // If the server dies now, its logs are lost.

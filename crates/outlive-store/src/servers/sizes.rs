@@ -1,8 +1,9 @@
-//! The numbers and sizes of a store, and the offsets in its configuration that follow from them.
+//! The numbers, sizes and protocol of a store, and the offsets in its configuration.
 
 use super::catalogue::EACH_TABLE;
 use super::epochs::COMMIT_BYTES;
 use super::log_areas::AREA_BYTES;
+use crate::protocol::Protocol;
 use crate::tables::MAX_REPLICAS;
 
 /// The largest number of memory servers.
@@ -18,12 +19,14 @@ pub(super) const COORDINATORS: u64 = 0x48;
 pub(super) const LOG_SLOT: u64 = 0x50;
 pub(super) const FORWARD: u64 = 0x58;
 pub(super) const BACK: u64 = 0x60;
+pub(super) const PROTOCOL: u64 = 0x68;
+pub(super) const RECOVERIES: u64 = 0x70;
 pub(super) const LOSSES: u64 = 0x80;
 pub(super) const SERVERS: u64 = LOSSES + MAX_MEMORY_SERVERS as u64 * 8;
 pub(super) const ENTRY_BYTES: u64 = 64;
 pub(super) const OWNERS: u64 = SERVERS + MAX_MEMORY_SERVERS as u64 * ENTRY_BYTES;
 
-/// The numbers and sizes that a store is created with.
+/// The numbers, sizes and protocol that a store is created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// The number of replicas of each object, f + 1: 1 to 8.
@@ -38,6 +41,8 @@ pub struct Sizes {
     pub coordinators: u16,
     /// The number of bytes of a coordinator's log slot, a multiple of 64.
     pub log_slot_bytes: u64,
+    /// The protocol, which determines what the log slots contain.
+    pub protocol: Protocol,
 }
 
 impl Sizes {

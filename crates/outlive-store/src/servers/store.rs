@@ -5,7 +5,7 @@ use super::{
     ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Phase, Sizes,
     StoreError, TableEntry,
 };
-use crate::protocol::Outcome;
+use crate::protocol::{Outcome, Protocol};
 use crate::tables::TransactionId;
 use outlive::membership::{Instance, Process, ProcessOptions};
 use outlive::pod::{Pod, PodOptions};
@@ -45,6 +45,7 @@ impl StoreOptions {
                 log_areas: 16,
                 coordinators: 64,
                 log_slot_bytes: 4096,
+                protocol: Protocol::Pandora,
             },
             members: 256,
             mode: 0o600,
@@ -88,6 +89,14 @@ impl StoreOptions {
         self
     }
 
+    /// Sets the protocol. Default: [`Pandora`](Protocol::Pandora). The others need up to four times
+    /// the [log slot](Self::log_slot) for the same transactions: their recovery has half of each
+    /// slot, and each object has a header of its own.
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.sizes.protocol = protocol;
+        self
+    }
+
     /// Sets the maximum number of hosts, processes and threads that use the store at one time. A
     /// server counts as a host and a process, and each of its threads that enters the pod as one.
     pub fn members(mut self, members: u32) -> Self {
@@ -114,6 +123,8 @@ impl StoreOptions {
 pub struct StoreStatus {
     /// The epoch: the number of memory servers that were lost.
     pub epoch: u64,
+    /// The protocol of the transactions.
+    pub protocol: Protocol,
     /// The number of replicas of each object.
     pub replicas: u16,
     /// The number of process ids.
@@ -238,6 +249,7 @@ impl Store {
         let configuration = self.configuration;
         StoreStatus {
             epoch: configuration.epoch(),
+            protocol: configuration.sizes().protocol,
             replicas: configuration.replicas(),
             process_ids: configuration.process_ids(),
             memory: configuration.memory_servers().collect(),

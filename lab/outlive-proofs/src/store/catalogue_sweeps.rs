@@ -6,7 +6,7 @@ use outlive::membership::Instance;
 use outlive_memory::{Memory, Offset, Ordering};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
-use outlive_store::protocol::{LogArea, Outcome, Recovered};
+use outlive_store::protocol::{LogArea, Outcome, Protocol, Recovered};
 use outlive_store::servers::{
     Configuration, CreateTablePoint, LogPoint, RecyclePoint, Segments, Sizes,
 };
@@ -154,6 +154,7 @@ const SIZES: Sizes = Sizes {
     log_areas: 2,
     coordinators: 1,
     log_slot_bytes: 64,
+    protocol: Protocol::Pandora,
     ..sizes(2, 3)
 };
 /// The server that died before the recovery that a sweep kills.

@@ -7,7 +7,7 @@ use outlive_memory::{Memory, Offset, Ordering};
 use outlive_prove::proof::Proof;
 use outlive_prove::schedule::{Bounds, Ghost, Scenario, Scheduled};
 use outlive_prove::weakened::{Weakened, Weakness};
-use outlive_store::protocol::{LogArea, Recovered};
+use outlive_store::protocol::{LogArea, Protocol, Recovered};
 use outlive_store::servers::{Configuration, Segments, Sizes};
 use outlive_store::tables::TransactionId;
 use outlive_store::verbs::{Region, ServerId};
@@ -37,6 +37,7 @@ const SIZES: Sizes = Sizes {
     log_areas: 1,
     coordinators: 1,
     log_slot_bytes: 64,
+    protocol: Protocol::Pandora,
     ..sizes(1, 1)
 };
 const SERVER: Instance = Instance::new(9, 1);

@@ -25,5 +25,6 @@ const fn sizes(replicas: u16, process_ids: u16) -> outlive_store::servers::Sizes
         log_areas: 0,
         coordinators: 0,
         log_slot_bytes: 0,
+        protocol: outlive_store::protocol::Protocol::Pandora,
     }
 }

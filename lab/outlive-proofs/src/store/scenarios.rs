@@ -8,7 +8,7 @@ use outlive_memory::{Memory, Offset, Ordering};
 use outlive_prove::proof::Proof;
 use outlive_prove::schedule::{Bounds, Ghost, Scenario, Scheduled};
 use outlive_prove::weakened::{Weakened, Weakness};
-use outlive_store::protocol::{LogArea, Recovered};
+use outlive_store::protocol::{LogArea, Protocol, Recovered};
 use outlive_store::servers::{Configuration, Phase, Segments, Sizes};
 use outlive_store::verbs::{
     Batch, Connection, Liveness, Mapped, POISON, Region, RemoteOffset, ServerId, VerbError,
@@ -226,6 +226,7 @@ fn survivors_of_logs() -> Scenario {
                 log_areas: 1,
                 coordinators: 1,
                 log_slot_bytes: 64,
+                protocol: Protocol::Pandora,
                 ..sizes(1, 1)
             };
             let configuration = Configuration::create(m, CONFIGURATION, sizes, false);

@@ -5,7 +5,7 @@ use core::fmt;
 use core::future::{Ready, ready};
 use outlive_memory::{Memory, Offset, Ordering};
 use outlive_store::protocol::{
-    LogArea, Member, Policy, Slot, Table, View, Worker, recover_logs, release_stray,
+    LogArea, Member, Policy, Protocol, Slot, Table, View, Worker, recover_logs, release_stray,
 };
 use outlive_store::tables::{Geometry, Place, TableLayout, TransactionId};
 use outlive_store::verbs::{
@@ -36,13 +36,15 @@ pub const GEOMETRY: Geometry = Geometry {
 const INCARNATION: Offset = Offset::new(64);
 /// The liveness word of both memory servers.
 const LIVE: Offset = Offset::new(128);
+/// The number of the protocol.
+const PROTOCOL: Offset = Offset::new(256);
 const REGION: Region = Region {
     key: 1,
-    bytes: 4096,
+    bytes: 6144,
 };
 const SERVERS: u16 = 2;
 const COORDINATORS: u16 = 2;
-const SLOT_WORDS: usize = 80;
+const SLOT_WORDS: usize = 160;
 const AREA_BYTES: u64 = COORDINATORS as u64 * SLOT_WORDS as u64 * 8;
 /// The start of the table in each region.
 const BASE: u64 = 2 * AREA_BYTES;
@@ -176,15 +178,16 @@ impl<M: Memory> View for Servers<M> {
         })
     }
 
-    fn layout(&self, _: u8) -> Option<TableLayout> {
+    fn layout(&self, table: u8) -> Option<TableLayout> {
         let places = (0..SERVERS).map(|server| Place {
             server: ServerId(server),
             base: RemoteOffset::new(BASE),
         });
-        Some(TableLayout {
+        let layout = || TableLayout {
             geometry: GEOMETRY,
             places: vec![places.collect()],
-        })
+        };
+        (table == 0).then(layout)
     }
 
     fn failed(&self, process: u16) -> Option<u64> {
@@ -241,6 +244,14 @@ impl<M: Memory> Member for Servers<M> {
         self.slots.borrow_mut().push(slot);
     }
 
+    fn recoveries(&self) -> u64 {
+        0
+    }
+
+    fn is_recovering(&self) -> bool {
+        false
+    }
+
     fn leave_latches(&self) {}
 }
 
@@ -261,6 +272,7 @@ pub fn scripted<M: Memory>(
         servers: (0..SERVERS).map(ServerId).collect(),
         coordinators: COORDINATORS,
         slot_words: SLOT_WORDS,
+        protocol: protocol(memory),
     };
     // The owners of a process id begin with different attempts.
     let attempt = incarnation(memory) as u32 * 1000;
@@ -274,6 +286,16 @@ pub fn scripted<M: Memory>(
     let worker = Worker::new(servers, process, log, 1);
     worker.set_policy(policy);
     worker
+}
+
+/// Makes `protocol` that of the store. Otherwise it is `pandora`.
+pub fn set_protocol(memory: impl Memory, protocol: Protocol) {
+    memory.store(PROTOCOL, protocol as u64, Ordering::Release);
+}
+
+fn protocol(memory: impl Memory) -> Protocol {
+    let number = memory.load::<u64>(PROTOCOL, Ordering::Acquire);
+    Protocol::ALL[number as usize]
 }
 
 fn incarnation(memory: impl Memory) -> u64 {

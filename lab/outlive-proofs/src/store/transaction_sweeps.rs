@@ -1,23 +1,30 @@
 //! A transaction that writes, inserts and deletes, killed after every instruction together with the
 //! recoveries of its logs; and broken variants, which a sweep must find.
 
-use super::small_store::{Pair, SIZE, SURVIVOR, TABLE, VICTIM, recover, transact, whole, worker};
+use super::small_store::{
+    Pair, SIZE, SURVIVOR, TABLE, VICTIM, recover, set_protocol, transact, whole, worker,
+};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
-use outlive_store::protocol::{Flaw, Policy, check};
+use outlive_store::protocol::{Flaw, Policy, Protocol, check};
 use outlive_store::verbs::block_on;
 
 /// Adds the sweeps of this file.
 pub fn add_to(suite: &mut Suite) {
-    suite.add(Transactions(Policy::SOUND, "Transaction"));
+    for protocol in Protocol::ALL {
+        suite.add(Transactions(protocol, Policy::SOUND));
+    }
 }
 
 /// Returns the sweeps that must fail, each with a part of the expected message.
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
-    let missing = Transactions(Flaw::MissingActions.policy(), "MissingActions");
-    vec![(Box::new(missing), "a slot is in use")]
+    let missing = |protocol| {
+        let broken = Transactions(protocol, Flaw::MissingActions.policy());
+        (Box::new(broken) as Box<dyn Sweep>, "a slot is in use")
+    };
+    Protocol::ALL.map(missing).into()
 }
 
-struct Transactions(Policy, &'static str);
+struct Transactions(Protocol, Policy);
 
 /// The keys before the transaction.
 const BEFORE: [Pair; 3] = [(1, Some(10)), (3, None), (2, Some(20))];
@@ -26,7 +33,10 @@ const AFTER: [Pair; 3] = [(1, Some(11)), (3, Some(30)), (2, None)];
 
 impl Sweep for Transactions {
     fn name(&self) -> String {
-        format!("store {}", self.1)
+        match self.0 {
+            Protocol::Pandora => "store Transaction".into(),
+            protocol => format!("store Transaction, {protocol}"),
+        }
     }
 
     fn size(&self) -> u64 {
@@ -34,19 +44,20 @@ impl Sweep for Transactions {
     }
 
     fn prepare(&self, memory: Marked) {
-        transact(memory, SURVIVOR, self.0, &BEFORE).expect("a commit");
+        set_protocol(memory, self.0);
+        transact(memory, SURVIVOR, self.1, &BEFORE).expect("a commit");
     }
 
     fn operate(&self, memory: Marked) {
-        transact(memory, VICTIM, self.0, &AFTER).expect("a commit");
+        transact(memory, VICTIM, self.1, &AFTER).expect("a commit");
     }
 
     fn recover(&self, memory: Marked, _: &Crash) {
-        recover(memory, self.0);
+        recover(memory, self.1);
     }
 
     fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
-        let worker = worker(memory, SURVIVOR, self.0);
+        let worker = worker(memory, SURVIVOR, self.1);
         let mut coordinator = worker.coordinator().expect("a slot");
         let done = coordinator.transaction(async |tx| {
             let mut found = BEFORE;
@@ -64,7 +75,7 @@ impl Sweep for Transactions {
         drop(coordinator);
         // Every object can be written: stray latches are stolen.
         let next = [(1, Some(12)), (2, Some(22)), (3, Some(32)), (4, Some(42))];
-        transact(memory, SURVIVOR, self.0, &next)?;
+        transact(memory, SURVIVOR, self.1, &next)?;
         let checked = block_on(check(&worker, core::iter::once(0), |_| false));
         let checked = checked.map_err(|error| error.to_string())?;
         if checked.keys != 4 || checked.held > 0 || !checked.problems.is_empty() {

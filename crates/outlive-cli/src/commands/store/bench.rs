@@ -5,7 +5,7 @@ mod report;
 mod servers;
 
 use super::compute::monotonic;
-use super::program::Program;
+use super::program::{Program, ProtocolName};
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
     outlive store bench smallbank --compute 3 --memory 3 --kill both@2s\n  \
     outlive store bench tatp --compute 3 --memory 3 --kill both@2s\n  \
     outlive store bench tpcc --warehouses 2 --compute 3 --memory 3 --kill both@2s\n  \
+    outlive store bench smallbank --protocol ford --compute 3 --memory 3 --kill compute@2s\n  \
     outlive store bench micro --write-percent 100 --hot 1000 --round-trip 2us --json\n\n\
     Each server is a process. The store is created for the run in /dev/shm, and removed. After the \
     run, the benchmark's invariant and all tables are checked; the command fails if they are not \
@@ -45,6 +46,9 @@ pub struct Bench {
     /// Number of replicas of each object
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
     replicas: u16,
+    /// Protocol of the transactions
+    #[arg(long, value_enum, default_value_t = ProtocolName::Pandora)]
+    protocol: ProtocolName,
     /// Duration of the measurement in seconds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
@@ -129,10 +133,12 @@ impl Bench {
         let coordinators = self.program.coordinators;
         // The command is one as well: it fills the tables.
         let compute_servers = self.compute + 1;
+        let protocol = self.protocol.into();
         let options = StoreOptions::new()
             .replicas(self.replicas)
             .compute_servers(compute_servers, coordinators)
-            .log_slot(self.program.log_slot())
+            .protocol(protocol)
+            .log_slot(self.program.log_slot(protocol))
             .members(u32::from(self.compute + self.memory) * 8 + 64);
         let store = Store::create(&path, options)?;
         let scratch = Scratch(path);

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use outlive_store::protocol::Retry;
+use outlive_store::protocol::{Protocol, Retry};
 use outlive_store::servers::ComputeServer;
 use outlive_store::tables::Geometry;
 use outlive_store::verbs::Link;
@@ -20,6 +20,28 @@ pub enum Name {
     Tpcc,
     /// Reads and updates of random keys with values of 48 bytes
     Micro,
+}
+
+/// The names of the protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProtocolName {
+    /// Logs in f + 1 log servers after the validation; latches of the dead are stolen
+    Pandora,
+    /// Logs at the replicas of objects; after a death, a scan of all tables finds the latches while
+    /// no transaction begins
+    Ford,
+    /// As ford, and logs each latch before it is acquired, so that no scan is needed
+    LogALatch,
+}
+
+impl From<ProtocolName> for Protocol {
+    fn from(name: ProtocolName) -> Self {
+        match name {
+            ProtocolName::Pandora => Self::Pandora,
+            ProtocolName::Ford => Self::Ford,
+            ProtocolName::LogALatch => Self::LogALatch,
+        }
+    }
 }
 
 /// The arguments that describe the transactions.
@@ -142,10 +164,15 @@ impl Program {
     }
 
     /// The number of bytes of a log slot: enough for the largest transaction.
-    pub fn log_slot(&self) -> u64 {
-        match self.name {
+    pub fn log_slot(&self, protocol: Protocol) -> u64 {
+        let bytes = match self.name {
             Name::Tpcc => TpcC::LOG_SLOT,
             _ => 4096,
+        };
+        match protocol {
+            Protocol::Pandora => bytes,
+            // Half of the slot is for recovery, and each object has a header of its own.
+            Protocol::Ford | Protocol::LogALatch => 4 * bytes,
         }
     }
 

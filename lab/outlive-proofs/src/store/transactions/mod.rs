@@ -4,20 +4,22 @@
 
 mod history;
 mod plan;
+mod view;
 
 pub use history::{Access, History, Outcome, Record};
 pub use plan::{Counts, Plan};
 
-use super::network::{Fault, Network, Task, Wire};
+use super::network::{Fault, Network, Task};
 use core::cell::{Cell, RefCell};
 use outlive_store::protocol::{
-    Abort, Checked, Coordinator, LastCommit, LogArea, Member, Outcome as Resolved, Recovered,
-    Retry, Slot, Table, Transaction, TransactionError, View, Worker, check, recover_logs,
+    Abort, Checked, Coordinator, LastCommit, Outcome as Resolved, Protocol, Recovered, Retry, Slot,
+    Table, Transaction, TransactionError, Worker, check, recover_logs,
 };
-use outlive_store::tables::{Geometry, Place, TableLayout, TransactionId, choose};
-use outlive_store::verbs::{RemoteOffset, ServerId, VerbError};
+use outlive_store::tables::{Geometry, TransactionId, choose};
+use outlive_store::verbs::ServerId;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+use view::{Configuration, Simulated, log_of, process, servers, words};
 
 /// The number of compute servers that execute transactions. The two that follow recover.
 const CLIENTS: usize = 3;
@@ -28,7 +30,6 @@ const COORDINATORS: u16 = 2;
 const TRANSACTIONS: u64 = 2;
 const MEMORY: u16 = 3;
 const REPLICAS: usize = 2;
-const SLOT_WORDS: usize = 128;
 /// Short pauses, so that readers meet the states of a recovery.
 const RETRY: Retry = Retry {
     attempts: 100_000,
@@ -44,178 +45,6 @@ const GEOMETRY: Geometry = Geometry {
     main: 1,
     extra: 1,
 };
-
-/// What all servers know.
-#[derive(Debug)]
-struct Configuration {
-    /// The process ids that have failed.
-    failed: HashSet<u16>,
-    /// The lost memory servers, in order.
-    lost: Vec<ServerId>,
-    /// The epochs of commits under way, by process id and coordinator.
-    commits: HashMap<(u16, u16), u64>,
-    /// What is recorded of the coordinators.
-    last: HashMap<(u16, u16), LastCommit>,
-    /// The log servers of each compute server.
-    logs: Vec<Vec<ServerId>>,
-}
-
-/// The store as a simulated compute server sees it.
-#[derive(Debug)]
-struct Simulated {
-    network: Network,
-    compute: usize,
-    configuration: Rc<RefCell<Configuration>>,
-    slots: RefCell<Vec<Slot>>,
-}
-
-fn area_bytes() -> u64 {
-    u64::from(COORDINATORS) * SLOT_WORDS as u64 * 8
-}
-
-fn servers() -> Vec<ServerId> {
-    (0..MEMORY).map(ServerId).collect()
-}
-
-fn layout() -> TableLayout {
-    let logs = (OBSERVER as u64 + 1) * area_bytes();
-    let places = |partition: u8| {
-        let base = logs + u64::from(partition) * GEOMETRY.partition_bytes();
-        let base = RemoteOffset::new(base);
-        let chosen = choose(partition.into(), &servers(), REPLICAS);
-        chosen
-            .into_iter()
-            .map(|server| Place { server, base })
-            .collect()
-    };
-    TableLayout {
-        geometry: GEOMETRY,
-        places: (0..GEOMETRY.partitions).map(places).collect(),
-    }
-}
-
-fn words() -> usize {
-    let logs = (OBSERVER as u64 + 1) * area_bytes();
-    let tables = u64::from(GEOMETRY.partitions) * GEOMETRY.partition_bytes();
-    (logs + tables) as usize / 8
-}
-
-/// The process id of a compute server.
-const fn process(compute: usize) -> u16 {
-    compute as u16 + 1
-}
-
-fn log_of(compute: usize, servers: Vec<ServerId>) -> LogArea {
-    LogArea {
-        base: RemoteOffset::new(compute as u64 * area_bytes()),
-        servers,
-        coordinators: COORDINATORS,
-        slot_words: SLOT_WORDS,
-    }
-}
-
-impl View for Simulated {
-    type Connection = Wire;
-
-    fn connect(&self, server: ServerId) -> Result<Wire, VerbError> {
-        Ok(self.network.connect(self.compute, server))
-    }
-
-    fn layout(&self, table: u8) -> Option<TableLayout> {
-        (table == 0).then(layout)
-    }
-
-    fn failed(&self, process: u16) -> Option<u64> {
-        let failed = &self.configuration.borrow().failed;
-        failed.contains(&process).then_some(1)
-    }
-
-    fn epoch(&self) -> u64 {
-        self.configuration.borrow().lost.len() as u64
-    }
-
-    fn lost(&self, epoch: u64) -> Vec<ServerId> {
-        self.configuration.borrow().lost[..epoch as usize].to_vec()
-    }
-
-    fn record_commit(&self, transaction: TransactionId) {
-        let last = &mut self.configuration.borrow_mut().last;
-        if let Some(last) = last.get_mut(&(transaction.process(), transaction.coordinator())) {
-            last.committed = Some(transaction);
-        }
-    }
-}
-
-impl Member for Simulated {
-    fn is_over(&self, epoch: u64) -> bool {
-        self.epoch() > epoch
-    }
-
-    fn is_settled(&self, epoch: u64) -> bool {
-        let configuration = self.configuration.borrow();
-        configuration.commits.values().all(|it| *it >= epoch)
-    }
-
-    fn is_under_recovery(&self, process: u16) -> bool {
-        self.network.is_dead(usize::from(process) - 1) && self.failed(process).is_none()
-    }
-
-    fn stragglers(&self, _: u64) -> Vec<TransactionId> {
-        Vec::new()
-    }
-
-    fn fence(&self, _: TransactionId) {}
-
-    fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {
-        let is_current = !self.is_over(epoch);
-        if is_current {
-            let configuration = &mut *self.configuration.borrow_mut();
-            let coordinator = (transaction.process(), transaction.coordinator());
-            configuration.commits.insert(coordinator, epoch);
-            let last = configuration.last.entry(coordinator).or_insert(LastCommit {
-                begun: transaction,
-                committed: None,
-            });
-            last.begun = transaction;
-        }
-        is_current
-    }
-
-    fn leave_commit(&self, transaction: TransactionId, is_committed: bool) {
-        if is_committed {
-            self.record_commit(transaction);
-        }
-        let coordinator = (transaction.process(), transaction.coordinator());
-        let commits = &mut self.configuration.borrow_mut().commits;
-        commits.remove(&coordinator);
-    }
-
-    fn log(&self, epoch: u64) -> Result<LogArea, VerbError> {
-        let lost = self.lost(epoch);
-        let logs = &mut self.configuration.borrow_mut().logs[self.compute];
-        for index in 0..logs.len() {
-            let spare = servers();
-            let spare = { spare.iter() }.find(|it| !lost.contains(it) && !logs.contains(it));
-            // The slots at a new log server are empty: no other compute server has used them.
-            if lost.contains(&logs[index])
-                && let Some(spare) = spare
-            {
-                logs[index] = *spare;
-            }
-        }
-        Ok(log_of(self.compute, logs.clone()))
-    }
-
-    fn take_slot(&self) -> Option<Slot> {
-        self.slots.borrow_mut().pop()
-    }
-
-    fn return_slot(&self, slot: Slot) {
-        self.slots.borrow_mut().push(slot);
-    }
-
-    fn leave_latches(&self) {}
-}
 
 /// The kind of an access.
 #[derive(Clone, Copy, Debug)]
@@ -255,11 +84,12 @@ impl World {
         let view = Simulated {
             network: self.network.clone(),
             compute,
+            protocol: self.plan.protocol,
             configuration: Rc::clone(&self.configuration),
             slots: RefCell::new((0..COORDINATORS).map(|it| Slot::new(it, 0)).collect()),
         };
         let log = self.configuration.borrow().logs[of].clone();
-        let worker = Worker::new(view, process(of), log_of(of, log), 4);
+        let worker = Worker::new(view, process(of), log_of(self.plan.protocol, of, log), 4);
         worker.set_policy(self.plan.policy);
         worker
     }
@@ -350,6 +180,11 @@ impl World {
                 for revoked in predecessors.clone().chain([dead]) {
                     self.network.revoke(revoked).await;
                 }
+                {
+                    let configuration = &mut *self.configuration.borrow_mut();
+                    configuration.recovering.insert(dead);
+                    configuration.recoveries += 1;
+                }
                 let worker = self.worker(compute, dead);
                 match recover_logs(&worker).await {
                     Ok(Recovered { forward, back }) => {
@@ -359,6 +194,7 @@ impl World {
                         counts.again += u64::from(me > 0);
                         let configuration = &mut *self.configuration.borrow_mut();
                         configuration.failed.insert(process(dead));
+                        configuration.recovering.remove(&dead);
                         configuration
                             .commits
                             .retain(|(it, _), _| *it != process(dead));
@@ -465,7 +301,7 @@ async fn pause() {
 /// does not end.
 pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     let mut random = fastrand::Rng::with_seed(!seed);
-    let network = Network::new(seed, MEMORY.into(), words()).with_stalls();
+    let network = Network::new(seed, MEMORY.into(), words(plan.protocol)).with_stalls();
     let mut victims: Vec<usize> = (0..CLIENTS).collect();
     random.shuffle(&mut victims);
     for victim in victims.into_iter().take(plan.deaths) {
@@ -478,13 +314,19 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         let server = ServerId(random.u16(..MEMORY));
         network.plan(random.u64(..3000), Fault::MemoryCrash(server));
     }
-    let log_servers = |compute| choose(1000 + compute as u64, &servers(), REPLICAS);
+    // With the logs at the replicas, each memory server is a log server.
+    let log_servers = |compute| match plan.protocol {
+        Protocol::Pandora => choose(1000 + compute as u64, &servers(), REPLICAS),
+        Protocol::Ford | Protocol::LogALatch => servers(),
+    };
     let configuration = Configuration {
         failed: HashSet::new(),
         lost: Vec::new(),
         commits: HashMap::new(),
         last: HashMap::new(),
         logs: (0..=OBSERVER).map(log_servers).collect(),
+        recoveries: 0,
+        recovering: HashSet::new(),
     };
     let world = World {
         network: network.clone(),

@@ -1,11 +1,13 @@
 //! The plans of runs, and the counts of what has occurred in them.
 
-use outlive_store::protocol::Policy;
+use outlive_store::protocol::{Policy, Protocol};
 
 /// The plan of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The choices of the protocol.
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Its choices.
     pub policy: Policy,
     /// The number of compute servers that die at random points.
     pub deaths: usize,
@@ -28,6 +30,7 @@ pub struct Plan {
 impl Plan {
     /// A run without deaths.
     pub const CLEAN: Self = Self {
+        protocol: Protocol::Pandora,
         policy: Policy::SOUND,
         deaths: 0,
         recoverer_dies: false,
@@ -56,6 +59,11 @@ impl Plan {
         reads: 60,
         ..Self::DEATHS
     };
+
+    /// The plan with another protocol.
+    pub const fn of(self, protocol: Protocol) -> Self {
+        Self { protocol, ..self }
+    }
 
     /// The plan with another policy.
     pub const fn with(self, policy: Policy) -> Self {

@@ -5,7 +5,7 @@ use super::Bench;
 use super::kills::{Killed, Kind};
 use crate::amount::Many;
 use hdrhistogram::Histogram;
-use outlive_store::protocol::Checked;
+use outlive_store::protocol::{Checked, Protocol};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ impl Report {
         let program = &bench.program;
         Self {
             benchmark: program.label(),
-            protocol: "pandora",
+            protocol: Protocol::from(bench.protocol).name(),
             compute_servers: bench.compute,
             memory_servers: bench.memory,
             replicas: bench.replicas,
