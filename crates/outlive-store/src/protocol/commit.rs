@@ -50,7 +50,7 @@ impl<V: Member> Transaction<V> {
     ///
     /// An attempt that holds no latches needs no registration: its objects were read from primaries
     /// that are not lost, which are primaries in later epochs too.
-    fn enter(&mut self) -> Result<(), Abort> {
+    pub(super) fn enter(&mut self) -> Result<(), Abort> {
         let epoch = match self.worker.policy().commits_in_its_epoch {
             true => self.epoch,
             false => self.worker.view.epoch(),

@@ -4,7 +4,7 @@
 //! it, so that a commit needs no verb to remove its log.
 //!
 //! ```text
-//! 0  decision of a recovery: attempt << 2 | 1 (forward) or 2 (back); 0 before
+//! 0  decision of a recovery: process << 48 | attempt << 2 | 1 (forward) or 2 (back); 0 before
 //! 1  checksum of the words that follow; 0 if there is no entry
 //! 2  transaction id
 //! 3  epoch
@@ -18,10 +18,10 @@
 //! whole copy in any live log server is enough, and a recovery adds its decision in place.
 //!
 //! In the other protocols, each memory server is a log server. It receives *records*: entries with
-//! one object, of the objects of which it has a replica, one after another. A transaction is logged
-//! if each of its objects has one whole record. The second half of the slot is for the recovery,
-//! which writes an entry with all objects and its decision there: in place, a WRITE that is cut
-//! would destroy records. `log-a-latch` has its log of latches at the end of the first half.
+//! one object, of the objects of which it has a replica, one after another. The second half of the
+//! slot is for the recovery, which writes an entry with all objects and its decision there: in
+//! place, a WRITE that is cut would destroy records. `log-a-latch` has its log of latches at the
+//! end of the first half.
 
 use super::Protocol;
 use crate::tables::{ObjectId, TransactionId, Version};
@@ -110,11 +110,12 @@ pub enum Decision {
 impl Decision {
     /// Returns the decision as a word of the entry of `transaction`.
     pub fn to_word(self, transaction: TransactionId) -> u64 {
-        u64::from(transaction.attempt()) << 2 | self as u64
+        let attempt = u64::from(transaction.attempt()) << 2;
+        u64::from(transaction.process()) << 48 | attempt | self as u64
     }
 
     fn from_word(word: u64, transaction: TransactionId) -> Option<Self> {
-        // A word of an earlier entry in the slot has another attempt.
+        // A word of an earlier entry in the slot has another process or attempt.
         let decisions = [Self::Forward, Self::Back].into_iter();
         { decisions }.find(|it| it.to_word(transaction) == word)
     }
@@ -184,8 +185,9 @@ fn checksum(words: &[u64]) -> u64 {
 /// Returns the number of words of the entry that begins with `header`; `None` if there is none that
 /// fits into a slot of `slot_words`.
 pub(super) fn length(header: &[u64], slot_words: usize) -> Option<usize> {
-    let length = LOG_HEADER_WORDS.checked_add(header[4] as u32 as usize)?;
-    (header[1] != 0 && length <= slot_words).then_some(length)
+    let (checksum, sizes) = (header.get(1)?, header.get(4)?);
+    let length = LOG_HEADER_WORDS.checked_add(*sizes as u32 as usize)?;
+    (*checksum != 0 && length <= slot_words).then_some(length)
 }
 
 impl LogEntry {

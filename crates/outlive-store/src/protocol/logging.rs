@@ -36,8 +36,9 @@ impl<V: Member> Transaction<V> {
         let each = |value: &Range<usize>| log::OBJECT_WORDS + value.len();
         let values: usize = objects.clone().map(|(.., value)| each(&value)).sum();
         let at_replicas = area.protocol.logs_at_replicas();
-        let headers = if at_replicas { total } else { 1 } * log::LOG_HEADER_WORDS;
-        let words = headers + values + sets.latches * log::LATCH_WORDS;
+        let headers = if at_replicas { total } else { 1 };
+        let latches = sets.latches * log::LATCH_WORDS;
+        let words = headers * log::LOG_HEADER_WORDS + values + latches;
         let most = area.log_words();
         if words > most {
             return Err(Abort::WriteSetTooLarge { words, most });
@@ -104,10 +105,15 @@ impl<V: Member> Transaction<V> {
     ///
     /// The record at the object's primary is enough, because the latch is lost with that server.
     /// The next attempt's record overwrites it after the latch is released: both WRITEs are on the
-    /// same connection. The scheme writes it to all replicas all the same, as any log.
+    /// same connection, as long as the same worker uses the slot. (On connections that are not
+    /// complete when they are posted, the death of a server just after another of its workers took
+    /// over the slot may leave a latch.) The scheme writes it to all replicas all the same, as any
+    /// log.
     pub(super) async fn log_latch(&mut self, object: ObjectId) -> Result<(), Abort> {
         let (area, sets) = (self.worker.log(), &mut self.sets);
-        let (words, most) = ((sets.latches + 1) * log::LATCH_WORDS, area.log_words());
+        let words = (sets.latches + 1) * log::LATCH_WORDS;
+        // A recovery that removes records must not overwrite a latch.
+        let most = area.log_words().saturating_sub(log::LOG_HEADER_WORDS);
         if words > most {
             return Err(Abort::WriteSetTooLarge { words, most });
         }

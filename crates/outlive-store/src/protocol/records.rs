@@ -1,11 +1,19 @@
 //! The logs of the protocols that log at the replicas of objects, as a recovery reads them: see the
 //! [log](super::log).
+//!
+//! A slot is overwritten only when its coordinator writes an object of that memory server, so it
+//! may have records of any age. Only the transaction that began its commit last can need recovery:
+//! the earlier ones have ended, and are ignored.
+//!
+//! Its records need not be complete. If the death cut the log short, no object is written yet, so
+//! the decision is to undo, which changes no value. If the log was complete, each live replica of
+//! an object has the object's record.
 
 use super::fanout::Fanout;
 use super::log::{LATCH_WORDS, LogArea, LogEntry, length};
 use super::recycle::scan;
 use super::worker::{View, Worker};
-use crate::tables::{LATCH, ObjectId, TransactionId, VALUE};
+use crate::tables::{LATCH, ObjectId, TransactionId};
 use crate::verbs::VerbError;
 use std::collections::HashSet;
 
@@ -39,15 +47,15 @@ pub(super) async fn read_logs<V: View>(
         let is_own = |transaction: TransactionId| {
             (transaction.process(), transaction.coordinator()) == (worker.process, coordinator)
         };
+        let begun = worker.view.begun(worker.process, coordinator);
+        let is_last = |it: TransactionId| is_own(it) && begun.is_none_or(|begun| it == begun);
         let copies = slots.iter().filter(|(of, ..)| *of == coordinator);
         let copies = copies.filter_map(|(_, index, slot)| Some(fanout.valid(*index)?.words(*slot)));
         let mut found = Vec::new();
         for words in copies {
-            read_slot(&area, words, is_own, &mut found);
+            read_slot(&area, words, is_last, &mut found);
             if area.protocol.logs_latches() {
                 let pairs = words[..area.log_words()].rchunks_exact(LATCH_WORDS);
-                // Words of old values may look like latches. A release of one has no effect, unless
-                // its transaction holds it.
                 let latches = pairs.filter_map(|pair| {
                     let holder = TransactionId::from_word(pair[1]).filter(|it| is_own(*it))?;
                     Some((ObjectId::from_word(pair[0]), holder.to_word()))
@@ -64,13 +72,13 @@ pub(super) async fn read_logs<V: View>(
 fn read_slot(
     area: &LogArea,
     words: &[u64],
-    is_own: impl Fn(TransactionId) -> bool,
+    is_last: impl Fn(TransactionId) -> bool,
     found: &mut Vec<LogEntry>,
 ) {
     let (mut records, decided) = words.split_at(area.log_words());
     let entry = |words: &[u64]| {
         let entry = LogEntry::parse(&words[..length(words, words.len())?])?;
-        is_own(entry.transaction).then_some(entry)
+        is_last(entry.transaction).then_some(entry)
     };
     found.extend(entry(decided).filter(|it| it.decision.is_some() && it.is_complete()));
     let mut transaction = None;
@@ -83,32 +91,32 @@ fn read_slot(
     }
 }
 
-/// Returns the newest transaction that is logged whole, with its decision, if a recovery made one.
-fn newest(mut found: Vec<LogEntry>) -> Option<LogEntry> {
-    while !found.is_empty() {
-        let newer = |best: TransactionId, it: &LogEntry| match it.transaction.follows(best) {
-            true => it.transaction,
-            false => best,
-        };
-        let newest = found.iter().fold(found[0].transaction, newer);
-        let (entries, rest): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|it| it.transaction == newest);
-        found = rest;
-        if let Some(decided) = entries.iter().find(|it| it.decision.is_some()) {
-            return Some(decided.clone());
+/// Returns the newest transaction, with its decision if a recovery made one.
+fn newest(found: Vec<LogEntry>) -> Option<LogEntry> {
+    let first = found.first()?.transaction;
+    let newest = found.iter().fold(first, |best, it| {
+        let is_newer = it.transaction.follows(best);
+        if is_newer { it.transaction } else { best }
+    });
+    let is_newest = |it: &LogEntry| it.transaction == newest;
+    let mut entries = found.into_iter().filter(is_newest);
+    let mut all = entries.next()?;
+    for entry in entries {
+        if all.decision.is_some() {
+            break;
         }
-        let mut entries = entries.into_iter();
-        let mut whole = entries.next()?;
-        for object in entries.flat_map(|it| it.objects) {
-            if whole.objects.iter().all(|it| it.object != object.object) {
-                whole.objects.push(object);
+        if entry.decision.is_some() {
+            all = entry;
+            break;
+        }
+        for object in entry.objects {
+            if all.objects.iter().all(|it| it.object != object.object) {
+                all.objects.push(object);
             }
         }
-        if whole.is_complete() {
-            return Some(whole);
-        }
     }
-    None
+    all.total = all.objects.len();
+    Some(all)
 }
 
 /// Releases all latches of the dead compute server.
@@ -142,9 +150,11 @@ async fn release_logged<V: View>(
 ) -> Result<(), VerbError> {
     let mut fanout = Fanout::default();
     for (object, holder) in logged {
+        // Words of old values may look like latches. A release of one has no effect, unless its
+        // transaction holds it.
         let exists = worker.view.layout(object.table()).is_some_and(|layout| {
             object.partition() < layout.geometry.partitions
-                && object.offset() + VALUE <= layout.geometry.partition_bytes()
+                && layout.geometry.has_object(object.offset())
         });
         if !exists {
             continue;
@@ -155,4 +165,41 @@ async fn release_logged<V: View>(
         }
     }
     fanout.post_to_live(worker).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log::{append, begin, seal};
+    use super::*;
+    use crate::protocol::Protocol;
+    use crate::tables::Version;
+
+    #[test]
+    fn a_slot_may_be_full_to_the_last_word() {
+        let id = TransactionId::new(1, 0, 1);
+        for left in 0..12 {
+            let mut words = Vec::new();
+            for number in 0..3u64 {
+                let mut record = Vec::new();
+                begin(&mut record);
+                let object = ObjectId::new(0, 0, number * 16);
+                append(&mut record, object, (Version(1), Version(3)), &[7, 8]);
+                seal(&mut record, id, 0, 3);
+                words.extend(record);
+            }
+            words.resize(words.len() + left, 0);
+            let half = words.len();
+            words.resize(2 * half, 0);
+            let area = LogArea {
+                slot_words: 2 * half,
+                protocol: Protocol::Ford,
+                ..LogArea::default()
+            };
+            let mut found = Vec::new();
+            read_slot(&area, &words, |it| it == id, &mut found);
+            assert_eq!(found.len(), 3);
+            let all = newest(found).unwrap();
+            assert_eq!((all.objects.len(), all.total), (3, 3));
+        }
+    }
 }

@@ -210,14 +210,27 @@ async fn decide<V: View>(
         }
     }
     fanout.post_to_live(worker).await?;
+    // If no replica of any object is left, a transaction that was logged before its validation may
+    // have failed that.
+    let without_replicas = match worker.protocol().logs_at_replicas() {
+        true => Decision::Back,
+        false => Decision::Forward,
+    };
     for it in logged.iter_mut().filter(|it| it.entry.decision.is_none()) {
-        it.decision = Decision::Forward;
+        it.decision = without_replicas;
     }
-    for (number, index, version, new) in versions {
-        let found = fanout.valid(index).map(|batch| batch.value(version));
-        if found.is_some_and(|found| found < new.0) {
-            logged[number].decision = Decision::Back;
-        }
+    let found = versions
+        .into_iter()
+        .filter_map(|(number, index, version, new)| {
+            let version = fanout.valid(index)?.value(version);
+            Some((number, version >= new.0))
+        });
+    let found: Vec<_> = found.collect();
+    for (number, _) in &found {
+        logged[*number].decision = Decision::Forward;
+    }
+    for (number, _) in found.iter().filter(|(_, is_updated)| !is_updated) {
+        logged[*number].decision = Decision::Back;
     }
     for it in logged {
         it.words[0] = it.decision.to_word(it.entry.transaction);

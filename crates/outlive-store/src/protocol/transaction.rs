@@ -337,6 +337,8 @@ impl<V: Member> Transaction<V> {
         if !self.worker.policy().logs_after_latching
             && let Some((version, value)) = self.known(object)
         {
+            // Recovery looks only at attempts that are registered.
+            self.enter()?;
             self.log(Some((object, version, value))).await?;
             self.stage = Stage::Executing;
         }
@@ -415,6 +417,8 @@ impl<V: Member> Transaction<V> {
         self.sets.batch.compare_swap(latch, id, 0);
         self.post(place).await?;
         self.sets.writes.pop();
+        // Its record may be overwritten.
+        self.sets.latches = self.sets.latches.saturating_sub(1);
         Ok(())
     }
 

@@ -37,6 +37,9 @@ pub trait View: core::fmt::Debug {
     /// The memory servers that are lost in `epoch`, which has begun.
     fn lost(&self, epoch: u64) -> Vec<ServerId>;
 
+    /// The last attempt of a coordinator that began its commit, if it is known.
+    fn begun(&self, process: u16, coordinator: u16) -> Option<TransactionId>;
+
     /// Records that a recovery rolls a transaction forward.
     fn record_commit(&self, transaction: TransactionId);
 }

@@ -168,6 +168,13 @@ impl<M: Memory> Configuration<M> {
         }
     }
 
+    /// The last attempt of a coordinator that began its commit, if the logs of `process` are not
+    /// recovered.
+    pub fn begun(self, process: u16, coordinator: u16) -> Option<TransactionId> {
+        let area = self.log_area_of(process)?;
+        TransactionId::from_word(self.load(self.commit_at(area, coordinator) + BEGUN))
+    }
+
     /// Records that the transaction of a dead compute server is rolled forward. Its log area is
     /// being recovered.
     pub fn record_commit(self, transaction: TransactionId) {

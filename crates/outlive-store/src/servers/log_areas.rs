@@ -33,6 +33,23 @@ const SERVERS: u64 = 16;
 /// The compute server whose commits the area's words describe, also after the area was freed.
 const USER: u64 = SERVERS + MAX_REPLICAS as u64 * 8;
 
+/// A survivor's claim of a log area. When it is dropped, also by a panic, the area goes back to its
+/// dead owner, so that another survivor can try.
+struct Claim<M: Memory> {
+    memory: M,
+    at: Offset,
+    from: u64,
+    to: u64,
+}
+
+impl<M: Memory> Drop for Claim<M> {
+    fn drop(&mut self) {
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let (memory, at) = (self.memory, self.at);
+        let _ = memory.compare_exchange(at, self.to, self.from, order.0, order.1);
+    }
+}
+
 impl<M: Memory> Configuration<M> {
     /// The number of bytes at the start of each region that hold logs.
     pub fn log_bytes(self) -> u64 {
@@ -198,7 +215,11 @@ impl<M: Memory> Configuration<M> {
     /// Returns whether a survivor is recovering the logs of a compute server.
     pub fn is_recovering(self) -> bool {
         let mut areas = 0..self.sizes.log_areas;
-        areas.any(|area| self.log_owner(area).is_some() && self.log_user(area).is_none())
+        areas.any(|area| {
+            // A claim that is not complete, or has ended, is no recovery.
+            let is_used = self.load(self.area_at(area) + PROCESS) != 0;
+            is_used && self.log_owner(area).is_some() && self.log_user(area).is_none()
+        })
     }
 
     /// The owners of log areas: compute servers, and survivors that recover their logs.
@@ -297,11 +318,16 @@ impl<M: Memory> Configuration<M> {
         let process = self.load(at + PROCESS) as u16;
         if process != 0 {
             self.begin_recovery();
+            let claim = Claim {
+                memory,
+                at,
+                from,
+                to,
+            };
             let Some(recovered) = segments.recover_logs(process, &self.log_area(area)) else {
-                // The area goes back to its dead owner, so that another survivor can try.
-                let _ = memory.compare_exchange(at, to, from, order.0, order.1);
                 return false;
             };
+            core::mem::forget(claim);
             memory.crash_point(LogPoint::Recovered);
             self.count_recovery(recovered);
             // Only now may others steal the latches. While the area names the id, it is not

@@ -100,6 +100,10 @@ impl<C: Connector> View for Members<C> {
         self.configuration().lost(epoch).collect()
     }
 
+    fn begun(&self, process: u16, coordinator: u16) -> Option<TransactionId> {
+        self.configuration().begun(process, coordinator)
+    }
+
     fn record_commit(&self, transaction: TransactionId) {
         self.configuration().record_commit(transaction);
     }

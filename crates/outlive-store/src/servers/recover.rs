@@ -229,6 +229,10 @@ impl View for Survivor {
         self.store.configuration().lost(epoch).collect()
     }
 
+    fn begun(&self, process: u16, coordinator: u16) -> Option<TransactionId> {
+        self.store.configuration().begun(process, coordinator)
+    }
+
     fn record_commit(&self, transaction: TransactionId) {
         self.store.configuration().record_commit(transaction);
     }

@@ -89,7 +89,7 @@ impl StoreOptions {
         self
     }
 
-    /// Sets the protocol. Default: [`Pandora`](Protocol::Pandora). The others need up to four times
+    /// Sets the protocol. Default: [`Pandora`](Protocol::Pandora). The others need up to five times
     /// the [log slot](Self::log_slot) for the same transactions: their recovery has half of each
     /// slot, and each object has a header of its own.
     pub fn protocol(mut self, protocol: Protocol) -> Self {

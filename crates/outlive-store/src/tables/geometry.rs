@@ -104,6 +104,20 @@ impl Geometry {
         )
     }
 
+    /// Returns whether an object of a partition begins at `offset`.
+    pub fn has_object(&self, offset: u64) -> bool {
+        let first = BUCKETS + u64::from(self.buckets()) * BUCKET_BYTES;
+        match offset {
+            0 => true,
+            1..BUCKETS => false,
+            _ if offset < first => (offset - BUCKETS).is_multiple_of(BUCKET_BYTES),
+            _ => {
+                (offset - first).is_multiple_of(self.slot_bytes())
+                    && offset < self.partition_bytes()
+            }
+        }
+    }
+
     /// Returns the partition and the main bucket of `key`.
     pub fn home(&self, key: u64) -> (u8, u32) {
         let hash = mix(key);
@@ -166,6 +180,8 @@ mod tests {
         let slots = geometry.buckets() * KEYS_PER_BUCKET as u32;
         let end = geometry.slot(0, 0, slots).offset();
         assert_eq!(end, geometry.partition_bytes());
+        let count = (0..end + 64).filter(|it| geometry.has_object(*it)).count();
+        assert_eq!(count as u32, 1 + geometry.buckets() + slots);
     }
 
     #[test]

@@ -203,6 +203,10 @@ impl<M: Memory> View for Servers<M> {
         Vec::new()
     }
 
+    fn begun(&self, _: u16, _: u16) -> Option<TransactionId> {
+        None
+    }
+
     fn record_commit(&self, _: TransactionId) {}
 }
 

@@ -114,6 +114,11 @@ impl View for Simulated {
         self.configuration.borrow().lost[..epoch as usize].to_vec()
     }
 
+    fn begun(&self, process: u16, coordinator: u16) -> Option<TransactionId> {
+        let last = &self.configuration.borrow().last;
+        last.get(&(process, coordinator)).map(|it| it.begun)
+    }
+
     fn record_commit(&self, transaction: TransactionId) {
         let last = &mut self.configuration.borrow_mut().last;
         if let Some(last) = last.get_mut(&(transaction.process(), transaction.coordinator())) {
