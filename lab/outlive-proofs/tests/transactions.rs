@@ -72,10 +72,21 @@ fn the_other_protocols_survive_the_same_failures() {
     }
 }
 
+#[test]
+fn ford_begins_no_attempt_while_a_compute_server_is_recovered() {
+    let plan = Plan {
+        hides_recoveries: true,
+        ..Plan::DEATHS.of(Protocol::Ford)
+    };
+    let found = (0..1000).find_map(|seed| run(plan, seed).err());
+    let error = found.expect("an attempt began, and the runs did not notice");
+    assert!(error.contains("began during a recovery"), "{error}");
+}
+
 /// FORD as published has these six bugs.
 #[test]
 fn each_bug_of_ford_is_found_in_ford() {
-    for flaw in Flaw::FORD {
+    for flaw in { Flaw::ALL }.into_iter().filter(|it| it.is_of_ford()) {
         let plan = Plan::DEATHS.of(Protocol::Ford).with(flaw.policy());
         let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
         let (seed, error) = found.unwrap_or_else(|| panic!("{flaw:?} was not found"));

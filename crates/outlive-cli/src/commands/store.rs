@@ -194,9 +194,9 @@ impl Memory {
     outlive store status /dev/shm/bank\n  \
     outlive store status /dev/shm/bank --json | jq '.memory[] | select(.phase == \"live\")'\n\n\
     The command does not join the store and changes nothing.\n\n\
-    JSON: path, epoch, protocol, replicas, process_ids, memory (id, incarnation, phase, owner, bytes), \
-    compute (id, owner, has_failed) and tables (number, name, value_bytes, slots); docs/json.md says \
-    what they mean.")]
+    JSON: path, epoch, protocol, replicas, process_ids, memory (id, incarnation, phase, owner, \
+    bytes), compute (id, owner, has_failed) and tables (number, name, value_bytes, slots); \
+    docs/json.md says what they mean.")]
 pub struct Status {
     #[command(flatten)]
     which: Which,

@@ -85,15 +85,11 @@ impl LogArea {
         self.slot(coordinator) + 8
     }
 
-    /// The offset of the checksum of the entry with the decision of a recovery.
-    pub(super) fn decided_checksum(&self, coordinator: u16) -> RemoteOffset {
-        self.decided(coordinator) + 8
-    }
-
-    /// The offsets to which a WRITE of 0 clears a coordinator's slot.
+    /// The offsets to which a WRITE of 0 clears a coordinator's slot. The entry with the decision
+    /// of a recovery is the last one.
     pub fn checksums(&self, coordinator: u16) -> impl Iterator<Item = RemoteOffset> {
         let decided = self.protocol.logs_at_replicas();
-        let decided = decided.then(|| self.decided_checksum(coordinator));
+        let decided = decided.then(|| self.decided(coordinator) + 8);
         core::iter::once(self.checksum(coordinator)).chain(decided)
     }
 }
@@ -222,6 +218,16 @@ impl LogEntry {
     /// Whether the entry has all objects of the transaction.
     pub(super) fn is_complete(&self) -> bool {
         self.objects.len() == self.total
+    }
+
+    /// Adds the objects of another record of the transaction.
+    pub(super) fn joined(mut self, other: Self) -> Self {
+        for object in other.objects {
+            if self.objects.iter().all(|it| it.object != object.object) {
+                self.objects.push(object);
+            }
+        }
+        self
     }
 
     /// Returns the words of the entry, without a decision.

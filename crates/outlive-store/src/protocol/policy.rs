@@ -97,17 +97,7 @@ pub enum Flaw {
 
 #[cfg(feature = "proofs")]
 impl Flaw {
-    /// The six bugs of FORD as published (*Tandem* thesis, table 5.1).
-    pub const FORD: [Self; 6] = [
-        Self::ComplicitAborts,
-        Self::CovertLatches,
-        Self::RelaxedLatches,
-        Self::LostDecision,
-        Self::LoggingWithoutLatching,
-        Self::MissingActions,
-    ];
-
-    /// All flaws.
+    /// All flaws. The first six are those of FORD.
     pub const ALL: [Self; 15] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
@@ -125,6 +115,11 @@ impl Flaw {
         Self::RemembersFailedIds,
         Self::RecyclesByWrites,
     ];
+
+    /// Whether FORD as published has the flaw (*Tandem* thesis, table 5.1).
+    pub const fn is_of_ford(self) -> bool {
+        self as u8 <= Self::MissingActions as u8
+    }
 
     /// The policy with this flaw only.
     pub const fn policy(self) -> Policy {

@@ -98,23 +98,13 @@ fn newest(found: Vec<LogEntry>) -> Option<LogEntry> {
         let is_newer = it.transaction.follows(best);
         if is_newer { it.transaction } else { best }
     });
-    let is_newest = |it: &LogEntry| it.transaction == newest;
-    let mut entries = found.into_iter().filter(is_newest);
-    let mut all = entries.next()?;
-    for entry in entries {
-        if all.decision.is_some() {
-            break;
-        }
-        if entry.decision.is_some() {
-            all = entry;
-            break;
-        }
-        for object in entry.objects {
-            if all.objects.iter().all(|it| it.object != object.object) {
-                all.objects.push(object);
-            }
-        }
-    }
+    let entries = found.into_iter().filter(|it| it.transaction == newest);
+    let mut all = entries.reduce(|all, entry| match (all.decision, entry.decision) {
+        (Some(_), _) => all,
+        (_, Some(_)) => entry,
+        _ => all.joined(entry),
+    })?;
+    // The entry with the decision will be complete with these.
     all.total = all.objects.len();
     Some(all)
 }
@@ -201,5 +191,41 @@ mod tests {
             let all = newest(found).unwrap();
             assert_eq!((all.objects.len(), all.total), (3, 3));
         }
+    }
+
+    fn record(attempt: u32, object: u64) -> LogEntry {
+        let mut words = Vec::new();
+        begin(&mut words);
+        let object = ObjectId::new(0, 0, object * 16);
+        append(&mut words, object, (Version(1), Version(3)), &[7, 8]);
+        seal(&mut words, TransactionId::new(1, 0, attempt), 0, 2);
+        LogEntry::parse(&words).unwrap()
+    }
+
+    #[test]
+    fn a_record_of_any_age_is_ignored() {
+        let (old, last) = (record(5, 0), record(7 + (1 << 31), 1));
+        // By their numbers alone, the old one follows the last one.
+        assert!(old.transaction.follows(last.transaction));
+        let area = LogArea {
+            slot_words: 64,
+            protocol: Protocol::Ford,
+            ..LogArea::default()
+        };
+        let mut found = Vec::new();
+        for entry in [&old, &last] {
+            let mut words = entry.to_words();
+            words.resize(64, 0);
+            read_slot(&area, &words, |it| it == last.transaction, &mut found);
+        }
+        assert_eq!(newest(found).unwrap().transaction, last.transaction);
+    }
+
+    #[test]
+    fn the_records_that_are_left_are_recovered() {
+        let copies = vec![record(1, 0), record(1, 0)];
+        let left = newest(copies).unwrap();
+        assert_eq!((left.objects.len(), left.total), (1, 1));
+        assert!(left.is_complete());
     }
 }

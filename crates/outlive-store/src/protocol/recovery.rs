@@ -17,15 +17,15 @@
 //! This is `pandora`. The recoveries of `ford` and `log-a-latch` differ in step 1 (records of
 //! single objects are read, on all memory servers), in step 5 (the records are removed before the
 //! entries with decisions: a re-execution that found only records would decide anew), and in step
-//! 6 (all latches of the dead server are released, because nobody steals them).
+//! 6 (all latches of the dead server are released, because none is stolen).
 //!
 //! In `pandora`, the number of round trips does not depend on the number of entries.
 
+use super::RecoverLogsError;
 use super::fanout::Fanout;
 use super::log::{Decision, LOG_HEADER_WORDS, LogEntry, LoggedObject, length};
 use super::records::{read_logs, release_latches};
 use super::worker::{View, Worker};
-use super::{LogArea, RecoverLogsError};
 use crate::tables::{LATCH, VALUE, VERSION};
 use crate::verbs::VerbError;
 use std::collections::HashSet;
@@ -260,25 +260,20 @@ async fn undo<V: View>(
     fanout.post_to_live(worker).await
 }
 
-/// Removes all entries.
+/// Removes all logs, those with decisions last.
 async fn truncate<V: View>(
     worker: &Worker<V>,
     fanout: &mut Fanout<V::Connection>,
 ) -> Result<(), VerbError> {
     let log = worker.log();
-    let steps = [LogArea::checksum, LogArea::decided_checksum];
-    // In `pandora`, both are the same.
-    let count = if worker.protocol().logs_at_replicas() {
-        2
-    } else {
-        1
-    };
-    for checksum in &steps[..count] {
+    for step in 0..2 {
         fanout.clear();
         for coordinator in 0..log.coordinators {
+            let Some(checksum) = log.checksums(coordinator).nth(step) else {
+                continue;
+            };
             for server in &log.servers {
-                let at = checksum(&log, coordinator);
-                fanout.to(*server).1.write(at, &[0]);
+                fanout.to(*server).1.write(checksum, &[0]);
             }
         }
         fanout.post_to_live(worker).await?;

@@ -341,3 +341,59 @@ impl<M: Memory> Configuration<M> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Protocol, Recovered};
+    use crate::servers::Sizes;
+    use crate::verbs::Region;
+    use outlive::memory::{Native, PersistenceDomain};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    struct Panics(bool);
+
+    impl Segments for Panics {
+        fn remove(&self, _: ServerId, _: u64) {}
+
+        fn poison(&self, _: ServerId, _: u64, _: Region) {}
+
+        fn recover_logs(&self, _: u16, _: &LogArea) -> Option<Recovered> {
+            assert!(!self.0, "a damaged log");
+            Some(Recovered::default())
+        }
+    }
+
+    #[test]
+    fn a_recovery_that_panics_can_be_executed_again() {
+        let sizes = Sizes {
+            replicas: 1,
+            process_ids: 1,
+            tables: 0,
+            log_areas: 1,
+            coordinators: 1,
+            log_slot_bytes: 64,
+            protocol: Protocol::Ford,
+        };
+        let memory = Native::leaked(16 << 10, PersistenceDomain::Flushed);
+        let configuration = Configuration::create(memory, Offset::new(64), sizes, false);
+        let [server, dead, survivor] = [1, 2, 3].map(|id| Instance::new(id, 1));
+        let region = Region {
+            key: 1,
+            bytes: 4096,
+        };
+        let create = |_, _| Ok::<_, ()>(region);
+        let joined = configuration.join_memory(server, &Panics(false), create);
+        assert!(joined.unwrap().is_some());
+        let process = configuration.join_compute(dead).unwrap();
+        let area = configuration.claim_log_area(dead, process);
+        assert!(area.unwrap().is_some());
+        let recover = |panics| configuration.recover(survivor, dead, &Panics(panics));
+        let panicked = catch_unwind(AssertUnwindSafe(|| recover(true)));
+        assert!(panicked.is_err());
+        assert!(!configuration.is_recovering() && !configuration.has_failed(process));
+        assert!(recover(false).is_complete);
+        assert!(configuration.has_failed(process));
+        assert_eq!(configuration.log_owners().next(), None);
+    }
+}

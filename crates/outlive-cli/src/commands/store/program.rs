@@ -25,7 +25,8 @@ pub enum Name {
 /// The names of the protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProtocolName {
-    /// Logs in f + 1 log servers after the validation; latches of the dead are stolen
+    /// Logs after the validation, in as many servers as an object has replicas; the latches of dead
+    /// compute servers are stolen
     Pandora,
     /// Logs at the replicas of objects; after a death, a scan of all tables finds the latches while
     /// no transaction begins
@@ -172,7 +173,7 @@ impl Program {
         match protocol {
             Protocol::Pandora => bytes,
             // Half of the slot is for recovery, and each object has a header of its own.
-            Protocol::Ford | Protocol::LogALatch => 4 * bytes,
+            Protocol::Ford | Protocol::LogALatch => 5 * bytes,
         }
     }
 

@@ -131,6 +131,11 @@ impl World {
             let record = self.history.begin(format!("{name}.{number}"));
             let done = coordinator.transaction(async |tx| {
                 self.history.restart(record, Some(tx.id()));
+                let is_recovering = !self.configuration.borrow().recovering.is_empty();
+                if self.plan.protocol == Protocol::Ford && is_recovering {
+                    let error = "an attempt began during a recovery".into();
+                    self.errors.borrow_mut().push(error);
+                }
                 for (kind, key, value) in &accesses {
                     let access = execute(tx, *kind, *key, *value).await?;
                     if let Access::Read(_, Some(TORN)) | Access::Delete(_, Some(TORN)) = access {
@@ -183,7 +188,7 @@ impl World {
                 {
                     let configuration = &mut *self.configuration.borrow_mut();
                     configuration.recovering.insert(dead);
-                    configuration.recoveries += 1;
+                    configuration.recoveries += u64::from(!self.plan.hides_recoveries);
                 }
                 let worker = self.worker(compute, dead);
                 match recover_logs(&worker).await {

@@ -15,6 +15,8 @@ pub struct Plan {
     pub recoverer_dies: bool,
     /// Whether a memory server is lost at a random point.
     pub memory_dies: bool,
+    /// Broken: workers do not learn of recoveries.
+    pub hides_recoveries: bool,
     /// Broken: an epoch does not wait for the recovery of dead compute servers.
     pub forgets_dead: bool,
     /// Whether attempts stall at latches of compute servers under recovery.
@@ -35,6 +37,7 @@ impl Plan {
         deaths: 0,
         recoverer_dies: false,
         memory_dies: false,
+        hides_recoveries: false,
         forgets_dead: false,
         stalls: false,
         accesses: 3,
