@@ -235,7 +235,14 @@ fn a_run_with_little_address_space_ends_with_counts_or_a_message() {
         assert!(!errors.contains("panicked"), "{kib} KiB: {errors}");
         match ended.status.success() {
             true => assert!(output.contains("791450 words"), "{kib} KiB: {output}"),
-            false => assert!(errors.contains("outlive: "), "{kib} KiB: {errors}"),
+            // Which request is refused depends on the layout of the program. If it is one for the
+            // heap, the message is that of Rust's runtime.
+            false => assert!(
+                ["outlive: ", "memory allocation of "]
+                    .iter()
+                    .any(|it| errors.contains(it)),
+                "{kib} KiB: {errors}"
+            ),
         }
     }
 }
