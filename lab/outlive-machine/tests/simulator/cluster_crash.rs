@@ -78,7 +78,7 @@ fn nothing_is_lost_in_larger_machines() {
         let period = ["3 us", "2.5 ms"][seed as usize % 2];
         let description = machine(protocol, 4, 2, factor, period);
         let sweep = Sweep {
-            points: Points::Drawn(300),
+            points: Points::Drawn(120),
             ..Sweep::new(&description, seed)
         };
         let lines = [2, 6, 16][seed as usize % 3];
@@ -94,7 +94,7 @@ fn two_may_die_at_once_or_in_a_recovery_if_each_store_has_three_replicas() {
     for (seed, protocol) in (0..8).zip(replicating().cycle()) {
         let description = machine(protocol, 4, 1, 3, "4 us");
         let sweep = Sweep {
-            points: Points::Drawn(400),
+            points: Points::Drawn(150),
             deaths: 2,
             ..Sweep::new(&description, seed)
         };
@@ -172,7 +172,7 @@ fn after_a_recovery_stores_have_as_many_replicas_as_before() {
             description.ours.replication.own_unit = OwnUnit::Skipped;
         }
         let sweep = Sweep {
-            points: Points::Drawn(300),
+            points: Points::Drawn(120),
             deaths,
             apart: true,
             ..Sweep::new(&description, seed)
@@ -194,7 +194,7 @@ fn all_but_one_of_few_nodes_may_die_at_once_if_all_of_them_log_a_store() {
             description.ours.replication.own_unit = own_unit;
             assert_eq!(description.check(), Ok(()));
             let sweep = Sweep {
-                points: Points::Drawn(200),
+                points: Points::Drawn(80),
                 deaths: nodes as usize - 1,
                 ..Sweep::new(&description, seed)
             };
@@ -216,7 +216,7 @@ fn nothing_is_lost_while_memory_nodes_ask_each_other_what_may_be_dropped() {
         let messages = simulation.machine().statistics().messages;
         let asked = messages.of(MessageKind::StandingsAsked).messages;
         let sweep = Sweep {
-            points: Points::Drawn(400),
+            points: Points::Drawn(150),
             deaths: 2,
             ..Sweep::new(&description, seed)
         };

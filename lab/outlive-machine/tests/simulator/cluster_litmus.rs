@@ -20,7 +20,9 @@ const Z: Word = Word(2 << 10);
 
 /// The number of runs of a program in a row.
 const RUNS: u64 = 400;
-const MOST_ROUNDS: u64 = 20;
+/// The number of runs of a round, after which a program's outcomes are complete or not.
+const ROUND: u64 = 100;
+const MOST_ROUNDS: u64 = 80;
 
 /// A program: its threads, and the outcomes (the values of the loads, thread by thread, then the
 /// final values of X and Y) that TSO allows, according to textbooks.
@@ -320,7 +322,7 @@ fn outcomes_are_those_that_tso_allows() {
             if round > 0 && seen == possible {
                 break;
             }
-            let outcomes = outcomes(&litmus, *protocol, round * RUNS..(round + 1) * RUNS, None);
+            let outcomes = outcomes(&litmus, *protocol, round * ROUND..(round + 1) * ROUND, None);
             for outcome in &outcomes {
                 assert!(
                     possible.contains(outcome),
