@@ -113,6 +113,23 @@ fn single_reads_are_strictly_serializable() {
 }
 
 #[test]
+fn snapshots_are_strictly_serializable() {
+    let all = runs(Plan::SNAPSHOTS, 500);
+    println!("{all:?}");
+    assert_frequent(&[
+        ("snapshots", all.snapshots),
+        ("transactions rolled back", all.back),
+        ("stolen latches", all.stolen),
+        ("lost memory servers", all.lost),
+    ]);
+    for protocol in [Protocol::Ford, Protocol::LogALatch] {
+        let all = runs(Plan::SNAPSHOTS.of(protocol), 100);
+        println!("{protocol}: {all:?}");
+        assert_frequent(&[("snapshots", all.snapshots)]);
+    }
+}
+
+#[test]
 fn each_flaw_is_found() {
     // Two are too rare, and found by the last test. The runs do not recycle process ids: those two
     // are found by the scheduled memory.
@@ -126,6 +143,7 @@ fn each_flaw_is_found() {
         let plan = match flaw {
             Flaw::UncheckedReads => Plan::SINGLE,
             Flaw::UnsettledEpochs | Flaw::CommitsAfterLoss => Plan::LOSSES,
+            Flaw::CollectsOnce | Flaw::CollectsUnderLatches => Plan::SNAPSHOTS,
             _ => Plan::DEATHS,
         };
         let plan = plan.with(flaw.policy());

@@ -111,11 +111,24 @@ impl ComputeServer {
     /// # Crash
     /// The table exists or does not.
     pub fn table<T: Pod>(&self, name: &str, keys: u64) -> Result<Table<T>, StoreError> {
-        let words = Table::<T>::WORDS;
+        let number = self.table_of_bytes(name, keys, size_of::<T>() as u64)?;
+        Ok(Table::new(number))
+    }
+
+    /// Opens the table `name` with values of `bytes` bytes, rounded up to words, or creates it for
+    /// `keys` keys. Returns its number, for accesses to the words of its values, such as
+    /// [`read_words`](crate::protocol::Transaction::read_words).
+    ///
+    /// # Errors
+    /// [`StoreError::Table`], with the reason.
+    ///
+    /// # Crash
+    /// The table exists or does not.
+    pub fn table_of_bytes(&self, name: &str, keys: u64, bytes: u64) -> Result<u8, StoreError> {
+        let words = bytes.div_ceil(8);
         let is_possible = (1..=Geometry::MAX_KEYS).contains(&keys)
-            && (1..=Geometry::MAX_VALUE_WORDS as usize).contains(&words);
+            && (1..=Geometry::MAX_VALUE_WORDS.into()).contains(&words);
         if !is_possible {
-            let bytes = size_of::<T>() as u64;
             let name = name.into();
             return Err(TableError::BadSize { name, keys, bytes }.into());
         }
@@ -123,7 +136,7 @@ impl ComputeServer {
         loop {
             let configuration = self.store().configuration();
             match configuration.create_table(self.instance(), name, geometry) {
-                Ok(number) => return Ok(Table::new(number)),
+                Ok(number) => return Ok(number),
                 // If the other process dies, its recovery releases the catalogue.
                 Err(TableError::Busy) => std::thread::sleep(Duration::from_millis(1)),
                 Err(error) => return Err(error.into()),

@@ -118,6 +118,14 @@ impl World {
     ) {
         let mut random = fastrand::Rng::with_seed(seed);
         for number in 0..TRANSACTIONS {
+            if self.plan.snapshots > 0 && random.u8(..100) < self.plan.snapshots {
+                let record = self.history.begin(format!("{name}.{number}"));
+                let is_complete = self.snapshot(&mut coordinator, record).await;
+                if !is_complete && self.network.is_dead(compute) {
+                    return;
+                }
+                continue;
+            }
             let accesses: Vec<(Kind, u64, u64)> = (0..random.usize(1..=self.plan.accesses))
                 .map(|_| {
                     (
@@ -165,6 +173,29 @@ impl World {
             }
             self.history.end(record, outcome);
         }
+    }
+
+    /// Reads all keys at one moment. Returns whether that succeeded.
+    async fn snapshot(&self, coordinator: &mut Coordinator<Simulated>, record: usize) -> bool {
+        self.history.restart(record, None);
+        let rows = match coordinator.snapshot(&[TABLE.number()]).await {
+            Ok(tables) => tables.into_iter().next().expect("the rows of one table"),
+            Err(TransactionError::Aborted(Abort::Verb(_))) => {
+                self.history.end(record, Outcome::Aborted);
+                return false;
+            }
+            Err(error) => {
+                self.errors.borrow_mut().push(error.to_string());
+                return false;
+            }
+        };
+        for key in 0..self.plan.keys {
+            let value = rows.get(&key).map(|words| [words[0], words[1]]);
+            self.history.add(record, Access::Read(key, whole(value)));
+        }
+        self.history.end(record, Outcome::Committed);
+        self.counts.borrow_mut().snapshots += 1;
+        true
     }
 
     /// Recovers compute servers that have died, as one of the recoverers.

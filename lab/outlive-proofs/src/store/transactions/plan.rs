@@ -27,6 +27,8 @@ pub struct Plan {
     pub keys: u64,
     /// The percentage of reads among the accesses.
     pub reads: u8,
+    /// The percentage of snapshots among the transactions.
+    pub snapshots: u8,
 }
 
 impl Plan {
@@ -43,6 +45,7 @@ impl Plan {
         accesses: 3,
         keys: 4,
         reads: 35,
+        snapshots: 0,
     };
     /// A run in which up to two compute servers and a recoverer die.
     pub const DEATHS: Self = Self {
@@ -61,6 +64,11 @@ impl Plan {
         keys: 1,
         reads: 60,
         ..Self::DEATHS
+    };
+    /// A run in which every third transaction is a snapshot.
+    pub const SNAPSHOTS: Self = Self {
+        snapshots: 33,
+        ..Self::LOSSES
     };
 
     /// The plan with another protocol.
@@ -101,6 +109,8 @@ pub struct Counts {
     pub interrupted: u64,
     /// Accesses that waited for the recovery of a latch's holder.
     pub stalled: u64,
+    /// Snapshots that were complete.
+    pub snapshots: u64,
     /// Words that took effect.
     pub words: u64,
 }
@@ -120,6 +130,7 @@ impl Counts {
         self.lost += other.lost;
         self.interrupted += other.interrupted;
         self.stalled += other.stalled;
+        self.snapshots += other.snapshots;
         self.words += other.words;
     }
 }
