@@ -173,24 +173,26 @@ impl ComputeServer {
         Ok(Worker::new(members, self.id().0, log, ADDRESSES))
     }
 
-    /// Revokes the rights of the compute server `id`, and waits for that for at most `timeout`: see
-    /// the [module](super). Returns the instance of the revoked server's process.
+    /// Revokes the rights of the compute server whose process is `server`, and waits for that for at
+    /// most `timeout`: see the [module](super). The instance distinguishes it from the next owner of
+    /// its process id; [`Store::status`] lists both.
     ///
     /// If that server runs in the operating system process of the caller, the caller dies with it.
     ///
     /// # Errors
-    /// If no live compute server has the id, the id is the caller's own, or the server could not be
-    /// fenced in time. After [`NotFenced`](StoreError::NotFenced) the request remains, and the
-    /// fence may be completed later.
+    /// If no live compute server is `server`, it is the caller, or it could not be fenced in time.
+    /// After [`NotFenced`](StoreError::NotFenced) the request remains, and the fence may be
+    /// completed later.
     ///
     /// # Crash
     /// The fence is requested, or not.
-    pub fn revoke(&self, id: u16, timeout: Duration) -> Result<Instance, StoreError> {
+    pub fn revoke(&self, server: Instance, timeout: Duration) -> Result<(), StoreError> {
         let process = &self.rights.process;
         let mut entries = { self.store().configuration() }.compute_servers();
-        let entry = entries.find(|it| it.id == id && !it.has_failed);
-        let entry = entry.filter(|it| it.owner != process.instance());
-        let server = entry.ok_or(StoreError::NoSuchProcess { id })?.owner;
+        let is_live = entries.any(|it| it.owner == server && !it.has_failed);
+        if !is_live || server == process.instance() {
+            return Err(StoreError::NoSuchProcess { server });
+        }
         let generations = process.tables().generations();
         let mut events = process.events();
         let begin = std::time::Instant::now();
@@ -206,6 +208,6 @@ impl ComputeServer {
             let left = left.min(Duration::from_secs(3600));
             events.wait_for_unless(left, || generations.is_gone(server));
         }
-        Ok(server)
+        Ok(())
     }
 }

@@ -2,10 +2,12 @@
 //! die, and others recover their logs and may die as well. A memory server may be lost. The history
 //! is checked for strict serializability, and the memory for consistency.
 
+mod deaths;
 mod history;
 mod plan;
 mod view;
 
+pub use deaths::{Deaths, Step, Victim};
 pub use history::{Access, History, Outcome, Record};
 pub use plan::{Counts, Plan};
 
@@ -411,7 +413,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     ));
     let ended = network.run(tasks, STEPS);
     ended.map_err(|stuck| format!("{} tasks did not end", stuck.tasks))?;
-    let mut counts = *world.counts.borrow();
+    let mut counts = world.counts.take();
     for worker in &workers {
         let it = worker.counts();
         counts.conflicts += it.latched + it.changed + it.torn;
@@ -427,6 +429,17 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     counts.found_committed = world.history.count(resolved(Outcome::Committed));
     counts.found_without_effect = world.history.count(resolved(Outcome::NoEffect));
     counts.words = network.seen().words;
+    for compute in { 0..OBSERVER }.filter(|it| network.is_dead(*it)) {
+        let batch = network.last_batch(compute);
+        if let Some(step) = batch.and_then(|it| Step::of(&it, plan.protocol)) {
+            let victim = if compute < CLIENTS {
+                Victim::Client
+            } else {
+                Victim::Recoverer
+            };
+            *counts.deaths.entry((victim, step)).or_default() += 1;
+        }
+    }
     let registered = world.configuration.borrow().commits.len();
     if registered > 0 {
         return Err(format!("{registered} commits are still registered"));

@@ -1,5 +1,6 @@
 //! The plans of runs, and the counts of what has occurred in them.
 
+use super::deaths::Deaths;
 use outlive_store::protocol::{Policy, Protocol};
 
 /// The plan of a run.
@@ -71,6 +72,21 @@ impl Plan {
         ..Self::LOSSES
     };
 
+    /// A run whose attempts stall at latches of compute servers under recovery.
+    pub const STALLS: Self = Self {
+        stalls: true,
+        ..Self::LOSSES
+    };
+    /// The kinds of sound runs, with their names.
+    pub const ALL: [(&str, Self); 6] = [
+        ("clean", Self::CLEAN),
+        ("deaths", Self::DEATHS),
+        ("losses", Self::LOSSES),
+        ("single", Self::SINGLE),
+        ("stalls", Self::STALLS),
+        ("snapshots", Self::SNAPSHOTS),
+    ];
+
     /// The plan with another protocol.
     pub const fn of(self, protocol: Protocol) -> Self {
         Self { protocol, ..self }
@@ -83,7 +99,7 @@ impl Plan {
 }
 
 /// Counts of what has occurred in runs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Transactions that were committed.
     pub committed: usize,
@@ -113,6 +129,8 @@ pub struct Counts {
     pub snapshots: u64,
     /// Words that took effect.
     pub words: u64,
+    /// Deaths of compute servers that had posted a batch, by what they posted last.
+    pub deaths: Deaths,
 }
 
 impl Counts {
@@ -132,5 +150,8 @@ impl Counts {
         self.stalled += other.stalled;
         self.snapshots += other.snapshots;
         self.words += other.words;
+        for (death, count) in &other.deaths {
+            *self.deaths.entry(*death).or_default() += count;
+        }
     }
 }
