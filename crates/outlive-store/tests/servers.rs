@@ -403,7 +403,9 @@ fn nothing_of_a_revoked_compute_server_takes_effect() {
         if is_stopped {
             counting.signal(Signal::STOP);
         }
-        compute.revoke(id, LIMIT).unwrap();
+        let entry = { store.status().compute.into_iter() }.find(|it| it.id == id);
+        let owner = entry.unwrap().owner;
+        compute.revoke(owner, LIMIT).unwrap();
         let counted = read(&server, counter).unwrap();
         // The signal has no effect: the server is dead.
         counting.signal(Signal::CONT);
@@ -413,13 +415,13 @@ fn nothing_of_a_revoked_compute_server_takes_effect() {
             let mut servers = status.compute.iter();
             servers.any(|it| it.id == id && it.has_failed)
         });
-        let refused = compute.revoke(id, LIMIT).unwrap_err();
+        let refused = compute.revoke(owner, LIMIT).unwrap_err();
         assert!(matches!(refused, StoreError::NoSuchProcess { .. }));
     }
     // The ids of failed compute servers are not assigned again.
     let (_third, third) = Server::start("compute", &place.0);
     assert_eq!(third, 4);
-    let own = compute.revoke(compute.id().get(), LIMIT).unwrap_err();
+    let own = compute.revoke(compute.instance(), LIMIT).unwrap_err();
     assert!(matches!(own, StoreError::NoSuchProcess { .. }));
 }
 

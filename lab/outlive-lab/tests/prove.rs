@@ -132,6 +132,34 @@ fn nodes_of_the_simulated_machine_are_crashed_and_what_wb_loses_is_seen() {
 }
 
 #[test]
+fn transactions_run_on_the_simulated_network() {
+    let run = ["prove", "transactions", "losses", "--runs", "30", "--json"];
+    let proofs: Value = serde_json::from_str(&outlive(run).succeeds()).unwrap();
+    let proofs = proofs.as_array().unwrap();
+    let names: Vec<_> = proofs
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["pandora", "ford", "log-a-latch"].map(|it| format!("transactions: {it} losses"))
+    );
+    for proof in proofs {
+        assert_eq!(
+            (&proof["points"], &proof["failures"]),
+            (&30.into(), &0.into()),
+            "{proof:#}"
+        );
+        for field in ["committed", "lost_servers"] {
+            assert!(proof[field].as_u64() > Some(10), "{proof:#}");
+        }
+        assert!(proof["client_deaths"]["log"].is_number(), "{proof:#}");
+    }
+    let text = outlive(["prove", "transactions", "ford clean", "--runs", "5"]).succeeds();
+    assert!(text.contains("1 kinds, 5 runs: 0 failures"), "{text}");
+}
+
+#[test]
 fn every_proof_is_found_in_any_case_and_explained() {
     let listed = |proof: &str, more: &[&str]| -> Vec<Value> {
         let all = ["prove", proof, "--list", "--json"];
@@ -145,10 +173,11 @@ fn every_proof_is_found_in_any_case_and_explained() {
         ("kill", "SYNC", 11),
         ("schedule", "MUTE", 2),
         ("machine-crash", "ReCXL-Proactive YCSB", 1),
+        ("transactions", "LOG-A-LATCH clean", 1),
     ] {
         assert_eq!(listed(proof, &[part]).len(), number, "{proof} {part}");
     }
-    for proof in ["kill", "schedule", "machine-crash"] {
+    for proof in ["kill", "schedule", "machine-crash", "transactions"] {
         for one in listed(proof, &[]) {
             let about = one["about"].as_str().unwrap_or_default();
             assert!(about.len() > 10 && !about.ends_with(": "), "{one}");
@@ -161,6 +190,7 @@ fn a_proof_that_is_not_there_is_bad_usage() {
     outlive(["prove", "machine-crash", "perpetual.motion"]).fails(2, "--list");
     outlive(["prove", "machine-crash"]).fails(2, "--all");
     outlive(["prove", "machine-crash", "ycsb", "--points", "0"]).fails(2, "give at least 20");
+    outlive(["prove", "transactions", "ford", "--runs", "0"]).fails(2, "0 is not in 1..");
     outlive(["prove", "kill", "perpetual.motion"]).fails(2, "--list");
     outlive(["prove", "kill"]).fails(2, "--all");
     outlive(["prove", "schedule"]).fails(2, "--all");
@@ -182,6 +212,7 @@ fn every_command_shows_examples() {
         &["prove", "schedule"],
         &["prove", "chaos"],
         &["prove", "machine-crash"],
+        &["prove", "transactions"],
         &["study"],
         &["completions"],
         &[],

@@ -1,7 +1,7 @@
 //! Transactions on the simulated network: runs that are checked for strict serializability.
 
 use outlive_proofs::store::interleavings::{Meeting, read};
-use outlive_proofs::store::transactions::{Counts, Plan, run};
+use outlive_proofs::store::transactions::{Counts, Plan, Step, Victim, run};
 use outlive_store::protocol::{Flaw, Policy, Protocol};
 
 fn runs(plan: Plan, seeds: u64) -> Counts {
@@ -42,6 +42,24 @@ fn transactions_survive_the_deaths_of_compute_servers_and_recoverers() {
             all.found_without_effect as u64,
         ),
     ]);
+}
+
+/// Each step of each protocol is the last one of compute servers that die.
+#[test]
+fn servers_die_at_every_step() {
+    for protocol in Protocol::ALL {
+        let all = runs(Plan::DEATHS.of(protocol), 300);
+        println!("{protocol}: {:?}", all.deaths);
+        for victim in Victim::ALL {
+            for step in { Step::ALL.iter() }.filter(|step| step.is_of(victim)) {
+                let times = all.deaths.get(&(victim, *step));
+                assert!(
+                    times.is_some(),
+                    "{protocol}: no {victim:?} died after {step:?}"
+                );
+            }
+        }
+    }
 }
 
 #[test]
@@ -96,11 +114,7 @@ fn each_bug_of_ford_is_found_in_ford() {
 
 #[test]
 fn transactions_that_stall_are_strictly_serializable() {
-    let plan = Plan {
-        stalls: true,
-        ..Plan::LOSSES
-    };
-    let all = runs(plan, 500);
+    let all = runs(Plan::STALLS, 500);
     println!("{all:?}");
     assert!(all.stalled > 20, "{all:?}");
 }
@@ -110,6 +124,23 @@ fn single_reads_are_strictly_serializable() {
     let all = runs(Plan::SINGLE, 1_000);
     println!("{all:?}");
     assert!(all.back > 20 && all.stolen > 20, "{all:?}");
+}
+
+#[test]
+fn snapshots_are_strictly_serializable() {
+    let all = runs(Plan::SNAPSHOTS, 500);
+    println!("{all:?}");
+    assert_frequent(&[
+        ("snapshots", all.snapshots),
+        ("transactions rolled back", all.back),
+        ("stolen latches", all.stolen),
+        ("lost memory servers", all.lost),
+    ]);
+    for protocol in [Protocol::Ford, Protocol::LogALatch] {
+        let all = runs(Plan::SNAPSHOTS.of(protocol), 100);
+        println!("{protocol}: {all:?}");
+        assert_frequent(&[("snapshots", all.snapshots)]);
+    }
 }
 
 #[test]
@@ -126,6 +157,7 @@ fn each_flaw_is_found() {
         let plan = match flaw {
             Flaw::UncheckedReads => Plan::SINGLE,
             Flaw::UnsettledEpochs | Flaw::CommitsAfterLoss => Plan::LOSSES,
+            Flaw::CollectsOnce | Flaw::CollectsUnderLatches => Plan::SNAPSHOTS,
             _ => Plan::DEATHS,
         };
         let plan = plan.with(flaw.policy());

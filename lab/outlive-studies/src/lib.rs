@@ -57,6 +57,7 @@ mod spawn;
 mod stack_offset;
 mod stage;
 pub mod statistics;
+mod store_executors;
 mod study;
 mod text;
 mod wordcount_kills;
@@ -77,6 +78,7 @@ pub fn studies() -> &'static [Study] {
         map::STUDY,
         spawn::STUDY,
         wordcount_kills::STUDY,
+        store_executors::STUDY,
         lupin_table1::STUDY,
         lupin_restart::STUDY,
         guests::STUDY,

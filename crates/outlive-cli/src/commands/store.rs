@@ -1,8 +1,12 @@
 //! `outlive store`: the servers of a transactional store.
 
 mod bench;
+mod client;
 mod compute;
+mod dump;
 mod program;
+mod rows;
+mod value;
 
 use super::destroy::refuse_members;
 use crate::amount::{self, Bytes};
@@ -33,6 +37,20 @@ pub enum StoreCommand {
     Status(Status),
     /// Check all tables of a store that no transaction uses
     Check(Check),
+    /// Create a table
+    Table(rows::CreateTable),
+    /// Print the values of keys
+    Get(rows::Get),
+    /// Write the value of a key
+    Put(rows::Put),
+    /// Delete keys
+    Delete(rows::Delete),
+    /// Print all rows of a table
+    Scan(rows::Scan),
+    /// Write all rows of a store to a file
+    Dump(dump::Dump),
+    /// Read a file that `dump` wrote into a store
+    Load(dump::Load),
     /// Run a benchmark on servers of its own, and kill some of them
     Bench(Box<bench::Bench>),
     /// A compute server of `bench`
@@ -49,6 +67,13 @@ impl StoreCommand {
             Self::Memory(command) => command.run(),
             Self::Status(command) => command.run(),
             Self::Check(command) => command.run(),
+            Self::Table(command) => command.run(),
+            Self::Get(command) => command.run(),
+            Self::Put(command) => command.run(),
+            Self::Delete(command) => command.run(),
+            Self::Scan(command) => command.run(),
+            Self::Dump(command) => command.run(),
+            Self::Load(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::BenchCompute(command) => command.run(),
             Self::Destroy(command) => command.run(),

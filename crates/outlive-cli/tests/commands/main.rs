@@ -11,4 +11,5 @@ mod pod;
 mod repair;
 mod seccomp;
 mod store;
+mod store_rows;
 mod watch;

@@ -40,17 +40,44 @@ impl Checked {
 }
 
 /// An object of one replica.
-struct Copy<'a> {
-    latch: u64,
-    version: Version,
-    value: &'a [u64],
+pub(super) struct Copy<'a> {
+    pub latch: u64,
+    pub version: Version,
+    pub value: &'a [u64],
 }
 
 /// The words of a partition in one replica.
-struct Replica(Vec<u64>);
+pub(super) struct Replica(Vec<u64>);
+
+/// The number of words of one READ.
+const CHUNK: usize = 1 << 13;
 
 impl Replica {
-    fn object(&self, object: ObjectId, words: usize) -> Copy<'_> {
+    /// Reads the replica at a place.
+    pub async fn read<V: View>(
+        worker: &Worker<V>,
+        place: Place,
+        geometry: Geometry,
+    ) -> Result<Self, VerbError> {
+        let words = geometry.partition_bytes() as usize / 8;
+        // Without a capacity: the size of a damaged table may be impossible.
+        let mut replica = Vec::new();
+        let mut batch = Batch::new();
+        while replica.len() < words {
+            batch.clear();
+            let count = CHUNK.min(words - replica.len());
+            let slot = batch.read(place.base + replica.len() as u64 * 8, count);
+            batch = worker
+                .connection(place.server)?
+                .post(batch)
+                .await
+                .finished()?;
+            replica.extend_from_slice(batch.words(slot));
+        }
+        Ok(Self(replica))
+    }
+
+    pub fn object(&self, object: ObjectId, words: usize) -> Copy<'_> {
         let at = object.offset() as usize / 8;
         Copy {
             latch: self.0[at],
@@ -58,32 +85,6 @@ impl Replica {
             value: &self.0[at + 2..at + 2 + words],
         }
     }
-}
-
-/// The number of words of one READ.
-const CHUNK: usize = 1 << 13;
-
-async fn read<V: View>(
-    worker: &Worker<V>,
-    place: Place,
-    geometry: Geometry,
-) -> Result<Replica, VerbError> {
-    let words = geometry.partition_bytes() as usize / 8;
-    // Without a capacity: the size of a damaged table may be impossible.
-    let mut replica = Vec::new();
-    let mut batch = Batch::new();
-    while replica.len() < words {
-        batch.clear();
-        let count = CHUNK.min(words - replica.len());
-        let slot = batch.read(place.base + replica.len() as u64 * 8, count);
-        batch = worker
-            .connection(place.server)?
-            .post(batch)
-            .await
-            .finished()?;
-        replica.extend_from_slice(batch.words(slot));
-    }
-    Ok(Replica(replica))
 }
 
 /// Checks the tables with these numbers: the replicas of each object are equal; each latch has a
@@ -107,7 +108,7 @@ pub async fn check<V: View>(
             let places = &layout.places[usize::from(partition)];
             let mut replicas = Vec::new();
             for place in places {
-                match read(worker, *place, geometry).await {
+                match Replica::read(worker, *place, geometry).await {
                     Ok(replica) => replicas.push(replica),
                     Err(VerbError::ServerDied { .. }) => {}
                     Err(error) => return Err(error),
@@ -157,14 +158,9 @@ impl<V: View> Part<'_, V> {
                 .problem(header, format_args!("{extra} extra buckets are in use"));
             return;
         }
-        let slots = geometry.buckets() * KEYS_PER_BUCKET as u32;
-        (0..geometry.buckets()).for_each(|bucket| {
-            self.check_object(geometry.bucket(table, partition, bucket), BUCKET_WORDS);
-        });
-        (0..slots).for_each(|slot| {
-            let object = geometry.slot(table, partition, slot);
-            self.check_object(object, geometry.slot_words());
-        });
+        for (object, words) in geometry.objects(table, partition).skip(1) {
+            self.check_object(object, words);
+        }
         let used = geometry.main + extra as u32;
         let mut in_chains = HashSet::new();
         for main in 0..geometry.main {

@@ -149,7 +149,7 @@ impl<V: Member> Transaction<V> {
             if Version(batch.value(*version)) != read.version {
                 return Err(self.changed());
             }
-            match self.state(batch.value(*latch), known) {
+            match self.worker.latch_state(batch.value(*latch), known) {
                 Latch::Free => {}
                 _ if !policy.validates_latches => {}
                 Latch::Held(holder) => return Err(self.latched(holder)),

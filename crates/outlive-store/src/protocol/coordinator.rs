@@ -15,9 +15,9 @@ use std::time::Instant;
 /// A coordinator, which executes one transaction at a time.
 #[derive(Debug)]
 pub struct Coordinator<V: Member> {
-    worker: Rc<Worker<V>>,
+    pub(super) worker: Rc<Worker<V>>,
     slot: Slot,
-    retry: Retry,
+    pub(super) retry: Retry,
     sets: Sets<V::Connection>,
     random: fastrand::Rng,
 }
@@ -42,7 +42,7 @@ pub struct Retry {
 
 impl Retry {
     /// Returns the moment of the deadline. Without one, no clock is read.
-    fn end(&self) -> Option<Instant> {
+    pub(super) fn end(&self) -> Option<Instant> {
         self.deadline
             .and_then(|limit| Instant::now().checked_add(limit))
     }
@@ -184,7 +184,7 @@ impl<V: Member> Coordinator<V> {
     }
 
     /// Waits for a random number of polls before the next attempt.
-    async fn pause(&mut self, attempts: u32) {
+    pub(super) async fn pause(&mut self, attempts: u32) {
         let most = 1u32.checked_shl(attempts).unwrap_or(u32::MAX);
         let mut left = self.random.u32(..=most.min(self.retry.pause));
         poll_fn(|context| match left {

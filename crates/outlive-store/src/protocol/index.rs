@@ -18,7 +18,7 @@ use core::ops::Range;
 
 /// The partition of a key.
 #[derive(Clone, Copy)]
-struct Home {
+pub(super) struct Home {
     geometry: Geometry,
     table: u8,
     partition: u8,
@@ -33,6 +33,16 @@ impl Home {
 
     fn slot(&self, slot: u32) -> ObjectId {
         self.geometry.slot(self.table, self.partition, slot)
+    }
+
+    /// # Panics
+    /// If the values of the table do not have `words` words.
+    pub(super) fn assert_words(&self, words: usize) {
+        assert_eq!(
+            self.geometry.value_words as usize, words,
+            "the values of table {} have another size than the program's",
+            self.table
+        );
     }
 
     fn damaged(&self, bucket: u32, what: &'static str) -> Abort {
@@ -56,17 +66,17 @@ const SEARCHES: usize = 8;
 
 impl<V: Member> Transaction<V> {
     fn home<T: Pod>(&self, table: Table<T>, key: u64) -> Home {
-        let geometry = self.worker.layout(table.number()).geometry;
-        assert_eq!(
-            geometry.value_words as usize,
-            Table::<T>::WORDS,
-            "the values of table {} have another size than the program's type",
-            table.number()
-        );
+        let home = self.home_of(table.number(), key);
+        home.assert_words(Table::<T>::WORDS);
+        home
+    }
+
+    pub(super) fn home_of(&self, table: u8, key: u64) -> Home {
+        let geometry = self.worker.layout(table).geometry;
         let (partition, bucket) = geometry.home(key);
         Home {
             geometry,
-            table: table.number(),
+            table,
             partition,
             bucket,
         }
@@ -74,7 +84,7 @@ impl<V: Member> Transaction<V> {
 
     /// Executes an access of the body. After one that failed, or whose future was dropped, the
     /// attempt can only end: its sets may be incomplete.
-    async fn access<R>(
+    pub(super) async fn access<R>(
         &mut self,
         access: impl AsyncFnOnce(&mut Self) -> Result<R, Abort>,
     ) -> Result<R, Abort> {
@@ -151,13 +161,25 @@ impl<V: Member> Transaction<V> {
         value: &T,
     ) -> Result<bool, Abort> {
         let home = self.home(table, key);
-        self.access(async |tx| tx.insert_key(home, key, value).await)
-            .await
+        let inserted = self
+            .access(async |tx| tx.insert_key(home, key).await)
+            .await?;
+        let Some(slot) = inserted else {
+            return Ok(false);
+        };
+        encode(value, &mut self.rewrite(slot, true)[1..]);
+        Ok(true)
     }
 
-    async fn insert_key<T: Pod>(&mut self, home: Home, key: u64, value: &T) -> Result<bool, Abort> {
+    /// Inserts a key, whose value the caller writes. Returns the index of its slot in the write
+    /// set, or `None` if the key exists.
+    pub(super) async fn insert_key(
+        &mut self,
+        home: Home,
+        key: u64,
+    ) -> Result<Option<usize>, Abort> {
         let absence = match self.search(home, key).await? {
-            Ok(_) => return Ok(false),
+            Ok(_) => return Ok(None),
             Err(absence) => absence,
         };
         let (bucket, position) = match absence.free {
@@ -175,10 +197,8 @@ impl<V: Member> Transaction<V> {
         if self.sets.writes[index].new.exists() {
             return Err(home.damaged(bucket, "a slot is in use that its bucket does not use"));
         }
-        let words = self.rewrite(index, true);
-        words[0] = key;
-        encode(value, &mut words[1..]);
-        Ok(true)
+        self.rewrite(index, true)[0] = key;
+        Ok(Some(index))
     }
 
     /// Writes the value of `key`, whether or not the key exists.
@@ -205,7 +225,11 @@ impl<V: Member> Transaction<V> {
     }
 
     /// Deletes a key. Returns the indices of its previous value.
-    async fn delete_key(&mut self, home: Home, key: u64) -> Result<Option<Range<usize>>, Abort> {
+    pub(super) async fn delete_key(
+        &mut self,
+        home: Home,
+        key: u64,
+    ) -> Result<Option<Range<usize>>, Abort> {
         let Some((index, value)) = self.latch_key(home, key).await? else {
             return Ok(None);
         };
@@ -236,7 +260,7 @@ impl<V: Member> Transaction<V> {
     }
 
     /// Finds the slot of `key`, and adds it, or the absence of the key, to the read set.
-    async fn find(&mut self, home: Home, key: u64) -> Result<Option<Seen>, Abort> {
+    pub(super) async fn find(&mut self, home: Home, key: u64) -> Result<Option<Seen>, Abort> {
         if let Some(slot) = self.worker.cached_slot(home.table, key)
             && let Some(seen) = self.load_key(home, key, slot).await?
         {
@@ -314,7 +338,7 @@ impl<V: Member> Transaction<V> {
 
     /// Latches the slot of `key`. Returns its index in the write set and the indices of its current
     /// value. If the key does not exist, adds its absence to the read set and returns `None`.
-    async fn latch_key(
+    pub(super) async fn latch_key(
         &mut self,
         home: Home,
         key: u64,

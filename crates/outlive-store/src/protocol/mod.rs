@@ -67,8 +67,10 @@ mod policy;
 mod records;
 mod recovery;
 mod recycle;
+mod snapshot;
 mod transaction;
 mod variant;
+mod words;
 mod worker;
 
 pub use check::{Checked, check};
@@ -81,6 +83,7 @@ pub use policy::Flaw;
 pub use policy::Policy;
 pub use recovery::{Recovered, recover_logs};
 pub use recycle::release_stray;
+pub use snapshot::Rows;
 pub use transaction::Transaction;
 pub use variant::Protocol;
 pub use worker::{Counts, Member, NoSlot, Slot, Table, View, Worker};

@@ -35,6 +35,10 @@ pub struct Policy {
     pub(super) asks_for_each_latch: bool,
     /// A scan releases stray latches by compare-and-swap.
     pub(super) recycles_by_swaps: bool,
+    /// A snapshot confirms all versions after all values are read.
+    pub(super) collects_twice: bool,
+    /// A snapshot confirms that no latch is held.
+    pub(super) collects_latches: bool,
 }
 
 impl Policy {
@@ -55,6 +59,8 @@ impl Policy {
         commits_in_its_epoch: true,
         asks_for_each_latch: true,
         recycles_by_swaps: true,
+        collects_twice: true,
+        collects_latches: true,
     };
 }
 
@@ -93,12 +99,16 @@ pub enum Flaw {
     RemembersFailedIds,
     /// A scan releases stray latches by WRITE.
     RecyclesByWrites,
+    /// A snapshot is the values that were found, one after another.
+    CollectsOnce,
+    /// A snapshot ignores latches.
+    CollectsUnderLatches,
 }
 
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -114,6 +124,8 @@ impl Flaw {
         Self::CommitsAfterLoss,
         Self::RemembersFailedIds,
         Self::RecyclesByWrites,
+        Self::CollectsOnce,
+        Self::CollectsUnderLatches,
     ];
 
     /// Whether FORD as published has the flaw (*Tandem* thesis, table 5.1).
@@ -140,6 +152,8 @@ impl Flaw {
             Self::CommitsAfterLoss => &mut policy.commits_in_its_epoch,
             Self::RemembersFailedIds => &mut policy.asks_for_each_latch,
             Self::RecyclesByWrites => &mut policy.recycles_by_swaps,
+            Self::CollectsOnce => &mut policy.collects_twice,
+            Self::CollectsUnderLatches => &mut policy.collects_latches,
         };
         *choice = false;
         policy

@@ -1,7 +1,7 @@
 //! An attempt of a transaction: its read set and write set, and its accesses to single objects.
 
 use super::fanout::Fanout;
-use super::worker::{Knowledge, Member, Worker};
+use super::worker::{Knowledge, Member, View, Worker};
 use super::{Abort, Conflict};
 use crate::tables::{LATCH, ObjectId, Place, TransactionId, VALUE, VERSION, Version};
 use crate::verbs::{Batch, Connection, ServerId, Slot};
@@ -135,6 +135,24 @@ pub(super) enum Latch {
 /// A version with the indices of the value, as the attempt sees them.
 pub(super) type Seen = (Version, Range<usize>);
 
+impl<V: View> Worker<V> {
+    /// The state of a latch with this word. `known` is the number of failures that the worker knew
+    /// when the READ of the latch was posted. Another coordinator of the worker may have learned of
+    /// one since.
+    pub(super) fn latch_state(&self, latch: u64, known: u64) -> Latch {
+        match TransactionId::from_word(latch) {
+            None => Latch::Free,
+            Some(holder) if !self.protocol().steals_latches() => Latch::Held(holder),
+            Some(holder) => match self.knows_failed(holder.process()) {
+                Knowledge::Before if self.known_failures() == known => Latch::Free,
+                Knowledge::Before => Latch::NewlyStray,
+                Knowledge::New => Latch::NewlyStray,
+                Knowledge::None => Latch::Held(holder),
+            },
+        }
+    }
+}
+
 impl<V: Member> Transaction<V> {
     pub(super) fn new(
         worker: Rc<Worker<V>>,
@@ -215,7 +233,7 @@ impl<V: Member> Transaction<V> {
             let known = self.worker.known_failures();
             self.post(place).await?;
             let found = self.sets.batch.words(before)[0];
-            match self.state(found, known) {
+            match self.worker.latch_state(found, known) {
                 Latch::Free => {}
                 Latch::Held(holder) if self.is_recovered(holder).await => continue,
                 Latch::Held(holder) => return Err(self.latched(holder)),
@@ -264,22 +282,6 @@ impl<V: Member> Transaction<V> {
                 version,
                 value,
             });
-        }
-    }
-
-    /// The state of a latch with this word. `known` is the number of failures that the worker knew
-    /// when the READ of the latch was posted. Another coordinator of the worker may have learned of
-    /// one since.
-    pub(super) fn state(&self, latch: u64, known: u64) -> Latch {
-        match TransactionId::from_word(latch) {
-            None => Latch::Free,
-            Some(holder) if !self.worker.protocol().steals_latches() => Latch::Held(holder),
-            Some(holder) => match self.worker.knows_failed(holder.process()) {
-                Knowledge::Before if self.worker.known_failures() == known => Latch::Free,
-                Knowledge::Before => Latch::NewlyStray,
-                Knowledge::New => Latch::NewlyStray,
-                Knowledge::None => Latch::Held(holder),
-            },
         }
     }
 
@@ -363,7 +365,7 @@ impl<V: Member> Transaction<V> {
             let batch = &self.sets.batch;
             let was = batch.value(was);
             if was != expected {
-                if let Latch::Held(holder) = self.state(was, known) {
+                if let Latch::Held(holder) = self.worker.latch_state(was, known) {
                     if self.is_recovered(holder).await {
                         // A stray word that was found before may be older than the next owner.
                         expected = 0;

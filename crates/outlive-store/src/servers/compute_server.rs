@@ -111,11 +111,24 @@ impl ComputeServer {
     /// # Crash
     /// The table exists or does not.
     pub fn table<T: Pod>(&self, name: &str, keys: u64) -> Result<Table<T>, StoreError> {
-        let words = Table::<T>::WORDS;
+        let number = self.table_of_bytes(name, keys, size_of::<T>() as u64)?;
+        Ok(Table::new(number))
+    }
+
+    /// Opens the table `name` with values of `bytes` bytes, rounded up to words, or creates it for
+    /// `keys` keys. Returns its number, for accesses to the words of its values, such as
+    /// [`read_words`](crate::protocol::Transaction::read_words).
+    ///
+    /// # Errors
+    /// [`StoreError::Table`], with the reason.
+    ///
+    /// # Crash
+    /// The table exists or does not.
+    pub fn table_of_bytes(&self, name: &str, keys: u64, bytes: u64) -> Result<u8, StoreError> {
+        let words = bytes.div_ceil(8);
         let is_possible = (1..=Geometry::MAX_KEYS).contains(&keys)
-            && (1..=Geometry::MAX_VALUE_WORDS as usize).contains(&words);
+            && (1..=Geometry::MAX_VALUE_WORDS.into()).contains(&words);
         if !is_possible {
-            let bytes = size_of::<T>() as u64;
             let name = name.into();
             return Err(TableError::BadSize { name, keys, bytes }.into());
         }
@@ -123,7 +136,7 @@ impl ComputeServer {
         loop {
             let configuration = self.store().configuration();
             match configuration.create_table(self.instance(), name, geometry) {
-                Ok(number) => return Ok(Table::new(number)),
+                Ok(number) => return Ok(number),
                 // If the other process dies, its recovery releases the catalogue.
                 Err(TableError::Busy) => std::thread::sleep(Duration::from_millis(1)),
                 Err(error) => return Err(error.into()),
@@ -160,24 +173,26 @@ impl ComputeServer {
         Ok(Worker::new(members, self.id().0, log, ADDRESSES))
     }
 
-    /// Revokes the rights of the compute server `id`, and waits for that for at most `timeout`: see
-    /// the [module](super). Returns the instance of the revoked server's process.
+    /// Revokes the rights of the compute server whose process is `server`, and waits for that for at
+    /// most `timeout`: see the [module](super). The instance distinguishes it from the next owner of
+    /// its process id; [`Store::status`] lists both.
     ///
     /// If that server runs in the operating system process of the caller, the caller dies with it.
     ///
     /// # Errors
-    /// If no live compute server has the id, the id is the caller's own, or the server could not be
-    /// fenced in time. After [`NotFenced`](StoreError::NotFenced) the request remains, and the
-    /// fence may be completed later.
+    /// If no live compute server is `server`, it is the caller, or it could not be fenced in time.
+    /// After [`NotFenced`](StoreError::NotFenced) the request remains, and the fence may be
+    /// completed later.
     ///
     /// # Crash
     /// The fence is requested, or not.
-    pub fn revoke(&self, id: u16, timeout: Duration) -> Result<Instance, StoreError> {
+    pub fn revoke(&self, server: Instance, timeout: Duration) -> Result<(), StoreError> {
         let process = &self.rights.process;
         let mut entries = { self.store().configuration() }.compute_servers();
-        let entry = entries.find(|it| it.id == id && !it.has_failed);
-        let entry = entry.filter(|it| it.owner != process.instance());
-        let server = entry.ok_or(StoreError::NoSuchProcess { id })?.owner;
+        let is_live = entries.any(|it| it.owner == server && !it.has_failed);
+        if !is_live || server == process.instance() {
+            return Err(StoreError::NoSuchProcess { server });
+        }
         let generations = process.tables().generations();
         let mut events = process.events();
         let begin = std::time::Instant::now();
@@ -193,6 +208,6 @@ impl ComputeServer {
             let left = left.min(Duration::from_secs(3600));
             events.wait_for_unless(left, || generations.is_gone(server));
         }
-        Ok(server)
+        Ok(())
     }
 }

@@ -105,11 +105,11 @@ pub enum StoreError {
         /// Its state.
         phase: Phase,
     },
-    /// No other compute server has the process id.
-    #[error("process id {id} belongs to no other live compute server")]
+    /// The process is no other live compute server.
+    #[error("process {server} is no other live compute server (`outlive store status`)")]
     NoSuchProcess {
-        /// The process id.
-        id: u16,
+        /// The process.
+        server: Instance,
     },
     /// The compute server has left or died, so that it cannot be fenced.
     #[error(transparent)]

@@ -11,6 +11,8 @@ pub const HEADER_WORDS: usize = 1;
 
 const BUCKET_BYTES: u64 = VALUE + BUCKET_WORDS as u64 * 8;
 const BUCKETS: u64 = 32;
+/// The number of slots of a main bucket that are planned to be in use.
+const PLANNED: u64 = 5;
 
 /// The sizes of a table, from which the offsets of all objects follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +41,7 @@ impl Geometry {
     /// keys, that is room for all `keys` and about half as many in addition.
     pub fn for_keys(keys: u64, value_words: u32, partitions: u8) -> Self {
         let each = keys.div_ceil(partitions.into());
-        let main = each.div_ceil(5).clamp(1, (u32::MAX / 2).into()) as u32;
+        let main = each.div_ceil(PLANNED).clamp(1, (u32::MAX / 2).into()) as u32;
         Self {
             value_words,
             partitions,
@@ -73,6 +75,11 @@ impl Geometry {
         self.main + self.extra
     }
 
+    /// The largest number of keys [for which](Self::for_keys) a table has these sizes.
+    pub fn keys(&self) -> u64 {
+        u64::from(self.main) * PLANNED * u64::from(self.partitions)
+    }
+
     /// The number of slots of the table.
     pub fn slots(&self) -> u64 {
         u64::from(self.partitions) * u64::from(self.buckets()) * KEYS_PER_BUCKET as u64
@@ -102,6 +109,17 @@ impl Geometry {
             partition,
             first + u64::from(slot) * self.slot_bytes(),
         )
+    }
+
+    /// All objects of a partition with the numbers of their value words: the header, the buckets,
+    /// the slots.
+    pub fn objects(self, table: u8, partition: u8) -> impl Iterator<Item = (ObjectId, usize)> {
+        let header = (self.header(table, partition), HEADER_WORDS);
+        let buckets = (0..self.buckets())
+            .map(move |bucket| (self.bucket(table, partition, bucket), BUCKET_WORDS));
+        let slots = (0..self.buckets() * KEYS_PER_BUCKET as u32)
+            .map(move |slot| (self.slot(table, partition, slot), self.slot_words()));
+        core::iter::once(header).chain(buckets).chain(slots)
     }
 
     /// Returns whether an object of a partition begins at `offset`.
@@ -180,8 +198,9 @@ mod tests {
         let slots = geometry.buckets() * KEYS_PER_BUCKET as u32;
         let end = geometry.slot(0, 0, slots).offset();
         assert_eq!(end, geometry.partition_bytes());
-        let count = (0..end + 64).filter(|it| geometry.has_object(*it)).count();
-        assert_eq!(count as u32, 1 + geometry.buckets() + slots);
+        let starts = (0..end + 64).filter(|it| geometry.has_object(*it));
+        let objects = geometry.objects(0, 0).map(|(object, _)| object.offset());
+        assert!(starts.eq(objects));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod kill;
 mod machine_crash;
 mod schedule;
 mod selection;
+mod transactions;
 
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -24,6 +25,8 @@ pub enum Prove {
     Chaos(chaos::Chaos),
     /// Crash nodes of the simulated machine at many moments, let it recover, and check the result
     MachineCrash(machine_crash::MachineCrash),
+    /// Execute transactions on a simulated network while servers die, and check each history
+    Transactions(transactions::Transactions),
 }
 
 impl Prove {
@@ -33,6 +36,7 @@ impl Prove {
             Self::Schedule(command) => command.run(),
             Self::Chaos(command) => command.run(),
             Self::MachineCrash(command) => command.run(),
+            Self::Transactions(command) => command.run(),
         }
     }
 }

@@ -98,6 +98,8 @@ impl Connection for Wire {
         let number = inner.batches.add(batch, failed.map(Outcome::Failed));
         if failed.is_none() {
             responder.post(number, &verbs);
+            let from = responder.from;
+            inner.posted.insert(from, verbs);
         }
         Posted {
             network: self.network.clone(),

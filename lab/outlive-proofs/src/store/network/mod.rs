@@ -27,9 +27,10 @@ pub use connection::{Posted, Reconnecting, Revoking, Wire};
 pub use executor::{Stuck, Task};
 
 use connection::Batches;
-use outlive_store::verbs::{POISON, Region, ServerId};
+use outlive_store::verbs::{POISON, Region, ServerId, Verb};
 use responder::Responder;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The number of a simulated compute server.
@@ -87,6 +88,8 @@ struct Inner {
     batches: Batches,
     faults: Vec<(u64, Fault)>,
     dead: Vec<ComputeId>,
+    /// The batch that each compute server posted last.
+    posted: HashMap<ComputeId, Vec<Verb>>,
     revoked: Vec<(ComputeId, ServerId)>,
     takes_duplicates: bool,
     stalls: bool,
@@ -109,6 +112,7 @@ impl Network {
                 batches: Batches::default(),
                 faults: Vec::new(),
                 dead: Vec::new(),
+                posted: HashMap::new(),
                 revoked: Vec::new(),
                 takes_duplicates: false,
                 stalls: false,
@@ -190,6 +194,11 @@ impl Network {
     /// Returns whether the compute server has crashed.
     pub fn is_dead(&self, compute: ComputeId) -> bool {
         self.inner.borrow().dead.contains(&compute)
+    }
+
+    /// The batch that a compute server posted last, if it has posted one.
+    pub fn last_batch(&self, compute: ComputeId) -> Option<Vec<Verb>> {
+        self.inner.borrow().posted.get(&compute).cloned()
     }
 
     /// Returns whether the memory server has crashed.

@@ -2,10 +2,12 @@
 //! die, and others recover their logs and may die as well. A memory server may be lost. The history
 //! is checked for strict serializability, and the memory for consistency.
 
+mod deaths;
 mod history;
 mod plan;
 mod view;
 
+pub use deaths::{Deaths, Step, Victim};
 pub use history::{Access, History, Outcome, Record};
 pub use plan::{Counts, Plan};
 
@@ -118,6 +120,14 @@ impl World {
     ) {
         let mut random = fastrand::Rng::with_seed(seed);
         for number in 0..TRANSACTIONS {
+            if self.plan.snapshots > 0 && random.u8(..100) < self.plan.snapshots {
+                let record = self.history.begin(format!("{name}.{number}"));
+                let is_complete = self.snapshot(&mut coordinator, record).await;
+                if !is_complete && self.network.is_dead(compute) {
+                    return;
+                }
+                continue;
+            }
             let accesses: Vec<(Kind, u64, u64)> = (0..random.usize(1..=self.plan.accesses))
                 .map(|_| {
                     (
@@ -165,6 +175,29 @@ impl World {
             }
             self.history.end(record, outcome);
         }
+    }
+
+    /// Reads all keys at one moment. Returns whether that succeeded.
+    async fn snapshot(&self, coordinator: &mut Coordinator<Simulated>, record: usize) -> bool {
+        self.history.restart(record, None);
+        let rows = match coordinator.snapshot(&[TABLE.number()]).await {
+            Ok(tables) => tables.into_iter().next().expect("the rows of one table"),
+            Err(TransactionError::Aborted(Abort::Verb(_))) => {
+                self.history.end(record, Outcome::Aborted);
+                return false;
+            }
+            Err(error) => {
+                self.errors.borrow_mut().push(error.to_string());
+                return false;
+            }
+        };
+        for key in 0..self.plan.keys {
+            let value = rows.get(&key).map(|words| [words[0], words[1]]);
+            self.history.add(record, Access::Read(key, whole(value)));
+        }
+        self.history.end(record, Outcome::Committed);
+        self.counts.borrow_mut().snapshots += 1;
+        true
     }
 
     /// Recovers compute servers that have died, as one of the recoverers.
@@ -380,7 +413,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     ));
     let ended = network.run(tasks, STEPS);
     ended.map_err(|stuck| format!("{} tasks did not end", stuck.tasks))?;
-    let mut counts = *world.counts.borrow();
+    let mut counts = world.counts.take();
     for worker in &workers {
         let it = worker.counts();
         counts.conflicts += it.latched + it.changed + it.torn;
@@ -396,6 +429,17 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     counts.found_committed = world.history.count(resolved(Outcome::Committed));
     counts.found_without_effect = world.history.count(resolved(Outcome::NoEffect));
     counts.words = network.seen().words;
+    for compute in { 0..OBSERVER }.filter(|it| network.is_dead(*it)) {
+        let batch = network.last_batch(compute);
+        if let Some(step) = batch.and_then(|it| Step::of(&it, plan.protocol)) {
+            let victim = if compute < CLIENTS {
+                Victim::Client
+            } else {
+                Victim::Recoverer
+            };
+            *counts.deaths.entry((victim, step)).or_default() += 1;
+        }
+    }
     let registered = world.configuration.borrow().commits.len();
     if registered > 0 {
         return Err(format!("{registered} commits are still registered"));

@@ -1,5 +1,6 @@
 //! The plans of runs, and the counts of what has occurred in them.
 
+use super::deaths::Deaths;
 use outlive_store::protocol::{Policy, Protocol};
 
 /// The plan of a run.
@@ -27,6 +28,8 @@ pub struct Plan {
     pub keys: u64,
     /// The percentage of reads among the accesses.
     pub reads: u8,
+    /// The percentage of snapshots among the transactions.
+    pub snapshots: u8,
 }
 
 impl Plan {
@@ -43,6 +46,7 @@ impl Plan {
         accesses: 3,
         keys: 4,
         reads: 35,
+        snapshots: 0,
     };
     /// A run in which up to two compute servers and a recoverer die.
     pub const DEATHS: Self = Self {
@@ -62,6 +66,26 @@ impl Plan {
         reads: 60,
         ..Self::DEATHS
     };
+    /// A run in which every third transaction is a snapshot.
+    pub const SNAPSHOTS: Self = Self {
+        snapshots: 33,
+        ..Self::LOSSES
+    };
+
+    /// A run whose attempts stall at latches of compute servers under recovery.
+    pub const STALLS: Self = Self {
+        stalls: true,
+        ..Self::LOSSES
+    };
+    /// The kinds of sound runs, with their names.
+    pub const ALL: [(&str, Self); 6] = [
+        ("clean", Self::CLEAN),
+        ("deaths", Self::DEATHS),
+        ("losses", Self::LOSSES),
+        ("single", Self::SINGLE),
+        ("stalls", Self::STALLS),
+        ("snapshots", Self::SNAPSHOTS),
+    ];
 
     /// The plan with another protocol.
     pub const fn of(self, protocol: Protocol) -> Self {
@@ -75,7 +99,7 @@ impl Plan {
 }
 
 /// Counts of what has occurred in runs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Transactions that were committed.
     pub committed: usize,
@@ -101,8 +125,12 @@ pub struct Counts {
     pub interrupted: u64,
     /// Accesses that waited for the recovery of a latch's holder.
     pub stalled: u64,
+    /// Snapshots that were complete.
+    pub snapshots: u64,
     /// Words that took effect.
     pub words: u64,
+    /// Deaths of compute servers that had posted a batch, by what they posted last.
+    pub deaths: Deaths,
 }
 
 impl Counts {
@@ -120,6 +148,10 @@ impl Counts {
         self.lost += other.lost;
         self.interrupted += other.interrupted;
         self.stalled += other.stalled;
+        self.snapshots += other.snapshots;
         self.words += other.words;
+        for (death, count) in &other.deaths {
+            *self.deaths.entry(*death).or_default() += count;
+        }
     }
 }

@@ -69,6 +69,11 @@ pub(super) fn layout(protocol: Protocol) -> TableLayout {
     }
 }
 
+/// Returns whether an offset in a region belongs to a log.
+pub(super) fn is_log(at: RemoteOffset, protocol: Protocol) -> bool {
+    at < RemoteOffset::new((OBSERVER as u64 + 1) * area_bytes(protocol))
+}
+
 pub(super) fn words(protocol: Protocol) -> usize {
     let logs = (OBSERVER as u64 + 1) * area_bytes(protocol);
     let tables = u64::from(GEOMETRY.partitions) * GEOMETRY.partition_bytes();

@@ -1,0 +1,223 @@
+//! `outlive store table`, `get`, `put`, `delete` and `scan`: tables and their rows.
+
+use super::Which;
+use super::client::Client;
+use super::value::{Form, VALUES};
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use outlive_store::verbs::block_on;
+use std::time::Duration;
+
+/// The limit of a command's transaction.
+#[derive(Args, Debug)]
+pub(super) struct Limit {
+    /// Give up if other transactions prevent this one for so long
+    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
+    pub timeout: Duration,
+}
+
+/// Arguments of `outlive store table`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive store table /dev/shm/bank accounts --keys 1000000 --value-bytes 16\n\n\
+    If the table exists with values of this size, the command succeeds and changes nothing.")]
+pub struct CreateTable {
+    #[command(flatten)]
+    which: Which,
+    /// Name of the table
+    table: String,
+    /// Number of keys for which the table has room
+    #[arg(long)]
+    keys: u64,
+    /// Size of a value in bytes, rounded up to a multiple of 8
+    #[arg(long, default_value_t = 8)]
+    value_bytes: u64,
+}
+
+impl CreateTable {
+    pub fn run(self) -> Result<(), Failure> {
+        let client = Client::join(&self.which.path, Duration::ZERO)?;
+        let number = { client.compute }.table_of_bytes(&self.table, self.keys, self.value_bytes)?;
+        let name = output::printable(&self.table);
+        output::line(format_args!("table {number}, {name}"))
+    }
+}
+
+/// Arguments of `outlive store get`.
+#[derive(Args, Debug)]
+#[command(after_help = format!("Examples:\n  \
+    outlive store get /dev/shm/bank accounts 7\n  \
+    outlive store get /dev/shm/bank accounts 7 8 --numbers\n\n\
+    All keys are read in one transaction. If one does not exist, the command exits with 1.\n\n\
+    {VALUES}"))]
+pub struct Get {
+    #[command(flatten)]
+    which: Which,
+    /// Name of the table
+    table: String,
+    /// Keys
+    #[arg(required = true)]
+    keys: Vec<u64>,
+    #[command(flatten)]
+    form: Form,
+    #[command(flatten)]
+    limit: Limit,
+}
+
+impl Get {
+    pub fn run(self) -> Result<(), Failure> {
+        let mut client = Client::join(&self.which.path, self.limit.timeout)?;
+        let table = client.table(&self.table)?.number;
+        let reading = client.coordinator.transaction(async |tx| {
+            let mut values = Vec::new();
+            for key in &self.keys {
+                let words = tx.read_words(table, *key).await?;
+                values.push(words.map(|it| self.form.show(it)));
+            }
+            Ok(values)
+        });
+        let values = block_on(reading).map_err(Failure::new)?.value;
+        let mut is_complete = true;
+        for (key, value) in self.keys.iter().zip(values) {
+            match value {
+                Some(value) => output::line(value)?,
+                None => {
+                    output::note(format_args!("table {} has no key {key}", self.table));
+                    is_complete = false;
+                }
+            }
+        }
+        match is_complete {
+            true => Ok(()),
+            false => Err(Failure::Found),
+        }
+    }
+}
+
+/// Arguments of `outlive store put`.
+#[derive(Args, Debug)]
+#[command(after_help = format!("Examples:\n  \
+    outlive store put /dev/shm/bank names 7 ada\n  \
+    outlive store put /dev/shm/bank accounts 7 100,-3 --numbers\n\n\
+    {VALUES}"))]
+pub struct Put {
+    #[command(flatten)]
+    which: Which,
+    /// Name of the table
+    table: String,
+    /// Key
+    key: u64,
+    /// Value
+    #[arg(allow_hyphen_values = true)]
+    value: String,
+    #[command(flatten)]
+    form: Form,
+    #[command(flatten)]
+    limit: Limit,
+}
+
+impl Put {
+    pub fn run(self) -> Result<(), Failure> {
+        let mut client = Client::join(&self.which.path, self.limit.timeout)?;
+        let table = client.table(&self.table)?;
+        let words = table.geometry.value_words as usize;
+        let value = self.form.parse(&self.value, words)?;
+        let putting = client
+            .coordinator
+            .transaction(async |tx| tx.put_words(table.number, self.key, &value).await);
+        let committed = block_on(putting).map_err(Failure::new)?;
+        let done = if committed.value {
+            "replaced"
+        } else {
+            "inserted"
+        };
+        output::line(format_args!("{done} key {}", self.key))
+    }
+}
+
+/// Arguments of `outlive store delete`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    outlive store delete /dev/shm/bank accounts 7\n\n\
+    All keys are deleted in one transaction. If one does not exist, the others are deleted, and the \
+    command exits with 1.")]
+pub struct Delete {
+    #[command(flatten)]
+    which: Which,
+    /// Name of the table
+    table: String,
+    /// Keys
+    #[arg(required = true)]
+    keys: Vec<u64>,
+    #[command(flatten)]
+    limit: Limit,
+}
+
+impl Delete {
+    pub fn run(self) -> Result<(), Failure> {
+        let mut client = Client::join(&self.which.path, self.limit.timeout)?;
+        let table = client.table(&self.table)?.number;
+        let deleting = client.coordinator.transaction(async |tx| {
+            let mut deleted = Vec::new();
+            for key in &self.keys {
+                deleted.push(tx.delete_words(table, *key).await?);
+            }
+            Ok(deleted)
+        });
+        let deleted = block_on(deleting).map_err(Failure::new)?.value;
+        for (key, existed) in self.keys.iter().zip(&deleted) {
+            match existed {
+                true => output::line(format_args!("deleted key {key}"))?,
+                false => output::note(format_args!("table {} has no key {key}", self.table)),
+            }
+        }
+        match deleted.iter().all(|existed| *existed) {
+            true => Ok(()),
+            false => Err(Failure::Found),
+        }
+    }
+}
+
+/// Arguments of `outlive store scan`.
+#[derive(Args, Debug)]
+#[command(after_help = format!("Examples:\n  \
+    outlive store scan /dev/shm/bank accounts --numbers\n  \
+    outlive store scan /dev/shm/bank accounts --from 100 --to 199\n\n\
+    Prints a line for each key, in the order of the keys: key, tab, value. The rows are those of \
+    one moment, also while transactions run.\n\n{VALUES}"))]
+pub struct Scan {
+    #[command(flatten)]
+    which: Which,
+    /// Name of the table
+    table: String,
+    /// The first key
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// The last key
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+    to: u64,
+    #[command(flatten)]
+    form: Form,
+    #[command(flatten)]
+    limit: Limit,
+}
+
+impl Scan {
+    pub fn run(self) -> Result<(), Failure> {
+        if self.from > self.to {
+            return Err(Failure::Usage(format!(
+                "no key is in {}..={}; --from is the smaller one",
+                self.from, self.to
+            )));
+        }
+        let mut client = Client::join(&self.which.path, self.limit.timeout)?;
+        let table = client.table(&self.table)?;
+        let rows = client.snapshot(&[table])?;
+        drop(client);
+        for (key, words) in rows.iter().flat_map(|it| it.range(self.from..=self.to)) {
+            output::line(format_args!("{key}\t{}", self.form.show(words)))?;
+        }
+        Ok(())
+    }
+}

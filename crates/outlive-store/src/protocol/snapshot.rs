@@ -1,0 +1,154 @@
+//! Snapshots: all rows of tables as they were at one moment, read while transactions run.
+//!
+//! A snapshot reads all words of the primaries four times, one after another:
+//!
+//! 1. of each partition, READ A for the versions, then READ B for the values;
+//! 2. after all partitions, READ C for the latches, then READ D for the versions again.
+//!
+//! It is the state of the tables between the two passes if each latch in C is free or stray, and
+//! each version in D is that in A. Otherwise it is read again. The argument for one object with
+//! version v in A:
+//!
+//! * A commit holds the latch while it writes the value and then the version, and versions rise.
+//!   The words in B are therefore those of v or of later versions.
+//! * A transaction that had acquired the latch before C has released it before C, so its version is
+//!   written, and D would see it if it were later than v. So no later version is written before C,
+//!   and B has the value of v.
+//! * A transaction that acquires the latch after C takes effect after that, because its validation
+//!   follows. So v is the last version between the passes.
+//!
+//! A failed compute server's undone writes have fresh versions, and a latch that becomes stray
+//! under the snapshot is read again. If an epoch begins, C may show latches of a server that is not
+//! the primary any more, so the epoch is checked after D.
+
+use super::coordinator::{Coordinator, is_over};
+use super::transaction::Latch;
+use super::worker::{Member, Worker};
+use super::{Abort, Conflict, TransactionError, check::Replica};
+use crate::tables::KEYS_PER_BUCKET;
+use crate::verbs::VerbError;
+use std::collections::BTreeMap;
+
+/// The rows of a table: the words of each key's value.
+pub type Rows = BTreeMap<u64, Box<[u64]>>;
+
+impl<V: Member> Coordinator<V> {
+    /// Reads all rows of the tables with these numbers, as they were at one moment of this call: a
+    /// transaction that only reads. The rows of table `tables[i]` are element i of the result.
+    ///
+    /// The tables are read until no transaction changes them meanwhile, as often as the coordinator
+    /// [retries](super::Retry) a transaction. The rows are kept in the memory of the caller, and so
+    /// is one partition with free slots.
+    ///
+    /// # Errors
+    /// [`TransactionError`], of which `Unknown` does not occur. `TooManyConflicts` and
+    /// `DeadlineExceeded` mean that transactions kept changing the tables.
+    ///
+    /// # Panics
+    /// If there is no table with one of the numbers.
+    pub async fn snapshot(&mut self, tables: &[u8]) -> Result<Vec<Rows>, TransactionError> {
+        let end = self.retry.end();
+        let mut attempts = 0;
+        loop {
+            self.worker.renew(end).await?;
+            self.worker.wait_for_recoveries(end).await?;
+            attempts += 1;
+            let last = match collect(&self.worker, tables).await {
+                Ok(rows) => return Ok(rows),
+                Err(Abort::Conflict(conflict)) => conflict,
+                Err(Abort::Verb(VerbError::ServerDied { .. })) => Conflict::Interrupted,
+                Err(abort) => return Err(TransactionError::Aborted(abort)),
+            };
+            if attempts >= self.retry.attempts {
+                return Err(TransactionError::TooManyConflicts { attempts, last });
+            }
+            if is_over(end) {
+                return Err(TransactionError::DeadlineExceeded);
+            }
+            self.pause(attempts).await;
+        }
+    }
+}
+
+async fn collect<V: Member>(worker: &Worker<V>, tables: &[u8]) -> Result<Vec<Rows>, Abort> {
+    let (mut collected, mut versions) = (Vec::new(), Vec::new());
+    for table in tables {
+        let geometry = worker.layout(*table).geometry;
+        let mut rows = Rows::new();
+        for partition in 0..geometry.partitions {
+            let first = primary(worker, *table, partition).await?;
+            let second = primary(worker, *table, partition).await?;
+            let objects = geometry.objects(*table, partition);
+            versions.extend(objects.map(|(object, words)| first.object(object, words).version));
+            for slot in 0..geometry.buckets() * KEYS_PER_BUCKET as u32 {
+                let (slot, words) = (
+                    geometry.slot(*table, partition, slot),
+                    geometry.slot_words(),
+                );
+                if first.object(slot, words).version.exists() {
+                    let value = second.object(slot, words).value;
+                    rows.insert(value[0], value[1..].into());
+                }
+            }
+        }
+        collected.push(rows);
+    }
+    let mut versions = versions.into_iter();
+    for table in tables {
+        for partition in 0..worker.layout(*table).geometry.partitions {
+            confirm(worker, *table, partition, &mut versions).await?;
+        }
+    }
+    match worker.view.is_over(worker.epoch()) {
+        true => Err(Abort::Conflict(Conflict::Interrupted)),
+        false => Ok(collected),
+    }
+}
+
+/// Confirms that the objects of a partition have the next of these versions still, and that no
+/// transaction holds their latches.
+async fn confirm<V: Member>(
+    worker: &Worker<V>,
+    table: u8,
+    partition: u8,
+    versions: &mut impl Iterator<Item = crate::tables::Version>,
+) -> Result<(), Abort> {
+    let geometry = worker.layout(table).geometry;
+    let policy = worker.policy();
+    let versions: Vec<_> = { versions.by_ref() }
+        .take(geometry.objects(table, partition).count())
+        .collect();
+    if !policy.collects_twice {
+        return Ok(());
+    }
+    'again: loop {
+        let known = worker.known_failures();
+        let first = primary(worker, table, partition).await?;
+        let second = primary(worker, table, partition).await?;
+        let objects = geometry.objects(table, partition);
+        for ((object, words), version) in objects.zip(&versions) {
+            match worker.latch_state(first.object(object, words).latch, known) {
+                Latch::Free => {}
+                _ if !policy.collects_latches => {}
+                Latch::NewlyStray => continue 'again,
+                Latch::Held(holder) => return Err(Abort::Conflict(Conflict::Latched(holder))),
+            }
+            if second.object(object, words).version != *version {
+                return Err(Abort::Conflict(Conflict::Changed));
+            }
+        }
+        return Ok(());
+    }
+}
+
+/// Reads the primary of a partition.
+async fn primary<V: Member>(
+    worker: &Worker<V>,
+    table: u8,
+    partition: u8,
+) -> Result<Replica, Abort> {
+    let geometry = worker.layout(table).geometry;
+    let object = geometry.header(table, partition);
+    let place = worker.primary(object).ok_or(Abort::Lost { object })?;
+    Ok(Replica::read(worker, place, geometry).await?)
+}

@@ -1,0 +1,279 @@
+//! `outlive-lab prove transactions`: transactions on the simulated network, with deaths.
+
+use super::Proof;
+use super::selection::{self, Choice, Selection};
+use crate::amount;
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use outlive_proofs::store::transactions::{Counts, Plan, Step, Victim, run};
+use outlive_store::protocol::Protocol;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Transactions on the simulated network.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "outlive-lab prove transactions <--all|NAME...|--list [NAME...]> [--full|--runs N] [--seed N] [--json]",
+    after_help = "Examples:\n  \
+    outlive-lab prove transactions --list\n  \
+    outlive-lab prove transactions losses            # with each protocol\n  \
+    outlive-lab prove transactions \"ford losses\" --runs 10000\n  \
+    outlive-lab prove transactions losses --seed 4711 --runs 1\n\n\
+    Three compute servers execute random transactions on a table with two replicas in three memory \
+    servers, over a simulated network with delays, losses, repetitions and lost answers. Compute \
+    servers die at random moments, the first recoverer after them, and a memory server is lost, as \
+    the kind of the run says. Each history is searched for an order that explains all results and \
+    agrees with real time (strict serializability); the outcomes that the clients of dead servers \
+    find out are part of it. Afterwards the replicas must be equal, and no latch may have a live \
+    holder. A seed repeats a run. Exits with 1 if anything else is found.\n\n\
+    JSON: an array of {name, points, failures, seconds, messages, ...}; see docs/json.md."
+)]
+pub struct Transactions {
+    #[command(flatten)]
+    selection: Selection,
+    /// Execute so many runs that --all covers at least 100,000, and require that compute servers
+    /// died after each kind of batch: half an hour
+    #[arg(long)]
+    full: bool,
+    /// The number of runs of each kind [default: 200]
+    #[arg(long, value_name = "N", conflicts_with_all = ["full", "list"],
+        value_parser = clap::value_parser!(u64).range(1..))]
+    runs: Option<u64>,
+    /// The seed of the first run
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "list",
+        value_parser = amount::whole, allow_negative_numbers = true)]
+    seed: u64,
+    /// Print the findings as JSON: one array, one object for each kind
+    #[arg(long)]
+    json: bool,
+}
+
+const KINDS: Choice = Choice {
+    command: "transactions",
+    things: "kinds of runs",
+    example: "losses",
+    has_words: true,
+};
+
+/// The number of runs in full, over all kinds.
+const FULL: u64 = 100_000;
+/// The default number of runs of a kind.
+const SOME: u64 = 200;
+/// The largest number of failures that are described.
+const DESCRIBED: usize = 5;
+
+#[derive(Serialize)]
+struct Details {
+    seed: u64,
+    committed: u64,
+    unknown: u64,
+    found_committed: u64,
+    found_without_effect: u64,
+    rolled_forward: u64,
+    rolled_back: u64,
+    recovered_again: u64,
+    lost_servers: u64,
+    stolen: u64,
+    snapshots: u64,
+    /// The deaths of compute servers, by what they posted last.
+    client_deaths: BTreeMap<&'static str, u64>,
+    recoverer_deaths: BTreeMap<&'static str, u64>,
+    messages: Vec<String>,
+}
+
+impl Transactions {
+    pub fn run(self) -> Result<(), Failure> {
+        let all: Vec<(String, &str, Plan)> = { Protocol::ALL.iter() }
+            .flat_map(|protocol| {
+                Plan::ALL
+                    .map(|(kind, plan)| (format!("{protocol} {kind}"), kind, plan.of(*protocol)))
+            })
+            .collect();
+        let names: Vec<String> = all.iter().map(|(name, ..)| name.clone()).collect();
+        let is_chosen = self.selection.among(&names, &KINDS)?;
+        let chosen: Vec<_> = all.iter().filter(|(name, ..)| is_chosen(name)).collect();
+        if self.selection.lists() {
+            let about = |name: &str| {
+                let kind = all.iter().find(|(it, ..)| it == name);
+                kind.map(|(_, kind, _)| about(kind).to_owned())
+                    .unwrap_or_default()
+            };
+            return selection::list(chosen.iter().map(|(name, ..)| name), about, self.json);
+        }
+        let runs = match self.full {
+            true => FULL.div_ceil(all.len() as u64),
+            false => self.runs.unwrap_or(SOME),
+        };
+        let bar = bar(runs * chosen.len() as u64);
+        let mut proofs = Vec::new();
+        for (name, _, plan) in chosen {
+            bar.set_message(name.clone());
+            let proof = self.prove(name, *plan, runs, &bar);
+            if !self.json {
+                bar.suspend(|| say(&proof))?;
+            }
+            proofs.push(proof);
+        }
+        bar.finish_and_clear();
+        let failures: u64 = proofs.iter().map(|proof| proof.failures).sum();
+        match self.json {
+            true => output::json(&proofs)?,
+            false => output::line(format_args!(
+                "{} kinds, {} runs: {failures} failures",
+                proofs.len(),
+                proofs.iter().map(|proof| proof.points).sum::<u64>(),
+            ))?,
+        }
+        match failures {
+            0 => Ok(()),
+            _ => Err(Failure::Found),
+        }
+    }
+
+    /// Executes the runs of a kind on all processors.
+    fn prove(&self, name: &str, plan: Plan, runs: u64, bar: &ProgressBar) -> Proof<Details> {
+        let begun = Instant::now();
+        let (next, found) = (
+            AtomicU64::new(0),
+            Mutex::new((Counts::default(), Vec::new())),
+        );
+        let work = || loop {
+            // Relaxed: the numbers of the runs are distinct, and that suffices.
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= runs {
+                return;
+            }
+            let seed = self.seed.wrapping_add(number);
+            let result = run(plan, seed);
+            let mut found = found.lock().expect("no thread panics with the lock");
+            match result {
+                Ok(counts) => found.0.add(&counts),
+                Err(error) => found.1.push((seed, error)),
+            }
+            bar.inc(1);
+        };
+        std::thread::scope(|scope| {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            (0..threads).for_each(|_| _ = scope.spawn(work));
+        });
+        let (counts, mut failures) = found.into_inner().expect("no thread panics with the lock");
+        failures.sort();
+        let mut messages: Vec<String> = { failures.iter().take(DESCRIBED) }
+            .map(|(seed, error)| format!("seed {seed}: {error}"))
+            .collect();
+        let never: Vec<String> = match self.full && plan.deaths > 0 {
+            true => never(&counts),
+            false => Vec::new(),
+        };
+        let failed = (failures.len() + never.len()) as u64;
+        messages.extend(never);
+        let deaths = |of: Victim| {
+            let all = counts
+                .deaths
+                .iter()
+                .filter(|((victim, _), _)| *victim == of);
+            all.map(|((_, step), count)| (step.name(), *count))
+                .collect()
+        };
+        Proof {
+            name: format!("transactions: {name}"),
+            points: runs,
+            failures: failed,
+            seconds: begun.elapsed().as_secs_f64(),
+            more: Details {
+                seed: self.seed,
+                committed: counts.committed as u64,
+                unknown: counts.unknown as u64,
+                found_committed: counts.found_committed as u64,
+                found_without_effect: counts.found_without_effect as u64,
+                rolled_forward: counts.forward,
+                rolled_back: counts.back,
+                recovered_again: counts.again,
+                lost_servers: counts.lost,
+                stolen: counts.stolen,
+                snapshots: counts.snapshots,
+                client_deaths: deaths(Victim::Client),
+                recoverer_deaths: deaths(Victim::Recoverer),
+                messages,
+            },
+        }
+    }
+}
+
+/// Returns descriptions of the deaths that are possible in each protocol and did not occur.
+fn never(counts: &Counts) -> Vec<String> {
+    let possible = { Victim::ALL.iter() }.flat_map(|victim| {
+        let steps = Step::ALL.iter().filter(|step| step.is_of(*victim));
+        steps.map(|step| (*victim, *step))
+    });
+    let missing = possible.filter(|death| !counts.deaths.contains_key(death));
+    missing
+        .map(|(victim, step)| format!("no {victim:?} died after a batch of {}", step.name()))
+        .collect()
+}
+
+/// One line that explains a kind of runs.
+fn about(kind: &str) -> &'static str {
+    match kind {
+        "clean" => "transactions without deaths",
+        "deaths" => "two compute servers and the first recoverer die",
+        "losses" => "two compute servers and the first recoverer die, and a memory server is lost",
+        "single" => "as deaths, with transactions of one access to one key",
+        "stalls" => "as losses; attempts wait at latches of servers under recovery",
+        "snapshots" => "as losses; a third of the transactions read the whole table",
+        _ => "",
+    }
+}
+
+fn bar(runs: u64) -> ProgressBar {
+    let bar = ProgressBar::new(runs);
+    match ProgressStyle::with_template("{pos}/{len} {elapsed} {msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn say(proof: &Proof<Details>) -> Result<(), Failure> {
+    let Proof {
+        name,
+        points,
+        failures,
+        seconds,
+        more,
+    } = proof;
+    let deaths = |deaths: &BTreeMap<&str, u64>| -> String {
+        let each: Vec<_> = deaths
+            .iter()
+            .map(|(step, n)| format!("{n} {step}"))
+            .collect();
+        each.join(", ")
+    };
+    output::line(format_args!(
+        "{name}: {points} runs, {failures} failures, {seconds:.1} s; {} committed, {} without an \
+         answer ({} found committed, {} without effect); {} rolled forward, {} back; {} \
+         recoveries continued; {} memory servers lost; {} latches stolen",
+        more.committed,
+        more.unknown,
+        more.found_committed,
+        more.found_without_effect,
+        more.rolled_forward,
+        more.rolled_back,
+        more.recovered_again,
+        more.lost_servers,
+        more.stolen,
+    ))?;
+    for (victim, steps) in [
+        ("clients", &more.client_deaths),
+        ("recoverers", &more.recoverer_deaths),
+    ] {
+        if !steps.is_empty() {
+            output::line(format_args!("  {victim} died after: {}", deaths(steps)))?;
+        }
+    }
+    more.messages.iter().try_for_each(output::line)
+}

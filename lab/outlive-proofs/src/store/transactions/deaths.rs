@@ -1,0 +1,106 @@
+//! What the compute servers that died in a run had posted last.
+
+use super::view::{is_log, layout};
+use outlive_store::protocol::Protocol;
+use outlive_store::tables::{LATCH, ObjectId};
+use outlive_store::verbs::{Verb, VerbKind};
+use std::collections::BTreeMap;
+
+/// A compute server that dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Victim {
+    /// It executes transactions.
+    Client,
+    /// It recovers another one.
+    Recoverer,
+}
+
+impl Victim {
+    /// All kinds of victims.
+    pub const ALL: [Self; 2] = [Self::Client, Self::Recoverer];
+}
+
+/// The batch that a compute server posted last, by its effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// Reads objects: an access, the validation, or the decision of a recovery.
+    Read,
+    /// Acquires a latch by CAS.
+    Latch,
+    /// Reads logs.
+    ReadLog,
+    /// Writes or removes log entries or records.
+    Log,
+    /// Writes values and versions of objects: a commit, or an undo.
+    Write,
+    /// Releases a latch by WRITE.
+    Unlatch,
+    /// Releases a latch by CAS: after an abort, or in a recovery.
+    Release,
+}
+
+/// The numbers of deaths in runs.
+pub type Deaths = BTreeMap<(Victim, Step), u64>;
+
+impl Step {
+    /// All steps.
+    pub const ALL: [Self; 7] = [
+        Self::Read,
+        Self::Latch,
+        Self::ReadLog,
+        Self::Log,
+        Self::Write,
+        Self::Unlatch,
+        Self::Release,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Latch => "latch",
+            Self::ReadLog => "read-log",
+            Self::Log => "log",
+            Self::Write => "write",
+            Self::Unlatch => "unlatch",
+            Self::Release => "release",
+        }
+    }
+
+    /// Returns whether each protocol has batches of this kind of such compute servers.
+    pub const fn is_of(self, victim: Victim) -> bool {
+        match victim {
+            Victim::Client => !matches!(self, Self::ReadLog),
+            Victim::Recoverer => !matches!(self, Self::Latch | Self::Unlatch),
+        }
+    }
+
+    /// Returns the step of a batch: that of the verb of the batch with the most effect.
+    pub(super) fn of(batch: &[Verb], protocol: Protocol) -> Option<Self> {
+        batch.iter().map(|verb| Self::of_verb(verb, protocol)).max()
+    }
+
+    fn of_verb(verb: &Verb, protocol: Protocol) -> Self {
+        let is_log = is_log(verb.at, protocol);
+        match verb.kind {
+            VerbKind::Read if is_log => Self::ReadLog,
+            VerbKind::Read => Self::Read,
+            VerbKind::CompareSwap { new: 0, .. } => Self::Release,
+            VerbKind::CompareSwap { .. } => Self::Latch,
+            VerbKind::Write if is_log => Self::Log,
+            VerbKind::Write if is_latch(verb, protocol) => Self::Unlatch,
+            VerbKind::Write | VerbKind::FetchAdd { .. } => Self::Write,
+        }
+    }
+}
+
+/// Returns whether a verb on a table begins at a latch.
+fn is_latch(verb: &Verb, protocol: Protocol) -> bool {
+    let layout = layout(protocol);
+    let geometry = layout.geometry;
+    { layout.places.iter().enumerate() }.any(|(partition, places)| {
+        let objects = geometry.objects(0, partition as u8);
+        let at = |object: ObjectId| places[0].of(object, LATCH);
+        { objects.map(|(object, _)| at(object)) }.any(|latch| latch == verb.at)
+    })
+}
