@@ -19,6 +19,20 @@ fn assert_frequent(events: &[(&str, u64)]) {
     }
 }
 
+/// Requires that compute servers of all kinds died after each kind of batch.
+fn assert_deaths_at_every_step(all: &Counts) {
+    for victim in Victim::ALL {
+        for step in { Step::ALL.iter() }.filter(|step| step.is_of(victim)) {
+            let is_seen = all.deaths.contains_key(&(victim, *step));
+            assert!(
+                is_seen,
+                "no {victim:?} died after {step:?}: {:?}",
+                all.deaths
+            );
+        }
+    }
+}
+
 #[test]
 fn transactions_are_strictly_serializable() {
     let all = runs(Plan::CLEAN, 300);
@@ -42,24 +56,7 @@ fn transactions_survive_the_deaths_of_compute_servers_and_recoverers() {
             all.found_without_effect as u64,
         ),
     ]);
-}
-
-/// Each step of each protocol is the last one of compute servers that die.
-#[test]
-fn servers_die_at_every_step() {
-    for protocol in Protocol::ALL {
-        let all = runs(Plan::DEATHS.of(protocol), 300);
-        println!("{protocol}: {:?}", all.deaths);
-        for victim in Victim::ALL {
-            for step in { Step::ALL.iter() }.filter(|step| step.is_of(victim)) {
-                let times = all.deaths.get(&(victim, *step));
-                assert!(
-                    times.is_some(),
-                    "{protocol}: no {victim:?} died after {step:?}"
-                );
-            }
-        }
-    }
+    assert_deaths_at_every_step(&all);
 }
 
 #[test]
@@ -86,6 +83,7 @@ fn the_other_protocols_survive_the_same_failures() {
             ("recoveries by a second recoverer", all.again),
             ("lost memory servers", all.lost),
         ]);
+        assert_deaths_at_every_step(&all);
         assert_eq!(all.stolen, 0, "no latch is stolen");
     }
 }
