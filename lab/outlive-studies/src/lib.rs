@@ -57,6 +57,7 @@ mod spawn;
 mod stack_offset;
 mod stage;
 pub mod statistics;
+mod store_peers;
 mod study;
 mod text;
 mod wordcount_kills;
@@ -96,5 +97,6 @@ pub fn studies() -> &'static [Study] {
         recxl::FIG18,
         recxl::TENFOLD,
         recxl::OURS,
+        store_peers::STUDY,
     ]
 }
