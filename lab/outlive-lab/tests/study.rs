@@ -63,6 +63,7 @@ fn studies_are_listed() {
         "recxl-fig18",
         "recxl-tenfold",
         "recxl-ours",
+        "store-peers",
     ] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
         assert!(names.iter().any(|listed| listed["name"] == name), "{json}");

@@ -4,7 +4,7 @@
 //! killed when its handle is dropped, so an interrupted study leaves no process behind.
 
 use crate::StudyError;
-use crate::{crowd, guests, hosts, lupin_restart, notify, stage};
+use crate::{crowd, guests, hosts, lupin_restart, notify, stage, store_peers};
 use outlive_run::driver::die_with;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 /// The environment variable that holds the role of a process.
 const PART: &str = "OUTLIVE_STUDY_PART";
@@ -45,6 +45,10 @@ pub(crate) enum Part {
     Host,
     /// Runs a part of the study `guests` inside a guest.
     Guest(guests::InGuest),
+    /// Serves memory to a store.
+    StoreMemory(store_peers::MemoryServer),
+    /// Executes transactions on a store.
+    StoreClient(store_peers::Client),
     /// Reports that it has started.
     Bare,
 }
@@ -93,10 +97,8 @@ impl Launcher {
     pub(crate) fn start_command(&self, command: &mut Command) -> Result<Playing, StudyError> {
         // A process group of its own: Ctrl-C interrupts only the study, which ends its children.
         let child = command.process_group(0).spawn();
-        let child = child.map_err(StudyError::io(format!(
-            "starting {}",
-            self.program.display()
-        )))?;
+        let program = command.get_program().display();
+        let child = child.map_err(StudyError::io(format!("starting {program}")))?;
         Ok(Playing { child })
     }
 }
@@ -110,6 +112,11 @@ pub(crate) struct Playing {
 impl Playing {
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
+    }
+
+    /// Takes the pipes of a process whose command has both: its standard input and output.
+    pub fn take_pipes(&mut self) -> Option<(ChildStdin, ChildStdout)> {
+        self.child.stdin.take().zip(self.child.stdout.take())
     }
 
     /// Waits until the process reports that it is ready, by one byte.
@@ -183,6 +190,8 @@ fn play_named(part: &str) -> Result<(), StudyError> {
         Part::Idler(idler) => idler.play(),
         Part::Host => hosts::play(),
         Part::Guest(guest) => guest.play(),
+        Part::StoreMemory(server) => server.play(),
+        Part::StoreClient(client) => client.play(),
         Part::Bare => {
             ready();
             sleep_for_ever()

@@ -23,6 +23,26 @@ pub fn process_cpu_seconds() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 * 1e-9
 }
 
+/// Returns the processor time of all threads of a process so far, in seconds.
+pub fn cpu_seconds_of(process: rustix::process::Pid) -> std::io::Result<f64> {
+    let mut clock = 0;
+    // SAFETY: the call writes the clock's id, if it succeeds.
+    let errno =
+        unsafe { libc::clock_getcpuclockid(process.as_raw_nonzero().get(), &raw mut clock) };
+    if errno != 0 {
+        return Err(std::io::Error::from_raw_os_error(errno));
+    }
+    let mut spent = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call writes to the given structure.
+    match unsafe { libc::clock_gettime(clock, &raw mut spent) } {
+        0 => Ok(spent.tv_sec as f64 + spent.tv_nsec as f64 * 1e-9),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 /// Returns the processor time of all reaped children and of their reaped children, in seconds.
 #[cfg(any(feature = "lupin", feature = "mpi", feature = "ray"))]
 pub fn children_cpu_seconds() -> f64 {

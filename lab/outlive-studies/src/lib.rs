@@ -58,6 +58,7 @@ mod stack_offset;
 mod stage;
 pub mod statistics;
 mod store_executors;
+mod store_peers;
 mod study;
 mod text;
 mod wordcount_kills;
@@ -98,5 +99,6 @@ pub fn studies() -> &'static [Study] {
         recxl::FIG18,
         recxl::TENFOLD,
         recxl::OURS,
+        store_peers::STUDY,
     ]
 }

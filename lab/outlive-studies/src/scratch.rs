@@ -90,6 +90,11 @@ impl Directory {
         Ok(Self(path))
     }
 
+    /// Returns its path.
+    pub fn whole(&self) -> &Path {
+        &self.0
+    }
+
     /// Returns the path of the file `name` in it, which need not exist.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
@@ -99,12 +104,6 @@ impl Directory {
 /// Files that programs of other projects read and write.
 #[cfg(any(feature = "lupin", feature = "mpi", feature = "ray"))]
 impl Directory {
-    /// Returns its path.
-    #[cfg(feature = "mpi")]
-    pub fn whole(&self) -> &Path {
-        &self.0
-    }
-
     /// Writes a file.
     #[cfg(feature = "lupin")]
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, StudyError> {

@@ -18,7 +18,7 @@ mod tatp;
 mod tpcc;
 
 pub use micro::Micro;
-pub use smallbank::{SmallBank, SmallBankKind};
+pub use smallbank::{SmallBank, SmallBankKind, SmallBankRequest};
 pub use tatp::Tatp;
 pub use tpcc::TpcC;
 

@@ -25,11 +25,8 @@ pub struct SmallBank {
     checking: Table<Account>,
     savings: Table<Account>,
     ledger: Ledger,
-    customers: Keys,
+    customers: u64,
 }
-
-/// The initial balance of each account in cents.
-const INITIAL: i64 = 100_000;
 
 /// The kinds of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +58,50 @@ impl SmallBankKind {
     }
 }
 
+/// A transaction and its random choices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmallBankRequest {
+    /// The kind of the transaction.
+    pub kind: SmallBankKind,
+    /// The customer.
+    pub one: u64,
+    /// The other customer, of the kinds that have two.
+    pub other: u64,
+    /// The amount in cents. It is negative if [`TransactSavings`](SmallBankKind::TransactSavings)
+    /// takes it from the account.
+    pub amount: i64,
+}
+
+impl SmallBankRequest {
+    /// Chooses a transaction of a bank with `customers`.
+    pub fn choose(customers: u64, random: &mut fastrand::Rng) -> Self {
+        let customers = Keys {
+            all: customers,
+            hot: customers / 25,
+            hot_percent: 90,
+        };
+        let kind = SmallBankKind::choose(random);
+        let one = customers.choose(random);
+        let other = customers.choose_other(random, one);
+        let amount = random.i64(1..=5000);
+        let amount = match kind {
+            SmallBankKind::TransactSavings if random.bool() => -amount,
+            _ => amount,
+        };
+        Self {
+            kind,
+            one,
+            other,
+            amount,
+        }
+    }
+}
+
 impl SmallBank {
     /// The number of customers in FORD's configuration.
     pub const CUSTOMERS: u64 = 100_000;
+    /// The initial balance of each account in cents.
+    pub const INITIAL: i64 = 100_000;
 
     /// Opens the tables, or creates them for `customers`.
     ///
@@ -74,11 +112,7 @@ impl SmallBank {
             checking: compute.table("checking", customers)?,
             savings: compute.table("savings", customers)?,
             ledger: Ledger::open(compute, books)?,
-            customers: Keys {
-                all: customers,
-                hot: customers / 25,
-                hot_percent: 90,
-            },
+            customers,
         })
     }
 
@@ -91,10 +125,10 @@ impl SmallBank {
         coordinator: &mut Coordinator<V>,
     ) -> Result<(), TransactionError> {
         let account = Account {
-            cents: INITIAL,
+            cents: Self::INITIAL,
             changes: 0,
         };
-        let accounts = (0..self.customers.all).map(|customer| (customer, account));
+        let accounts = (0..self.customers).map(|customer| (customer, account));
         insert(coordinator, self.checking, accounts.clone())?;
         insert(coordinator, self.savings, accounts)
     }
@@ -109,30 +143,40 @@ impl SmallBank {
         coordinator: &mut Coordinator<V>,
         random: &mut fastrand::Rng,
     ) -> Result<(SmallBankKind, i64), TransactionError> {
-        let kind = SmallBankKind::choose(random);
-        let one = self.customers.choose(random);
-        let other = self.customers.choose_other(random, one);
-        let amount = random.i64(1..=5000);
-        let amount = match kind {
-            SmallBankKind::TransactSavings if random.bool() => -amount,
-            _ => amount,
-        };
+        let request = SmallBankRequest::choose(self.customers, random);
+        Ok((request.kind, self.serve(coordinator, request).await?))
+    }
+
+    /// Executes a given transaction. Returns the change of the sum of all balances if the program
+    /// counts it.
+    ///
+    /// # Errors
+    /// Those of transactions.
+    pub async fn serve<V: Member>(
+        &self,
+        coordinator: &mut Coordinator<V>,
+        request: SmallBankRequest,
+    ) -> Result<i64, TransactionError> {
         let committed = coordinator.transaction(async |tx| {
-            let change = self.change(tx, kind, (one, other), amount).await?;
+            let change = self.change(tx, request).await?;
             self.ledger.record(tx, change).await?;
             Ok(change)
         });
-        Ok((kind, self.ledger.counted(committed.await?.value)))
+        Ok(self.ledger.counted(committed.await?.value))
     }
 
     /// Executes the accesses of a transaction. Returns the change of the sum of all balances.
     async fn change<V: Member>(
         &self,
         tx: &mut Transaction<V>,
-        kind: SmallBankKind,
-        (one, other): (u64, u64),
-        amount: i64,
+        request: SmallBankRequest,
     ) -> Result<i64, Abort> {
+        let SmallBankRequest {
+            kind,
+            one,
+            other,
+            amount,
+        } = request;
         let (checking, savings) = (self.checking, self.savings);
         let add = |cents: i64| {
             move |account: Account| Account {
@@ -194,11 +238,11 @@ impl SmallBank {
         coordinator: &mut Coordinator<V>,
         counted: i64,
     ) -> Result<i64, TransactionError> {
-        let customers = self.customers.all;
+        let customers = self.customers;
         let cents = |account: Account| account.cents;
         let found = total(coordinator, self.checking, customers, cents)?
             + total(coordinator, self.savings, customers, cents)?;
         let ledger = self.ledger.sum(coordinator)?;
-        Ok(found - 2 * INITIAL * customers as i64 - counted - ledger)
+        Ok(found - 2 * Self::INITIAL * customers as i64 - counted - ledger)
     }
 }
