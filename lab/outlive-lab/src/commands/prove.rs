@@ -4,6 +4,7 @@ mod chaos;
 mod explained;
 mod kill;
 mod machine_crash;
+mod model;
 mod schedule;
 mod selection;
 
@@ -24,6 +25,8 @@ pub enum Prove {
     Chaos(chaos::Chaos),
     /// Crash nodes of the simulated machine at many moments, let it recover, and check the result
     MachineCrash(machine_crash::MachineCrash),
+    /// Check a model of the store's commits and recoveries exhaustively
+    Model(model::Model),
 }
 
 impl Prove {
@@ -33,6 +36,7 @@ impl Prove {
             Self::Schedule(command) => command.run(),
             Self::Chaos(command) => command.run(),
             Self::MachineCrash(command) => command.run(),
+            Self::Model(command) => command.run(),
         }
     }
 }
