@@ -2,8 +2,8 @@
 
 use crate::properties as must;
 
-/// An unsound choice. The first eleven and `RestoresVersions`, `UnsettledEpochs` and
-/// `CommitsAfterLoss` are those of `outlive_store::protocol::Flaw` with these names.
+/// An unsound choice. The first eleven, `UnsettledEpochs` and `CommitsAfterLoss` are those of
+/// `outlive_store::protocol::Flaw` with these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flaw {
     /// FORD's bug *complicit aborts*: an abort releases a latch that it did not acquire.

@@ -201,9 +201,4 @@ impl State {
     pub fn epoch(&self) -> u8 {
         self.lost.is_some().into()
     }
-
-    /// Whether a server is lost in `epoch`.
-    pub fn is_lost(&self, server: u8, epoch: u8) -> bool {
-        epoch > 0 && self.lost == Some(server)
-    }
 }

@@ -53,16 +53,29 @@ fn violations_of_conditions_have_consequences() {
     }
 }
 
-/// Takes minutes, and gigabytes of memory: `outlive-lab prove model --all --full` does the same.
+/// `outlive-lab prove model --all --full` does the same.
+fn large_scenario_holds(name: &str) {
+    let scenario = scenarios::named(name).expect("a scenario");
+    let report = prove(scenario, 2, None);
+    let (states, depth, time) = (report.states, report.depth, report.time);
+    println!("{name}: {states} states, depth {depth}, {time:?}");
+    assert!(report.holds(), "{report:#?}");
+}
+
 #[test]
-#[ignore = "takes minutes"]
-fn large_scenarios_hold() {
-    for scenario in scenarios::ALL.into_iter().filter(|it| !it.is_small) {
-        let report = prove(scenario, 2, None);
-        println!(
-            "{}: {} states, depth {}, {:?}",
-            scenario.name, report.states, report.depth, report.time
-        );
-        assert!(report.holds(), "{}: {report:#?}", scenario.name);
-    }
+#[ignore = "takes minutes, and gigabytes of memory"]
+fn full_compute_holds() {
+    large_scenario_holds("full-compute");
+}
+
+#[test]
+#[ignore = "takes half a minute"]
+fn full_tombstones_holds() {
+    large_scenario_holds("full-tombstones");
+}
+
+#[test]
+#[ignore = "takes minutes, and gigabytes of memory"]
+fn full_loss_holds() {
+    large_scenario_holds("full-loss");
 }
