@@ -174,15 +174,30 @@ fn every_proof_is_found_in_any_case_and_explained() {
         ("schedule", "MUTE", 2),
         ("machine-crash", "ReCXL-Proactive YCSB", 1),
         ("transactions", "LOG-A-LATCH clean", 1),
+        ("model", "LATCHES", 3),
     ] {
         assert_eq!(listed(proof, &[part]).len(), number, "{proof} {part}");
     }
-    for proof in ["kill", "schedule", "machine-crash", "transactions"] {
+    for proof in ["kill", "schedule", "machine-crash", "transactions", "model"] {
         for one in listed(proof, &[]) {
             let about = one["about"].as_str().unwrap_or_default();
             assert!(about.len() > 10 && !about.ends_with(": "), "{one}");
         }
     }
+}
+
+#[test]
+fn a_model_holds_and_its_broken_variant_is_found() {
+    let run = ["prove", "model", "skew", "--json"];
+    let proofs: Value = serde_json::from_str(&outlive(run).succeeds()).unwrap();
+    let proof = &proofs[0];
+    assert_eq!(proof["complete"], true, "{proof:#}");
+    assert!(proof["points"].as_u64() > Some(1000), "{proof:#}");
+    let text = outlive(["prove", "model", "covert-latches"]).succeeds();
+    assert!(
+        text.contains(": found") && text.contains("T2 (read Y"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -213,6 +228,7 @@ fn every_command_shows_examples() {
         &["prove", "chaos"],
         &["prove", "machine-crash"],
         &["prove", "transactions"],
+        &["prove", "model"],
         &["study"],
         &["completions"],
         &[],

@@ -4,6 +4,7 @@ mod chaos;
 mod explained;
 mod kill;
 mod machine_crash;
+mod model;
 mod schedule;
 mod selection;
 mod transactions;
@@ -27,6 +28,8 @@ pub enum Prove {
     MachineCrash(machine_crash::MachineCrash),
     /// Execute transactions on a simulated network while servers die, and check each history
     Transactions(transactions::Transactions),
+    /// Check a model of the store's commits and recoveries exhaustively
+    Model(model::Model),
 }
 
 impl Prove {
@@ -37,6 +40,7 @@ impl Prove {
             Self::Chaos(command) => command.run(),
             Self::MachineCrash(command) => command.run(),
             Self::Transactions(command) => command.run(),
+            Self::Model(command) => command.run(),
         }
     }
 }

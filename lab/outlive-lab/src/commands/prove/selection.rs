@@ -39,6 +39,11 @@ impl Selection {
         self.list
     }
 
+    /// Returns whether all proofs are to be run.
+    pub fn is_all(&self) -> bool {
+        self.all
+    }
+
     /// Returns the filter that selects from `names`.
     ///
     /// # Errors

@@ -1,0 +1,20 @@
+//! A model of the protocol `pandora` of `outlive-store`: the commits of two compute servers, their
+//! deaths, the recovery of their logs, and the loss of a memory server. The checker (`stateright`)
+//! explores every order of the verbs' effects and every moment of the deaths.
+//!
+//! The README says what is modelled, what is not, and which flaw is found by which proof.
+
+pub mod check;
+mod describe;
+mod effects;
+pub mod flaws;
+mod flight;
+mod history;
+mod model;
+pub mod properties;
+mod recovery;
+pub mod scenarios;
+mod state;
+mod transactions;
+
+pub use model::{Action, Commit};
