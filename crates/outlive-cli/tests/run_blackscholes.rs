@@ -107,7 +107,7 @@ fn what_cannot_be_priced_is_refused() {
     pricing(&["random:0"]).fails(2, "write random:COUNT[:SEED], COUNT from 1 to 100000000");
     pricing(&["random:9", "--task-options", "0"]).fails(2, "--task-options");
     let kept = stage.write("kept", PARSEC);
-    pricing(&[&kept, "--output", &kept]).fails(1, "--output would replace it");
+    pricing(&[&kept, "--output", &kept]).fails(1, "would be replaced");
     assert_eq!(fs::read(&kept).unwrap(), PARSEC);
     pricing(&["random:300000", "--size", "8M"]).fails(1, "--size");
     let none = [

@@ -173,7 +173,7 @@ fn what_cannot_be_counted_is_refused() {
     count(&["random:5"]).fails(2, "write random:WIDTH:HEIGHT");
     count(&[&cut, "--task-bytes", "0"]).fails(2, "a size cannot be 0");
     let kept = stage.write("kept", b"to be kept");
-    count(&[&kept, "--output", &kept]).fails(1, "--output would replace it");
+    count(&[&kept, "--output", &kept]).fails(1, "would be replaced");
     assert_eq!(fs::read(&kept).unwrap(), b"to be kept");
     let taken = stage.write("taken", b"something");
     count(&[&kept, "--pod", &taken]).fails(1, "exists already");

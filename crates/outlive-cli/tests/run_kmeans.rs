@@ -218,7 +218,7 @@ fn what_cannot_be_grouped_is_refused() {
     group(&[&two, "--tolerance", "nan"]).fails(2, "0 or more");
     group(&["random:0"]).fails(2, "write random:POINTS[:DIMENSIONS][:CENTRES][:SEED]");
     group(&["random:1073741824:2"]).fails(2, "ask for fewer points");
-    group(&[&two, "--clusters", "2", "--output", &two]).fails(1, "--output would replace it");
+    group(&[&two, "--clusters", "2", "--output", &two]).fails(1, "would be replaced");
     assert_eq!(fs::read(&two).unwrap(), b"1 2\n3 4\n3 4\n");
     group(&["random:300000:10", "--size", "8M"]).fails(1, "--size");
     let none = [

@@ -153,7 +153,7 @@ fn what_cannot_be_multiplied_is_refused() {
     );
     run(&[&bad, "random:1:1"]).fails(1, "bad.mtx: element 0 is NaN");
     let good = stage.write("good.npy", &Matrix::generate(2, 2, 1).to_npy());
-    run(&[&good, &good, "--output", &good]).fails(1, "--output would replace it");
+    run(&[&good, &good, "--output", &good]).fails(1, "would be replaced");
     assert_eq!(fs::read(&good).unwrap(), Matrix::generate(2, 2, 1).to_npy());
     let place = stage.path("no/where");
     run(&["random:2:2", "random:2:2", "--output", &place]).fails(1, "cannot be written");

@@ -229,7 +229,7 @@ fn what_cannot_be_ranked_is_refused() {
     let list = stage.write("list", b"1 2\n2\n");
     run(&[&list]).fails(1, "list, line 2: it has the field \"2\"");
     let list = stage.write("list", b"1 2\n2 1\n");
-    run(&[&list, "--output", &list]).fails(1, "--output would replace it");
+    run(&[&list, "--output", &list]).fails(1, "would be replaced");
     assert_eq!(fs::read(&list).unwrap(), b"1 2\n2 1\n");
     let matrix = stage.write(
         "m",

@@ -148,7 +148,7 @@ fn keys_are_inserted_and_deleted_until_the_table_is_full() {
 
 #[test]
 fn what_is_impossible_is_refused() {
-    let options = StoreOptions::new().compute_servers(1, 2).log_slot(256);
+    let options = StoreOptions::new().compute_servers(1, 2).log_slot(384);
     let world = World::new("refused", options);
     let compute = world.compute();
     let table = compute.table::<u64>("t", 100).unwrap();
@@ -170,6 +170,8 @@ fn what_is_impossible_is_refused() {
         compute.table("u", 100_000_000),
         "start larger memory servers",
     );
+    let large = compute.table::<[u64; 6]>("w", 9).unwrap_err().to_string();
+    assert!(large.contains("large enough for 40"), "{large}");
     let worker = compute.worker().unwrap();
     let mut coordinator = worker.coordinator().unwrap();
     let _second = worker.coordinator().unwrap();
@@ -182,7 +184,7 @@ fn what_is_impossible_is_refused() {
         Ok(())
     });
     let error = block_on(done).unwrap_err().to_string();
-    assert!(error.contains("its log slot has 32"), "{error}");
+    assert!(error.contains("its log slot has 48"), "{error}");
     assert_eq!(read(&mut coordinator, table, 0), None);
     let other = Store::open(&world.path).unwrap().join_compute().unwrap();
     let error = other.worker().unwrap_err().to_string();

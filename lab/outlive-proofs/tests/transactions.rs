@@ -83,7 +83,6 @@ fn the_other_protocols_survive_the_same_failures() {
             ("recoveries by a second recoverer", all.again),
             ("lost memory servers", all.lost),
         ]);
-        assert_deaths_at_every_step(&all);
         assert_eq!(all.stolen, 0, "no latch is stolen");
     }
 }

@@ -2,7 +2,7 @@
 
 mod blackscholes;
 mod dedup;
-mod destination;
+pub(super) mod destination;
 mod flags;
 mod generated;
 mod histogram;
@@ -11,7 +11,7 @@ mod kmeans;
 mod left_out;
 mod matmul;
 mod pagerank;
-mod play;
+pub(super) mod play;
 mod report;
 mod steps;
 mod unnamed;

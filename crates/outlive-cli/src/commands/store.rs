@@ -83,7 +83,8 @@ impl StoreCommand {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::new(error)
+        // Names of tables can contain control characters.
+        Self::new(output::printable(&error))
     }
 }
 
@@ -110,6 +111,10 @@ pub struct Create {
     /// Protocol of the transactions
     #[arg(long, value_enum, default_value_t = ProtocolName::Pandora)]
     protocol: ProtocolName,
+    /// Size of a coordinator's log slot, which limits what a transaction writes and the size of a
+    /// value: bytes, or a whole number with K, M, G or T
+    #[arg(long, default_value = "4K", value_parser = amount::size)]
+    log_slot: u64,
     /// Number of process ids: each live compute server and each failed one uses one
     #[arg(long, default_value_t = u16::MAX, value_parser = clap::value_parser!(u16).range(1..))]
     process_ids: u16,
@@ -129,6 +134,7 @@ impl Create {
         let options = StoreOptions::new()
             .replicas(self.replicas)
             .protocol(self.protocol.into())
+            .log_slot(self.log_slot)
             .process_ids(self.process_ids)
             .members(self.members)
             .mode(self.mode)

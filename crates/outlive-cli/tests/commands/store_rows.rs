@@ -117,12 +117,21 @@ fn a_dump_is_loaded_into_another_store() {
         bank.says("put", &["names", key, "ada"]);
     }
     bank.says("put", &["balances", "7", "100", "--numbers"]);
+    // The store's own files are not replaced.
+    let own = bank.0.clone();
+    bank.fails(1, "dump", &[&own], "would be replaced");
+    let printed = bank.says("dump", &["/dev/stdout"]);
+    assert!(
+        printed.ends_with("}\n") && printed.lines().count() == 8,
+        "{printed}"
+    );
     let dumped = bank.says("dump", &[&file]);
     assert!(dumped.starts_with("4 rows of 2 tables"), "{dumped}");
 
     let (other, mut others) = Bank::new("loaded");
     other.fails(1, "load", &["/no/file"], "/no/file cannot be read");
     let whole = std::fs::read(&file).unwrap();
+    assert_eq!(String::from_utf8(whole.clone()).unwrap(), printed);
     std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
     other.fails(1, "load", &[&file], "nothing was written");
     std::fs::write(&file, &whole).unwrap();

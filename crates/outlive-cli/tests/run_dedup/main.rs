@@ -196,7 +196,7 @@ fn what_cannot_be_archived_is_refused() {
     run(&["/proc/self/status"]).fails(1, "has the length 0 and is not empty");
     let file = stage.write("a/file", &executable()[..700_000]);
     run(&[&file, &stage.write("b/file", b"b")]).fails(1, "would be called");
-    run(&[&file, "--output", &file]).fails(1, "--output would replace it");
+    run(&[&file, "--output", &file]).fails(1, "would be replaced");
     run(&[&file, "--output", &stage.path("no/where")]).fails(1, "cannot be written");
     run(&[&file, "--output", "/dev/null", "--verify"]).fails(1, "--verify is not possible");
     run(&[&file, "--level", "10"]).fails(2, "--level");

@@ -24,7 +24,7 @@
 //! end of the first half.
 
 use super::Protocol;
-use crate::tables::{ObjectId, TransactionId, Version};
+use crate::tables::{BUCKET_WORDS, HEADER_WORDS, ObjectId, TransactionId, Version};
 use crate::verbs::{RemoteOffset, ServerId};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -62,6 +62,25 @@ impl LogArea {
             true => self.slot_words / 2,
             false => self.slot_words,
         }
+    }
+
+    /// The largest number of words of a value with which a key can always be inserted: the log of
+    /// an insertion that extends a chain has the slot, two buckets and the header.
+    pub fn value_words(&self) -> usize {
+        const OBJECTS: usize = 4;
+        let headers = if self.protocol.logs_at_replicas() {
+            OBJECTS
+        } else {
+            1
+        };
+        let latches = if self.protocol.logs_latches() {
+            OBJECTS
+        } else {
+            0
+        };
+        let others = HEADER_WORDS + 2 * BUCKET_WORDS + 1;
+        let log = headers * LOG_HEADER_WORDS + OBJECTS * OBJECT_WORDS + latches * LATCH_WORDS;
+        self.log_words().saturating_sub(log + others)
     }
 
     /// The offset of the entry with the decision of a recovery.

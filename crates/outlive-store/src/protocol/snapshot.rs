@@ -18,14 +18,14 @@
 //!   follows. So v is the last version between the passes.
 //!
 //! A failed compute server's undone writes have fresh versions, and a latch that becomes stray
-//! under the snapshot is read again. If an epoch begins, C may show latches of a server that is not
-//! the primary any more, so the epoch is checked after D.
+//! under the snapshot is read again. All READs are on the primaries of one epoch: it has not ended
+//! after D, so no primary of a later one was used before.
 
 use super::coordinator::{Coordinator, is_over};
 use super::transaction::Latch;
 use super::worker::{Member, Worker};
 use super::{Abort, Conflict, TransactionError, check::Replica};
-use crate::tables::KEYS_PER_BUCKET;
+use crate::tables::{BUCKET_WORDS, Bucket, Geometry, KEYS_PER_BUCKET, Version};
 use crate::verbs::VerbError;
 use std::collections::BTreeMap;
 
@@ -37,12 +37,13 @@ impl<V: Member> Coordinator<V> {
     /// transaction that only reads. The rows of table `tables[i]` are element i of the result.
     ///
     /// The tables are read until no transaction changes them meanwhile, as often as the coordinator
-    /// [retries](super::Retry) a transaction. The rows are kept in the memory of the caller, and so
-    /// is one partition with free slots.
+    /// [retries](super::Retry) a transaction. The memory of the caller holds the rows, 8 bytes for
+    /// each object (each free slot is one), and two copies of one partition. On mapped memory an
+    /// attempt is one poll, during which the thread's other coordinators wait.
     ///
     /// # Errors
-    /// [`TransactionError`], of which `Unknown` does not occur. `TooManyConflicts` and
-    /// `DeadlineExceeded` mean that transactions kept changing the tables.
+    /// [`TransactionError`], of which `Unknown` does not occur. After `TooManyConflicts`, the last
+    /// conflict tells whether transactions changed the tables or a server had died.
     ///
     /// # Panics
     /// If there is no table with one of the numbers.
@@ -71,7 +72,9 @@ impl<V: Member> Coordinator<V> {
 }
 
 async fn collect<V: Member>(worker: &Worker<V>, tables: &[u8]) -> Result<Vec<Rows>, Abort> {
+    let epoch = worker.epoch();
     let (mut collected, mut versions) = (Vec::new(), Vec::new());
+    let mut damage = None;
     for table in tables {
         let geometry = worker.layout(*table).geometry;
         let mut rows = Rows::new();
@@ -80,16 +83,8 @@ async fn collect<V: Member>(worker: &Worker<V>, tables: &[u8]) -> Result<Vec<Row
             let second = primary(worker, *table, partition).await?;
             let objects = geometry.objects(*table, partition);
             versions.extend(objects.map(|(object, words)| first.object(object, words).version));
-            for slot in 0..geometry.buckets() * KEYS_PER_BUCKET as u32 {
-                let (slot, words) = (
-                    geometry.slot(*table, partition, slot),
-                    geometry.slot_words(),
-                );
-                if first.object(slot, words).version.exists() {
-                    let value = second.object(slot, words).value;
-                    rows.insert(value[0], value[1..].into());
-                }
-            }
+            let found = rows_of(geometry, (*table, partition), (&first, &second), &mut rows);
+            damage = damage.or(found.err());
         }
         collected.push(rows);
     }
@@ -99,10 +94,47 @@ async fn collect<V: Member>(worker: &Worker<V>, tables: &[u8]) -> Result<Vec<Row
             confirm(worker, *table, partition, &mut versions).await?;
         }
     }
-    match worker.view.is_over(worker.epoch()) {
-        true => Err(Abort::Conflict(Conflict::Interrupted)),
-        false => Ok(collected),
+    if worker.view.is_over(epoch) {
+        return Err(Abort::Conflict(Conflict::Interrupted));
     }
+    // Before the state was confirmed, a contradiction could be a transaction under way.
+    match damage {
+        Some(damage) => Err(damage),
+        None => Ok(collected),
+    }
+}
+
+/// Adds the rows of a partition: those of the slots that exist in `first`, with the values in
+/// `second`.
+///
+/// # Errors
+/// [`Abort::Damaged`] if a slot and its bucket contradict each other. The rows are added all the
+/// same.
+fn rows_of(
+    geometry: Geometry,
+    (table, partition): (u8, u8),
+    (first, second): (&Replica, &Replica),
+    rows: &mut Rows,
+) -> Result<(), Abort> {
+    let mut result = Ok(());
+    for bucket in 0..geometry.buckets() {
+        let object = geometry.bucket(table, partition, bucket);
+        let words = Bucket(second.object(object, BUCKET_WORDS).value);
+        for position in 0..KEYS_PER_BUCKET {
+            let slot = bucket * KEYS_PER_BUCKET as u32 + position as u32;
+            let slot = geometry.slot(table, partition, slot);
+            let exists = { first.object(slot, geometry.slot_words()).version }.exists();
+            let value = second.object(slot, geometry.slot_words()).value;
+            let is_right = exists == words.uses(position)
+                && (!exists || words.key(position) == value[0])
+                && (!exists || rows.insert(value[0], value[1..].into()).is_none());
+            if !is_right {
+                let what = "a slot and its bucket disagree, or its key is in another one as well";
+                result = Err(Abort::Damaged { object: slot, what });
+            }
+        }
+    }
+    result
 }
 
 /// Confirms that the objects of a partition have the next of these versions still, and that no
@@ -111,7 +143,7 @@ async fn confirm<V: Member>(
     worker: &Worker<V>,
     table: u8,
     partition: u8,
-    versions: &mut impl Iterator<Item = crate::tables::Version>,
+    versions: &mut impl Iterator<Item = Version>,
 ) -> Result<(), Abort> {
     let geometry = worker.layout(table).geometry;
     let policy = worker.policy();

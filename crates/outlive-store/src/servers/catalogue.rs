@@ -71,6 +71,19 @@ pub enum TableError {
         /// The number of bytes of a value.
         bytes: u64,
     },
+    /// A transaction that inserts a value would not fit into a log slot.
+    #[error(
+        "table `{name}` cannot have values of {bytes} bytes: the store's log slots are large \
+         enough for {most}; create the store with larger ones (`outlive store create --log-slot`)"
+    )]
+    ValueTooLarge {
+        /// The name.
+        name: String,
+        /// The size of a value in bytes, rounded up to words.
+        bytes: u64,
+        /// The largest possible size.
+        most: u64,
+    },
     /// A table with this name exists, and its values have another size.
     #[error("table `{name}` has values of {found} bytes, and the program's have {wanted}")]
     OtherValues {

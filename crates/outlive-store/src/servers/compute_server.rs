@@ -132,9 +132,14 @@ impl ComputeServer {
             let name = name.into();
             return Err(TableError::BadSize { name, keys, bytes }.into());
         }
+        let configuration = self.store().configuration();
+        let most = configuration.log_area(0).value_words() as u64 * 8;
+        if words * 8 > most {
+            let (name, bytes) = (name.into(), words * 8);
+            return Err(TableError::ValueTooLarge { name, bytes, most }.into());
+        }
         let geometry = Geometry::for_keys(keys, words as u32, PARTITIONS);
         loop {
-            let configuration = self.store().configuration();
             match configuration.create_table(self.instance(), name, geometry) {
                 Ok(number) => return Ok(number),
                 // If the other process dies, its recovery releases the catalogue.

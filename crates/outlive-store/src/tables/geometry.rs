@@ -77,7 +77,8 @@ impl Geometry {
 
     /// The largest number of keys [for which](Self::for_keys) a table has these sizes.
     pub fn keys(&self) -> u64 {
-        u64::from(self.main) * PLANNED * u64::from(self.partitions)
+        let keys = u64::from(self.main) * PLANNED * u64::from(self.partitions);
+        keys.min(Self::MAX_KEYS)
     }
 
     /// The number of slots of the table.

@@ -126,8 +126,8 @@ impl Destination {
         {
             if !is_stream {
                 return Err(Failure::new(format_args!(
-                    "{} is the file of standard output or standard error, which --output would \
-                     replace; name another file, or /dev/stdout",
+                    "{} is the file of standard output or standard error, and would be replaced; \
+                     name another file, or /dev/stdout",
                     named.display()
                 )));
             }
@@ -146,7 +146,7 @@ impl Destination {
         };
         if read.into_iter().any(same) {
             return Err(Failure::new(format_args!(
-                "{} is one of the files to be {to_be}, and --output would replace it; name another file",
+                "{} is one of the files to be {to_be}, and would be replaced; name another file",
                 named.display()
             )));
         }

@@ -1,23 +1,29 @@
 //! A compute server that executes single transactions for a command.
 
+use crate::commands::run::play::Interrupted;
 use crate::failure::Failure;
 use crate::output;
-use outlive_store::protocol::{Coordinator, Retry, Rows};
+use core::pin::pin;
+use core::task::Poll;
+use outlive_store::protocol::{Conflict, Coordinator, Retry, Rows, TransactionError};
 use outlive_store::servers::{ComputeServer, Direct, Members, Store, TableEntry};
 use outlive_store::verbs::block_on;
 use std::path::Path;
 use std::time::Duration;
 
-/// A compute server with one coordinator.
+/// The coordinator of a command.
+pub type Coordinating = Coordinator<Members<Direct>>;
+
+/// A compute server with one coordinator. It leaves the store when it is dropped.
 pub struct Client {
-    /// Dropped before the server leaves the store.
-    pub coordinator: Coordinator<Members<Direct>>,
+    coordinator: Coordinating,
     pub compute: ComputeServer,
+    interrupted: Interrupted,
 }
 
 impl Client {
     /// Joins the store at `path`. Its transactions are retried for `limit`.
-    pub fn join(path: &Path, limit: Duration) -> Result<Self, Failure> {
+    pub fn join(path: &Path, limit: Duration, interrupted: &Interrupted) -> Result<Self, Failure> {
         let compute = Store::open(path)?.join_compute()?;
         let coordinator = { compute.worker()?.coordinator() }.map_err(Failure::new)?;
         let coordinator = coordinator.retry(Retry {
@@ -28,7 +34,22 @@ impl Client {
         Ok(Self {
             coordinator,
             compute,
+            interrupted: interrupted.clone(),
         })
+    }
+
+    /// Executes `work`, unless the command is interrupted.
+    pub fn execute<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut Coordinating) -> Result<T, TransactionError>,
+    ) -> Result<Result<T, TransactionError>, Failure> {
+        let mut working = pin!(work(&mut self.coordinator));
+        block_on(core::future::poll_fn(|context| {
+            if self.interrupted.is_heard() {
+                return Poll::Ready(Err(Failure::new("interrupted")));
+            }
+            working.as_mut().poll(context).map(Ok)
+        }))
     }
 
     /// The tables of the store.
@@ -45,6 +66,7 @@ impl Client {
         { tables.into_iter() }
             .find(|it| it.name == name)
             .ok_or_else(|| {
+                let name = output::printable(&name);
                 Failure::new(match names.as_slice() {
                     [] => format!(
                         "the store has no tables; create `{name}` with `outlive store table`"
@@ -61,10 +83,22 @@ impl Client {
     /// The rows of tables at one moment.
     pub fn snapshot(&mut self, tables: &[TableEntry]) -> Result<Vec<Rows>, Failure> {
         let tables: Vec<u8> = tables.iter().map(|it| it.number).collect();
-        block_on(self.coordinator.snapshot(&tables)).map_err(|error| {
+        let rows = self.execute(async |coordinator| coordinator.snapshot(&tables).await)?;
+        rows.map_err(|error| {
+            let changed = matches!(
+                error,
+                TransactionError::DeadlineExceeded
+                    | TransactionError::TooManyConflicts {
+                        last: Conflict::Changed | Conflict::Latched(_),
+                        ..
+                    }
+            );
+            let advice = match changed {
+                true => "; wait for the programs that change them, or raise --timeout",
+                false => "",
+            };
             Failure::new(format_args!(
-                "the tables could not be read at one moment: {error}; wait for the programs that \
-                 change them, or raise --timeout"
+                "the tables could not be read at one moment: {error}{advice}"
             ))
         })
     }

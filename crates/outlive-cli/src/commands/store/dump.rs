@@ -7,17 +7,19 @@ use super::Which;
 use super::client::Client;
 use super::rows::Limit;
 use super::value::{digits, from_digits};
+use crate::commands::run::destination::Destination;
+use crate::commands::run::play::Interrupted;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 use outlive_store::protocol::Rows;
-use outlive_store::servers::TableEntry;
-use outlive_store::verbs::block_on;
+use outlive_store::servers::{Store, TableEntry};
+use outlive_store::tables::Geometry;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::io::{BufRead, BufReader, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 
 /// A line of a dump.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +33,7 @@ enum Line {
     Table {
         table: String,
         value_bytes: u64,
-        /// The number of keys for which the table was created.
+        /// The number of keys for which the table has room.
         keys: u64,
     },
     Head {
@@ -53,7 +55,7 @@ const VERSION: u32 = 1;
     outlive store load /dev/shm/new-bank bank.dump\n\n\
     The rows are those of one moment, also while transactions run. The file consists of JSON \
     lines; docs/json.md says what they mean. It appears when it is complete, and replaces an \
-    earlier one.")]
+    existing one.")]
 pub struct Dump {
     #[command(flatten)]
     which: Which,
@@ -65,35 +67,40 @@ pub struct Dump {
 
 impl Dump {
     pub fn run(self) -> Result<(), Failure> {
-        let file = &self.file;
-        let cannot = |error: &dyn Display| {
-            Failure::new(format_args!(
-                "{} cannot be written: {error}",
-                file.display()
-            ))
+        let interrupted = Interrupted::listen()?;
+        let store = Store::observe(&self.which.path)?;
+        let memory = store.configuration().memory_servers();
+        let mut files: Vec<_> = memory.map(|it| store.segment_path(&it)).collect();
+        files.push(self.which.path.clone());
+        let files = files.iter().map(PathBuf::as_path);
+        let destination = Destination::prepare(&self.file, files, "dumped", &interrupted)?;
+        drop(store);
+        let mut client = Client::join(&self.which.path, self.limit.timeout, &interrupted)?;
+        let (tables, rows) = loop {
+            let tables = client.tables();
+            let rows = client.snapshot(&tables)?;
+            // A table that is created meanwhile may contain rows that were in another one.
+            if client.tables() == tables {
+                break (tables, rows);
+            }
         };
-        let folder = match file.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        };
-        let mut new = tempfile::NamedTempFile::new_in(folder).map_err(|error| cannot(&error))?;
-        let mut client = Client::join(&self.which.path, self.limit.timeout)?;
-        let tables = client.tables();
-        let rows = client.snapshot(&tables)?;
         drop(client);
-        let count = write(&mut BufWriter::new(&mut new), &tables, &rows);
-        let count = count.map_err(|error| cannot(&error))?;
-        { new.as_file().sync_all() }.map_err(|error| cannot(&error))?;
-        new.persist(file).map_err(|error| cannot(&error.error))?;
-        output::line(format_args!(
+        let is_file = destination.is_file();
+        destination.write(|mut out| write(&mut out, &tables, &rows))?;
+        let count: usize = rows.iter().map(Rows::len).sum();
+        let done = format!(
             "{count} rows of {} tables are in {}",
             tables.len(),
-            file.display()
-        ))
+            self.file.display()
+        );
+        match is_file {
+            true => output::line(done),
+            false => Ok(output::note(done)),
+        }
     }
 }
 
-fn write(to: &mut impl Write, tables: &[TableEntry], rows: &[Rows]) -> std::io::Result<u64> {
+fn write(to: &mut impl Write, tables: &[TableEntry], rows: &[Rows]) -> std::io::Result<()> {
     let mut checksum = crc32fast::Hasher::new();
     let mut line = |line: Line, is_summed: bool| {
         let mut text = serde_json::to_string(&line)?;
@@ -124,8 +131,7 @@ fn write(to: &mut impl Write, tables: &[TableEntry], rows: &[Rows]) -> std::io::
     }
     let rows = rows.iter().map(|it| it.len() as u64).sum();
     line(Line::End { rows, crc32 }, false)?;
-    to.flush()?;
-    Ok(rows)
+    to.flush()
 }
 
 /// Arguments of `outlive store load`.
@@ -159,16 +165,21 @@ impl Load {
                 ),
             })
         })?;
-        let mut client = Client::join(&self.which.path, self.limit.timeout)?;
-        let mut count = 0u64;
+        let mut client = self.limit.join(&self.which)?;
+        let mut numbers = Vec::new();
         for table in &tables {
-            let number =
-                { &client.compute }.table_of_bytes(&table.name, table.keys, table.value_bytes)?;
+            let Loaded { name, keys, .. } = table;
+            numbers.push({ &client.compute }.table_of_bytes(name, *keys, table.value_bytes)?);
+        }
+        let mut count = 0u64;
+        for (table, number) in tables.iter().zip(numbers) {
             for (key, value) in &table.rows {
-                let putting = client
-                    .coordinator
-                    .transaction(async |tx| tx.put_words(number, *key, value).await);
-                block_on(putting).map_err(|error| {
+                let put = client.execute(async |coordinator| {
+                    let put =
+                        coordinator.transaction(async |tx| tx.put_words(number, *key, value).await);
+                    put.await
+                });
+                put?.map_err(|error| {
                     Failure::new(format_args!(
                         "key {key} of table {} was not written: {error}; {count} rows were \
                          written before it",
@@ -246,6 +257,12 @@ fn parse(mut from: impl BufRead) -> Result<Vec<Loaded>, Fault> {
                 if value_bytes == 0 || !value_bytes.is_multiple_of(8) || value_bytes > 1 << 13 {
                     return Err(fault(&format_args!("no value has {value_bytes} bytes")));
                 }
+                if !(1..=Geometry::MAX_KEYS).contains(&keys) {
+                    return Err(fault(&format_args!("no table has room for {keys} keys")));
+                }
+                if tables.iter().any(|it| it.name == table) {
+                    return Err(fault(&"a table comes twice"));
+                }
                 tables.push(Loaded {
                     name: table,
                     value_bytes,
@@ -269,6 +286,10 @@ fn parse(mut from: impl BufRead) -> Result<Vec<Loaded>, Fault> {
             (Line::End { rows, crc32 }, _) => {
                 if rows != count || crc32 != checksum.finalize() {
                     return Err(fault(&"the checksum or the number of rows is wrong"));
+                }
+                let more = from.fill_buf().map_err(|error| Fault::new(0, error))?;
+                if !more.is_empty() {
+                    return Err(Fault::new(number + 1, "something follows the end"));
                 }
                 return Ok(tables);
             }
@@ -296,7 +317,7 @@ mod tests {
             Rows::from([row(5, &[1, 2])]),
         ];
         let mut file = Vec::new();
-        assert_eq!(write(&mut file, &tables, &rows).unwrap(), 4);
+        write(&mut file, &tables, &rows).unwrap();
         (tables, rows, file)
     }
 
@@ -312,6 +333,17 @@ mod tests {
             let geometry = Geometry::for_keys(loaded.keys, words, 16);
             assert_eq!(geometry, table.geometry);
         }
+    }
+
+    #[test]
+    fn nothing_follows_a_dump() {
+        let (.., mut file) = dump();
+        file.extend_from_within(..);
+        let fault = parse(file.as_slice()).unwrap_err();
+        assert_eq!(
+            (fault.line, fault.what.as_str()),
+            (9, "something follows the end")
+        );
     }
 
     #[test]
@@ -356,6 +388,16 @@ mod tests {
                 format!("{head}\n{}\n", table.replace(":8", ":7")),
                 2,
                 "no value has 7 bytes",
+            ),
+            (
+                format!("{head}\n{table}\n{table}\n"),
+                3,
+                "a table comes twice",
+            ),
+            (
+                format!("{head}\n{}\n", table.replace(":1", ":0")),
+                2,
+                "no table has room for 0 keys",
             ),
             (
                 format!("{head}\n{{\"rows\":0,\"crc32\":1}}\n"),

@@ -3,10 +3,10 @@
 use super::Which;
 use super::client::Client;
 use super::value::{Form, VALUES};
+use crate::commands::run::play::Interrupted;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
-use outlive_store::verbs::block_on;
 use std::time::Duration;
 
 /// The limit of a command's transaction.
@@ -15,6 +15,13 @@ pub(super) struct Limit {
     /// Give up if other transactions prevent this one for so long
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
     pub timeout: Duration,
+}
+
+impl Limit {
+    /// Joins the store as a client whose transactions have this limit.
+    pub fn join(&self, which: &Which) -> Result<Client, Failure> {
+        Client::join(&which.path, self.timeout, &Interrupted::listen()?)
+    }
 }
 
 /// Arguments of `outlive store table`.
@@ -37,7 +44,8 @@ pub struct CreateTable {
 
 impl CreateTable {
     pub fn run(self) -> Result<(), Failure> {
-        let client = Client::join(&self.which.path, Duration::ZERO)?;
+        let timeout = Duration::ZERO;
+        let client = Limit { timeout }.join(&self.which)?;
         let number = { client.compute }.table_of_bytes(&self.table, self.keys, self.value_bytes)?;
         let name = output::printable(&self.table);
         output::line(format_args!("table {number}, {name}"))
@@ -67,23 +75,26 @@ pub struct Get {
 
 impl Get {
     pub fn run(self) -> Result<(), Failure> {
-        let mut client = Client::join(&self.which.path, self.limit.timeout)?;
+        let mut client = self.limit.join(&self.which)?;
         let table = client.table(&self.table)?.number;
-        let reading = client.coordinator.transaction(async |tx| {
-            let mut values = Vec::new();
-            for key in &self.keys {
-                let words = tx.read_words(table, *key).await?;
-                values.push(words.map(|it| self.form.show(it)));
-            }
-            Ok(values)
-        });
-        let values = block_on(reading).map_err(Failure::new)?.value;
+        let read = client.execute(async |coordinator| {
+            let reading = coordinator.transaction(async |tx| {
+                let mut values = Vec::new();
+                for key in &self.keys {
+                    let words = tx.read_words(table, *key).await?;
+                    values.push(words.map(|it| self.form.show(it)));
+                }
+                Ok(values)
+            });
+            reading.await
+        })?;
+        let values = read.map_err(Failure::new)?.value;
         let mut is_complete = true;
         for (key, value) in self.keys.iter().zip(values) {
             match value {
                 Some(value) => output::line(value)?,
                 None => {
-                    output::note(format_args!("table {} has no key {key}", self.table));
+                    missing(&self.table, *key);
                     is_complete = false;
                 }
             }
@@ -93,6 +104,11 @@ impl Get {
             false => Err(Failure::Found),
         }
     }
+}
+
+fn missing(table: &str, key: u64) {
+    let table = output::printable(&table);
+    output::note(format_args!("table {table} has no key {key}"));
 }
 
 /// Arguments of `outlive store put`.
@@ -119,14 +135,15 @@ pub struct Put {
 
 impl Put {
     pub fn run(self) -> Result<(), Failure> {
-        let mut client = Client::join(&self.which.path, self.limit.timeout)?;
+        let mut client = self.limit.join(&self.which)?;
         let table = client.table(&self.table)?;
         let words = table.geometry.value_words as usize;
         let value = self.form.parse(&self.value, words)?;
-        let putting = client
-            .coordinator
-            .transaction(async |tx| tx.put_words(table.number, self.key, &value).await);
-        let committed = block_on(putting).map_err(Failure::new)?;
+        let put = client.execute(async |coordinator| {
+            let (number, key) = (table.number, self.key);
+            { coordinator.transaction(async |tx| tx.put_words(number, key, &value).await) }.await
+        })?;
+        let committed = put.map_err(Failure::new)?;
         let done = if committed.value {
             "replaced"
         } else {
@@ -140,8 +157,8 @@ impl Put {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     outlive store delete /dev/shm/bank accounts 7\n\n\
-    All keys are deleted in one transaction. If one does not exist, the others are deleted, and the \
-    command exits with 1.")]
+    All keys are deleted in one transaction, so the log slots of the store limit their number. If \
+    one does not exist, the others are deleted, and the command exits with 1.")]
 pub struct Delete {
     #[command(flatten)]
     which: Which,
@@ -156,20 +173,23 @@ pub struct Delete {
 
 impl Delete {
     pub fn run(self) -> Result<(), Failure> {
-        let mut client = Client::join(&self.which.path, self.limit.timeout)?;
+        let mut client = self.limit.join(&self.which)?;
         let table = client.table(&self.table)?.number;
-        let deleting = client.coordinator.transaction(async |tx| {
-            let mut deleted = Vec::new();
-            for key in &self.keys {
-                deleted.push(tx.delete_words(table, *key).await?);
-            }
-            Ok(deleted)
-        });
-        let deleted = block_on(deleting).map_err(Failure::new)?.value;
+        let deleted = client.execute(async |coordinator| {
+            let deleting = coordinator.transaction(async |tx| {
+                let mut deleted = Vec::new();
+                for key in &self.keys {
+                    deleted.push(tx.delete_words(table, *key).await?);
+                }
+                Ok(deleted)
+            });
+            deleting.await
+        })?;
+        let deleted = deleted.map_err(Failure::new)?.value;
         for (key, existed) in self.keys.iter().zip(&deleted) {
             match existed {
                 true => output::line(format_args!("deleted key {key}"))?,
-                false => output::note(format_args!("table {} has no key {key}", self.table)),
+                false => missing(&self.table, *key),
             }
         }
         match deleted.iter().all(|existed| *existed) {
@@ -211,7 +231,7 @@ impl Scan {
                 self.from, self.to
             )));
         }
-        let mut client = Client::join(&self.which.path, self.limit.timeout)?;
+        let mut client = self.limit.join(&self.which)?;
         let table = client.table(&self.table)?;
         let rows = client.snapshot(&[table])?;
         drop(client);

@@ -11,6 +11,7 @@ use outlive_proofs::store::transactions::{Counts, Plan, Step, Victim, run};
 use outlive_store::protocol::Protocol;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::panic::catch_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -149,7 +150,8 @@ impl Transactions {
                 return;
             }
             let seed = self.seed.wrapping_add(number);
-            let result = run(plan, seed);
+            let result = catch_unwind(|| run(plan, seed))
+                .unwrap_or_else(|_| Err("the run panicked; see above".into()));
             let mut found = found.lock().expect("no thread panics with the lock");
             match result {
                 Ok(counts) => found.0.add(&counts),

@@ -99,7 +99,9 @@ impl Connection for Wire {
         if failed.is_none() {
             responder.post(number, &verbs);
             let from = responder.from;
-            inner.posted.insert(from, verbs);
+            let (number, last) = inner.posted.entry(from).or_default();
+            *number += 1;
+            *last = verbs;
         }
         Posted {
             network: self.network.clone(),

@@ -47,6 +47,15 @@ pub enum Fault {
     Break(ComputeId, ServerId),
 }
 
+/// The moment after which a fault is injected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// So many words have taken effect.
+    Words(u64),
+    /// The compute server has posted so many batches.
+    Batches(ComputeId, u64),
+}
+
 /// The number of times that the network used each freedom, and of injected faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
@@ -86,10 +95,10 @@ struct Inner {
     servers: Vec<Server>,
     responders: Vec<Responder>,
     batches: Batches,
-    faults: Vec<(u64, Fault)>,
+    faults: Vec<(Due, Fault)>,
     dead: Vec<ComputeId>,
-    /// The batch that each compute server posted last.
-    posted: HashMap<ComputeId, Vec<Verb>>,
+    /// The number of batches that each compute server has posted, and the last one.
+    posted: HashMap<ComputeId, (u64, Vec<Verb>)>,
     revoked: Vec<(ComputeId, ServerId)>,
     takes_duplicates: bool,
     stalls: bool,
@@ -124,7 +133,15 @@ impl Network {
 
     /// Plans `fault` for a random step after `words` words have taken effect.
     pub fn plan(&self, words: u64, fault: Fault) {
-        self.inner.borrow_mut().faults.push((words, fault));
+        let fault = (Due::Words(words), fault);
+        self.inner.borrow_mut().faults.push(fault);
+    }
+
+    /// Plans the crash of `compute` for a random step after it has posted `batches` batches.
+    pub fn plan_crash(&self, compute: ComputeId, batches: u64) {
+        let due = Due::Batches(compute, batches);
+        let fault = (due, Fault::ComputeCrash(compute));
+        self.inner.borrow_mut().faults.push(fault);
     }
 
     /// Breaks the memory servers: they execute a packet that arrives again once more.
@@ -198,7 +215,8 @@ impl Network {
 
     /// The batch that a compute server posted last, if it has posted one.
     pub fn last_batch(&self, compute: ComputeId) -> Option<Vec<Verb>> {
-        self.inner.borrow().posted.get(&compute).cloned()
+        let inner = self.inner.borrow();
+        inner.posted.get(&compute).map(|(_, last)| last.clone())
     }
 
     /// Returns whether the memory server has crashed.
@@ -231,10 +249,12 @@ impl Inner {
 
     fn step(&mut self) -> bool {
         self.steps += 1;
-        let due = self
-            .faults
-            .iter()
-            .position(|(at, _)| *at <= self.seen.words);
+        let posted = |compute| self.posted.get(&compute).map_or(0, |(number, _)| *number);
+        let is_due = |due: Due| match due {
+            Due::Words(words) => words <= self.seen.words,
+            Due::Batches(compute, batches) => batches <= posted(compute),
+        };
+        let due = self.faults.iter().position(|(due, _)| is_due(*due));
         // The fault is injected some steps after the word, so that it can also follow completions.
         if let Some(due) = due.filter(|_| self.random.u8(..4) == 0) {
             let (_, fault) = self.faults.swap_remove(due);

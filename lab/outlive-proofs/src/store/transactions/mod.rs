@@ -343,10 +343,15 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     let mut victims: Vec<usize> = (0..CLIENTS).collect();
     random.shuffle(&mut victims);
     for victim in victims.into_iter().take(plan.deaths) {
-        network.plan(random.u64(..2500), Fault::ComputeCrash(victim));
+        // A large READ has many words, and each WRITE of a commit only some: half of the victims
+        // die after a number of batches.
+        match random.bool() {
+            true => network.plan(random.u64(..2500), Fault::ComputeCrash(victim)),
+            false => network.plan_crash(victim, random.u64(..60)),
+        }
     }
     if plan.recoverer_dies {
-        network.plan(random.u64(..5000), Fault::ComputeCrash(CLIENTS));
+        network.plan_crash(CLIENTS, random.u64(..40));
     }
     if plan.memory_dies {
         let server = ServerId(random.u16(..MEMORY));
