@@ -8,9 +8,11 @@
 //!
 //! Each client executes one transaction at a time, on all stores the same ones in the same order.
 //! Only the clients of Redis also send 32 of them together. A client that does not run in a round
-//! waits for orders, and stays connected. Where clients and their server share
-//! the processors, the rate of transactions depends on how they are scheduled, so the goal for
-//! Redis is on the processor time of a transaction: that of all clients and servers.
+//! waits for orders, and stays connected.
+//!
+//! Where clients and their server share the processors, the rate of transactions depends on how
+//! they are scheduled, so the goal for Redis is on the processor time of a transaction: that of all
+//! clients and servers.
 //!
 //! After the rounds, the sum of all balances of each store must be the initial one plus all changes
 //! that its transactions made.
