@@ -2,8 +2,8 @@
 //! so.
 //!
 //! The leader writes one [`Order`] in a line to its standard input, and it answers each order with
-//! a [`Done`] in a line. The client's random sequence depends on its number alone, so the clients of
-//! all stores execute the same transactions in the same order.
+//! a [`Done`] in a line. The client's random sequence depends on its number alone, so the clients
+//! of all stores execute the same transactions in the same order.
 
 use super::Whose;
 use super::requests::{Load, Request};
@@ -23,7 +23,7 @@ pub struct Client {
     pub number: u64,
 }
 
-/// What a client does next.
+/// A task of a client.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Creates all accounts.

@@ -2,14 +2,17 @@
 //! one machine.
 //!
 //! The store has the protocol `pandora`, two memory servers and two replicas of each object, on
-//! mapped memory. Its peers need the feature `databases`: LMDB and SQLite, which are linked into the
-//! clients and whose files are in /dev/shm, and Redis, a server behind a Unix socket. The peers keep
-//! one copy, and none of them survives a crash of the machine.
+//! mapped memory. Its peers need the feature `databases`: LMDB and SQLite, which are linked into
+//! the clients and whose files are in /dev/shm, and Redis, a server behind a Unix socket. The peers
+//! keep one copy, and none of them survives a crash of the machine.
 //!
 //! Each client executes one transaction at a time, on all stores the same ones in the same order.
-//! Only the clients of Redis also send 32 of them together. Where clients and their server share
-//! the processors, the rate of transactions depends on how they are scheduled, so the goal for
-//! Redis is on the processor time of a transaction: that of all clients and servers.
+//! Only the clients of Redis also send 32 of them together. A client that does not run in a round
+//! waits for orders, and stays connected.
+//!
+//! Where clients and their server share the processors, the rate of transactions depends on how
+//! they are scheduled, so the goal for Redis is on the processor time of a transaction: that of all
+//! clients and servers.
 //!
 //! After the rounds, the sum of all balances of each store must be the initial one plus all changes
 //! that its transactions made.
