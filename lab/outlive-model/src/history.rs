@@ -1,12 +1,12 @@
-//! What the clients were told, and what the transactions read: the record on which the properties
-//! are judged. It has no effect on the protocol.
+//! The answers to clients and the reads of transactions: the record on which the properties are
+//! judged. It has no effect on the protocol.
 
 use crate::state::{OBJECTS, Tx};
 
 /// The largest number of transactions.
 pub const TRANSACTIONS: usize = 4;
 
-/// What the client of a transaction knows.
+/// The answer to the client of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// The transaction has not begun, or has no answer yet. If its compute server has died, it

@@ -2,7 +2,7 @@
 //! deaths, the recovery of their logs, and the loss of a memory server. The checker (`stateright`)
 //! explores every order of the verbs' effects and every moment of the deaths.
 //!
-//! The README says what is modelled, what is not, and which flaw is found by which proof.
+//! The README describes the bounds of the model, and which flaw is found by which proof.
 
 pub mod check;
 mod describe;

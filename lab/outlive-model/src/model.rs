@@ -1,4 +1,4 @@
-//! The model: which steps are possible in a state, and what they do.
+//! The model: the steps that are possible in a state, and their effects.
 //!
 //! Two reductions keep it small, and lose no state of the memory servers:
 //!
@@ -20,7 +20,7 @@ use stateright::{Model, Property};
 /// The model of commit and recovery.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    /// What runs.
+    /// The programs and deaths.
     pub scenario: Scenario,
     /// The unsound choice, if any.
     pub flaw: Option<Flaw>,

@@ -1,4 +1,4 @@
-//! What must hold: Cor1 to Cor4 of the thesis (section 4.3.2.1), strict serializability, and the
+//! The assertions: Cor1 to Cor4 of the thesis (section 4.3.2.1), strict serializability, and the
 //! state in which a run ends.
 //!
 //! Properties of the end are judged in the states in which no step but a death is possible: the
@@ -27,7 +27,7 @@ pub struct Sometimes {
     pub happens: fn(&Commit, &State) -> bool,
     /// The deaths without which it cannot happen.
     needs: [u8; 3],
-    /// What else a scenario must have.
+    /// Other conditions for a scenario.
     fits: fn(&Scenario) -> bool,
 }
 

@@ -25,7 +25,7 @@ impl Commit {
         self.log_servers(state, state.computes[of].epoch).collect()
     }
 
-    /// Begins a recovery, or executes it again. The dead server and an earlier recoverer are fenced.
+    /// Begins a recovery, or executes it again. The dead server and earlier recoverers are fenced.
     pub fn recover(&self, state: &mut State, of: usize) {
         state.recoveries[of] = Recovery {
             step: Recovering::ReadingLogs,

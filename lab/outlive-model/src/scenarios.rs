@@ -1,4 +1,4 @@
-//! What runs in the model: programs of the two compute servers, memory servers, and deaths.
+//! The scenarios: programs of the two compute servers, memory servers, and deaths.
 
 /// An operation of a transaction. X is object 0, and Y is object 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +31,7 @@ pub type Program = &'static [&'static [Operation]];
 pub struct Scenario {
     /// The name.
     pub name: &'static str,
-    /// What it shows, in one line.
+    /// One line that explains it.
     pub about: &'static str,
     /// 2 or 3. X is on the first two servers, with the first as primary. Y is on the second and
     /// the third, or the first if there is no third, with the second as primary.

@@ -30,7 +30,7 @@ impl Version {
     }
 }
 
-/// What an object holds: the version, and the value of two words, which a `WRITE` may leave
+/// The contents of an object: the version, and the value of two words, which a `WRITE` may leave
 /// different.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Contents {
@@ -78,7 +78,7 @@ pub struct Memory {
     pub logs: [Option<Entry>; COMPUTE_SERVERS],
 }
 
-/// What the verbs of a batch have returned about one object.
+/// The results of the verbs of a batch for one object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Found {
     /// The latch, at first.

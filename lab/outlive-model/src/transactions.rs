@@ -197,7 +197,7 @@ impl Commit {
         old.next(!deletes)
     }
 
-    /// Posts the WRITEs of the log entry. `unlatched` is logged as well, although it is not latched.
+    /// Posts the WRITEs of the log entry. `unlatched` is logged too, although it is not latched.
     fn post_log(&self, state: &mut State, of: usize, unlatched: Option<usize>) {
         self.record_reads(state, of);
         let tx = self.running(state, of);
