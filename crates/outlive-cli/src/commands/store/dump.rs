@@ -95,7 +95,10 @@ impl Dump {
         );
         match is_file {
             true => output::line(done),
-            false => Ok(output::note(done)),
+            false => {
+                output::note(done);
+                Ok(())
+            }
         }
     }
 }
