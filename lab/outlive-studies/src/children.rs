@@ -4,7 +4,7 @@
 //! killed when its handle is dropped, so an interrupted study leaves no process behind.
 
 use crate::StudyError;
-use crate::{crowd, guests, hosts, lupin_restart, notify, stage};
+use crate::{crowd, guests, hosts, lupin_restart, notify, pandora, stage};
 use outlive_run::driver::die_with;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,8 @@ pub(crate) enum Part {
     Host,
     /// Runs a part of the study `guests` inside a guest.
     Guest(guests::InGuest),
+    /// Is a compute server whose coordinators log a transaction each and stop.
+    Armed(pandora::Armed),
     /// Reports that it has started.
     Bare,
 }
@@ -122,6 +124,20 @@ impl Playing {
         }
     }
 
+    /// Returns the next line that the process writes.
+    pub fn line(&mut self) -> Result<String, StudyError> {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        let stdout = self.child.stdout.as_mut().expect("a pipe");
+        while stdout.read_exact(&mut byte).is_ok() {
+            match byte[0] {
+                b'\n' => return Ok(String::from_utf8_lossy(&line).into_owned()),
+                byte => line.push(byte),
+            }
+        }
+        Err(self.lost())
+    }
+
     pub fn signal(&self, signal: Signal) -> Result<(), StudyError> {
         kill_process(self.pid(), signal)
             .map_err(|errno| StudyError::io("signalling a part of the study")(errno.into()))
@@ -183,6 +199,7 @@ fn play_named(part: &str) -> Result<(), StudyError> {
         Part::Idler(idler) => idler.play(),
         Part::Host => hosts::play(),
         Part::Guest(guest) => guest.play(),
+        Part::Armed(armed) => armed.play(),
         Part::Bare => {
             ready();
             sleep_for_ever()

@@ -48,6 +48,7 @@ mod modc;
 mod notify;
 mod objects;
 pub mod paired;
+mod pandora;
 mod recxl;
 mod row;
 mod scaling;
@@ -84,6 +85,7 @@ pub fn studies() -> &'static [Study] {
         lupin::TABLE4,
         modc::FIG3,
         modc::FIG4,
+        pandora::TABLE4_1,
         recxl::FIG2,
         recxl::FIG10,
         recxl::FIG11,

@@ -1,5 +1,6 @@
 //! A store: the pod with the configuration.
 
+use super::here::Here;
 use super::recover::{Files, RecoverServers, remove_file};
 use super::{
     ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Phase, Sizes,
@@ -10,6 +11,7 @@ use crate::tables::TransactionId;
 use outlive::membership::{Instance, Process, ProcessOptions};
 use outlive::pod::{Pod, PodOptions};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The options of a new store.
 ///
@@ -143,6 +145,7 @@ pub struct Store {
     pod: Pod,
     configuration: Configuration,
     files: Files,
+    here: Arc<Here>,
 }
 
 impl Store {
@@ -209,6 +212,7 @@ impl Store {
         })?;
         Ok(Self {
             files: Files::of(segment, configuration),
+            here: Here::new(),
             pod,
             configuration,
         })
@@ -222,6 +226,10 @@ impl Store {
     /// The configuration.
     pub fn configuration(&self) -> Configuration {
         self.configuration
+    }
+
+    pub(super) fn here(&self) -> &Here {
+        &self.here
     }
 
     pub(super) fn files(&self) -> &Files {
