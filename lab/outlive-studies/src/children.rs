@@ -7,6 +7,7 @@ use crate::StudyError;
 use crate::{crowd, guests, hosts, lupin_restart, notify, pandora, stage};
 use outlive_run::driver::die_with;
 use rustix::process::{Pid, Signal, kill_process};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::Read;
@@ -47,6 +48,10 @@ pub(crate) enum Part {
     Guest(guests::InGuest),
     /// Is a compute server whose coordinators log a transaction each and stop.
     Armed(pandora::Armed),
+    /// Is a memory server of a store.
+    StoreMemory(pandora::Memory),
+    /// Is a compute server that executes transactions of a benchmark.
+    StoreCompute(pandora::Compute),
     /// Reports that it has started.
     Bare,
 }
@@ -124,8 +129,16 @@ impl Playing {
         }
     }
 
+    /// Returns what the process [says](say) next.
+    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T, StudyError> {
+        let line = self.line()?;
+        serde_json::from_str(&line).map_err(|error| StudyError::Part {
+            what: format!("it wrote `{line}`: {error}"),
+        })
+    }
+
     /// Returns the next line that the process writes.
-    pub fn line(&mut self) -> Result<String, StudyError> {
+    fn line(&mut self) -> Result<String, StudyError> {
         let mut line = Vec::new();
         let mut byte = [0];
         let stdout = self.child.stdout.as_mut().expect("a pipe");
@@ -200,11 +213,23 @@ fn play_named(part: &str) -> Result<(), StudyError> {
         Part::Host => hosts::play(),
         Part::Guest(guest) => guest.play(),
         Part::Armed(armed) => armed.play(),
+        Part::StoreMemory(memory) => memory.play(),
+        Part::StoreCompute(compute) => compute.play(),
         Part::Bare => {
             ready();
             sleep_for_ever()
         }
     }
+}
+
+/// Writes a line with `message` for the study, which [hears](Playing::hear) it.
+pub(crate) fn say(message: &impl Serialize) {
+    use std::io::Write;
+    let mut line = serde_json::to_string(message).expect("a message is plain data");
+    line.push('\n');
+    let mut out = std::io::stdout();
+    // If the pipe has no reader any more, this process is about to be killed.
+    let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Reports that this process is ready.

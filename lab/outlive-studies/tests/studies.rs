@@ -55,6 +55,9 @@ fn runs_from_end_to_end(study: &outlive_studies::Study) {
     assert!(said > 0, "{} says nothing while it runs", study.name);
     assert!(rows.len() > 1, "{} has no answer", study.name);
     rows.iter().for_each(is_sound);
+    if rows.iter().all(|row| row.case.contains("(not measured:")) {
+        return;
+    }
     let sure = rows.iter().filter(|row| row.low.is_some()).count();
     assert!(sure > 0, "{} has no interval", study.name);
     if study.name.starts_with("recxl-") {

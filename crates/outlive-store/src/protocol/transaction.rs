@@ -273,7 +273,7 @@ impl<V: Member> Transaction<V> {
     pub(super) fn state(&self, latch: u64, known: u64) -> Latch {
         match TransactionId::from_word(latch) {
             None => Latch::Free,
-            Some(holder) if !self.worker.protocol().steals_latches() => Latch::Held(holder),
+            Some(holder) if !self.worker.steals_latches() => Latch::Held(holder),
             Some(holder) => match self.worker.knows_failed(holder.process()) {
                 Knowledge::Before if self.worker.known_failures() == known => Latch::Free,
                 Knowledge::Before => Latch::NewlyStray,

@@ -187,6 +187,7 @@ pub struct Worker<V: View> {
     /// The log slots whose entries must remain, because their transactions are not resolved.
     unresolved: RefCell<Vec<u16>>,
     counts: Cell<Counts>,
+    steals_latches: Cell<bool>,
     #[cfg(feature = "proofs")]
     policy: Cell<Policy>,
 }
@@ -236,6 +237,7 @@ impl<V: View> Worker<V> {
     pub fn new(view: V, process: u16, log: LogArea, addresses: usize) -> Rc<Self> {
         let epoch = view.epoch();
         let lost = bits(view.lost(epoch));
+        let steals_latches = log.protocol.steals_latches();
         Rc::new(Self {
             view,
             process,
@@ -253,6 +255,7 @@ impl<V: View> Worker<V> {
             failures: Cell::new(0),
             unresolved: RefCell::default(),
             counts: Cell::default(),
+            steals_latches: Cell::new(steals_latches),
             #[cfg(feature = "proofs")]
             policy: Cell::new(Policy::SOUND),
         })
@@ -277,6 +280,18 @@ impl<V: View> Worker<V> {
     #[inline]
     pub(super) fn protocol(&self) -> Protocol {
         self.protocol
+    }
+
+    /// Sets whether the worker takes the latches of failed compute servers for stray, and steals
+    /// them. Without, they block the worker as those of live ones do. The protocol decides by
+    /// default.
+    #[doc(hidden)]
+    pub fn set_steals_latches(&self, steals: bool) {
+        self.steals_latches.set(steals);
+    }
+
+    pub(super) fn steals_latches(&self) -> bool {
+        self.steals_latches.get()
     }
 
     /// The numbers of events so far.

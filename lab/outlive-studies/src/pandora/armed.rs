@@ -9,7 +9,7 @@
 
 use super::subject::Subject;
 use crate::StudyError;
-use crate::children::sleep_for_ever;
+use crate::children::{say, sleep_for_ever};
 use outlive_store::protocol::{Abort, Coordinator, Member, Retry, TransactionError};
 use outlive_store::servers::{Connector, MappedServer, Store};
 use outlive_store::verbs::{Batch, Completed, Connection, Region, ServerId, VerbKind};
@@ -17,7 +17,6 @@ use outlive_store::workloads::{Benchmark, Books};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::io::Write;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -81,11 +80,7 @@ impl Armed {
             stopped: brake.count(State::Stopped),
             change: brake.change.get(),
         };
-        let mut line = serde_json::to_string(&ready).expect("numbers");
-        line.push('\n');
-        let mut out = std::io::stdout();
-        // If the pipe has no reader any more, this process is about to be killed.
-        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+        say(&ready);
         sleep_for_ever()
     }
 }

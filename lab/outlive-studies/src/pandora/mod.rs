@@ -10,12 +10,29 @@
 //! and from Table 4.1.
 
 mod armed;
+mod blocking;
+mod board;
+mod failover;
+mod fig4_13;
+mod fig4_4;
+mod fig4_7;
+mod fig4_8;
+mod flat;
 mod paper;
 mod scratch_store;
+mod server;
+mod steady;
 mod subject;
 mod table4_1;
 
 pub use armed::Armed;
+pub use blocking::STUDY as BLOCKING;
+pub use fig4_4::{FIG4_4, FIG4_5, FIG4_6};
+pub use fig4_7::STUDY as FIG4_7;
+pub use fig4_8::{FIG4_8, FIG4_9, FIG4_10, FIG4_11, FIG4_12};
+pub use fig4_13::{FIG4_13, FIG4_14};
+pub use flat::STUDY as FLAT;
+pub use server::{Compute, Memory};
 pub use table4_1::STUDY as TABLE4_1;
 
 use outlive_store::verbs::Link;

@@ -35,3 +35,32 @@ pub const fn naive_recovery_of_512(kind: Kind) -> f64 {
         Kind::Micro => 2_500.0,
     }
 }
+
+/// Section 4.5.3, on Figure 4.8: the throughput of the microbenchmark after the crash of one of two
+/// compute servers whose resources are not reused, to that before.
+pub const WITHOUT_REUSE: f64 = 2.0 / 3.0;
+/// The time after a failure until the failed coordinators are brought back, in milliseconds.
+pub const BROUGHT_BACK: f64 = 10.0;
+/// The time of recovery with three replicas of the failure detector, in milliseconds.
+pub const REPLICATED: f64 = 20.0;
+
+/// Section 4.5.2, on Figure 4.4: the throughput of the naive scheme to FORD's.
+pub const fn naive_throughput(kind: Kind) -> f64 {
+    match kind {
+        Kind::SmallBank | Kind::Micro => 0.76,
+        Kind::TpcC => 0.80,
+        Kind::Tatp => 0.91,
+    }
+}
+
+/// Section 4.5.2: the overheads of the naive scheme in percent, in two sentences.
+pub const NAIVE_OVERHEADS: [(&str, f64); 4] = [
+    ("the standard benchmarks", 25.0),
+    ("SmallBank", 24.0),
+    ("TPC-C", 20.0),
+    ("TATP", 9.0),
+];
+
+/// Section 4.5.1: the time in which the baseline's recovery finds the latches among a million keys,
+/// in seconds.
+pub const SCAN_OF_A_MILLION: f64 = 5.0;

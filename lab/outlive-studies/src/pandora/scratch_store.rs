@@ -3,7 +3,7 @@
 use super::subject::{Subject, not_sound};
 use crate::StudyError;
 use crate::scratch::fresh_path;
-use outlive_store::protocol::{Counts, Protocol};
+use outlive_store::protocol::Protocol;
 use outlive_store::servers::{ComputeServer, MemoryServer, Store, StoreOptions};
 use outlive_store::workloads::{Benchmark, Books, bytes_per_server};
 use std::path::{Path, PathBuf};
@@ -144,9 +144,4 @@ impl Drop for ScratchStore {
             self.path.display()
         );
     }
-}
-
-/// The attempts that ended with a conflict.
-pub fn aborted(counts: Counts) -> u64 {
-    counts.latched + counts.changed + counts.torn + counts.interrupted
 }
