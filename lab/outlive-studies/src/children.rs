@@ -52,6 +52,8 @@ pub(crate) enum Part {
     StoreMemory(pandora::Memory),
     /// Is a compute server that executes transactions of a benchmark.
     StoreCompute(pandora::Compute),
+    /// Is a compute server of a store that latches an object.
+    Latcher(pandora::Latcher),
     /// Reports that it has started.
     Bare,
 }
@@ -213,6 +215,7 @@ fn play_named(part: &str) -> Result<(), StudyError> {
         Part::Host => hosts::play(),
         Part::Guest(guest) => guest.play(),
         Part::Armed(armed) => armed.play(),
+        Part::Latcher(latcher) => latcher.play(),
         Part::StoreMemory(memory) => memory.play(),
         Part::StoreCompute(compute) => compute.play(),
         Part::Bare => {

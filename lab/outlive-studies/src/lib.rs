@@ -97,6 +97,7 @@ pub fn studies() -> &'static [Study] {
         pandora::FIG4_12,
         pandora::FIG4_13,
         pandora::FIG4_14,
+        pandora::STOLEN,
         pandora::BLOCKING,
         pandora::FLAT,
         recxl::FIG2,

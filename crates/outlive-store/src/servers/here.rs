@@ -1,5 +1,5 @@
-//! What the members that joined by clones of one handle share: the mappings of memory servers, and
-//! the link of recoveries.
+//! The state that the members of a process share, if they joined by clones of one handle: the
+//! mappings of memory servers, and the link of recoveries.
 
 use super::recover::region_of;
 use super::{MemoryEntry, Phase, Store, StoreError};

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::protocol::{Outcome, Protocol};
 use crate::tables::TransactionId;
-use outlive::membership::{Instance, Process, ProcessOptions};
+use outlive::membership::{Instance, Process, ProcessOptions, Settings};
 use outlive::pod::{Pod, PodOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +26,7 @@ pub struct StoreOptions {
     members: u32,
     mode: u32,
     poisons: bool,
+    settings: Option<Settings>,
 }
 
 impl Default for StoreOptions {
@@ -52,6 +53,7 @@ impl StoreOptions {
             members: 256,
             mode: 0o600,
             poisons: false,
+            settings: None,
         }
     }
 
@@ -103,6 +105,14 @@ impl StoreOptions {
     /// server counts as a host and a process, and each of its threads that enters the pod as one.
     pub fn members(mut self, members: u32) -> Self {
         self.members = members;
+        self
+    }
+
+    /// Sets how members watch one another: the intervals of heartbeats, say. The store belongs to the
+    /// user of this process, whatever the settings say.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        let uid = rustix::process::geteuid().as_raw();
+        self.settings = Some(Settings { uid, ..settings });
         self
     }
 
@@ -174,7 +184,11 @@ impl Store {
         let bytes = options.sizes.bytes();
         // The membership's tables need about 9 KiB for each member, and additionally 1 MiB.
         let size = bytes + u64::from(options.members) * (12 << 10) + (4 << 20);
-        let pod = PodOptions::new()
+        let mut pod = PodOptions::new();
+        if let Some(settings) = options.settings {
+            pod = pod.settings(settings);
+        }
+        let pod = pod
             .size(size)
             .ids(options.members)
             .groups(0)

@@ -52,7 +52,7 @@ pub struct Lane {
     at: Offset,
 }
 
-/// What a server has left in its lane.
+/// The contents of a server's lane.
 #[derive(Clone, Debug)]
 pub struct Left {
     /// The times of its commits in nanoseconds, in order.
@@ -164,7 +164,7 @@ impl Lane {
         }
     }
 
-    /// Returns what the server has left.
+    /// Returns the contents of the lane.
     ///
     /// # Errors
     /// If it has committed more often than the lane has space for.

@@ -1,5 +1,5 @@
 //! One run of a fail-over: compute servers that execute transactions at a pace, the kill of a
-//! server, and the times of what follows.
+//! server, and the times of its detection and recovery.
 
 use super::Backend;
 use super::board::{Board, Left};
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub killed: u64,
     pub detected: u64,
     pub recovered: u64,
-    /// What the servers have left: first those that are not killed.
+    /// The contents of the servers' lanes: first those that are not killed.
     pub lanes: Vec<Left>,
 }
 

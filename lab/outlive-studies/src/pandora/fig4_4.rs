@@ -1,6 +1,6 @@
 //! `pandora-fig4.4` to `pandora-fig4.6`: throughput and latency without failures.
 //!
-//! Figures 4.4 and 4.5: what it costs to log each latch before it is acquired (*log-a-latch*, the
+//! Figures 4.4 and 4.5: the cost of logging each latch before it is acquired (*log-a-latch*, the
 //! thesis's naive scheme), beside `ford`. Their captions say that the baseline is normalised to the
 //! naive scheme, and the text the opposite; here the ratio is that of log-a-latch to ford. The text
 //! gives 25% for the standard benchmarks, and 24%, 20% and 9% for each of them; Figure 4.5 has

@@ -1,7 +1,7 @@
 //! `pandora-fig4.8` to `pandora-fig4.12`: throughput over time while a server fails.
 //!
 //! Two compute servers execute transactions in an open loop, at 40% of the capacity that both have
-//! together when nothing limits them. (At full load the server that is left receives the victim's
+//! together without a limit. (At full load the server that is left receives the victim's
 //! processor time, and its throughput rises.) Then one of them is killed, with or without a standby
 //! that takes its place, or one of the two memory servers is. Bins of 5 ms are aligned to the kill.
 //!
@@ -59,10 +59,10 @@ figure!(
 /// The share of the capacity at which the servers work.
 const LOAD: f64 = 0.4;
 /// The bar for the first stolen latch, with obituaries, in microseconds.
-const STOLEN: f64 = 1000.0;
+pub const STOLEN: f64 = 1000.0;
 /// The time for which the locks of a killed server of TiDB block conflicting transactions, because a
 /// lock does not name its holder (issue 70268 of that project), in microseconds.
-const TIDB: f64 = 20e6;
+pub const TIDB: f64 = 20e6;
 /// The bar for the longest gap, as a multiple of that in a clean window.
 const GAP: f64 = 1.2;
 /// The bar for the return of throughput with a standby, in milliseconds.
@@ -77,6 +77,7 @@ fn study(run: &mut Run<'_>, figure: Figure) -> Result<(), StudyError> {
     let name = figure.kind.name();
     let Some(subject) = Subject::of(figure.kind, run.effort()) else {
         let case = format!("{name} (not measured: its load takes seconds)");
+        run.begin(&case);
         let row = |metric, paper| Row::paper_alone(&case, metric, "ms", paper);
         run.answer([
             row("the failed coordinators work again", paper::BROUGHT_BACK),

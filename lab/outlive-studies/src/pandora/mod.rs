@@ -22,6 +22,7 @@ mod paper;
 mod scratch_store;
 mod server;
 mod steady;
+mod stolen;
 mod subject;
 mod table4_1;
 
@@ -33,6 +34,7 @@ pub use fig4_8::{FIG4_8, FIG4_9, FIG4_10, FIG4_11, FIG4_12};
 pub use fig4_13::{FIG4_13, FIG4_14};
 pub use flat::STUDY as FLAT;
 pub use server::{Compute, Memory};
+pub use stolen::{Latcher, STUDY as STOLEN};
 pub use table4_1::STUDY as TABLE4_1;
 
 use outlive_store::verbs::Link;

@@ -217,7 +217,7 @@ fn verbs(slots: u64, it: &Recovered) -> u64 {
 }
 
 /// The round trips of a recovery: one for each of reading headers, entries and versions, writing
-/// decisions, undoing if there is something to undo, truncating and unlatching.
+/// decisions, undoing if a transaction is rolled back, truncating and unlatching.
 fn round_trips(it: &Recovered) -> u64 {
     6 + u64::from(it.undone > 0)
 }
