@@ -122,6 +122,8 @@ impl Stage {
         let Setting { before, after, .. } = self.setting;
         let board = Board::of(self.board.pod());
         board.clear();
+        // A latch that is stolen in this run was left by its victim.
+        self.scratch.release_stray()?;
         self.seed += 1;
         self.scratch
             .store()

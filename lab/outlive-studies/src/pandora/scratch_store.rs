@@ -3,8 +3,9 @@
 use super::subject::{Subject, not_sound};
 use crate::StudyError;
 use crate::scratch::fresh_path;
-use outlive_store::protocol::Protocol;
+use outlive_store::protocol::{Protocol, release_stray};
 use outlive_store::servers::{ComputeServer, MemoryServer, Store, StoreOptions};
+use outlive_store::verbs::block_on;
 use outlive_store::workloads::{Benchmark, Books, bytes_per_server};
 use std::path::{Path, PathBuf};
 
@@ -107,6 +108,13 @@ impl ScratchStore {
 
     pub fn benchmark(&self) -> &Benchmark {
         self.benchmark.as_ref().expect("the tables are filled")
+    }
+
+    /// Releases the stray latches that earlier kills have left.
+    pub fn release_stray(&self) -> Result<(), StudyError> {
+        let tables = self.store.configuration().tables().map(|it| it.number);
+        let released = release_stray(&*self.compute().worker()?, tables, |_, _| true);
+        block_on(released).map(drop).map_err(StudyError::void_of)
     }
 
     /// Checks the benchmark's invariant and all tables. `counted` is the sum of the changes that
