@@ -67,7 +67,7 @@ pub enum StudyError {
     Leave(#[from] StillMembers),
     /// A store for the measurement could not be created, opened or joined.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(Box<StoreError>),
     /// A transaction of the measurement failed.
     #[error("a transaction of the measurement failed: {0}")]
     Transaction(#[from] TransactionError),
@@ -103,6 +103,12 @@ pub enum StudyError {
     /// The study was told to stop.
     #[error("stopped before the end")]
     Stopped,
+}
+
+impl From<StoreError> for StudyError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Box::new(error))
+    }
 }
 
 impl StudyError {

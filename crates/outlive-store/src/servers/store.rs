@@ -108,8 +108,8 @@ impl StoreOptions {
         self
     }
 
-    /// Sets how members watch one another: the intervals of heartbeats, say. The store belongs to the
-    /// user of this process, whatever the settings say.
+    /// Sets how members watch one another: the intervals of heartbeats, say. The store belongs to
+    /// the user of this process, whatever the settings say.
     pub fn settings(mut self, settings: Settings) -> Self {
         let uid = rustix::process::geteuid().as_raw();
         self.settings = Some(Settings { uid, ..settings });

@@ -1,11 +1,11 @@
 //! A compute server whose coordinators each log a transaction and stop there, so that all of them
 //! are between their log and their commit when the process is killed.
 //!
-//! Its connections hold back the WRITEs of commits. A coordinator first commits one transaction that
-//! writes, so that its log slot has an entry. Then it executes transactions until one of them is
-//! logged: the WRITEs of its commit are not posted, and never complete. If each attempt meets the
-//! latches of others (the rows of TPC-C's districts are few), the entry of the committed transaction
-//! remains, which recovery rolls forward.
+//! Its connections hold back the WRITEs of commits. A coordinator first commits one transaction
+//! that writes, so that its log slot has an entry. Then it executes transactions until one of them
+//! is logged: the WRITEs of its commit are not posted, and never complete. If each attempt meets
+//! the latches of others (the rows of TPC-C's districts are few), the entry of the committed
+//! transaction remains, which recovery rolls forward.
 
 use super::subject::Subject;
 use crate::StudyError;

@@ -161,21 +161,28 @@ impl Stage {
         };
         for (number, server) in servers.iter_mut().enumerate() {
             let status = server.wait()?;
-            if !status.success() && !(is_compute && number == last) {
+            let is_victim = is_compute && number == last;
+            if !status.success() && !is_victim {
                 return Err(StudyError::Part {
                     what: format!("a compute server ended with {status}"),
                 });
             }
         }
         let left = (0..lanes).map(|lane| board.lane(lane).left());
-        Ok(Outcome {
+        let outcome = Outcome {
             start,
             end,
             killed,
             detected,
             recovered,
             lanes: left.collect::<Result<_, _>>()?,
-        })
+        };
+        match outcome.commits(outcome.warm(), killed) {
+            0 => Err(StudyError::void(
+                "the servers committed no transaction before the kill; is the machine busy?",
+            )),
+            _ => Ok(outcome),
+        }
     }
 
     /// Sets where the verbs of recoveries go from now on.
@@ -274,6 +281,11 @@ fn sleep_until(time: u64) {
 }
 
 impl Outcome {
+    /// The time from which on the servers are taken to be warm.
+    pub fn warm(&self) -> u64 {
+        self.start + 4 * BIN
+    }
+
     /// The number of commits of all servers from `from` until `to`.
     pub fn commits(&self, from: u64, to: u64) -> u64 {
         let in_lane = |lane: &Left| {
@@ -307,8 +319,7 @@ impl Outcome {
 
     /// The numbers of commits in the bins before the kill, without the first ones after the start.
     pub fn clean_bins(&self) -> Vec<u64> {
-        let first = self.start + 4 * BIN;
-        let count = self.killed.saturating_sub(first) / BIN;
+        let count = self.killed.saturating_sub(self.warm()) / BIN;
         let bin = |number| {
             let end = self.killed - number * BIN;
             self.commits(end - BIN, end)

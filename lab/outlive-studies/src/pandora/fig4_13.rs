@@ -83,7 +83,7 @@ fn rows(case: &str, outcomes: &[Outcome]) -> Vec<Row> {
             .how(How::Emulated)
     };
     let usual = |it: &Outcome| {
-        let from = it.start + 4 * BIN;
+        let from = it.warm();
         it.commits(from, it.killed) as f64 / (it.killed - from) as f64
     };
     let lowest = |it: &Outcome| {

@@ -60,8 +60,8 @@ figure!(
 const LOAD: f64 = 0.4;
 /// The bar for the first stolen latch, with obituaries, in microseconds.
 pub const STOLEN: f64 = 1000.0;
-/// The time for which the locks of a killed server of TiDB block conflicting transactions, because a
-/// lock does not name its holder (issue 70268 of that project), in microseconds.
+/// The time for which the locks of a killed server of TiDB block conflicting transactions, because
+/// a lock does not name its holder (issue 70268 of that project), in microseconds.
 pub const TIDB: f64 = 20e6;
 /// The bar for the longest gap, as a multiple of that in a clean window.
 const GAP: f64 = 1.2;
@@ -150,7 +150,7 @@ fn study(run: &mut Run<'_>, figure: Figure) -> Result<(), StudyError> {
 /// The committed transactions of a compute server in a second, in a run without a limit and without
 /// a kill.
 fn capacity(outcome: &Outcome) -> f64 {
-    let from = outcome.start + 4 * BIN;
+    let from = outcome.warm();
     let seconds = (outcome.end - from) as f64 * 1e-9;
     outcome.commits(from, outcome.end) as f64 / seconds / SERVERS as f64
 }
@@ -203,10 +203,10 @@ fn rows(case: &str, figure: Figure, victim: Victim, outcomes: &[Outcome]) -> Vec
         it.commits(from, to) as f64 / (to.saturating_sub(from).max(1)) as f64
     };
     let ratios = column(&|it| {
-        let before = throughput(it, it.start + 4 * BIN, it.killed);
+        let before = throughput(it, it.warm(), it.killed);
         // Without the time in which a standby begins.
         let after = throughput(it, it.killed + 4 * BIN, it.end);
-        (before > 0.0).then_some(after / before)
+        Some(after / before)
     });
     let mut after = Row::new(case, "throughput after the kill to that before", "times")
         .ours_within(median_estimate(&ratios));
@@ -245,7 +245,7 @@ fn gap(case: &str, victim: Victim, outcomes: &[Outcome]) -> Row {
     for it in outcomes {
         let window = WINDOW.min(it.end - it.killed);
         ours.push(it.longest_gap(others, it.killed, it.killed + window) as f64 / 1e6);
-        let count = (it.killed - it.start - 4 * BIN) / window;
+        let count = (it.killed - it.warm()) / window;
         let gaps: Vec<f64> = (0..count)
             .map(|number| {
                 let end = it.killed - number * window;

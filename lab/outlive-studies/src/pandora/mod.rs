@@ -6,8 +6,8 @@
 //! say so, and rows are *emulated*. On bare mapped memory a verb takes some 100 ns, so that the
 //! thesis's milliseconds would be met by the memory alone; it is measured beside the link.
 //!
-//! The thesis has most of its figures as pictures; the column `paper` has only numbers from its text
-//! and from Table 4.1.
+//! The thesis has most of its figures as pictures; the column `paper` has only numbers from its
+//! text and from Table 4.1.
 
 mod armed;
 mod blocking;

@@ -15,8 +15,8 @@ pub const fn recovery(kind: Kind) -> [f64; 6] {
     }
 }
 
-/// Section 4.5.1: the latency of recovery with 512 outstanding transactions, in microseconds, in the
-/// text beside Table 4.1.
+/// Section 4.5.1: the latency of recovery with 512 outstanding transactions, in microseconds, in
+/// the text beside Table 4.1.
 pub const fn recovery_of_512(kind: Kind) -> f64 {
     match kind {
         Kind::TpcC => 5000.0,

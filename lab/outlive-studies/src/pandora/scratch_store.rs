@@ -113,8 +113,10 @@ impl ScratchStore {
     /// Releases the stray latches that earlier kills have left.
     pub fn release_stray(&self) -> Result<(), StudyError> {
         let tables = self.store.configuration().tables().map(|it| it.number);
-        let released = release_stray(&*self.compute().worker()?, tables, |_, _| true);
-        block_on(released).map(drop).map_err(StudyError::void_of)
+        let worker = self.compute().worker()?;
+        block_on(release_stray(&worker, tables, |_, _| true))
+            .map(drop)
+            .map_err(StudyError::void_of)
     }
 
     /// Checks the benchmark's invariant and all tables. `counted` is the sum of the changes that

@@ -1,14 +1,14 @@
-//! `pandora-stolen`: the time from the failure of a compute server until the first of its latches is
-//! stolen, with each detector.
+//! `pandora-stolen`: the time from the failure of a compute server until the first of its latches
+//! is stolen, with each detector.
 //!
-//! The victim latches an object, and stops before its log. Another compute server tries to update the
-//! object all the time, and steals the latch as soon as recovery is complete. With obituaries the
-//! victim is killed. With heartbeats it is stopped, so that only its silence shows the failure, and
-//! the suspicion time is that of the thesis: 5 ms.
+//! The victim latches an object, and stops before its log. Another compute server tries to update
+//! the object all the time, and steals the latch as soon as recovery is complete. With obituaries
+//! the victim is killed. With heartbeats it is stopped, so that only its silence shows the failure,
+//! and the suspicion time is that of the thesis: 5 ms.
 //!
 //! All servers are child processes: with such a suspicion time a busy machine can cause a fence of
-//! any process, which must not be the study's. Rounds in which a server was fenced that had not been
-//! stopped do not count; a row has their number.
+//! any process, which must not be the study's. Rounds in which a server was fenced that had not
+//! been stopped do not count; a row has their number.
 
 use super::fig4_8::{STOLEN, TIDB};
 use super::scratch_store::REPLICAS;

@@ -208,9 +208,9 @@ pub fn kill_one(
     Ok((ready, last))
 }
 
-/// The verbs of a recovery: each log slot is read and truncated in f + 1 servers; each entry is read
-/// and its decision written there; the version of each object is read at each replica; undoing one
-/// takes two WRITEs at each replica; each latch is released by a CAS on the primary.
+/// The verbs of a recovery: each log slot is read and truncated in f + 1 servers; each entry is
+/// read and its decision written there; the version of each object is read at each replica; undoing
+/// one takes two WRITEs at each replica; each latch is released by a CAS on the primary.
 fn verbs(slots: u64, it: &Recovered) -> u64 {
     let entries = it.forward + it.back;
     u64::from(REPLICAS) * (2 * slots + 2 * entries + it.objects + 2 * it.undone) + it.objects

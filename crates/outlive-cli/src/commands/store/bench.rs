@@ -57,8 +57,8 @@ pub struct Bench {
     /// for one of each; may be repeated
     #[arg(long, value_name = "KIND@TIME", value_parser = kills::parse)]
     kill: Vec<Kill>,
-    /// Start a standby process for each kill of a compute server: it has joined the store, and takes
-    /// the place of the killed server when that is recovered
+    /// Start a standby process for each kill of a compute server: it has joined the store, and
+    /// takes the place of the killed server when that is recovered
     #[arg(long)]
     reuse: bool,
     /// Print the result as JSON

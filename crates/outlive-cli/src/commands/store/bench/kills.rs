@@ -115,8 +115,8 @@ pub struct Times {
     pub duration: Duration,
 }
 
-/// Kills servers of each kind at their times, and waits for their recovery. Then a standby takes the
-/// place of a compute server.
+/// Kills servers of each kind at their times, and waits for their recovery. Then a standby takes
+/// the place of a compute server.
 pub fn execute(
     kills: &[Kill],
     compute: &ComputeServer,
