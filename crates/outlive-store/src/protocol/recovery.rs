@@ -137,7 +137,7 @@ impl Logged {
 fn exists<V: View>(worker: &Worker<V>, logged: &LoggedObject) -> bool {
     let object = logged.object;
     let end = object.offset() + VALUE + logged.value.len() as u64 * 8;
-    worker.view.layout(object.table()).is_some_and(|layout| {
+    worker.layout_if_any(object.table()).is_some_and(|layout| {
         object.partition() < layout.geometry.partitions && end <= layout.geometry.partition_bytes()
     })
 }

@@ -318,10 +318,18 @@ impl<V: View> Worker<V> {
     /// # Panics
     /// If the table does not exist.
     pub(super) fn layout(&self, table: u8) -> &Rc<TableLayout> {
-        self.layouts[usize::from(table)].get_or_init(|| {
-            let layout = self.view.layout(table);
-            Rc::new(layout.unwrap_or_else(|| panic!("there is no table {table}")))
-        })
+        let layout = self.layout_if_any(table);
+        layout.unwrap_or_else(|| panic!("there is no table {table}"))
+    }
+
+    /// The layout of a table, if it exists. A layout never changes.
+    pub(super) fn layout_if_any(&self, table: u8) -> Option<&Rc<TableLayout>> {
+        let cell = &self.layouts[usize::from(table)];
+        if cell.get().is_none() {
+            let layout = Rc::new(self.view.layout(table)?);
+            return Some(cell.get_or_init(|| layout));
+        }
+        cell.get()
     }
 
     /// Returns what this worker knows of a failure of `process`.
