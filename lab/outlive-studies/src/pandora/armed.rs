@@ -1,11 +1,11 @@
 //! A compute server whose coordinators each log a transaction and stop there, so that all of them
 //! are between their log and their commit when the process is killed.
 //!
-//! Its connections hold back the WRITEs of commits. A coordinator first commits one transaction
-//! that writes, so that its log slot has an entry. Then it executes transactions until one of them
-//! is logged: the WRITEs of its commit are not posted, and never complete. If each attempt meets
-//! the latches of others (the rows of TPC-C's districts are few), the entry of the committed
-//! transaction remains, which recovery rolls forward.
+//! Its connections hold back the WRITEs of commits. Each coordinator first commits one transaction
+//! that writes, so that its log slot has an entry. When all have done so, it executes transactions
+//! until one of them is logged: the WRITEs of its commit are not posted, and never complete. If
+//! each attempt meets the latches of others (the rows of TPC-C's districts are few), the entry of
+//! the committed transaction remains, which recovery rolls forward.
 
 use super::subject::Subject;
 use crate::StudyError;
@@ -16,7 +16,7 @@ use outlive_store::verbs::{Batch, Completed, Connection, Region, ServerId, VerbK
 use outlive_store::workloads::{Benchmark, Books};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -100,6 +100,12 @@ async fn arm<V: Member>(
         execute(benchmark, &mut coordinator, &mut random, brake).await?;
     }
     if stops {
+        // The latches of a coordinator that has stopped may keep all others from committing.
+        poll_fn(|_| match brake.count(State::Free) {
+            0 => Poll::Ready(()),
+            _ => Poll::Pending,
+        })
+        .await;
         brake.set(number, State::Armed);
         for _ in 0..TRIES {
             execute(benchmark, &mut coordinator, &mut random, brake).await?;

@@ -209,6 +209,7 @@ impl Stage {
             subject: setting.subject,
             coordinators: setting.coordinators,
             round_trip: setting.backend.to_link().map(|link| link.round_trip),
+            recovery_round_trip: setting.recovery.to_link().map(|link| link.round_trip),
             rate,
             is_standby,
             stall: setting.stall,

@@ -44,6 +44,8 @@ pub struct Compute {
     pub coordinators: u16,
     /// The round trip of the emulated link; `None` on bare memory.
     pub round_trip: Option<Duration>,
+    /// That of its recoveries of other servers.
+    pub recovery_round_trip: Option<Duration>,
     /// The transactions that begin in each second; `None` for as many as possible.
     pub rate: Option<f64>,
     /// Whether it begins when the victim of the run is recovered, in its place.
@@ -56,6 +58,14 @@ pub struct Compute {
 /// The longest sleep of a server without due transactions.
 const NAP: Duration = Duration::from_micros(100);
 
+/// Returns a link with this round trip.
+fn link(round_trip: Duration) -> Link {
+    Link {
+        round_trip,
+        ..Link::default()
+    }
+}
+
 impl Compute {
     pub fn play(self) -> Result<(), StudyError> {
         // Sleeps end when they should, so that the pace has no gaps of its own.
@@ -63,17 +73,14 @@ impl Compute {
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         let board = Board::open(&self.board)?;
         let store = Store::open(&self.store)?;
+        store.set_recovery_link(self.recovery_round_trip.map(link));
         let compute = store.join_compute()?;
         let benchmark = self.subject.open(&compute, Books::Ledger)?;
         let process = compute.id().get();
         match self.round_trip {
             None => self.work(board, &store, &benchmark, (process, &compute.worker()?)),
             Some(round_trip) => {
-                let link = Link {
-                    round_trip,
-                    ..Link::default()
-                };
-                let worker = compute.worker_behind(link, self.seed)?;
+                let worker = compute.worker_behind(link(round_trip), self.seed)?;
                 self.work(board, &store, &benchmark, (process, &worker))
             }
         }
