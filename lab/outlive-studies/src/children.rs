@@ -4,9 +4,10 @@
 //! killed when its handle is dropped, so an interrupted study leaves no process behind.
 
 use crate::StudyError;
-use crate::{crowd, guests, hosts, lupin_restart, notify, stage, store_peers};
+use crate::{crowd, guests, hosts, lupin_restart, notify, pandora, stage, store_peers};
 use outlive_run::driver::die_with;
 use rustix::process::{Pid, Signal, kill_process};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::Read;
@@ -49,6 +50,14 @@ pub(crate) enum Part {
     StoreMemory(store_peers::MemoryServer),
     /// Executes transactions on a store.
     StoreClient(store_peers::Client),
+    /// Is a compute server whose coordinators log a transaction each and stop.
+    Armed(pandora::Armed),
+    /// Is a memory server of a store.
+    PandoraMemory(pandora::Memory),
+    /// Is a compute server that executes transactions of a benchmark.
+    StoreCompute(pandora::Compute),
+    /// Is a compute server of a store that latches an object.
+    Latcher(pandora::Latcher),
     /// Reports that it has started.
     Bare,
 }
@@ -129,6 +138,28 @@ impl Playing {
         }
     }
 
+    /// Returns what the process [says](say) next.
+    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T, StudyError> {
+        let line = self.line()?;
+        serde_json::from_str(&line).map_err(|error| StudyError::Part {
+            what: format!("it wrote `{line}`: {error}"),
+        })
+    }
+
+    /// Returns the next line that the process writes.
+    fn line(&mut self) -> Result<String, StudyError> {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        let stdout = self.child.stdout.as_mut().expect("a pipe");
+        while stdout.read_exact(&mut byte).is_ok() {
+            match byte[0] {
+                b'\n' => return Ok(String::from_utf8_lossy(&line).into_owned()),
+                byte => line.push(byte),
+            }
+        }
+        Err(self.lost())
+    }
+
     pub fn signal(&self, signal: Signal) -> Result<(), StudyError> {
         kill_process(self.pid(), signal)
             .map_err(|errno| StudyError::io("signalling a part of the study")(errno.into()))
@@ -192,11 +223,25 @@ fn play_named(part: &str) -> Result<(), StudyError> {
         Part::Guest(guest) => guest.play(),
         Part::StoreMemory(server) => server.play(),
         Part::StoreClient(client) => client.play(),
+        Part::Armed(armed) => armed.play(),
+        Part::Latcher(latcher) => latcher.play(),
+        Part::PandoraMemory(memory) => memory.play(),
+        Part::StoreCompute(compute) => compute.play(),
         Part::Bare => {
             ready();
             sleep_for_ever()
         }
     }
+}
+
+/// Writes a line with `message` for the study, which [hears](Playing::hear) it.
+pub(crate) fn say(message: &impl Serialize) {
+    use std::io::Write;
+    let mut line = serde_json::to_string(message).expect("a message is plain data");
+    line.push('\n');
+    let mut out = std::io::stdout();
+    // If the pipe has no reader any more, this process is about to be killed.
+    let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Reports that this process is ready.

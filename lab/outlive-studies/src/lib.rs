@@ -48,6 +48,7 @@ mod modc;
 mod notify;
 mod objects;
 pub mod paired;
+mod pandora;
 mod recxl;
 mod row;
 mod scaling;
@@ -87,6 +88,21 @@ pub fn studies() -> &'static [Study] {
         lupin::TABLE4,
         modc::FIG3,
         modc::FIG4,
+        pandora::TABLE4_1,
+        pandora::FIG4_4,
+        pandora::FIG4_5,
+        pandora::FIG4_6,
+        pandora::FIG4_7,
+        pandora::FIG4_8,
+        pandora::FIG4_9,
+        pandora::FIG4_10,
+        pandora::FIG4_11,
+        pandora::FIG4_12,
+        pandora::FIG4_13,
+        pandora::FIG4_14,
+        pandora::STOLEN,
+        pandora::BLOCKING,
+        pandora::FLAT,
         recxl::FIG2,
         recxl::FIG10,
         recxl::FIG11,

@@ -6,6 +6,8 @@ use crate::row::{How, Row};
 use outlive::host::OsError;
 use outlive::membership::{JoinError, StillMembers};
 use outlive::pod::PodError;
+use outlive_store::protocol::TransactionError;
+use outlive_store::servers::StoreError;
 use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,6 +65,12 @@ pub enum StudyError {
     /// A process could not leave the pod.
     #[error("a study's process could not leave its pod: {0}")]
     Leave(#[from] StillMembers),
+    /// A store for the measurement could not be created, opened or joined.
+    #[error(transparent)]
+    Store(Box<StoreError>),
+    /// A transaction of the measurement failed.
+    #[error("a transaction of the measurement failed: {0}")]
+    Transaction(#[from] TransactionError),
     /// The operating system refused a request.
     #[error(transparent)]
     Os(#[from] OsError),
@@ -97,6 +105,12 @@ pub enum StudyError {
     Stopped,
 }
 
+impl From<StoreError> for StudyError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Box::new(error))
+    }
+}
+
 impl StudyError {
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
@@ -105,6 +119,10 @@ impl StudyError {
 
     pub(crate) fn void(what: impl Into<String>) -> Self {
         Self::Void { what: what.into() }
+    }
+
+    pub(crate) fn void_of(error: impl std::fmt::Display) -> Self {
+        Self::void(error.to_string())
     }
 }
 

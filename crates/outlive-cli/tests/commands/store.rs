@@ -101,6 +101,25 @@ fn a_benchmark_survives_the_death_of_a_compute_server() {
 }
 
 #[test]
+fn a_standby_takes_the_place_of_a_killed_server() {
+    let arguments = "store bench smallbank --customers 2000 --compute 2 --seconds 1 --reuse --json \
+                     --kill compute@300ms";
+    let printed = outlive(arguments.split(' ')).succeeds();
+    assert_explained("## `outlive store bench", &printed);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(
+        (&json["consistent"], &json["reuse"]),
+        (&true.into(), &true.into())
+    );
+    let failure = &json["failures"][0];
+    let [recovered, reused] = ["recovered_us", "reused_us"].map(|it| failure[it].as_f64().unwrap());
+    // It begins when the victim is recovered, and works for the rest of the time.
+    assert!(recovered < reused && reused < 500_000.0, "{json:#}");
+    let without = bench_with_kills(&["compute@500ms"]);
+    assert!(without["failures"][0]["reused_us"].is_null(), "{without:#}");
+}
+
+#[test]
 fn the_other_protocols_survive_the_deaths_of_servers() {
     for protocol in ["ford", "log-a-latch"] {
         let arguments = "store bench smallbank --customers 2000 --compute 3 --memory 3 --seconds 1 \

@@ -12,6 +12,10 @@ use core::task::Poll;
 pub(super) struct Fanout<C: Connection> {
     entries: Vec<Entry<C>>,
     used: usize,
+    /// The number of verbs that were posted.
+    pub verbs: u64,
+    /// The number of times at which verbs were posted.
+    pub round_trips: u64,
 }
 
 #[derive(Debug)]
@@ -27,6 +31,8 @@ impl<C: Connection> Default for Fanout<C> {
         Self {
             entries: Vec::new(),
             used: 0,
+            verbs: 0,
+            round_trips: 0,
         }
     }
 }
@@ -80,7 +86,9 @@ impl<C: Connection> Fanout<C> {
         is_failure: impl Fn(&VerbError) -> bool,
     ) -> Result<(), VerbError> {
         let mut result = Ok(());
+        self.round_trips += u64::from(self.used > 0);
         for entry in &mut self.entries[..self.used] {
+            self.verbs += entry.batch.len() as u64;
             match worker.connection(entry.server) {
                 Ok(connection) => {
                     let batch = core::mem::take(&mut entry.batch);

@@ -38,6 +38,15 @@ pub struct Recovered {
     pub forward: u64,
     /// The logged transactions that were undone.
     pub back: u64,
+    /// The objects of all logged transactions.
+    pub objects: u64,
+    /// The objects of those that were undone.
+    pub undone: u64,
+    /// The verbs that were posted, without those of the step that releases latches which are in no
+    /// entry (`ford`, `log-a-latch`).
+    pub verbs: u64,
+    /// The round trips of these verbs. The servers' verbs of a step share one.
+    pub round_trips: u64,
 }
 
 struct Logged {
@@ -100,13 +109,17 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Reco
     if at_replicas {
         release_latches(worker, &latches).await?;
     }
-    let forward = logged
-        .iter()
-        .filter(|it| it.decision == Decision::Forward)
-        .count() as u64;
+    let back = |it: &&Logged| it.decision == Decision::Back;
+    let objects = |it: &Logged| it.entry.objects.len() as u64;
+    let undone = logged.iter().filter(back);
+    let back = undone.clone().count() as u64;
     Ok(Recovered {
-        forward,
-        back: logged.len() as u64 - forward,
+        forward: logged.len() as u64 - back,
+        back,
+        objects: logged.iter().map(objects).sum(),
+        undone: undone.map(objects).sum(),
+        verbs: fanout.verbs,
+        round_trips: fanout.round_trips,
     })
 }
 
@@ -124,7 +137,7 @@ impl Logged {
 fn exists<V: View>(worker: &Worker<V>, logged: &LoggedObject) -> bool {
     let object = logged.object;
     let end = object.offset() + VALUE + logged.value.len() as u64 * 8;
-    worker.view.layout(object.table()).is_some_and(|layout| {
+    worker.layout_if_any(object.table()).is_some_and(|layout| {
         object.partition() < layout.geometry.partitions && end <= layout.geometry.partition_bytes()
     })
 }

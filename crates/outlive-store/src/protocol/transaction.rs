@@ -142,7 +142,7 @@ impl<V: View> Worker<V> {
     pub(super) fn latch_state(&self, latch: u64, known: u64) -> Latch {
         match TransactionId::from_word(latch) {
             None => Latch::Free,
-            Some(holder) if !self.protocol().steals_latches() => Latch::Held(holder),
+            Some(holder) if !self.steals_latches() => Latch::Held(holder),
             Some(holder) => match self.knows_failed(holder.process()) {
                 Knowledge::Before if self.known_failures() == known => Latch::Free,
                 Knowledge::Before => Latch::NewlyStray,

@@ -187,6 +187,7 @@ pub struct Worker<V: View> {
     /// The log slots whose entries must remain, because their transactions are not resolved.
     unresolved: RefCell<Vec<u16>>,
     counts: Cell<Counts>,
+    steals_latches: Cell<bool>,
     #[cfg(feature = "proofs")]
     policy: Cell<Policy>,
 }
@@ -236,6 +237,7 @@ impl<V: View> Worker<V> {
     pub fn new(view: V, process: u16, log: LogArea, addresses: usize) -> Rc<Self> {
         let epoch = view.epoch();
         let lost = bits(view.lost(epoch));
+        let steals_latches = log.protocol.steals_latches();
         Rc::new(Self {
             view,
             process,
@@ -253,6 +255,7 @@ impl<V: View> Worker<V> {
             failures: Cell::new(0),
             unresolved: RefCell::default(),
             counts: Cell::default(),
+            steals_latches: Cell::new(steals_latches),
             #[cfg(feature = "proofs")]
             policy: Cell::new(Policy::SOUND),
         })
@@ -279,6 +282,18 @@ impl<V: View> Worker<V> {
         self.protocol
     }
 
+    /// Sets whether the worker takes the latches of failed compute servers for stray, and steals
+    /// them. Without, they block the worker as those of live ones do. The protocol decides by
+    /// default.
+    #[doc(hidden)]
+    pub fn set_steals_latches(&self, steals: bool) {
+        self.steals_latches.set(steals);
+    }
+
+    pub(super) fn steals_latches(&self) -> bool {
+        self.steals_latches.get()
+    }
+
     /// The numbers of events so far.
     pub fn counts(&self) -> Counts {
         self.counts.get()
@@ -303,10 +318,18 @@ impl<V: View> Worker<V> {
     /// # Panics
     /// If the table does not exist.
     pub(super) fn layout(&self, table: u8) -> &Rc<TableLayout> {
-        self.layouts[usize::from(table)].get_or_init(|| {
-            let layout = self.view.layout(table);
-            Rc::new(layout.unwrap_or_else(|| panic!("there is no table {table}")))
-        })
+        let layout = self.layout_if_any(table);
+        layout.unwrap_or_else(|| panic!("there is no table {table}"))
+    }
+
+    /// The layout of a table, if it exists. A layout never changes.
+    pub(super) fn layout_if_any(&self, table: u8) -> Option<&Rc<TableLayout>> {
+        let cell = &self.layouts[usize::from(table)];
+        if cell.get().is_none() {
+            let layout = Rc::new(self.view.layout(table)?);
+            return Some(cell.get_or_init(|| layout));
+        }
+        cell.get()
     }
 
     /// Returns what this worker knows of a failure of `process`.

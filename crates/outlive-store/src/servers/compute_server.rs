@@ -39,12 +39,13 @@ pub struct ComputeServer {
     rights: Arc<Rights>,
 }
 
-/// The number of partitions of a table.
-const PARTITIONS: u8 = 16;
 /// The number of addresses that a worker caches.
 const ADDRESSES: usize = 1 << 17;
 
 impl ComputeServer {
+    /// The number of partitions of a table.
+    pub(crate) const PARTITIONS: u8 = 16;
+
     pub(super) fn join(store: &Store) -> Result<Self, StoreError> {
         let process = store.join("compute server")?;
         let configuration = store.configuration();
@@ -138,7 +139,7 @@ impl ComputeServer {
             let (name, bytes) = (name.into(), words * 8);
             return Err(TableError::ValueTooLarge { name, bytes, most }.into());
         }
-        let geometry = Geometry::for_keys(keys, words as u32, PARTITIONS);
+        let geometry = Geometry::for_keys(keys, words as u32, Self::PARTITIONS);
         loop {
             match configuration.create_table(self.instance(), name, geometry) {
                 Ok(number) => return Ok(number),
@@ -169,7 +170,12 @@ impl ComputeServer {
         self.worker_over(Behind::new(link, seed))
     }
 
-    fn worker_over<C: Connector>(
+    /// Returns a worker whose connections `connector` makes: over an emulated link, say, or such
+    /// that count verbs.
+    ///
+    /// # Errors
+    /// As [`worker`](Self::worker).
+    pub fn worker_over<C: Connector>(
         &self,
         connector: C,
     ) -> Result<Rc<Worker<Members<C>>>, StoreError> {

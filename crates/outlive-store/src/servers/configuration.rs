@@ -193,11 +193,13 @@ impl<M: Memory> Configuration<M> {
         self.sizes.process_ids
     }
 
-    /// The sums of all recoveries' results. A recovery that is re-executed may count twice.
+    /// The numbers of transactions that all recoveries have rolled forward and back, without the
+    /// other fields. A recovery that is re-executed may count twice.
     pub fn recovered(self) -> Recovered {
         Recovered {
             forward: self.load(self.at + FORWARD),
             back: self.load(self.at + BACK),
+            ..Recovered::default()
         }
     }
 

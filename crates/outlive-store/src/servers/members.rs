@@ -4,7 +4,7 @@ use super::Configuration;
 use super::rights::{MappedServer, Rights, verb_error};
 use crate::protocol::{LogArea, Member, Slot, View};
 use crate::tables::{TableLayout, TransactionId};
-use crate::verbs::{Connection, Emulated, Link, ServerId, VerbError};
+use crate::verbs::{Connection, Emulated, Link, Posts, ServerId, VerbError};
 use core::cell::Cell;
 use core::fmt::Debug;
 use std::sync::Arc;
@@ -29,23 +29,23 @@ impl<C> Members<C> {
     }
 }
 
-/// The way from a worker to the memory servers.
-pub trait Connector: Debug {
+/// The way from a worker to the memory servers, over connections of type `S`.
+pub trait Connector<S = MappedServer>: Debug {
     /// A connection on this way.
     type Connection: Connection;
 
     /// Returns the connection over `server`.
-    fn connect(&self, server: MappedServer) -> Self::Connection;
+    fn connect(&self, server: S) -> Self::Connection;
 }
 
 /// Verbs access mapped memory when they are posted.
 #[derive(Debug)]
 pub struct Direct;
 
-impl Connector for Direct {
-    type Connection = MappedServer;
+impl<S: Connection> Connector<S> for Direct {
+    type Connection = S;
 
-    fn connect(&self, server: MappedServer) -> MappedServer {
+    fn connect(&self, server: S) -> S {
         server
     }
 }
@@ -58,7 +58,8 @@ pub struct Behind {
 }
 
 impl Behind {
-    pub(super) fn new(link: Link, seed: u64) -> Self {
+    /// Returns the way over emulated links. `seed` determines their jitter.
+    pub fn new(link: Link, seed: u64) -> Self {
         Self {
             link,
             seed: Cell::new(seed),
@@ -66,12 +67,12 @@ impl Behind {
     }
 }
 
-impl Connector for Behind {
-    type Connection = Emulated<MappedServer>;
+impl<S: Posts> Connector<S> for Behind {
+    type Connection = Emulated<S>;
 
-    fn connect(&self, server: MappedServer) -> Self::Connection {
+    fn connect(&self, server: S) -> Self::Connection {
         self.seed.set(self.seed.get().wrapping_add(1));
-        server.behind(self.link, self.seed.get())
+        Emulated::new(server, self.link, self.seed.get())
     }
 }
 

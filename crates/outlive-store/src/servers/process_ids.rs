@@ -9,11 +9,11 @@
 //!                  \--fail--> failed owner --recycle--> 0
 //! ```
 
-use super::Store;
 use super::configuration::Configuration;
 use super::entries::ComputeEntry;
 use super::recover::Survivor;
 use super::sizes::OWNERS;
+use super::{Direct, Store};
 use crate::protocol::{LogArea, Worker, release_stray};
 use crate::verbs::{VerbError, block_on};
 use core::time::Duration;
@@ -172,7 +172,7 @@ impl Store {
             let is_stray = |id: u16, incarnation| ids.get(&id) == Some(&incarnation);
             let begin = Instant::now();
             loop {
-                let survivor = Survivor::new(self.clone());
+                let survivor = Survivor::new(self, Direct);
                 let worker = Worker::new(survivor, 0, LogArea::default(), 0);
                 let tables = configuration.tables().map(|table| table.number);
                 match block_on(release_stray(&worker, tables, is_stray)) {

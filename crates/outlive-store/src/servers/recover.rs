@@ -1,17 +1,19 @@
 //! The recovery of a dead server's entries, and the files of the memory servers' segments.
 
-use super::rights::{close, verb_error};
-use super::{Configuration, Phase, Segments, Store};
-use crate::protocol::{Checked, LogArea, Recovered, View, Worker, check, recover_logs};
+use super::rights::verb_error;
+use super::{Behind, Configuration, Connector, Direct, LogRecovery, Segments, Store};
+use crate::protocol::{
+    Checked, LogArea, RecoverLogsError, Recovered, View, Worker, check, recover_logs,
+};
 use crate::tables::{TableLayout, TransactionId};
 use crate::verbs::{Mapped, Region, ServerId, VerbError, block_on};
-use core::cell::RefCell;
 use outlive::memory::Native;
 use outlive::recovery::{RecoverError, RecoverRoom, Recovering};
 use outlive::segment::{AreaKind, Segment};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// The files of the segments of the store at a path.
 #[derive(Clone, Debug)]
@@ -136,7 +138,7 @@ impl Store {
     /// If the memory of a live server cannot be read.
     pub fn check(&self) -> Result<Checked, VerbError> {
         let area = LogArea::default();
-        let worker = Worker::new(Survivor::new(self.clone()), 0, area, 0);
+        let worker = Worker::new(Survivor::new(self, Direct), 0, area, 0);
         let configuration = self.configuration();
         let tables = configuration.tables().map(|table| table.number);
         let live: Vec<u16> = { configuration.compute_servers() }
@@ -157,11 +159,19 @@ impl Segments for Store {
     }
 
     fn recover_logs(&self, process: u16, area: &LogArea) -> Option<Recovered> {
-        let survivor = Survivor::new(self.clone());
-        let worker = Worker::new(survivor, process, area.clone(), 0);
-        match block_on(recover_logs(&worker)) {
+        let begin = Instant::now();
+        let result = match self.recovery_link() {
+            None => self.recover_over(Direct, process, area),
+            Some(link) => self.recover_over(Behind::new(link, process.into()), process, area),
+        };
+        match result {
             Ok(recovered) => {
-                let Recovered { forward, back } = recovered;
+                self.note_recovery(LogRecovery {
+                    process,
+                    recovered,
+                    duration: begin.elapsed(),
+                });
+                let Recovered { forward, back, .. } = recovered;
                 tracing::info!(
                     process,
                     forward,
@@ -178,39 +188,40 @@ impl Segments for Store {
     }
 }
 
+impl Store {
+    fn recover_over<C: Connector<Mapped>>(
+        &self,
+        connector: C,
+        process: u16,
+        area: &LogArea,
+    ) -> Result<Recovered, RecoverLogsError> {
+        let survivor = Survivor::new(self, connector);
+        let worker = Worker::new(survivor, process, area.clone(), 0);
+        block_on(recover_logs(&worker))
+    }
+}
+
 /// The store as the member that recovers a dead compute server's logs sees it.
 #[derive(Debug)]
-pub(super) struct Survivor {
+pub(super) struct Survivor<C = Direct> {
     store: Store,
-    mapped: RefCell<Vec<Segment>>,
+    connector: C,
 }
 
-impl Survivor {
-    pub(super) fn new(store: Store) -> Self {
-        Self {
-            store,
-            mapped: RefCell::default(),
-        }
+impl<C> Survivor<C> {
+    pub(super) fn new(store: &Store, connector: C) -> Self {
+        let store = store.clone();
+        Self { store, connector }
     }
 }
 
-impl Drop for Survivor {
-    fn drop(&mut self) {
-        self.mapped.take().into_iter().for_each(close);
-    }
-}
+impl<C: Connector<Mapped>> View for Survivor<C> {
+    type Connection = C::Connection;
 
-impl View for Survivor {
-    type Connection = Mapped;
-
-    fn connect(&self, server: ServerId) -> Result<Mapped, VerbError> {
-        let died = VerbError::ServerDied { server };
-        let entry = self.store.configuration().memory_server(server);
-        let entry = entry.filter(|it| it.phase == Phase::Live).ok_or(died)?;
-        let mapped = self.store.map(&entry);
-        let (mapped, segment) = mapped.map_err(|error| verb_error(server, &error))?;
-        self.mapped.borrow_mut().push(segment);
-        Ok(mapped)
+    fn connect(&self, server: ServerId) -> Result<C::Connection, VerbError> {
+        let mapped = self.store.mapped(server);
+        let mapped = mapped.map_err(|error| verb_error(server, &error))?;
+        Ok(self.connector.connect(mapped))
     }
 
     fn layout(&self, table: u8) -> Option<TableLayout> {

@@ -1,16 +1,13 @@
 //! The rights of a compute server to the memory servers, which its connections and workers share.
 
 use super::epochs::attempt_before;
-use super::recover::region_of;
-use super::{Phase, ProcessId, Store, StoreError};
+use super::{ProcessId, Store, StoreError};
 use crate::protocol::{LogArea, Slot};
 use crate::verbs::{
     Batch, Completed, Connection, Emulated, Link, Mapped, Region, ServerId, VerbError,
 };
 use core::future::Ready;
 use outlive::membership::Process;
-use outlive::segment::Segment;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -21,8 +18,6 @@ pub(super) struct Rights {
     pub store: Store,
     pub id: ProcessId,
     pub process: Process,
-    /// Each segment to which the server has connected stays mapped.
-    connections: Mutex<HashMap<(ServerId, u64), Mapped>>,
     /// The number of the log area.
     area: OnceLock<u16>,
     /// The log slots that no coordinator uses.
@@ -37,31 +32,10 @@ impl Rights {
             store,
             id,
             process,
-            connections: Mutex::default(),
             area: OnceLock::new(),
             slots: Mutex::default(),
             has_latches: AtomicBool::new(false),
         }
-    }
-
-    /// Returns the mapped memory of a server. All connections to the server share the mapping.
-    pub fn map(&self, server: ServerId) -> Result<Mapped, StoreError> {
-        let store = &self.store;
-        let configuration = store.configuration();
-        let not_live = |phase| StoreError::NotLive { server, phase };
-        let entry = configuration.memory_server(server);
-        let entry = entry.ok_or_else(|| not_live(Phase::Free))?;
-        if entry.phase != Phase::Live {
-            return Err(not_live(entry.phase));
-        }
-        let mut connections = { self.connections.lock() }.unwrap_or_else(PoisonError::into_inner);
-        let key = (server, entry.incarnation);
-        if let Some(mapped) = connections.get(&key) {
-            return Ok(*mapped);
-        }
-        let (mapped, _) = store.map(&entry)?;
-        connections.insert(key, mapped);
-        Ok(mapped)
     }
 
     /// The log slots that no coordinator uses.
@@ -129,7 +103,7 @@ impl Rights {
                 batch.write(checksum, &[0]);
             }
         }
-        match self.map(server) {
+        match self.store.mapped(server) {
             // If the server dies now, its logs are lost.
             Ok(mapped) => drop(mapped.post(batch).into_inner()),
             Err(StoreError::NotLive { .. }) => {}
@@ -174,7 +148,7 @@ pub struct MappedServer {
 impl MappedServer {
     pub(super) fn new(rights: &Arc<Rights>, server: ServerId) -> Result<Self, StoreError> {
         Ok(Self {
-            mapped: rights.map(server)?,
+            mapped: rights.store.mapped(server)?,
             rights: Arc::clone(rights),
         })
     }
@@ -219,38 +193,5 @@ pub(super) fn verb_error(server: ServerId, error: &StoreError) -> VerbError {
             tracing::error!(%server, %error, "a live memory server cannot be reached");
             VerbError::Unreachable { server }
         }
-    }
-}
-
-pub(super) fn close(segment: Segment) {
-    if let Err(error) = segment.close() {
-        tracing::warn!(%error, "a segment that is not used was not closed");
-    }
-}
-
-impl Store {
-    /// Maps the region of a memory server.
-    pub(super) fn map(&self, entry: &super::MemoryEntry) -> Result<(Mapped, Segment), StoreError> {
-        let (configuration, server) = (self.configuration(), entry.id);
-        let path = self.segment_path(entry);
-        let opened = Segment::open(&path);
-        // The server may have left or died in between.
-        let now = configuration.memory_server(server).unwrap_or(*entry);
-        if now != *entry {
-            if let Ok(segment) = opened {
-                close(segment);
-            }
-            let phase = now.phase;
-            return Err(StoreError::NotLive { server, phase });
-        }
-        let segment = opened.map_err(|source| StoreError::OpenSegment { server, source })?;
-        let found = region_of(segment).filter(|(_, region)| *region == entry.region);
-        let Some((first, region)) = found else {
-            close(segment);
-            return Err(StoreError::ForeignSegment { server, path });
-        };
-        let liveness = configuration.liveness(entry);
-        let mapped = Mapped::new(segment.memory(), server, first, region, liveness);
-        Ok((mapped, segment))
     }
 }

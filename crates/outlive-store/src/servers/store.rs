@@ -1,5 +1,6 @@
 //! A store: the pod with the configuration.
 
+use super::here::Here;
 use super::recover::{Files, RecoverServers, remove_file};
 use super::{
     ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Phase, Sizes,
@@ -7,9 +8,10 @@ use super::{
 };
 use crate::protocol::{Outcome, Protocol};
 use crate::tables::TransactionId;
-use outlive::membership::{Instance, Process, ProcessOptions};
+use outlive::membership::{Instance, Process, ProcessOptions, Settings};
 use outlive::pod::{Pod, PodOptions};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The options of a new store.
 ///
@@ -24,6 +26,7 @@ pub struct StoreOptions {
     members: u32,
     mode: u32,
     poisons: bool,
+    settings: Option<Settings>,
 }
 
 impl Default for StoreOptions {
@@ -50,6 +53,7 @@ impl StoreOptions {
             members: 256,
             mode: 0o600,
             poisons: false,
+            settings: None,
         }
     }
 
@@ -104,6 +108,14 @@ impl StoreOptions {
         self
     }
 
+    /// Sets how members watch one another: the intervals of heartbeats, say. The store belongs to
+    /// the user of this process, whatever the settings say.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        let uid = rustix::process::geteuid().as_raw();
+        self.settings = Some(Settings { uid, ..settings });
+        self
+    }
+
     /// Sets the permissions of the store's files. Default: 0600.
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode & 0o777;
@@ -143,6 +155,7 @@ pub struct Store {
     pod: Pod,
     configuration: Configuration,
     files: Files,
+    here: Arc<Here>,
 }
 
 impl Store {
@@ -171,7 +184,11 @@ impl Store {
         let bytes = options.sizes.bytes();
         // The membership's tables need about 9 KiB for each member, and additionally 1 MiB.
         let size = bytes + u64::from(options.members) * (12 << 10) + (4 << 20);
-        let pod = PodOptions::new()
+        let mut pod = PodOptions::new();
+        if let Some(settings) = options.settings {
+            pod = pod.settings(settings);
+        }
+        let pod = pod
             .size(size)
             .ids(options.members)
             .groups(0)
@@ -209,6 +226,7 @@ impl Store {
         })?;
         Ok(Self {
             files: Files::of(segment, configuration),
+            here: Here::new(),
             pod,
             configuration,
         })
@@ -222,6 +240,10 @@ impl Store {
     /// The configuration.
     pub fn configuration(&self) -> Configuration {
         self.configuration
+    }
+
+    pub(super) fn here(&self) -> &Here {
+        &self.here
     }
 
     pub(super) fn files(&self) -> &Files {

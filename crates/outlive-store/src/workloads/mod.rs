@@ -24,6 +24,7 @@ pub use tpcc::TpcC;
 
 use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
+use crate::tables::Geometry;
 use crate::verbs::block_on;
 use bytemuck::Pod;
 
@@ -122,6 +123,20 @@ fn processes(compute_servers: u16) -> u64 {
 /// Returns the number of rows for which the ledger of a store is created.
 pub fn ledger_rows(compute_servers: u16, coordinators: u16) -> u64 {
     (processes(compute_servers) * u64::from(coordinators)).max(64)
+}
+
+/// Returns the number of bytes that each of `servers` memory servers needs for tables with these
+/// numbers of keys and of words in a value.
+pub fn bytes_per_server(tables: &[(u64, u32)], servers: u16, replicas: u16) -> u64 {
+    let partitions = ComputeServer::PARTITIONS;
+    let bytes = |(keys, words): &(u64, u32)| {
+        let geometry = Geometry::for_keys(*keys, *words, partitions);
+        u64::from(partitions) * (geometry.partition_bytes() + 64)
+    };
+    let all: u64 = tables.iter().map(bytes).sum();
+    // Hashing gives no server more than all partitions, and rarely more than twice its share.
+    let share = all * u64::from(replicas) * 2 / u64::from(servers);
+    share.min(all) + (1 << 20)
 }
 
 impl Ledger {

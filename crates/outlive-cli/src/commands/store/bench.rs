@@ -9,7 +9,7 @@ use super::program::{Program, ProtocolName};
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
-use kills::{Kill, Kind};
+use kills::{Kill, Kind, Servers, Times};
 use outlive_store::servers::{Store, StoreOptions};
 use report::Report;
 use servers::Server;
@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
     outlive store bench smallbank --seconds 5\n  \
     outlive store bench smallbank --compute 3 --memory 3 --replicas 2 --kill compute@2s\n  \
     outlive store bench smallbank --compute 3 --memory 3 --kill both@2s\n  \
+    outlive store bench smallbank --kill compute@2s --reuse\n  \
     outlive store bench tatp --compute 3 --memory 3 --kill both@2s\n  \
     outlive store bench tpcc --warehouses 2 --compute 3 --memory 3 --kill both@2s\n  \
     outlive store bench smallbank --protocol ford --compute 3 --memory 3 --kill compute@2s\n  \
@@ -56,6 +57,10 @@ pub struct Bench {
     /// for one of each; may be repeated
     #[arg(long, value_name = "KIND@TIME", value_parser = kills::parse)]
     kill: Vec<Kill>,
+    /// Start a standby process for each kill of a compute server: it has joined the store, and
+    /// takes the place of the killed server when that is recovered
+    #[arg(long)]
+    reuse: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -83,11 +88,7 @@ impl Bench {
                 humantime::format_duration(duration)
             )));
         }
-        let killed = |kind| {
-            let kinds = self.kill.iter().flat_map(|it| &it.kinds);
-            kinds.filter(|it| **it == kind).count()
-        };
-        let (compute, memory) = (killed(Kind::Compute), killed(Kind::Memory));
+        let (compute, memory) = (self.killed(Kind::Compute), self.killed(Kind::Memory));
         if compute >= usize::from(self.compute) {
             return Err(Failure::Usage(format!(
                 "{compute} kills leave none of {} compute servers; raise --compute",
@@ -127,19 +128,29 @@ impl Bench {
         }
     }
 
+    /// The number of servers of a kind that are killed.
+    fn killed(&self, kind: Kind) -> usize {
+        let kinds = self.kill.iter().flat_map(|it| &it.kinds);
+        kinds.filter(|it| **it == kind).count()
+    }
+
     /// Executes the benchmark.
     fn measure(&self, duration: Duration, stop: &AtomicBool) -> Result<Report, Failure> {
         let path = PathBuf::from(format!("/dev/shm/outlive-bench-{}", std::process::id()));
         let coordinators = self.program.coordinators;
+        let standbys = match self.reuse {
+            true => self.killed(Kind::Compute) as u16,
+            false => 0,
+        };
         // The command is one as well: it fills the tables.
-        let compute_servers = self.compute + 1;
+        let compute_servers = self.compute + standbys + 1;
         let protocol = self.protocol.into();
         let options = StoreOptions::new()
             .replicas(self.replicas)
             .compute_servers(compute_servers, coordinators)
             .protocol(protocol)
             .log_slot(self.program.log_slot(protocol))
-            .members(u32::from(self.compute + self.memory) * 8 + 64);
+            .members(u32::from(compute_servers + self.memory) * 8 + 64);
         let store = Store::create(&path, options)?;
         let scratch = Scratch(path);
         let program = &self.program;
@@ -162,28 +173,35 @@ impl Bench {
         drop(loader);
 
         let mut arguments = self.program.arguments();
-        let milliseconds = duration.as_millis().to_string();
-        arguments.extend(["--milliseconds".into(), milliseconds]);
         if !self.kill.is_empty() {
             arguments.push("--has-kills".into());
         }
-        let children = (0..self.compute).map(|_| Server::compute(&scratch.0, &arguments));
+        let all = self.compute + standbys;
+        let children = (0..all).map(|_| Server::compute(&scratch.0, &arguments));
         let mut children = children.collect::<Result<Vec<_>, _>>()?;
         for child in &mut children {
             child.wait_until_ready(stop)?;
         }
-        let start = monotonic();
+        let mut standbys = children.split_off(self.compute.into());
+        let times = Times {
+            start: monotonic(),
+            duration,
+        };
         for child in &mut children {
-            child.begin()?;
+            child.begin(duration)?;
         }
-        let victims = (&mut children[..], &mut memory[..]);
-        let killed = kills::execute(&self.kill, &compute, victims, start, stop)?;
-        let mut report = Report::new(self, duration, loaded, start);
-        for child in &mut children {
+        let servers = Servers {
+            compute: &mut children,
+            standbys: &mut standbys,
+            memory: &mut memory,
+        };
+        let killed = kills::execute(&self.kill, &compute, servers, times, stop)?;
+        let mut report = Report::new(self, duration, loaded, times.start);
+        for child in children.iter_mut().chain(&mut standbys) {
             child.wait_for_end(stop)?;
             report.add(&child.messages);
         }
-        report.add_failures(&killed);
+        report.add_failures(&killed, &standbys);
         let mut checker = worker.coordinator().map_err(Failure::new)?;
         let surplus = benchmark.surplus(&mut checker, report.change);
         let checked = store.check().map_err(Failure::new)?;

@@ -22,9 +22,6 @@ pub struct Compute {
     path: PathBuf,
     #[command(flatten)]
     program: Program,
-    /// Duration of the measurement in milliseconds
-    #[arg(long)]
-    milliseconds: u64,
     /// Whether compute servers are killed
     #[arg(long)]
     has_kills: bool,
@@ -68,6 +65,8 @@ pub struct Progress {
     pub stolen: u64,
     /// The time of the first stolen latch on the monotonic clock, in nanoseconds; 0 if none.
     pub first_stolen: u64,
+    /// The time of the first commit.
+    pub first_committed: u64,
 }
 
 impl From<Counts> for Progress {
@@ -83,6 +82,7 @@ impl From<Counts> for Progress {
             stalled: counts.stalled,
             stolen: counts.stolen,
             first_stolen: 0,
+            first_committed: 0,
         }
     }
 }
@@ -114,11 +114,16 @@ impl Compute {
         let benchmark = self.program.open(&compute, self.has_kills)?;
         let server = compute.id().get();
         say(&Message::Ready { server })?;
-        // The command writes one line to begin. When it ends, the pipe closes.
+        // The command writes one line to begin: the duration of the measurement in milliseconds.
+        // When it ends, the pipe closes.
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0 {
             return Ok(());
         }
+        let milliseconds = line.trim().parse().map_err(|error| {
+            Failure::new(format_args!("`{}` is no duration: {error}", line.trim()))
+        })?;
+        let duration = Duration::from_millis(milliseconds);
         let watching = std::thread::Builder::new().spawn(|| {
             let _ = std::io::stdin().lock().read_line(&mut String::new());
             // The store is removed by the command, or left to `outlive store destroy`.
@@ -126,10 +131,10 @@ impl Compute {
         });
         watching.map_err(Failure::no_thread)?;
         match self.program.link() {
-            None => self.measure(&compute.worker()?, server, &benchmark),
+            None => self.measure(&compute.worker()?, (server, duration), &benchmark),
             Some(link) => {
                 let worker = compute.worker_behind(link, self.program.seed)?;
-                self.measure(&worker, server, &benchmark)
+                self.measure(&worker, (server, duration), &benchmark)
             }
         }
     }
@@ -137,7 +142,7 @@ impl Compute {
     fn measure<V: Member>(
         &self,
         worker: &Rc<Worker<V>>,
-        server: u16,
+        (server, duration): (u16, Duration),
         benchmark: &Benchmark,
     ) -> Result<(), Failure> {
         let coordinators = (0..self.program.coordinators).map(|_| worker.coordinator());
@@ -145,11 +150,12 @@ impl Compute {
             { coordinators.collect::<Result<_, _>>() }.map_err(Failure::new)?;
         let run = Run {
             worker: Rc::clone(worker),
-            end: Instant::now() + Duration::from_millis(self.milliseconds),
+            end: Instant::now() + duration,
             is_over: Cell::new(false),
             latencies: RefCell::new(histogram()),
             change: Cell::new(0),
             first_stolen: Cell::new(0),
+            first_committed: Cell::new(0),
             error: RefCell::default(),
         };
         let mut tasks: Vec<Task<'_>> = vec![Box::pin(run.report())];
@@ -188,6 +194,7 @@ struct Run<V: Member> {
     latencies: RefCell<Histogram<u64>>,
     change: Cell<i64>,
     first_stolen: Cell<u64>,
+    first_committed: Cell<u64>,
     error: RefCell<Option<String>>,
 }
 
@@ -195,6 +202,7 @@ impl<V: Member> Run<V> {
     fn progress(&self) -> Progress {
         Progress {
             first_stolen: self.first_stolen.get(),
+            first_committed: self.first_committed.get(),
             ..self.worker.counts().into()
         }
     }
@@ -210,6 +218,9 @@ impl<V: Member> Run<V> {
                     let nanos = begin.elapsed().as_nanos() as u64;
                     self.latencies.borrow_mut().saturating_record(nanos.max(1));
                     self.change.set(self.change.get() + change);
+                    if self.first_committed.get() == 0 {
+                        self.first_committed.set(monotonic());
+                    }
                 }
                 Err(TransactionError::TooManyConflicts { .. })
                 | Err(TransactionError::Aborted(Abort::User)) => {}

@@ -4,9 +4,10 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use outlive_store::protocol::{Protocol, Retry};
 use outlive_store::servers::ComputeServer;
-use outlive_store::tables::Geometry;
 use outlive_store::verbs::Link;
-use outlive_store::workloads::{Benchmark, Books, Micro, SmallBank, Tatp, TpcC, ledger_rows};
+use outlive_store::workloads::{
+    Benchmark, Books, Micro, SmallBank, Tatp, TpcC, bytes_per_server, ledger_rows,
+};
 use std::time::Duration;
 
 /// The names of the benchmarks.
@@ -154,14 +155,7 @@ impl Program {
             Name::Micro => vec![(self.keys, 6)],
         };
         tables.push(ledger);
-        let bytes = |(keys, words): &(u64, u32)| {
-            let geometry = Geometry::for_keys(*keys, *words, 16);
-            16 * (geometry.partition_bytes() + 64)
-        };
-        let all: u64 = tables.iter().map(bytes).sum();
-        // Hashing gives no server more than all partitions, and rarely more than twice its share.
-        let share = all * u64::from(replicas) * 2 / u64::from(servers);
-        share.min(all) + (1 << 20)
+        bytes_per_server(&tables, servers, replicas)
     }
 
     /// The number of bytes of a log slot: enough for the largest transaction.

@@ -225,7 +225,7 @@ impl World {
                 }
                 let worker = self.worker(compute, dead);
                 match recover_logs(&worker).await {
-                    Ok(Recovered { forward, back }) => {
+                    Ok(Recovered { forward, back, .. }) => {
                         let mut counts = self.counts.borrow_mut();
                         counts.forward += forward;
                         counts.back += back;

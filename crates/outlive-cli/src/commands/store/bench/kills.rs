@@ -99,19 +99,38 @@ impl Killed {
     }
 }
 
-/// Kills servers of each kind at their times, and waits for their recovery.
+/// The servers of a benchmark.
+pub struct Servers<'a> {
+    pub compute: &'a mut [Server],
+    /// Compute servers that have not begun: one for each that is killed, or none.
+    pub standbys: &'a mut [Server],
+    pub memory: &'a mut [Server],
+}
+
+/// The times of a measurement.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// The start on the monotonic clock, in nanoseconds.
+    pub start: u64,
+    pub duration: Duration,
+}
+
+/// Kills servers of each kind at their times, and waits for their recovery. Then a standby takes
+/// the place of a compute server.
 pub fn execute(
     kills: &[Kill],
     compute: &ComputeServer,
-    (computes, memories): (&mut [Server], &mut [Server]),
-    start: u64,
+    servers: Servers<'_>,
+    Times { start, duration }: Times,
     stop: &AtomicBool,
 ) -> Result<Vec<Killed>, Failure> {
     let configuration = compute.store().configuration();
     let since = |at: u64| Duration::from_nanos(monotonic() - at);
     let mut kills = kills.to_vec();
     kills.sort_unstable_by_key(|it| it.at);
-    let (mut computes, mut memories) = (computes.iter_mut().rev(), memories.iter_mut().rev());
+    let mut computes = servers.compute.iter_mut().rev();
+    let mut memories = servers.memory.iter_mut().rev();
+    let mut standbys = servers.standbys.iter_mut();
     let mut all = Vec::new();
     for Kill { kinds, at } in kills {
         while since(start) < at {
@@ -141,6 +160,11 @@ pub fn execute(
                 return Err(Failure::new("a server was killed and not recovered"));
             }
             std::thread::sleep(Duration::from_micros(20));
+        }
+        if killed.iter().any(|it| it.kind == Kind::Compute)
+            && let Some(standby) = standbys.next()
+        {
+            standby.begin(duration.saturating_sub(since(start)))?;
         }
         let after = configuration.recovered();
         if let Some(it) = killed.iter_mut().find(|it| it.kind == Kind::Compute) {

@@ -3,6 +3,7 @@
 use super::super::compute::{Message, Progress, histogram};
 use super::Bench;
 use super::kills::{Killed, Kind};
+use super::servers::Server;
 use crate::amount::Many;
 use hdrhistogram::Histogram;
 use outlive_store::protocol::{Checked, Protocol};
@@ -20,6 +21,7 @@ struct Failed {
     rolled_back: u64,
     stolen: u64,
     first_stolen_us: Option<f64>,
+    reused_us: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -44,6 +46,7 @@ pub struct Report {
     protocol: &'static str,
     compute_servers: u16,
     memory_servers: u16,
+    reuse: bool,
     replicas: u16,
     coordinators: u16,
     emulated_round_trip_us: Option<f64>,
@@ -82,6 +85,7 @@ impl Report {
             protocol: Protocol::from(bench.protocol).name(),
             compute_servers: bench.compute,
             memory_servers: bench.memory,
+            reuse: bench.reuse,
             replicas: bench.replicas,
             coordinators: program.coordinators,
             emulated_round_trip_us: program.round_trip.map(|it| it.as_secs_f64() * 1e6),
@@ -155,8 +159,10 @@ impl Report {
         };
     }
 
-    /// Adds the killed servers.
-    pub fn add_failures(&mut self, killed: &[Killed]) {
+    /// Adds the killed servers. Each killed compute server has one of the `standbys`, if there are
+    /// any.
+    pub fn add_failures(&mut self, killed: &[Killed], standbys: &[Server]) {
+        let mut standbys = standbys.iter();
         let micros = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
         for (index, it) in killed.iter().enumerate() {
             // The servers count stolen latches together, so the first kill of a compute server has
@@ -164,6 +170,9 @@ impl Report {
             let first_compute = killed.iter().position(|it| it.kind == Kind::Compute);
             let has_stolen = first_compute == Some(index);
             let first = self.stolen.0.iter().min().filter(|_| has_stolen);
+            let is_compute = it.kind == Kind::Compute;
+            let standby = is_compute.then(|| standbys.next()).flatten();
+            let reused = standby.and_then(|standby| first_committed(&standby.messages));
             self.failures.push(Failed {
                 kind: it.kind,
                 server: it.server,
@@ -174,6 +183,7 @@ impl Report {
                 rolled_back: it.back,
                 stolen: if has_stolen { self.stolen.1 } else { 0 },
                 first_stolen_us: first.map(|first| micros(it.at, *first)),
+                reused_us: reused.map(|first| micros(it.at, first)),
             });
         }
     }
@@ -240,6 +250,11 @@ impl Report {
                  µs{logged}",
                 it.server, it.killed_at, it.detected_us, it.recovered_us,
             ));
+            if let Some(reused) = it.reused_us {
+                lines.push(format!(
+                    "  a standby took its place: first commit {reused:.0} µs after the kill"
+                ));
+            }
             if let Some(first) = it.first_stolen_us {
                 let stolen = it.stolen;
                 lines.push(format!(
@@ -264,5 +279,13 @@ impl Report {
             false => "  NOT consistent".into(),
         });
         lines
+    }
+}
+
+/// The time of the first commit of a server that has ended.
+fn first_committed(messages: &[Message]) -> Option<u64> {
+    match messages.last()? {
+        Message::Final { progress, .. } => Some(progress.first_committed).filter(|it| *it > 0),
+        _ => None,
     }
 }

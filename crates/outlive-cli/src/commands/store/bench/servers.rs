@@ -104,10 +104,11 @@ impl Server {
         Ok(())
     }
 
-    /// Lets a compute server begin.
-    pub fn begin(&mut self) -> Result<(), Failure> {
+    /// Lets a compute server begin, and work for `duration`.
+    pub fn begin(&mut self, duration: Duration) -> Result<(), Failure> {
         let input = self.input.as_mut();
-        let written = input.map_or(Ok(()), |input| input.write_all(b"begin\n"));
+        let line = format!("{}\n", duration.as_millis());
+        let written = input.map_or(Ok(()), |input| input.write_all(line.as_bytes()));
         written.map_err(|_| Self::ended())
     }
 
