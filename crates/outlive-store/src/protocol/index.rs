@@ -74,12 +74,15 @@ impl<V: Member> Transaction<V> {
 
     /// Executes an access of the body. After one that failed, or whose future was dropped, the
     /// attempt can only end: its sets may be incomplete.
-    async fn access<R>(
+    pub(super) async fn access<R>(
         &mut self,
         access: impl AsyncFnOnce(&mut Self) -> Result<R, Abort>,
     ) -> Result<R, Abort> {
         if let Some(doom) = &self.doom {
             return Err(doom.clone());
+        }
+        if self.worker.has_late_layout() {
+            return Err(self.interrupted());
         }
         self.doom = Some(Abort::Conflict(Conflict::Changed));
         let mut result = access(self).await;

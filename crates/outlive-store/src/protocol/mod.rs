@@ -39,9 +39,9 @@
 //!
 //! # Losses of memory servers
 //!
-//! The *epoch* is the number of memory servers that were lost. The primary of an object is its
-//! first replica that is not lost in the epoch. A server that is lost takes its latches with it, so
-//! a new primary is used only after the epoch is *settled*:
+//! The *epoch* is the number of memory servers that were lost, and of steps of restorations. The
+//! primary of an object is its first complete replica that is not lost in the epoch. A server that
+//! is lost takes its latches with it, so a new primary is used only after the epoch is *settled*:
 //!
 //! * A commit is [registered](Member::enter_commit) in the epoch of its attempt, and ends as an
 //!   abort if that is over. The registration ends with the attempt.
@@ -57,6 +57,7 @@
 mod check;
 mod commit;
 mod coordinator;
+mod copying;
 mod error;
 mod fanout;
 mod index;
@@ -73,6 +74,7 @@ mod worker;
 
 pub use check::{Checked, check};
 pub use coordinator::{Committed, Coordinator, Retry};
+pub use copying::{Copied, copy_partition};
 pub use error::{Abort, Conflict, RecoverLogsError, TransactionError};
 pub use log::{Decision, LogArea, LogEntry, LoggedObject};
 pub use outcome::{LastCommit, Outcome};

@@ -35,6 +35,12 @@ pub struct Policy {
     pub(super) asks_for_each_latch: bool,
     /// A scan releases stray latches by compare-and-swap.
     pub(super) recycles_by_swaps: bool,
+    /// A replica that is being filled is no primary.
+    pub(super) waits_for_copies: bool,
+    /// A recovery decides by the replicas that the logged transaction wrote.
+    pub(super) decides_in_its_epoch: bool,
+    /// An object is copied to a replica under its latch.
+    pub(super) copies_under_latch: bool,
 }
 
 impl Policy {
@@ -55,6 +61,9 @@ impl Policy {
         commits_in_its_epoch: true,
         asks_for_each_latch: true,
         recycles_by_swaps: true,
+        waits_for_copies: true,
+        decides_in_its_epoch: true,
+        copies_under_latch: true,
     };
 }
 
@@ -93,12 +102,18 @@ pub enum Flaw {
     RemembersFailedIds,
     /// A scan releases stray latches by WRITE.
     RecyclesByWrites,
+    /// A replica that is being filled may be a primary.
+    ForgetsIncomplete,
+    /// A recovery decides by all replicas, also by those that have joined since the transaction.
+    DecidesByAll,
+    /// An object is copied to a replica without its latch.
+    CopiesUnlatched,
 }
 
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -114,6 +129,9 @@ impl Flaw {
         Self::CommitsAfterLoss,
         Self::RemembersFailedIds,
         Self::RecyclesByWrites,
+        Self::ForgetsIncomplete,
+        Self::DecidesByAll,
+        Self::CopiesUnlatched,
     ];
 
     /// Whether FORD as published has the flaw (*Tandem* thesis, table 5.1).
@@ -140,6 +158,9 @@ impl Flaw {
             Self::CommitsAfterLoss => &mut policy.commits_in_its_epoch,
             Self::RemembersFailedIds => &mut policy.asks_for_each_latch,
             Self::RecyclesByWrites => &mut policy.recycles_by_swaps,
+            Self::ForgetsIncomplete => &mut policy.waits_for_copies,
+            Self::DecidesByAll => &mut policy.decides_in_its_epoch,
+            Self::CopiesUnlatched => &mut policy.copies_under_latch,
         };
         *choice = false;
         policy

@@ -31,6 +31,8 @@ pub struct Transaction<V: Member> {
     pub(super) epoch: u64,
     /// Whether its commit is registered.
     pub(super) has_entered: bool,
+    /// Whether the commit copies the latched objects to replicas that are being filled.
+    pub(super) copies: bool,
     /// The number of polls for which the attempt may still stall.
     stall: u32,
     /// The object of a CAS that may take effect.
@@ -146,6 +148,7 @@ impl<V: Member> Transaction<V> {
         Self {
             epoch: worker.epoch(),
             has_entered: false,
+            copies: false,
             stall,
             worker,
             id,

@@ -104,6 +104,16 @@ impl Geometry {
         )
     }
 
+    /// The objects of a partition, with their numbers of value words.
+    pub fn objects(self, table: u8, partition: u8) -> impl Iterator<Item = (ObjectId, usize)> {
+        let header = (self.header(table, partition), HEADER_WORDS);
+        let buckets = 0..self.buckets();
+        let slots = 0..self.buckets() * KEYS_PER_BUCKET as u32;
+        core::iter::once(header)
+            .chain(buckets.map(move |it| (self.bucket(table, partition, it), BUCKET_WORDS)))
+            .chain(slots.map(move |it| (self.slot(table, partition, it), self.slot_words())))
+    }
+
     /// Returns whether an object of a partition begins at `offset`.
     pub fn has_object(&self, offset: u64) -> bool {
         let first = BUCKETS + u64::from(self.buckets()) * BUCKET_BYTES;

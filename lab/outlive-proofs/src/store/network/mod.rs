@@ -123,6 +123,15 @@ impl Network {
         self.inner.borrow_mut().faults.push((words, fault));
     }
 
+    /// Makes the planned losses of memory servers due now.
+    pub fn hasten(&self) {
+        let faults = &mut self.inner.borrow_mut().faults;
+        let losses = faults
+            .iter_mut()
+            .filter(|(_, fault)| matches!(fault, Fault::MemoryCrash(_)));
+        losses.for_each(|(at, _)| *at = 0);
+    }
+
     /// Breaks the memory servers: they execute a packet that arrives again once more.
     pub fn with_duplicates_taken(self) -> Self {
         self.inner.borrow_mut().takes_duplicates = true;

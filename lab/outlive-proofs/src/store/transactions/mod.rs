@@ -1,9 +1,10 @@
 //! Transactions on the simulated network: compute servers execute random transactions, some of them
-//! die, and others recover their logs and may die as well. A memory server may be lost. The history
-//! is checked for strict serializability, and the memory for consistency.
+//! die, and others recover their logs and may die as well. A memory server may be lost, and others
+//! may restore its replicas and die, before a second one is lost. The history is checked for strict serializability, and the memory for consistency.
 
 mod history;
 mod plan;
+mod restorers;
 mod view;
 
 pub use history::{Access, History, Outcome, Record};
@@ -19,13 +20,16 @@ use outlive_store::tables::{Geometry, TransactionId, choose};
 use outlive_store::verbs::ServerId;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
-use view::{Configuration, Simulated, log_of, process, servers, words};
+use view::{Change, Configuration, Simulated, log_of, places, process, servers, words};
 
 /// The number of compute servers that execute transactions. The two that follow recover.
 const CLIENTS: usize = 3;
 const RECOVERERS: usize = 2;
+/// The two that follow these restore lost replicas.
+const RESTORER: usize = CLIENTS + RECOVERERS;
+const RESTORERS: usize = 2;
 /// The observer reads all keys at the end.
-const OBSERVER: usize = CLIENTS + RECOVERERS;
+const OBSERVER: usize = RESTORER + RESTORERS;
 const COORDINATORS: u16 = 2;
 const TRANSACTIONS: u64 = 2;
 const MEMORY: u16 = 3;
@@ -177,7 +181,7 @@ impl World {
             if predecessors.clone().any(|it| !self.network.is_dead(it)) {
                 continue;
             }
-            for dead in (0..CLIENTS).filter(|it| self.network.is_dead(*it)) {
+            for dead in mortals().filter(|it| self.network.is_dead(*it)) {
                 if self.configuration.borrow().failed.contains(&process(dead)) {
                     continue;
                 }
@@ -216,8 +220,9 @@ impl World {
             pause().await;
             let configuration = &mut *self.configuration.borrow_mut();
             for server in servers() {
-                if self.network.has_crashed(server) && !configuration.lost.contains(&server) {
-                    configuration.lost.push(server);
+                let is_known = configuration.lost_now().contains(&server);
+                if self.network.has_crashed(server) && !is_known {
+                    configuration.changes.push(Change::Lost(server));
                     self.counts.borrow_mut().lost += 1;
                 }
             }
@@ -236,10 +241,10 @@ impl World {
             pause().await;
             let failed = &self.configuration.borrow().failed;
             let dead = |it: &usize| self.network.is_dead(*it);
-            if (0..CLIENTS)
+            let are_recovered = mortals()
                 .filter(dead)
-                .all(|it| failed.contains(&process(it)))
-            {
+                .all(|it| failed.contains(&process(it)));
+            if are_recovered && (!self.plan.restores || self.is_restored()) {
                 break;
             }
         }
@@ -289,6 +294,11 @@ async fn execute(
     })
 }
 
+/// The compute servers that are recovered if they die.
+fn mortals() -> impl Iterator<Item = usize> {
+    (0..CLIENTS).chain(RESTORER..OBSERVER)
+}
+
 /// Lets others run.
 async fn pause() {
     let mut has_paused = false;
@@ -315,6 +325,9 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     if plan.recoverer_dies {
         network.plan(random.u64(..5000), Fault::ComputeCrash(CLIENTS));
     }
+    if plan.restores && random.bool() {
+        network.plan(random.u64(..6000), Fault::ComputeCrash(RESTORER));
+    }
     if plan.memory_dies {
         let server = ServerId(random.u16(..MEMORY));
         network.plan(random.u64(..3000), Fault::MemoryCrash(server));
@@ -326,7 +339,8 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     };
     let configuration = Configuration {
         failed: HashSet::new(),
-        lost: Vec::new(),
+        changes: Vec::new(),
+        places: places(plan.protocol),
         commits: HashMap::new(),
         last: HashMap::new(),
         logs: (0..=OBSERVER).map(log_servers).collect(),
@@ -365,6 +379,12 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     }
     for recoverer in CLIENTS..CLIENTS + RECOVERERS {
         tasks.push((recoverer, Box::pin(world.recoverer(recoverer))));
+    }
+    if plan.restores {
+        for restorer in RESTORER..OBSERVER {
+            let task = world.restorer(restorer, random.u64(..3000));
+            tasks.push((restorer, Box::pin(task)));
+        }
     }
     tasks.push((OBSERVER, Box::pin(world.detector())));
     let (all, ends) = (&world, &running);

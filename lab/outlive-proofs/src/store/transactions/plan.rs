@@ -15,6 +15,8 @@ pub struct Plan {
     pub recoverer_dies: bool,
     /// Whether a memory server is lost at a random point.
     pub memory_dies: bool,
+    /// Whether lost replicas are restored. Then a second memory server is lost.
+    pub restores: bool,
     /// Broken: workers do not learn of recoveries.
     pub hides_recoveries: bool,
     /// Broken: an epoch does not wait for the recovery of dead compute servers.
@@ -37,6 +39,7 @@ impl Plan {
         deaths: 0,
         recoverer_dies: false,
         memory_dies: false,
+        restores: false,
         hides_recoveries: false,
         forgets_dead: false,
         stalls: false,
@@ -55,7 +58,13 @@ impl Plan {
         memory_dies: true,
         ..Self::DEATHS
     };
-    /// The same with transactions of one access, most of which are not validated.
+    /// A run in which the lost replicas are restored as well, by a restorer that may die, and by
+    /// another one. Afterwards, a second memory server is lost.
+    pub const RESTORATIONS: Self = Self {
+        restores: true,
+        ..Self::LOSSES
+    };
+    /// A run with deaths and transactions of one access, most of which are not validated.
     pub const SINGLE: Self = Self {
         accesses: 1,
         keys: 1,
@@ -97,7 +106,13 @@ pub struct Counts {
     pub again: u64,
     /// Memory servers that were lost while transactions ran.
     pub lost: u64,
-    /// Attempts that a loss ended.
+    /// Restorations that were completed.
+    pub restored: u64,
+    /// Those of them that a second restorer completed.
+    pub restored_again: u64,
+    /// Objects that were copied.
+    pub copied: u64,
+    /// Attempts that a change of the replicas ended.
     pub interrupted: u64,
     /// Accesses that waited for the recovery of a latch's holder.
     pub stalled: u64,
@@ -118,6 +133,9 @@ impl Counts {
         self.back += other.back;
         self.again += other.again;
         self.lost += other.lost;
+        self.restored += other.restored;
+        self.restored_again += other.restored_again;
+        self.copied += other.copied;
         self.interrupted += other.interrupted;
         self.stalled += other.stalled;
         self.words += other.words;
