@@ -330,7 +330,9 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     }
     if plan.memory_dies {
         let server = ServerId(random.u16(..MEMORY));
-        network.plan(random.u64(..3000), Fault::MemoryCrash(server));
+        // Early, so that transactions run beside the restoration.
+        let latest = if plan.restores { 1000 } else { 3000 };
+        network.plan(random.u64(..latest), Fault::MemoryCrash(server));
     }
     // With the logs at the replicas, each memory server is a log server.
     let log_servers = |compute| match plan.protocol {
