@@ -1,11 +1,14 @@
-//! Restorations of lost replicas on mapped memory, in one process.
+//! Restorations of lost replicas on mapped memory, in one process, and by restorers that are killed.
 
 use outlive_store::protocol::{Coordinator, Member, Protocol, Table};
 use outlive_store::servers::{
-    ComputeServer, MemoryServer, RestoreError, Restored, Store, StoreError, StoreOptions,
+    ComputeServer, MemoryServer, Missing, RestoreError, Restored, Store, StoreError, StoreOptions,
 };
 use outlive_store::verbs::block_on;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 const REGION: u64 = 2 << 20;
 
@@ -102,7 +105,7 @@ fn replace_all(protocol: Protocol) {
         assert_eq!((restored.replicas, restored.missing.partitions), (0, 16));
         world.serve();
         let restored = world.restore();
-        assert_eq!(restored.missing, Default::default());
+        assert_eq!(restored.missing, Missing::default());
         assert_eq!((restored.replicas, restored.without_space), (16, 0));
         // The keys and the buckets in use.
         assert!(
@@ -249,4 +252,113 @@ fn conserve_money(protocol: Protocol) {
     assert_eq!(sum, ACCOUNTS * 100);
     drop((coordinator, first, second));
     assert_eq!(world.check(), (ACCOUNTS, 0));
+}
+
+/// Restores until the test kills it, if a test has started the program for that.
+#[test]
+fn restorer() {
+    let Ok(path) = std::env::var(PATH) else {
+        return;
+    };
+    let compute = Store::open(path).unwrap().join_compute().unwrap();
+    println!("\nrestores");
+    compute.restore().unwrap();
+    println!("\nrestored");
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+/// The environment variable with the path of the store.
+const PATH: &str = "OUTLIVE_TEST_RESTORE";
+
+#[test]
+fn a_killed_restorer_is_followed_by_another_one() {
+    let mut world = World::new("killed", 2, StoreOptions::new());
+    let table = world.table();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    for key in 0..300 {
+        put(&mut coordinator, table, key, key);
+    }
+    let (mut open, mut begun) = (0, 0);
+    for round in 0..20u64 {
+        drop(world.memory.remove(0));
+        world.serve();
+        let before = world.store.configuration().epoch();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["restorer", "--exact", "--nocapture"])
+            .env(PATH, &world.path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let is_begun = |line: std::io::Result<String>| line.unwrap() == "restores";
+        assert!(lines.any(is_begun), "the restorer did not start");
+        // Kills it at various points of the restoration, which takes about a millisecond.
+        std::thread::sleep(Duration::from_micros(round * 50));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let steps = world.store.configuration().epoch() - before;
+        begun += u64::from(steps > 0);
+        open += u64::from(steps == 1);
+        put(&mut coordinator, table, 0, round);
+        let begin = Instant::now();
+        loop {
+            match world.compute().restore() {
+                Ok(restored) => break assert_eq!(restored.missing, Missing::default()),
+                // Until its death is known.
+                Err(StoreError::Restore(RestoreError::Busy { .. })) => {}
+                Err(error) => panic!("{error}"),
+            }
+            assert!(begin.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(read(&mut coordinator, table, 0), Some(round));
+        assert_eq!(read(&mut coordinator, table, 299), Some(299));
+    }
+    println!("{begun} restorers had begun, {open} of them had not completed");
+    drop(coordinator);
+    assert_eq!(world.check(), (300, 0));
+}
+
+#[test]
+fn the_new_server_may_be_lost_too() {
+    let mut world = World::new("twice", 3, StoreOptions::new().replicas(3));
+    let table = world.table();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    for key in 0..300 {
+        put(&mut coordinator, table, key, key);
+    }
+    let stop = AtomicBool::new(false);
+    let compute = world.compute.take().unwrap();
+    let restorer = world.store.join_compute().unwrap();
+    std::thread::scope(|scope| {
+        // Restores whenever something is missing.
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                restorer.restore().unwrap();
+            }
+        });
+        let writer = compute.worker().unwrap();
+        let mut coordinator = writer.coordinator().unwrap();
+        for round in 0..15u64 {
+            drop(world.memory.remove(0));
+            world.serve();
+            for key in 0..round * 2 {
+                put(&mut coordinator, table, key, key);
+            }
+            // The new one, perhaps while it is filled.
+            drop(world.memory.pop());
+            world.serve();
+            while world.store.status().missing.replicas > 0 {
+                std::thread::yield_now();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    for key in 0..300 {
+        assert_eq!(read(&mut coordinator, table, key), Some(key));
+    }
+    drop((coordinator, compute, restorer));
+    world.restore();
+    assert_eq!(world.check(), (300, 0));
 }
