@@ -224,7 +224,7 @@ pub struct Counts {
     pub torn: u64,
     /// Attempts that the program aborted.
     pub user: u64,
-    /// Attempts that ended because a memory server was lost.
+    /// Attempts that ended because a memory server was lost or replaced.
     pub interrupted: u64,
     /// Latches of failed compute servers that were stolen.
     pub stolen: u64,

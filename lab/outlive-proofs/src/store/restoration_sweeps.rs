@@ -15,6 +15,7 @@ pub fn add_to(suite: &mut Suite) {
     for protocol in Protocol::ALL {
         suite.add(Restoration(protocol, What::Restore));
     }
+    suite.add(Restoration(Protocol::Pandora, What::RestoreAndLose));
     suite.declare::<RestorePoint>();
 }
 
@@ -35,6 +36,8 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
 enum What {
     /// It is sound.
     Restore,
+    /// It is sound. After the death of the restorer, the last complete replica is lost.
+    RestoreAndLose,
     /// Broken: the claim of a dead restorer is not released.
     ForgetsClaims,
     /// Broken: the objects are not written to the new replica.
@@ -65,7 +68,7 @@ impl Restoration {
             What::CopiesNothing => {
                 Weakened::new(memory, Weakness::Stores(region(ServerId(2)), REGION_BYTES))
             }
-            What::Restore | What::ForgetsClaims => Weakened::sound(memory),
+            What::Restore | What::RestoreAndLose | What::ForgetsClaims => Weakened::sound(memory),
         })
     }
 
@@ -99,6 +102,20 @@ impl Restoration {
             }))
         });
         Ok(done.map_err(|error| error.to_string())?.value)
+    }
+}
+
+impl Restoration {
+    /// Checks that the new replica is complete, or is not used.
+    fn check_loss(&self, store: &SmallStore<Weak>, crash: &Crash) -> Result<(), String> {
+        let lost = store.configuration.missing().lost;
+        match (self.read(store), lost) {
+            (Err(error), 1) if error.contains("are lost") && !crash.returned => Ok(()),
+            (Ok(KEYS), 0) => Ok(()),
+            (found, lost) => Err(format!(
+                "the keys are {found:?}, and {lost} partitions lost"
+            )),
+        }
     }
 }
 
@@ -141,12 +158,18 @@ impl Sweep for Restoration {
                 let recovery = { store.configuration }.recover(survivor, gone, &store);
                 assert!(recovery.is_complete);
             }
+            if self.1 == What::RestoreAndLose {
+                let _ = { store.configuration }.recover(survivor, SERVERS[1], &store);
+            }
             store.restore(survivor).expect("a restorer");
         }
     }
 
-    fn check(&self, memory: Marked, _: &Crash) -> Result<(), String> {
+    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
         let store = self.open(memory);
+        if self.1 == What::RestoreAndLose {
+            return self.check_loss(&store, crash);
+        }
         let configuration = store.configuration;
         let lost = configuration.lost(configuration.epoch());
         // The check runs again after a second recovery.
