@@ -286,7 +286,7 @@ const PATH: &str = "OUTLIVE_TEST_RESTORE";
 
 #[test]
 fn a_killed_restorer_is_followed_by_another_one() {
-    const KEYS: u64 = 5000;
+    const KEYS: u64 = 8000;
     let mut world = World::new("killed", 2, StoreOptions::new());
     let table = world.compute().table::<u64>("t", KEYS).unwrap();
     let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
@@ -335,7 +335,7 @@ fn a_killed_restorer_is_followed_by_another_one() {
         assert_eq!(read(&mut coordinator, table, KEYS - 1), Some(KEYS - 1));
     }
     assert!(
-        begun >= 15 && open >= 5,
+        begun >= 15 && open >= 1,
         "{begun} have begun, {open} of them not completed"
     );
     drop(coordinator);

@@ -88,6 +88,20 @@ fn transactions_survive_restorations_and_losses_after_them() {
 }
 
 #[test]
+fn transactions_survive_losses_during_restorations() {
+    for protocol in Protocol::ALL {
+        let all = runs(Plan::RESTORATIONS_OF_THREE.of(protocol), 300);
+        println!("{protocol}: {all:?}");
+        assert_frequent(&[
+            ("restorations", all.restored),
+            ("restorations by a second restorer", all.restored_again),
+            ("attempts that a change ended", all.interrupted),
+            ("transactions rolled back", all.back),
+        ]);
+    }
+}
+
+#[test]
 fn the_other_protocols_survive_restorations() {
     for protocol in [Protocol::Ford, Protocol::LogALatch] {
         let all = runs(Plan::RESTORATIONS.of(protocol), 500);
@@ -157,6 +171,7 @@ fn each_flaw_is_found() {
             Flaw::ForgetsIncomplete | Flaw::DecidesByAll | Flaw::CopiesUnlatched => {
                 Plan::RESTORATIONS
             }
+            Flaw::CopiesUnregistered => Plan::RESTORATIONS_OF_THREE,
             _ => Plan::DEATHS,
         };
         let plan = plan.with(flaw.policy());

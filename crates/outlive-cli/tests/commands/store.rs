@@ -70,7 +70,9 @@ fn lost_replicas_are_restored() {
     let mut memory: Vec<Running> = (0..2)
         .map(|_| Running::start(["store", "memory", path, "--size", "1M"]))
         .collect();
-    { memory.iter_mut() }.for_each(|it| it.wait_for(&["serves 1 MiB"]));
+    for server in &mut memory {
+        server.wait_for(&["serves 1 MiB"]);
+    }
     let store = outlive_store::servers::Store::open(path).unwrap();
     let compute = store.join_compute().unwrap();
     let table = compute.table::<u64>("accounts", 100).unwrap();

@@ -3,7 +3,7 @@
 use super::Abort;
 use super::transaction::{Latch, Stage, Transaction};
 use super::worker::Member;
-use crate::tables::{LATCH, VALUE, VERSION, Version};
+use crate::tables::{LATCH, Place, VALUE, VERSION, Version};
 use crate::verbs::{VerbError, block_on};
 
 /// The error of a commit.
@@ -25,7 +25,8 @@ impl<V: Member> Transaction<V> {
             return Err(CommitError::Abort(doom));
         }
         let writes = self.sets.writes.iter().any(|it| it.new != it.old);
-        if !self.sets.writes.is_empty() {
+        let registers = !self.copies || self.worker.policy().registers_copies;
+        if !self.sets.writes.is_empty() && registers {
             self.enter().map_err(CommitError::Abort)?;
         }
         let decided = match self.worker.protocol().logs_at_replicas() && writes {
@@ -173,10 +174,9 @@ impl<V: Member> Transaction<V> {
         let (worker, sets) = (&self.worker, &mut self.sets);
         sets.fanout.clear();
         for write in sets.writes.iter() {
-            let is_copied = self.copies && write.new == write.old;
-            let joining = worker.joining(write.object).filter(|_| is_copied);
-            let replicas = worker.replicas(write.object);
-            for place in replicas.filter(|_| write.new != write.old).chain(joining) {
+            let is_new = write.new != write.old;
+            let receives = |place: &Place| is_new || self.copies && !worker.is_complete(place);
+            for place in worker.replicas(write.object).filter(receives) {
                 let batch = sets.fanout.to(place.server).1;
                 let value = &sets.words[write.new_value.clone()];
                 batch.write(place.of(write.object, VALUE), value);

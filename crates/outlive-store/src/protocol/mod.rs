@@ -53,6 +53,13 @@
 //!   joined. Their entries are lost with them.
 //!
 //! An attempt that has not begun its commit delays nothing, however long its body runs.
+//!
+//! # Restorations
+//!
+//! A replica [joins](crate::tables::Place::step) with one step of a restoration, and is complete
+//! from the next one on. In between it receives all writes, and each object is
+//! [copied](copy_partition) to it under its latch. It is no primary. A recovery reads and undoes
+//! the replicas that were in use in the epoch of the logged transaction.
 
 mod check;
 mod commit;

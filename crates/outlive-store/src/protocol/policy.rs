@@ -41,6 +41,8 @@ pub struct Policy {
     pub(super) decides_in_its_epoch: bool,
     /// An object is copied to a replica under its latch.
     pub(super) copies_under_latch: bool,
+    /// A copy is registered as a commit.
+    pub(super) registers_copies: bool,
 }
 
 impl Policy {
@@ -64,6 +66,7 @@ impl Policy {
         waits_for_copies: true,
         decides_in_its_epoch: true,
         copies_under_latch: true,
+        registers_copies: true,
     };
 }
 
@@ -108,12 +111,14 @@ pub enum Flaw {
     DecidesByAll,
     /// An object is copied to a replica without its latch.
     CopiesUnlatched,
+    /// A copy is not registered, so it may be under way when a later epoch is settled.
+    CopiesUnregistered,
 }
 
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -132,6 +137,7 @@ impl Flaw {
         Self::ForgetsIncomplete,
         Self::DecidesByAll,
         Self::CopiesUnlatched,
+        Self::CopiesUnregistered,
     ];
 
     /// Whether FORD as published has the flaw (*Tandem* thesis, table 5.1).
@@ -161,6 +167,7 @@ impl Flaw {
             Self::ForgetsIncomplete => &mut policy.waits_for_copies,
             Self::DecidesByAll => &mut policy.decides_in_its_epoch,
             Self::CopiesUnlatched => &mut policy.copies_under_latch,
+            Self::CopiesUnregistered => &mut policy.registers_copies,
         };
         *choice = false;
         policy

@@ -29,7 +29,7 @@ const STEP_AT: u32 = 50;
 /// Returns the word of a place.
 pub(super) fn place_word(entry: &MemoryEntry, base: u64, step: u8) -> u64 {
     let incarnation = (entry.incarnation & INCARNATION) << OFFSET_BITS;
-    u64::from(entry.id.0) << 58 | u64::from(step) << STEP_AT | incarnation | base / 64
+    u64::from(entry.id.0) << 58 | u64::from(step) << STEP_AT | incarnation | (base / 64)
 }
 
 /// Returns the word of the same place with another step.

@@ -7,7 +7,7 @@ pub mod interleavings;
 mod litmus;
 pub mod lost_answers;
 pub mod network;
-mod restoration_sweeps;
+pub mod restoration_sweeps;
 pub mod scenarios;
 mod small_configuration;
 pub mod small_store;

@@ -20,7 +20,6 @@ pub fn add_to(suite: &mut Suite) {
     }
     super::catalogue_sweeps::add_to(suite);
     super::transaction_sweeps::add_to(suite);
-    super::restoration_sweeps::add_to(suite);
     suite.declare::<JoinPoint>().declare::<RecoverPoint>();
 }
 

@@ -20,7 +20,7 @@ use outlive_store::tables::{Geometry, TransactionId, choose};
 use outlive_store::verbs::ServerId;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
-use view::{Change, Configuration, Simulated, log_of, places, process, servers, words};
+use view::{Change, Configuration, Simulated, log_of, places, process, words};
 
 /// The number of compute servers that execute transactions. The two that follow recover.
 const CLIENTS: usize = 3;
@@ -32,8 +32,6 @@ const RESTORERS: usize = 2;
 const OBSERVER: usize = RESTORER + RESTORERS;
 const COORDINATORS: u16 = 2;
 const TRANSACTIONS: u64 = 2;
-const MEMORY: u16 = 3;
-const REPLICAS: usize = 2;
 /// Short pauses, so that readers meet the states of a recovery.
 const RETRY: Retry = Retry {
     attempts: 100_000,
@@ -219,7 +217,7 @@ impl World {
         while !self.is_over.get() {
             pause().await;
             let configuration = &mut *self.configuration.borrow_mut();
-            for server in servers() {
+            for server in configuration.servers.clone() {
                 let is_known = configuration.lost_now().contains(&server);
                 if self.network.has_crashed(server) && !is_known {
                     configuration.changes.push(Change::Lost(server));
@@ -316,7 +314,8 @@ async fn pause() {
 /// does not end.
 pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     let mut random = fastrand::Rng::with_seed(!seed);
-    let network = Network::new(seed, MEMORY.into(), words(plan.protocol)).with_stalls();
+    let servers: Vec<ServerId> = (0..=plan.replicas as u16).map(ServerId).collect();
+    let network = Network::new(seed, servers.len(), words(plan.protocol)).with_stalls();
     let mut victims: Vec<usize> = (0..CLIENTS).collect();
     random.shuffle(&mut victims);
     for victim in victims.into_iter().take(plan.deaths) {
@@ -329,23 +328,24 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         network.plan(random.u64(..6000), Fault::ComputeCrash(RESTORER));
     }
     if plan.memory_dies {
-        let server = ServerId(random.u16(..MEMORY));
+        let server = ServerId(random.u16(..servers.len() as u16));
         // Early, so that transactions run beside the restoration.
         let latest = if plan.restores { 1000 } else { 3000 };
         network.plan(random.u64(..latest), Fault::MemoryCrash(server));
     }
     // With the logs at the replicas, each memory server is a log server.
     let log_servers = |compute| match plan.protocol {
-        Protocol::Pandora => choose(1000 + compute as u64, &servers(), REPLICAS),
-        Protocol::Ford | Protocol::LogALatch => servers(),
+        Protocol::Pandora => choose(1000 + compute as u64, &servers, plan.replicas),
+        Protocol::Ford | Protocol::LogALatch => servers.clone(),
     };
     let configuration = Configuration {
         failed: HashSet::new(),
         changes: Vec::new(),
-        places: places(plan.protocol),
+        places: places(plan.protocol, &servers, plan.replicas),
         commits: HashMap::new(),
         last: HashMap::new(),
         logs: (0..=OBSERVER).map(log_servers).collect(),
+        servers: servers.clone(),
         recoveries: 0,
         recovering: HashSet::new(),
     };

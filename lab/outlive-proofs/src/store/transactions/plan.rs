@@ -17,6 +17,8 @@ pub struct Plan {
     pub memory_dies: bool,
     /// Whether lost replicas are restored. Then a second memory server is lost.
     pub restores: bool,
+    /// The number of replicas of each object. There is one memory server more.
+    pub replicas: usize,
     /// Broken: workers do not learn of recoveries.
     pub hides_recoveries: bool,
     /// Broken: an epoch does not wait for the recovery of dead compute servers.
@@ -40,6 +42,7 @@ impl Plan {
         recoverer_dies: false,
         memory_dies: false,
         restores: false,
+        replicas: 2,
         hides_recoveries: false,
         forgets_dead: false,
         stalls: false,
@@ -63,6 +66,12 @@ impl Plan {
     pub const RESTORATIONS: Self = Self {
         restores: true,
         ..Self::LOSSES
+    };
+    /// The same with three replicas. The second server, with the primaries, is lost during the
+    /// restoration.
+    pub const RESTORATIONS_OF_THREE: Self = Self {
+        replicas: 3,
+        ..Self::RESTORATIONS
     };
     /// A run with deaths and transactions of one access, most of which are not validated.
     pub const SINGLE: Self = Self {

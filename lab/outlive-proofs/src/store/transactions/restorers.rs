@@ -1,15 +1,15 @@
 //! The restorers of lost replicas, and the loss of a second memory server after them.
 
 use super::super::network::Fault;
-use super::view::{Change, base, servers};
+use super::view::{Change, base};
 use super::{RESTORER, World, pause};
 use outlive_store::protocol::copy_partition;
 use outlive_store::tables::{Place, choose};
 use outlive_store::verbs::ServerId;
 
 impl World {
-    /// Restores lost replicas. After the first restoration, another memory server is lost after
-    /// `delay` words.
+    /// Restores lost replicas. Another memory server is lost `delay` words after the end of the
+    /// first restoration, or, if that leaves a replica, after its beginning.
     pub(super) async fn restorer(&self, compute: usize, delay: u64) {
         while !self.is_over.get() {
             pause().await;
@@ -25,6 +25,9 @@ impl World {
                 // The restorer may die between the two.
                 pause().await;
                 self.configuration.borrow_mut().changes.push(Change::Step);
+                if steps == 0 && self.plan.replicas > 2 {
+                    self.lose_after(delay / 8);
+                }
             }
             let step = steps | 1;
             let worker = self.worker(compute, compute);
@@ -45,12 +48,17 @@ impl World {
             let mut counts = self.counts.borrow_mut();
             counts.restored += 1;
             counts.restored_again += u64::from(compute > RESTORER);
-            if step == 1
-                && let Some(old) = self.old_server()
-            {
-                let words = self.network.seen().words;
-                self.network.plan(words + delay, Fault::MemoryCrash(old));
+            if step == 1 && self.plan.replicas == 2 {
+                self.lose_after(delay);
             }
+        }
+    }
+
+    /// Plans the loss of a primary.
+    fn lose_after(&self, delay: u64) {
+        if let Some(old) = self.old_server() {
+            let words = self.network.seen().words;
+            self.network.plan(words + delay, Fault::MemoryCrash(old));
         }
     }
 
@@ -58,12 +66,12 @@ impl World {
     fn reserve(&self, step: u8) -> bool {
         let configuration = &mut *self.configuration.borrow_mut();
         let lost = configuration.lost_now();
-        let mut is_any = false;
+        let (mut is_any, servers) = (false, configuration.servers.clone());
         for (partition, places) in (0..).zip(&mut configuration.places) {
             let used: Vec<ServerId> = places.iter().map(|it| it.server).collect();
             for place in places.iter_mut() {
                 let is_spare = |it: &ServerId| !lost.contains(it) && !used.contains(it);
-                let spare: Vec<ServerId> = servers().into_iter().filter(is_spare).collect();
+                let spare: Vec<ServerId> = servers.iter().copied().filter(is_spare).collect();
                 if lost.contains(&place.server)
                     && let [server] = choose(partition.into(), &spare, 1)[..]
                 {
@@ -94,11 +102,13 @@ impl World {
         let configuration = self.configuration.borrow();
         let lost = configuration.lost_now();
         let is_unknown = |it: &ServerId| self.network.has_crashed(*it) && !lost.contains(it);
-        if servers().iter().any(is_unknown) {
+        if configuration.servers.iter().any(is_unknown) {
             return false;
         }
+        let mut places = configuration.places.iter().flatten();
+        let is_unaffected = places.all(|it| it.step == 0 && !lost.contains(&it.server));
         match lost.len() {
-            0 => true,
+            _ if is_unaffected => true,
             1 if configuration.steps_now() < 2 => false,
             1 => {
                 self.network.hasten();

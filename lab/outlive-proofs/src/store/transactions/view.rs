@@ -1,7 +1,7 @@
 //! The store as a simulated compute server sees it.
 
 use super::super::network::{Network, Wire};
-use super::{COORDINATORS, GEOMETRY, MEMORY, OBSERVER, REPLICAS};
+use super::{COORDINATORS, GEOMETRY, OBSERVER};
 use core::cell::RefCell;
 use outlive_store::protocol::{LastCommit, LogArea, Member, Protocol, Slot, View};
 use outlive_store::tables::{Place, TableLayout, TransactionId, choose};
@@ -12,6 +12,8 @@ use std::rc::Rc;
 /// What all servers know.
 #[derive(Debug)]
 pub(super) struct Configuration {
+    /// The memory servers.
+    pub servers: Vec<ServerId>,
     /// The process ids that have failed.
     pub failed: HashSet<u16>,
     /// The lost memory servers and the steps of restorations, in order.
@@ -80,14 +82,10 @@ pub(super) const fn area_bytes(protocol: Protocol) -> u64 {
     COORDINATORS as u64 * slot_words(protocol) as u64 * 8
 }
 
-pub(super) fn servers() -> Vec<ServerId> {
-    (0..MEMORY).map(ServerId).collect()
-}
-
 /// The places of the replicas before the run.
-pub(super) fn places(protocol: Protocol) -> Vec<Vec<Place>> {
+pub(super) fn places(protocol: Protocol, servers: &[ServerId], replicas: usize) -> Vec<Vec<Place>> {
     let places = |partition: u8| {
-        let chosen = choose(partition.into(), &servers(), REPLICAS);
+        let chosen = choose(partition.into(), servers, replicas);
         let chosen = chosen.into_iter();
         chosen
             .map(|server| Place {
@@ -221,10 +219,13 @@ impl Member for Simulated {
 
     fn log(&self, epoch: u64) -> Result<LogArea, VerbError> {
         let lost = self.lost(epoch);
-        let logs = &mut self.configuration.borrow_mut().logs[self.compute];
+        let configuration = &mut *self.configuration.borrow_mut();
+        let (servers, logs) = (
+            &configuration.servers,
+            &mut configuration.logs[self.compute],
+        );
         for index in 0..logs.len() {
-            let spare = servers();
-            let spare = { spare.iter() }.find(|it| !lost.contains(it) && !logs.contains(it));
+            let spare = { servers.iter() }.find(|it| !lost.contains(it) && !logs.contains(it));
             // The slots at a new log server are empty: no other compute server has used them.
             if lost.contains(&logs[index])
                 && let Some(spare) = spare
