@@ -1,4 +1,4 @@
-//! Restorations of lost replicas on mapped memory, in one process, and by restorers that are killed.
+//! Restorations of lost replicas on mapped memory, in one process and by processes that are killed.
 
 use outlive_store::protocol::{Coordinator, Member, Protocol, Table};
 use outlive_store::servers::{

@@ -171,7 +171,6 @@ fn each_flaw_is_found() {
             Flaw::ForgetsIncomplete | Flaw::DecidesByAll | Flaw::CopiesUnlatched => {
                 Plan::RESTORATIONS
             }
-            Flaw::CopiesUnregistered => Plan::RESTORATIONS_OF_THREE,
             _ => Plan::DEATHS,
         };
         let plan = plan.with(flaw.policy());

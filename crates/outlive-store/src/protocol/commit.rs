@@ -25,8 +25,7 @@ impl<V: Member> Transaction<V> {
             return Err(CommitError::Abort(doom));
         }
         let writes = self.sets.writes.iter().any(|it| it.new != it.old);
-        let registers = !self.copies || self.worker.policy().registers_copies;
-        if !self.sets.writes.is_empty() && registers {
+        if !self.sets.writes.is_empty() {
             self.enter().map_err(CommitError::Abort)?;
         }
         let decided = match self.worker.protocol().logs_at_replicas() && writes {
@@ -168,8 +167,8 @@ impl<V: Member> Transaction<V> {
         Ok(is_current)
     }
 
-    /// Writes the new values and versions to all live replicas, or the old ones to the replicas that
-    /// are being filled.
+    /// Writes the new values and versions to all live replicas, or, in a copy, the old ones to the
+    /// replicas that are being filled.
     async fn write_all(&mut self) -> Result<(), VerbError> {
         let (worker, sets) = (&self.worker, &mut self.sets);
         sets.fanout.clear();

@@ -41,8 +41,6 @@ pub struct Policy {
     pub(super) decides_in_its_epoch: bool,
     /// An object is copied to a replica under its latch.
     pub(super) copies_under_latch: bool,
-    /// A copy is registered as a commit.
-    pub(super) registers_copies: bool,
 }
 
 impl Policy {
@@ -66,7 +64,6 @@ impl Policy {
         waits_for_copies: true,
         decides_in_its_epoch: true,
         copies_under_latch: true,
-        registers_copies: true,
     };
 }
 
@@ -111,14 +108,12 @@ pub enum Flaw {
     DecidesByAll,
     /// An object is copied to a replica without its latch.
     CopiesUnlatched,
-    /// A copy is not registered, so it may be under way when a later epoch is settled.
-    CopiesUnregistered,
 }
 
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 18] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -137,7 +132,6 @@ impl Flaw {
         Self::ForgetsIncomplete,
         Self::DecidesByAll,
         Self::CopiesUnlatched,
-        Self::CopiesUnregistered,
     ];
 
     /// Whether FORD as published has the flaw (*Tandem* thesis, table 5.1).
@@ -167,7 +161,6 @@ impl Flaw {
             Self::ForgetsIncomplete => &mut policy.waits_for_copies,
             Self::DecidesByAll => &mut policy.decides_in_its_epoch,
             Self::CopiesUnlatched => &mut policy.copies_under_latch,
-            Self::CopiesUnregistered => &mut policy.registers_copies,
         };
         *choice = false;
         policy

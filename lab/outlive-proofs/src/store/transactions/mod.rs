@@ -1,6 +1,7 @@
 //! Transactions on the simulated network: compute servers execute random transactions, some of them
 //! die, and others recover their logs and may die as well. A memory server may be lost, and others
-//! may restore its replicas and die, before a second one is lost. The history is checked for strict serializability, and the memory for consistency.
+//! may restore its replicas and die, before a second one is lost. The history is checked for strict
+//! serializability, and the memory for consistency.
 
 mod history;
 mod plan;
@@ -68,6 +69,8 @@ struct World {
     errors: RefCell<Vec<String>>,
     counts: RefCell<Counts>,
     is_over: Cell<bool>,
+    /// The number of restorers that are copying.
+    restoring: Cell<usize>,
 }
 
 /// A value consists of two equal words.
@@ -172,7 +175,7 @@ impl World {
     /// Recovers compute servers that have died, as one of the recoverers.
     async fn recoverer(&self, compute: usize) {
         let me = compute - CLIENTS;
-        while !self.is_over.get() {
+        while self.is_running() {
             pause().await;
             // The second recoverer works after the death of the first one.
             let predecessors = CLIENTS..compute;
@@ -212,9 +215,21 @@ impl World {
         }
     }
 
+    fn are_recovered(&self) -> bool {
+        let failed = &self.configuration.borrow().failed;
+        let mut dead = mortals().filter(|it| self.network.is_dead(*it));
+        dead.all(|it| failed.contains(&process(it)))
+    }
+
+    /// Whether recoverers and the detector are needed. A restorer may be copying when the observer
+    /// has ended, and wait for the recovery of another one or for the record of a loss.
+    fn is_running(&self) -> bool {
+        !self.is_over.get() || self.restoring.get() > 0 || !self.are_recovered()
+    }
+
     /// Records the losses of memory servers.
     async fn detector(&self) {
-        while !self.is_over.get() {
+        while self.is_running() {
             pause().await;
             let configuration = &mut *self.configuration.borrow_mut();
             for server in configuration.servers.clone() {
@@ -237,12 +252,7 @@ impl World {
         let mut coordinator = worker.coordinator().expect("a free slot");
         loop {
             pause().await;
-            let failed = &self.configuration.borrow().failed;
-            let dead = |it: &usize| self.network.is_dead(*it);
-            let are_recovered = mortals()
-                .filter(dead)
-                .all(|it| failed.contains(&process(it)));
-            if are_recovered && (!self.plan.restores || self.is_restored()) {
+            if self.are_recovered() && (!self.plan.restores || self.is_restored()) {
                 break;
             }
         }
@@ -358,6 +368,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         errors: RefCell::default(),
         counts: RefCell::default(),
         is_over: Cell::new(false),
+        restoring: Cell::new(0),
     };
     let workers: Vec<_> = (0..CLIENTS).map(|it| world.worker(it, it)).collect();
     let running = Cell::new(CLIENTS * usize::from(COORDINATORS));

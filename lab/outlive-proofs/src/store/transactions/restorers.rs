@@ -2,7 +2,7 @@
 
 use super::super::network::Fault;
 use super::view::{Change, base};
-use super::{RESTORER, World, pause};
+use super::{End, RESTORER, World, pause};
 use outlive_store::protocol::copy_partition;
 use outlive_store::tables::{Place, choose};
 use outlive_store::verbs::ServerId;
@@ -17,6 +17,11 @@ impl World {
             if (RESTORER..compute).any(|it| !self.network.is_dead(it)) {
                 continue;
             }
+            if self.is_over.get() {
+                return;
+            }
+            self.restoring.set(self.restoring.get() + 1);
+            let _restoring = End(&self.restoring);
             let steps = self.configuration.borrow().steps_now();
             if steps.is_multiple_of(2) {
                 if !self.reserve(steps + 1) {
