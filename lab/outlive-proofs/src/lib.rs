@@ -42,6 +42,7 @@ pub fn sweeps() -> Suite {
     structures::sweeps::add_to(&mut suite);
     objects::sweeps::add_to(&mut suite);
     store::sweeps::add_to(&mut suite);
+    store::restoration_sweeps::add_to(&mut suite);
     tasks::engine::sweeps::add_to(&mut suite);
     tasks::pool::sweeps::add_to(&mut suite);
     wordcount::sweeps::add_to(&mut suite);

@@ -88,6 +88,48 @@ fn the_other_protocols_survive_the_same_failures() {
 }
 
 #[test]
+fn transactions_survive_restorations_and_losses_after_them() {
+    let all = runs(Plan::RESTORATIONS, 1_000);
+    println!("{all:?}");
+    assert_frequent(&[
+        ("lost memory servers", all.lost),
+        ("restorations", all.restored),
+        ("restorations by a second restorer", all.restored_again),
+        ("copied objects", all.copied),
+        ("attempts that a change ended", all.interrupted),
+        ("transactions rolled forward", all.forward),
+        ("transactions rolled back", all.back),
+    ]);
+}
+
+#[test]
+fn transactions_survive_losses_during_restorations() {
+    for protocol in Protocol::ALL {
+        let all = runs(Plan::RESTORATIONS_OF_THREE.of(protocol), 300);
+        println!("{protocol}: {all:?}");
+        assert_frequent(&[
+            ("restorations", all.restored),
+            ("restorations by a second restorer", all.restored_again),
+            ("attempts that a change ended", all.interrupted),
+            ("transactions rolled back", all.back),
+        ]);
+    }
+}
+
+#[test]
+fn the_other_protocols_survive_restorations() {
+    for protocol in [Protocol::Ford, Protocol::LogALatch] {
+        let all = runs(Plan::RESTORATIONS.of(protocol), 500);
+        println!("{protocol}: {all:?}");
+        assert_frequent(&[
+            ("restorations", all.restored),
+            ("restorations by a second restorer", all.restored_again),
+            ("transactions rolled back", all.back),
+        ]);
+    }
+}
+
+#[test]
 fn ford_begins_no_attempt_while_a_compute_server_is_recovered() {
     let plan = Plan {
         hides_recoveries: true,
@@ -155,6 +197,9 @@ fn each_flaw_is_found() {
             Flaw::UncheckedReads => Plan::SINGLE,
             Flaw::UnsettledEpochs | Flaw::CommitsAfterLoss => Plan::LOSSES,
             Flaw::CollectsOnce | Flaw::CollectsUnderLatches => Plan::SNAPSHOTS,
+            Flaw::ForgetsIncomplete | Flaw::DecidesByAll | Flaw::CopiesUnlatched => {
+                Plan::RESTORATIONS
+            }
             _ => Plan::DEATHS,
         };
         let plan = plan.with(flaw.policy());

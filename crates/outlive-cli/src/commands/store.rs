@@ -5,6 +5,7 @@ mod client;
 mod compute;
 mod dump;
 mod program;
+mod restore;
 mod rows;
 mod value;
 
@@ -51,6 +52,8 @@ pub enum StoreCommand {
     Dump(dump::Dump),
     /// Read a file that `dump` wrote into a store
     Load(dump::Load),
+    /// Replace lost replicas by new ones on live memory servers
+    Restore(restore::Restore),
     /// Run a benchmark on servers of its own, and kill some of them
     Bench(Box<bench::Bench>),
     /// A compute server of `bench`
@@ -74,6 +77,7 @@ impl StoreCommand {
             Self::Scan(command) => command.run(),
             Self::Dump(command) => command.run(),
             Self::Load(command) => command.run(),
+            Self::Restore(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::BenchCompute(command) => command.run(),
             Self::Destroy(command) => command.run(),
@@ -225,7 +229,7 @@ impl Memory {
     outlive store status /dev/shm/bank\n  \
     outlive store status /dev/shm/bank --json | jq '.memory[] | select(.phase == \"live\")'\n\n\
     The command does not join the store and changes nothing.\n\n\
-    JSON: path, epoch, protocol, replicas, process_ids, memory (id, incarnation, phase, owner, \
+    JSON: path, epoch, protocol, replicas, missing_replicas, process_ids, memory (id, incarnation, phase, owner, \
     bytes), compute (id, owner, has_failed) and tables (number, name, value_bytes, slots); \
     docs/json.md says what they mean.")]
 pub struct Status {
@@ -242,6 +246,7 @@ struct Answer {
     epoch: u64,
     protocol: &'static str,
     replicas: u16,
+    missing_replicas: u64,
     process_ids: u16,
     memory: Vec<MemoryServer>,
     compute: Vec<ComputeServer>,
@@ -281,6 +286,7 @@ impl Status {
             epoch: status.epoch,
             protocol: status.protocol.name(),
             replicas: status.replicas,
+            missing_replicas: status.missing.replicas,
             process_ids: status.process_ids,
             memory: { status.memory.iter() }
                 .map(|it| MemoryServer {
@@ -323,6 +329,13 @@ impl Status {
             answer.epoch,
             Bytes(bytes),
         ))?;
+        if answer.missing_replicas > 0 {
+            output::line(format_args!(
+                "{} replicas of {} partitions are missing; start memory servers in place of lost \
+                 ones, and run `outlive store restore {}`",
+                answer.missing_replicas, status.missing.partitions, answer.path
+            ))?;
+        }
         let mut table = Table::new(["SERVER", "STATE", "PROCESS", "MEMORY"]);
         for server in answer.memory {
             table.row([

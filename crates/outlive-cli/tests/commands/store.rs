@@ -62,6 +62,62 @@ fn memory_servers_are_started_killed_and_interrupted() {
 }
 
 #[test]
+fn lost_replicas_are_restored() {
+    let path = format!("/dev/shm/outlive-cli-restore-{}", std::process::id());
+    let bank = Bank(path.clone());
+    let path = path.as_str();
+    outlive(["store", "create", path]).succeeds();
+    let mut memory: Vec<Running> = (0..2)
+        .map(|_| Running::start(["store", "memory", path, "--size", "1M"]))
+        .collect();
+    for server in &mut memory {
+        server.wait_for(&["serves 1 MiB"]);
+    }
+    let store = outlive_store::servers::Store::open(path).unwrap();
+    let compute = store.join_compute().unwrap();
+    let table = compute.table::<u64>("accounts", 100).unwrap();
+    let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+    let mut put = |key: u64| {
+        let done = coordinator.transaction(async |tx| tx.put(table, key, &key).await);
+        outlive_store::verbs::block_on(done).unwrap();
+    };
+    (0..100).for_each(&mut put);
+    let status = || -> Value {
+        let printed = outlive(["store", "status", path, "--json"]).succeeds();
+        serde_json::from_str(&printed).unwrap()
+    };
+    assert_eq!(status()["missing_replicas"], 0);
+
+    memory.remove(0).kill();
+    let begin = std::time::Instant::now();
+    while status()["missing_replicas"] != 16 {
+        assert!(begin.elapsed().as_secs() < 60, "{:#}", status());
+    }
+    outlive(["store", "restore", path]).fails(1, "16 replicas of 16 partitions are still missing");
+    memory.push(Running::start(["store", "memory", path, "--size", "1M"]));
+    memory[1].wait_for(&["serves 1 MiB"]);
+    let text = outlive(["store", "status", path]).succeeds();
+    assert!(text.contains("run `outlive store restore"), "{text}");
+    let printed = outlive(["store", "restore", path, "--json"]).succeeds();
+    assert_explained("## `outlive store restore", &printed);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(
+        (&json["replicas"], &json["missing_replicas"]),
+        (&16.into(), &0.into())
+    );
+    assert!(json["objects"].as_u64().unwrap() >= 100, "{json:#}");
+    assert_eq!(status()["missing_replicas"], 0);
+    put(100);
+    memory.remove(0).kill();
+    while status()["missing_replicas"] != 16 {
+        assert!(begin.elapsed().as_secs() < 60, "{:#}", status());
+    }
+    let checked = outlive(["store", "check", path]).succeeds();
+    assert!(checked.contains("101 keys"), "{checked}");
+    drop((coordinator, compute, bank));
+}
+
+#[test]
 fn a_pod_is_not_a_store() {
     let place = support::Place::new("no-store");
     let path = place.path();

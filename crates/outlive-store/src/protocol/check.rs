@@ -107,7 +107,7 @@ pub async fn check<V: View>(
         for partition in 0..geometry.partitions {
             let places = &layout.places[usize::from(partition)];
             let mut replicas = Vec::new();
-            for place in places {
+            for place in places.iter().filter(|it| worker.is_complete(it)) {
                 match Replica::read(worker, *place, geometry).await {
                     Ok(replica) => replicas.push(replica),
                     Err(VerbError::ServerDied { .. }) => {}

@@ -3,7 +3,7 @@
 use super::Abort;
 use super::transaction::{Latch, Stage, Transaction};
 use super::worker::Member;
-use crate::tables::{LATCH, VALUE, VERSION, Version};
+use crate::tables::{LATCH, Place, VALUE, VERSION, Version};
 use crate::verbs::{VerbError, block_on};
 
 /// The error of a commit.
@@ -33,7 +33,11 @@ impl<V: Member> Transaction<V> {
             false => self.validate_and_log(writes).await,
         };
         decided.map_err(CommitError::Abort)?;
-        if writes {
+        if self.copies {
+            // Not logged: if this server dies, nothing is undone, and the latches are stray.
+            self.stage = Stage::Committing;
+        }
+        if writes || self.copies {
             self.write_all().await.map_err(CommitError::Unknown)?;
         }
         // Every live replica has the new values. From here on, recovery rolls the transaction
@@ -117,6 +121,9 @@ impl<V: Member> Transaction<V> {
             self.sets.fanout.clear();
             self.sets.results.clear();
             self.plan_validation()?;
+            if self.worker.has_late_layout() {
+                return Err(self.interrupted());
+            }
             self.sets.fanout.post(&self.worker).await?;
             if self.is_validated(known)? {
                 return Ok(());
@@ -160,12 +167,15 @@ impl<V: Member> Transaction<V> {
         Ok(is_current)
     }
 
-    /// Writes the new values and versions to all live replicas.
+    /// Writes the new values and versions to all live replicas, or, in a copy, the old ones to the
+    /// replicas that are being filled.
     async fn write_all(&mut self) -> Result<(), VerbError> {
-        let sets = &mut self.sets;
+        let (worker, sets) = (&self.worker, &mut self.sets);
         sets.fanout.clear();
-        for write in sets.writes.iter().filter(|it| it.new != it.old) {
-            for place in self.worker.replicas(write.object) {
+        for write in sets.writes.iter() {
+            let is_new = write.new != write.old;
+            let receives = |place: &Place| is_new || self.copies && !worker.is_complete(place);
+            for place in worker.replicas(write.object).filter(receives) {
                 let batch = sets.fanout.to(place.server).1;
                 let value = &sets.words[write.new_value.clone()];
                 batch.write(place.of(write.object, VALUE), value);

@@ -4,7 +4,7 @@ use super::commit::CommitError;
 use super::transaction::{Sets, Transaction};
 use super::worker::{Member, Slot, Worker};
 use super::{Abort, Conflict, TransactionError};
-use crate::tables::TransactionId;
+use crate::tables::{TableLayout, TransactionId};
 use crate::verbs::VerbError;
 use core::future::poll_fn;
 use core::task::Poll;
@@ -96,6 +96,10 @@ impl<V: Member> Coordinator<V> {
     /// Returns the number of the log slot.
     pub fn number(&self) -> u16 {
         self.slot.number
+    }
+
+    pub(super) fn layout(&self, table: u8) -> Rc<TableLayout> {
+        self.worker.layout(table)
     }
 
     /// Executes a transaction: runs `body` and commits. After a conflict, the body runs again, so

@@ -64,7 +64,8 @@ pub enum Conflict {
     Changed,
     /// An object changed while it was read.
     Torn,
-    /// A memory server was lost during the attempt. The next one uses the other replicas.
+    /// A memory server was lost during the attempt, or replaced. The next one uses the current
+    /// replicas.
     Interrupted,
 }
 
@@ -74,7 +75,7 @@ impl core::fmt::Display for Conflict {
             Self::Latched(holder) => write!(f, "{holder} holds a latch"),
             Self::Changed => f.write_str("an object that was read has changed"),
             Self::Torn => f.write_str("an object changed while it was read"),
-            Self::Interrupted => f.write_str("a memory server was lost"),
+            Self::Interrupted => f.write_str("a memory server was lost or replaced"),
         }
     }
 }

@@ -91,6 +91,11 @@ impl<V: Member> Transaction<V> {
         if let Some(doom) = &self.doom {
             return Err(doom.clone());
         }
+        if self.worker.has_late_layout() {
+            let late = self.interrupted();
+            self.doom = Some(late.clone());
+            return Err(late);
+        }
         self.doom = Some(Abort::Conflict(Conflict::Changed));
         let mut result = access(self).await;
         // After the loss of a server with its latches, the attempt can meet the half of another

@@ -43,6 +43,16 @@ impl<V: Member> Transaction<V> {
         if words > most {
             return Err(Abort::WriteSetTooLarge { words, most });
         }
+        // Backups are written for the first time with the log, or after it. If one cannot be reached, the
+        // attempt must not be logged.
+        for write in sets.writes.iter().filter(|it| it.new != it.old) {
+            for place in worker.replicas(write.object) {
+                match worker.connection(place.server) {
+                    Ok(_) | Err(VerbError::ServerDied { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
         sets.logged.clear();
         if at_replicas {
             for (object, old, new, value) in objects {
@@ -75,16 +85,6 @@ impl<V: Member> Transaction<V> {
             let batch = sets.fanout.to(*server).1;
             batch.write(area.slot(coordinator), &sets.entry);
             sets.logged.push((*server, words));
-        }
-        // Backups are written for the first time after the log. If one cannot be reached, the
-        // attempt must not be logged.
-        for write in sets.writes.iter().filter(|it| it.new != it.old) {
-            for place in worker.replicas(write.object) {
-                match worker.connection(place.server) {
-                    Ok(_) | Err(VerbError::ServerDied { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
         }
         Ok(())
     }

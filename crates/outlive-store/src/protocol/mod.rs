@@ -39,9 +39,9 @@
 //!
 //! # Losses of memory servers
 //!
-//! The *epoch* is the number of memory servers that were lost. The primary of an object is its
-//! first replica that is not lost in the epoch. A server that is lost takes its latches with it, so
-//! a new primary is used only after the epoch is *settled*:
+//! The *epoch* is the number of memory servers that were lost, and of steps of restorations. The
+//! primary of an object is its first complete replica that is not lost in the epoch. A server that
+//! is lost takes its latches with it, so a new primary is used only after the epoch is *settled*:
 //!
 //! * A commit is [registered](Member::enter_commit) in the epoch of its attempt, and ends as an
 //!   abort if that is over. The registration ends with the attempt.
@@ -53,10 +53,18 @@
 //!   joined. Their entries are lost with them.
 //!
 //! An attempt that has not begun its commit delays nothing, however long its body runs.
+//!
+//! # Restorations
+//!
+//! A replica [joins](crate::tables::Place::step) with one step of a restoration, and is complete
+//! from the next one on. In between it receives all writes, and each object is
+//! [copied](copy_partition) to it under its latch. It is no primary. A recovery reads and undoes
+//! the replicas that were in use in the epoch of the logged transaction.
 
 mod check;
 mod commit;
 mod coordinator;
+mod copying;
 mod error;
 mod fanout;
 mod index;
@@ -75,6 +83,7 @@ mod worker;
 
 pub use check::{Checked, check};
 pub use coordinator::{Committed, Coordinator, Retry};
+pub use copying::{Copied, copy_partition, reach};
 pub use error::{Abort, Conflict, RecoverLogsError, TransactionError};
 pub use log::{Decision, LogArea, LogEntry, LoggedObject};
 pub use outcome::{LastCommit, Outcome};

@@ -39,6 +39,12 @@ pub struct Policy {
     pub(super) collects_twice: bool,
     /// A snapshot confirms that no latch is held.
     pub(super) collects_latches: bool,
+    /// A replica that is being filled is no primary.
+    pub(super) waits_for_copies: bool,
+    /// A recovery decides by the replicas that the logged transaction wrote.
+    pub(super) decides_in_its_epoch: bool,
+    /// An object is copied to a replica under its latch.
+    pub(super) copies_under_latch: bool,
 }
 
 impl Policy {
@@ -61,6 +67,9 @@ impl Policy {
         recycles_by_swaps: true,
         collects_twice: true,
         collects_latches: true,
+        waits_for_copies: true,
+        decides_in_its_epoch: true,
+        copies_under_latch: true,
     };
 }
 
@@ -103,12 +112,18 @@ pub enum Flaw {
     CollectsOnce,
     /// A snapshot ignores latches.
     CollectsUnderLatches,
+    /// A replica that is being filled may be a primary.
+    ForgetsIncomplete,
+    /// A recovery decides by all replicas, also by those that have joined since the transaction.
+    DecidesByAll,
+    /// An object is copied to a replica without its latch.
+    CopiesUnlatched,
 }
 
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -126,6 +141,9 @@ impl Flaw {
         Self::RecyclesByWrites,
         Self::CollectsOnce,
         Self::CollectsUnderLatches,
+        Self::ForgetsIncomplete,
+        Self::DecidesByAll,
+        Self::CopiesUnlatched,
     ];
 
     /// Whether FORD as published has the flaw (*Tandem* thesis, table 5.1).
@@ -154,6 +172,9 @@ impl Flaw {
             Self::RecyclesByWrites => &mut policy.recycles_by_swaps,
             Self::CollectsOnce => &mut policy.collects_twice,
             Self::CollectsUnderLatches => &mut policy.collects_latches,
+            Self::ForgetsIncomplete => &mut policy.waits_for_copies,
+            Self::DecidesByAll => &mut policy.decides_in_its_epoch,
+            Self::CopiesUnlatched => &mut policy.copies_under_latch,
         };
         *choice = false;
         policy

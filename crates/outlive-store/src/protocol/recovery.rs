@@ -53,6 +53,11 @@ struct Logged {
     words: Vec<u64>,
     entry: LogEntry,
     decision: Decision,
+    /// The number of steps of restorations in the epoch of the transaction. The replicas that have
+    /// joined since then do not have its writes. The epoch is registered, and no object is copied
+    /// to a replica before the registrations of earlier epochs have ended: so the transaction does
+    /// not hold the latch of an object that such a replica has.
+    steps: u8,
 }
 
 /// Recovers the logs of the dead compute server in whose place `worker` was created: with its
@@ -69,7 +74,8 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Reco
     let (mut logged, latches) = match at_replicas {
         true => {
             let logs = read_logs(worker, &mut fanout).await?;
-            let logged = logs.entries.into_iter().map(Logged::new).collect();
+            let entries = logs.entries.into_iter();
+            let logged = entries.map(|it| Logged::new(worker, it)).collect();
             (logged, logs.latches)
         }
         false => (read_entries(worker, &mut fanout).await?, HashSet::new()),
@@ -124,8 +130,13 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Reco
 }
 
 impl Logged {
-    fn new(entry: LogEntry) -> Self {
+    fn new<V: View>(worker: &Worker<V>, entry: LogEntry) -> Self {
+        let epoch = match worker.policy().decides_in_its_epoch {
+            true => entry.epoch,
+            false => worker.epoch(),
+        };
         Self {
+            steps: worker.view.steps(epoch),
             words: entry.to_words(),
             decision: entry.decision.unwrap_or(Decision::Back),
             entry,
@@ -194,7 +205,7 @@ async fn read_entries<V: View>(
             is_decided || (1..u32::MAX / 2).contains(&ahead)
         });
         if is_newer {
-            *best = Some(Logged::new(entry));
+            *best = Some(Logged::new(worker, entry));
         }
     }
     Ok(newest.into_iter().flatten().collect())
@@ -215,7 +226,7 @@ async fn decide<V: View>(
             .iter()
             .filter(|_| it.entry.decision.is_none())
         {
-            for place in worker.replicas(logged.object) {
+            for place in worker.replicas_after(logged.object, it.steps) {
                 let (index, batch) = fanout.to(place.server);
                 let version = batch.read(place.of(logged.object, VERSION), 1);
                 versions.push((number, index, version, logged.new));
@@ -263,7 +274,7 @@ async fn undo<V: View>(
                 true => logged.new.next(logged.old.exists()),
                 false => logged.old,
             };
-            for place in worker.replicas(logged.object) {
+            for place in worker.replicas_after(logged.object, it.steps) {
                 let batch = fanout.to(place.server).1;
                 batch.write(place.of(logged.object, VALUE), &logged.value);
                 batch.write(place.of(logged.object, VERSION), &[version.0]);

@@ -15,7 +15,7 @@
 //! begin elsewhere.
 
 use super::worker::{View, Worker};
-use crate::tables::{KEYS_PER_BUCKET, LATCH, ObjectId, TransactionId};
+use crate::tables::{LATCH, ObjectId, TransactionId};
 use crate::verbs::{Batch, Connection, VerbError};
 
 /// The number of latches that are read in one batch.
@@ -58,12 +58,7 @@ pub(super) async fn scan<V: View>(
     is_stray: impl Fn(TransactionId) -> bool,
 ) -> Result<u64, VerbError> {
     let geometry = worker.layout(table).geometry;
-    let header = core::iter::once(geometry.header(table, partition));
-    let buckets = 0..geometry.buckets();
-    let slots = 0..geometry.buckets() * KEYS_PER_BUCKET as u32;
-    let mut objects = header
-        .chain(buckets.map(|it| geometry.bucket(table, partition, it)))
-        .chain(slots.map(|it| geometry.slot(table, partition, it)));
+    let mut objects = geometry.objects(table, partition).map(|(object, _)| object);
     let mut released = 0;
     loop {
         let some: Vec<_> = objects.by_ref().take(LATCHES).collect();

@@ -31,6 +31,8 @@ pub struct Transaction<V: Member> {
     pub(super) epoch: u64,
     /// Whether its commit is registered.
     pub(super) has_entered: bool,
+    /// Whether the commit copies the latched objects to replicas that are being filled.
+    pub(super) copies: bool,
     /// The number of polls for which the attempt may still stall.
     stall: u32,
     /// The object of a CAS that may take effect.
@@ -164,6 +166,7 @@ impl<V: Member> Transaction<V> {
         Self {
             epoch: worker.epoch(),
             has_entered: false,
+            copies: false,
             stall,
             worker,
             id,
@@ -190,7 +193,13 @@ impl<V: Member> Transaction<V> {
 
     /// The primary of an object.
     fn primary(&self, object: ObjectId) -> Result<Place, Abort> {
-        self.worker.primary(object).ok_or(Abort::Lost { object })
+        let primary = self.worker.primary(object);
+        // A sibling that began an epoch may have dropped the layout in the middle of this access,
+        // so it may just have been read again, too late.
+        if self.worker.has_late_layout() {
+            return Err(self.interrupted());
+        }
+        primary.ok_or(Abort::Lost { object })
     }
 
     async fn post(&mut self, place: Place) -> Result<(), Abort> {

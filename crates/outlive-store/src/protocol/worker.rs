@@ -31,11 +31,15 @@ pub trait View: core::fmt::Debug {
     /// its latches may be stolen: its incarnation, a number that no other owner of the id has.
     fn failed(&self, process: u16) -> Option<u64>;
 
-    /// The epoch: the number of memory servers that were lost.
+    /// The epoch: the number of memory servers that were lost, and of steps of restorations.
     fn epoch(&self) -> u64;
 
     /// The memory servers that are lost in `epoch`, which has begun.
     fn lost(&self, epoch: u64) -> Vec<ServerId>;
+
+    /// The number of steps of restorations in `epoch`, which has begun. It decides on the use of
+    /// replicas that have [joined](Place::step) their partitions.
+    fn steps(&self, epoch: u64) -> u8;
 
     /// The last attempt of a coordinator that began its commit, if it is known.
     fn begun(&self, process: u16, coordinator: u16) -> Option<TransactionId>;
@@ -46,7 +50,7 @@ pub trait View: core::fmt::Debug {
 
 /// The store as a worker of a compute server sees it.
 pub trait Member: View {
-    /// Returns whether a memory server was lost after the beginning of `epoch`.
+    /// Returns whether another epoch has begun after `epoch`.
     fn is_over(&self, epoch: u64) -> bool;
 
     /// Returns whether `epoch`, which has begun, is settled: no compute server is in a commit of an
@@ -173,12 +177,17 @@ pub struct Worker<V: View> {
     epoch: Cell<u64>,
     /// The memory servers that are lost in the epoch, 1 bit each.
     lost: Cell<u64>,
+    /// The number of steps of restorations in the epoch.
+    steps: Cell<u8>,
     /// Whether the epoch is settled.
     is_settled: Cell<bool>,
     /// The number of recoveries for which this worker need not wait.
     recoveries: Cell<u64>,
     connections: Box<[OnceCell<V::Connection>]>,
-    layouts: Box<[OnceCell<Rc<TableLayout>>]>,
+    /// The layouts of tables that were read in the epoch.
+    layouts: Box<[RefCell<Option<Rc<TableLayout>>>]>,
+    /// Whether one of them was read after the end of the epoch.
+    has_late_layout: Cell<bool>,
     addresses: RefCell<AddressCache>,
     /// The failed incarnation of each process id of which this worker knows one.
     failed: RefCell<HashMap<u16, u64>>,
@@ -216,7 +225,7 @@ pub struct Counts {
     pub torn: u64,
     /// Attempts that the program aborted.
     pub user: u64,
-    /// Attempts that ended because a memory server was lost.
+    /// Attempts that ended because a memory server was lost or replaced.
     pub interrupted: u64,
     /// Latches of failed compute servers that were stolen.
     pub stolen: u64,
@@ -236,7 +245,7 @@ impl<V: View> Worker<V> {
     /// which caches at most `addresses` addresses of objects.
     pub fn new(view: V, process: u16, log: LogArea, addresses: usize) -> Rc<Self> {
         let epoch = view.epoch();
-        let lost = bits(view.lost(epoch));
+        let (lost, steps) = (bits(view.lost(epoch)), view.steps(epoch));
         let steals_latches = log.protocol.steals_latches();
         Rc::new(Self {
             view,
@@ -247,9 +256,11 @@ impl<V: View> Worker<V> {
             log: RefCell::new(Rc::new(log)),
             epoch: Cell::new(epoch),
             lost: Cell::new(lost),
+            steps: Cell::new(steps),
             is_settled: Cell::new(false),
             connections: (0..SERVERS).map(|_| OnceCell::new()).collect(),
-            layouts: (0..TABLES).map(|_| OnceCell::new()).collect(),
+            layouts: (0..TABLES).map(|_| RefCell::default()).collect(),
+            has_late_layout: Cell::new(false),
             addresses: RefCell::new(AddressCache::new(addresses)),
             failed: RefCell::default(),
             failures: Cell::new(0),
@@ -317,19 +328,28 @@ impl<V: View> Worker<V> {
 
     /// # Panics
     /// If the table does not exist.
-    pub(super) fn layout(&self, table: u8) -> &Rc<TableLayout> {
+    pub(super) fn layout(&self, table: u8) -> Rc<TableLayout> {
         let layout = self.layout_if_any(table);
         layout.unwrap_or_else(|| panic!("there is no table {table}"))
     }
 
-    /// The layout of a table, if it exists. A layout never changes.
-    pub(super) fn layout_if_any(&self, table: u8) -> Option<&Rc<TableLayout>> {
-        let cell = &self.layouts[usize::from(table)];
-        if cell.get().is_none() {
-            let layout = Rc::new(self.view.layout(table)?);
-            return Some(cell.get_or_init(|| layout));
+    /// The layout of a table, if it exists.
+    pub(super) fn layout_if_any(&self, table: u8) -> Option<Rc<TableLayout>> {
+        let mut cached = self.layouts[usize::from(table)].borrow_mut();
+        if cached.is_none() {
+            let layout = self.view.layout(table)?;
+            if self.view.epoch() != self.epoch() {
+                self.has_late_layout.set(true);
+            }
+            *cached = Some(Rc::new(layout));
         }
-        cell.get()
+        cached.clone()
+    }
+
+    /// Whether a layout may be that of a later epoch: a replica that was lost after the end of the
+    /// worker's epoch may be replaced in it, so that another one seems to be the primary.
+    pub(super) fn has_late_layout(&self) -> bool {
+        self.has_late_layout.get()
     }
 
     /// Returns what this worker knows of a failure of `process`.
@@ -378,17 +398,36 @@ impl<V: View> Worker<V> {
         usize::from(server.0) >= SERVERS || self.lost.get() >> server.0 & 1 != 0
     }
 
-    /// The replicas of an object that are not lost.
-    pub(super) fn replicas(&self, object: ObjectId) -> impl Iterator<Item = Place> {
-        let replicas = self.layout(object.table()).replicas(object).iter();
-        replicas
-            .copied()
-            .filter(|place| !self.is_lost(place.server))
+    /// The replicas of an object to which writes go: those that are not lost.
+    pub(super) fn replicas(&self, object: ObjectId) -> impl Iterator<Item = Place> + use<'_, V> {
+        self.replicas_after(object, self.steps.get())
     }
 
-    /// The primary of an object, unless all replicas are lost.
+    /// The replicas of an object to which the writes of an earlier epoch with this number of steps
+    /// went, except those that are lost now.
+    pub(super) fn replicas_after(
+        &self,
+        object: ObjectId,
+        steps: u8,
+    ) -> impl Iterator<Item = Place> + use<'_, V> {
+        let layout = self.layout(object.table());
+        let places = 0..layout.replicas(object).len();
+        let places = places.map(move |it| layout.replicas(object)[it]);
+        places.filter(move |place| place.is_used(steps) && !self.is_lost(place.server))
+    }
+
+    pub(super) fn is_complete(&self, place: &Place) -> bool {
+        place.is_complete(self.steps.get()) || !self.policy().waits_for_copies
+    }
+
+    /// The replicas of an object that are being filled.
+    pub(super) fn joining(&self, object: ObjectId) -> impl Iterator<Item = Place> + use<'_, V> {
+        self.replicas(object).filter(|it| !self.is_complete(it))
+    }
+
+    /// The primary of an object, unless all complete replicas are lost.
     pub(super) fn primary(&self, object: ObjectId) -> Option<Place> {
-        self.replicas(object).next()
+        self.replicas(object).find(|it| self.is_complete(it))
     }
 
     pub(super) fn cached_slot(&self, table: u8, key: u64) -> Option<u32> {
@@ -453,7 +492,11 @@ impl<V: Member> Worker<V> {
         // If a log server cannot be reached, the next call tries again.
         self.is_settled.set(false);
         self.lost.set(bits(self.view.lost(epoch)));
+        self.steps.set(self.view.steps(epoch));
         self.epoch.set(epoch);
+        // Replicas may have joined.
+        self.layouts.iter().for_each(|it| drop(it.take()));
+        self.has_late_layout.set(false);
         let log = self.live_log(epoch);
         let log = log.map_err(|error| TransactionError::Aborted(error.into()))?;
         self.log.replace(Rc::new(log));

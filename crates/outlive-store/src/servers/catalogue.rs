@@ -11,8 +11,9 @@
 
 use super::configuration::Configuration;
 use super::entries::{MemoryEntry, Phase};
-use crate::tables::{Geometry, MAX_REPLICAS, Place, TableLayout, choose};
-use crate::verbs::{RemoteOffset, ServerId};
+use super::places::{named_server, place_word};
+use crate::tables::{Geometry, MAX_REPLICAS, TableLayout, choose};
+use crate::verbs::ServerId;
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Offset, Ordering};
 
@@ -35,9 +36,6 @@ pub const MAX_NAME: usize = 32;
 const PLACES: u64 = Geometry::MAX_PARTITIONS as u64 * MAX_REPLICAS as u64 * 8;
 /// The number of bytes of a table in the catalogue.
 pub(super) const EACH_TABLE: u64 = TABLE_BYTES + PLACES;
-
-/// A server that does not exist, in place of one whose number is another server's now.
-pub(super) const NOWHERE: ServerId = ServerId(u16::MAX);
 
 /// A table in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,9 +129,9 @@ pub enum TableError {
     Busy,
 }
 
-/// Returns the word of a place.
-pub(super) fn place_word(entry: &MemoryEntry, base: u64) -> u64 {
-    u64::from(entry.id.0) << 56 | (entry.incarnation & 0xFFFF) << 40 | (base / 16)
+/// The number of bytes of a region that a replica of a partition uses.
+pub(super) fn partition_space(geometry: Geometry) -> u64 {
+    geometry.partition_bytes().next_multiple_of(64)
 }
 
 impl<M: Memory> Configuration<M> {
@@ -141,7 +139,7 @@ impl<M: Memory> Configuration<M> {
         self.at + self.sizes.tables_at() + u64::from(number) * EACH_TABLE
     }
 
-    fn place_at(self, number: u8, partition: u8, replica: usize) -> Offset {
+    pub(super) fn place_at(self, number: u8, partition: u8, replica: usize) -> Offset {
         let index = u64::from(partition) * MAX_REPLICAS as u64 + replica as u64;
         self.table_at(number) + TABLE_BYTES + index * 8
     }
@@ -149,17 +147,6 @@ impl<M: Memory> Configuration<M> {
     pub(super) fn live_servers(self) -> Vec<MemoryEntry> {
         let is_live = |it: &MemoryEntry| it.phase == Phase::Live && !self.is_lost(it.id);
         self.memory_servers().filter(is_live).collect()
-    }
-
-    /// Returns the place that a word describes.
-    pub(super) fn place_of(self, word: u64) -> Place {
-        let server = ServerId((word >> 56) as u16);
-        let entry = self.memory_server(server);
-        let is_same = entry.is_some_and(|it| it.incarnation & 0xFFFF == word >> 40 & 0xFFFF);
-        Place {
-            server: if is_same { server } else { NOWHERE },
-            base: RemoteOffset::new((word & ((1 << 40) - 1)) * 16),
-        }
     }
 
     /// The table with this number, if it exists.
@@ -201,7 +188,9 @@ impl<M: Memory> Configuration<M> {
         let replicas = usize::from(self.replicas());
         let places = |partition| {
             let words = (0..replicas).map(|it| self.load(self.place_at(number, partition, it)));
-            words.map(|word| self.place_of(word)).collect()
+            let mut places: Vec<_> = words.map(|word| self.place_of(word)).collect();
+            places.sort_by_key(|place| place.step);
+            places
         };
         Some(TableLayout {
             geometry,
@@ -235,18 +224,25 @@ impl<M: Memory> Configuration<M> {
             let keys = geometry.slots();
             return Err(TableError::BadSize { name, keys, bytes });
         }
-        let (memory, claim) = (self.memory, self.catalogue_at());
-        // AcqRel: this process sees the tables of the earlier owners.
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let claimed = memory.compare_exchange(claim, 0, owner.to_word(), order.0, order.1);
-        claimed.map_err(|_| TableError::Busy)?;
-        memory.crash_point(CreateTablePoint::Claimed);
+        if !self.claim_catalogue(owner) {
+            return Err(TableError::Busy);
+        }
+        self.memory.crash_point(CreateTablePoint::Claimed);
         let created = match find() {
             Some(table) => self.same_values(table, geometry.value_words),
             None => self.place_table(name, geometry),
         };
         self.release_catalogue(owner);
         created
+    }
+
+    /// Claims the catalogue for `owner`: the tables, and the space of the regions.
+    pub(super) fn claim_catalogue(self, owner: Instance) -> bool {
+        let at = self.catalogue_at();
+        // AcqRel: this process sees the tables of the earlier owners.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let claimed = { self.memory }.compare_exchange(at, 0, owner.to_word(), order.0, order.1);
+        claimed.is_ok()
     }
 
     fn same_values(self, table: TableEntry, value_words: u32) -> Result<u8, TableError> {
@@ -273,14 +269,14 @@ impl<M: Memory> Configuration<M> {
         let mut ends: Vec<u64> = { servers.iter() }.map(|it| self.end_of(it.id)).collect();
         let starts = ends.clone();
         let ids: Vec<ServerId> = servers.iter().map(|it| it.id).collect();
-        let bytes = geometry.partition_bytes().next_multiple_of(64);
+        let bytes = partition_space(geometry);
         let memory = self.memory;
         for partition in 0..geometry.partitions {
             let point = u64::from(number) << 8 | u64::from(partition);
             for (replica, server) in { choose(point, &ids, needed.into()) }.iter().enumerate() {
                 let index = ids.iter().position(|id| id == server);
                 let index = index.expect("a chosen server is one of the servers");
-                let word = place_word(&servers[index], ends[index]);
+                let word = place_word(&servers[index], ends[index], 0);
                 ends[index] += bytes;
                 memory.store(
                     self.place_at(number, partition, replica),
@@ -314,14 +310,17 @@ impl<M: Memory> Configuration<M> {
         // Release: a reader of the state sees the table.
         memory.store(at, 1u64, Ordering::Release);
         memory.crash_point(CreateTablePoint::Published);
-        self.lose_if_gone(&servers);
+        let named: Vec<_> = { servers.into_iter() }
+            .filter(|it| self.is_named(it.id))
+            .collect();
+        self.lose_if_gone(&named);
         Ok(number)
     }
 
     /// Returns whether a table or a log area names the number `server`. It is not assigned again,
     /// because compute servers that have read the places would use the memory of the new server.
     pub(super) fn is_named(self, server: ServerId) -> bool {
-        let is_it = |word: u64| word >> 56 == u64::from(server.0);
+        let is_it = |word: u64| named_server(word) == Some(server);
         (0..self.sizes.log_areas).any(|area| self.names_log_server(area, server))
             || self.tables().any(|table| {
                 (0..table.geometry.partitions).any(|partition| {
@@ -333,10 +332,10 @@ impl<M: Memory> Configuration<M> {
     }
 
     /// The end of the space of `server`'s region that logs and tables use.
-    fn end_of(self, server: ServerId) -> u64 {
+    pub(super) fn end_of(self, server: ServerId) -> u64 {
         let mut end = self.log_bytes();
         for table in self.tables() {
-            let bytes = table.geometry.partition_bytes().next_multiple_of(64);
+            let bytes = partition_space(table.geometry);
             let places = self
                 .layout(table.number)
                 .into_iter()

@@ -1,10 +1,11 @@
 //! The configuration of a store in shared memory: its layout, and the operations on its entries.
 //!
 //! ```text
-//! 0x0000  magic, format, sizes, protocol, poison, owner of the catalogue, results of recoveries
-//! 0x0080  64 lost memory servers, 8 bytes each
-//! 0x0280  64 memory servers of 64 bytes: owner, state, region bytes, region key
-//! 0x1280  the owner of each process id, 8 bytes each, and whether it has failed
+//! 0x0000  magic, format, sizes, protocol, poison, owner of the catalogue, results of recoveries,
+//!         owner of the restoration
+//! 0x0080  256 changes, 8 bytes each: lost memory servers, and steps of restorations
+//! 0x0880  64 memory servers of 64 bytes: owner, state, region bytes, region key
+//! 0x1880  the owner of each process id, 8 bytes each, and whether it has failed
 //!         log areas of 128 bytes: owner, process id, 8 log servers, last user
 //!         for each log area, the epochs of its commits: 64 bytes for each coordinator
 //!         tables: see the catalogue
@@ -68,7 +69,7 @@ outlive::memory::crash_points! {
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outstore");
-const FORMAT: u64 = 5;
+const FORMAT: u64 = 6;
 
 const STATE: u64 = 8;
 const BYTES: u64 = 16;

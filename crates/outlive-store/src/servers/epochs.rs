@@ -1,8 +1,9 @@
-//! Epochs: the memory servers that were lost, in order, and the commits that are under way.
+//! Epochs: the changes of the replicas, in order, and the commits that are under way.
 //!
-//! The configuration lists the lost memory servers. An *epoch* is a length of this list. All
-//! compute servers therefore agree on the servers that are lost in an epoch, and with it on the
-//! primary of each object: its first replica that is not lost.
+//! The configuration lists these changes: the lost memory servers, and the steps of
+//! [restorations](super::restoration). An *epoch* is a length of this list. All compute servers
+//! therefore agree on the replicas of each object in an epoch, and on its primary: the first
+//! replica that is complete and not lost.
 //!
 //! A compute server uses the primaries of an epoch only after the epoch is *settled*: no commit of
 //! an earlier epoch is under way. A commit registers its epoch in the coordinator's word of its log
@@ -18,7 +19,7 @@
 
 use super::configuration::Configuration;
 use super::entries::{MemoryEntry, Phase};
-use super::sizes::{LOSSES, MAX_MEMORY_SERVERS};
+use super::sizes::{CHANGES, MAX_CHANGES, MAX_MEMORY_SERVERS};
 use crate::protocol::{LastCommit, Outcome};
 use crate::tables::TransactionId;
 use crate::verbs::ServerId;
@@ -47,52 +48,80 @@ pub(super) fn attempt_before(owner: Instance) -> u32 {
     generation.wrapping_add(owner.id.wrapping_mul(0x85EB_CA6B))
 }
 
+/// The word of a step is its number plus this. That of a lost server is its number plus 1.
+const STEP: u64 = 1 << 8;
+
 impl<M: Memory> Configuration<M> {
-    fn loss_at(self, epoch: u64) -> Offset {
-        self.at + LOSSES + epoch * 8
+    fn change_at(self, epoch: u64) -> Offset {
+        self.at + CHANGES + epoch * 8
     }
 
-    /// The epoch: the number of memory servers that were lost.
+    /// The epoch: the number of losses and of steps of restorations.
     pub fn epoch(self) -> u64 {
-        let all = 0..u64::from(MAX_MEMORY_SERVERS);
-        { all }
-            .find(|it| !self.is_over(*it))
-            .unwrap_or(MAX_MEMORY_SERVERS.into())
+        let mut all = 0..MAX_CHANGES;
+        all.find(|it| !self.is_over(*it)).unwrap_or(MAX_CHANGES)
     }
 
-    /// Returns whether a memory server was lost after the beginning of `epoch`.
+    /// Returns whether another epoch has begun after `epoch`.
     #[inline]
     pub fn is_over(self, epoch: u64) -> bool {
-        epoch < u64::from(MAX_MEMORY_SERVERS) && self.load(self.loss_at(epoch)) != 0
+        epoch < MAX_CHANGES && self.load(self.change_at(epoch)) != 0
+    }
+
+    fn changes(self, epoch: u64) -> impl Iterator<Item = u64> {
+        let words = (0..epoch.min(MAX_CHANGES)).map(move |it| self.load(self.change_at(it)));
+        words.take_while(|word| *word != 0)
     }
 
     /// The memory servers that are lost in `epoch`.
     pub fn lost(self, epoch: u64) -> impl Iterator<Item = ServerId> {
-        let losses = 0..epoch.min(MAX_MEMORY_SERVERS.into());
-        // A word is the server's number + 1.
-        losses.filter_map(move |it| {
-            Some(ServerId(self.load(self.loss_at(it)).checked_sub(1)? as u16))
-        })
+        let losses = self.changes(epoch).filter(|word| *word < STEP);
+        losses.map(|word| ServerId(word as u16 - 1))
+    }
+
+    /// The number of steps of restorations in `epoch`.
+    pub fn steps(self, epoch: u64) -> u8 {
+        let steps = self.changes(epoch).filter(|word| *word > STEP);
+        // They are appended in order.
+        steps.last().map_or(0, |word| (word - STEP) as u8)
     }
 
     pub(super) fn is_lost(self, server: ServerId) -> bool {
-        self.lost(MAX_MEMORY_SERVERS.into()).any(|it| it == server)
+        self.lost(MAX_CHANGES).any(|it| it == server)
     }
 
-    /// Appends a server, which is not live any more, to the list of the lost ones, once.
-    pub(super) fn lose(self, server: ServerId) {
-        let word = u64::from(server.0) + 1;
-        for epoch in 0..u64::from(MAX_MEMORY_SERVERS) {
-            // AcqRel: a server that finds the loss sees the end of the lost server's liveness.
+    /// Appends a word to the list of changes, once. Returns `false` if the list is full.
+    fn append(self, word: u64) -> bool {
+        (0..MAX_CHANGES).any(|epoch| {
+            // AcqRel: a server that finds the change sees what its author did before: the end of
+            // the lost server's liveness, or the places of a step.
             let order = (Ordering::AcqRel, Ordering::Acquire);
-            let at = self.loss_at(epoch);
-            match self.memory.compare_exchange(at, 0, word, order.0, order.1) {
-                Ok(_) => return,
-                Err(found) if found == word => return,
-                Err(_) => {}
-            }
+            let at = self.change_at(epoch);
+            let appended = { self.memory }.compare_exchange(at, 0, word, order.0, order.1);
+            appended.is_ok() || appended == Err(word)
+        })
+    }
+
+    /// Appends a server, which is not live any more, to the list of changes, once.
+    pub(super) fn lose(self, server: ServerId) {
+        // A restoration leaves enough of the list for the losses of all servers.
+        if !self.append(u64::from(server.0) + 1) {
+            tracing::error!(%server, "the list of changes is full");
         }
-        tracing::error!(%server, "the list of lost memory servers is full");
+    }
+
+    /// Appends the step with this number to the list of changes, once. The caller has the claim of
+    /// the restoration, and all steps before are in the list.
+    pub(super) fn append_step(self, step: u8) {
+        self.append(STEP + u64::from(step));
+    }
+
+    /// Returns whether the list has space for the two steps of a restoration, and for the losses of
+    /// all servers.
+    pub(super) fn can_restore(self) -> bool {
+        let epoch = self.epoch();
+        let left = u64::from(MAX_MEMORY_SERVERS) - self.lost(epoch).count() as u64;
+        epoch + 2 + left <= MAX_CHANGES
     }
 
     /// Records the loss of a server that has left, if a table or a log area names it.

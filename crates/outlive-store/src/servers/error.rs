@@ -1,6 +1,6 @@
 //! The errors of stores.
 
-use super::{BadConfiguration, Phase, TableError};
+use super::{BadConfiguration, Phase, RestoreError, TableError};
 use crate::verbs::ServerId;
 use core::time::Duration;
 use outlive::membership::{Instance, JoinError, NobodyToFence};
@@ -79,6 +79,9 @@ pub enum StoreError {
     /// A table could not be created or opened, or there are too few memory servers for one.
     #[error(transparent)]
     Table(#[from] TableError),
+    /// Lost replicas could not be replaced.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
     /// Too many compute servers have logs.
     #[error(
         "{most} compute servers have logs, and the store has no more log areas; create a store \

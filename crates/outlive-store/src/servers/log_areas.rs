@@ -5,8 +5,9 @@
 //! the survivor that recovers its logs: claimed by a compare-and-swap from the dead owner, as the
 //! entries of memory servers are.
 
-use super::catalogue::{NOWHERE, TableError, place_word};
+use super::catalogue::TableError;
 use super::configuration::{Configuration, Segments};
+use super::places::{NO_PLACE, NOWHERE, named_server, place_word};
 use crate::protocol::LogArea;
 use crate::tables::{MAX_REPLICAS, choose};
 use crate::verbs::{RemoteOffset, ServerId};
@@ -104,7 +105,7 @@ impl<M: Memory> Configuration<M> {
             // After losses there may be fewer log servers than replicas.
             let chosen = chosen.get(index);
             let entry = chosen.and_then(|server| servers.iter().find(|it| it.id == *server));
-            let word = entry.map_or(u64::MAX, |entry| place_word(entry, 0));
+            let word = entry.map_or(NO_PLACE, |entry| place_word(entry, 0, 0));
             memory.store(self.log_server_at(area, index), word, Ordering::Release);
         }
         // Release, before the commits: a reader that finds a word of this server finds it here.
@@ -129,7 +130,8 @@ impl<M: Memory> Configuration<M> {
     /// Returns whether a log area that is in use names the number `server`.
     pub(super) fn names_log_server(self, area: u16, server: ServerId) -> bool {
         let mut indices = 0..usize::from(self.replicas());
-        let names = |index| self.load(self.log_server_at(area, index)) >> 56 == u64::from(server.0);
+        let names =
+            |index| named_server(self.load(self.log_server_at(area, index))) == Some(server);
         self.log_owner(area).is_some() && indices.any(names)
     }
 
@@ -167,7 +169,7 @@ impl<M: Memory> Configuration<M> {
                 // Release: a survivor that finds the new server finds its slots cleared.
                 let at = self.log_server_at(area, index);
                 self.memory
-                    .store(at, place_word(entry, 0), Ordering::Release);
+                    .store(at, place_word(entry, 0, 0), Ordering::Release);
                 self.lose_if_gone(&[*entry]);
             }
         }
@@ -277,6 +279,8 @@ impl<M: Memory> Configuration<M> {
             self.lose_if_gone(&self.placed_servers());
             self.release_catalogue(gone);
         }
+        // The places that the dead restorer reserved are in the catalogue's state.
+        self.release_restoration(gone);
         let mut is_complete = true;
         let areas: Vec<_> = self.log_areas_of(gone).collect();
         for (area, _) in areas {

@@ -101,6 +101,10 @@ impl<C: Connector> View for Members<C> {
         self.configuration().lost(epoch).collect()
     }
 
+    fn steps(&self, epoch: u64) -> u8 {
+        self.configuration().steps(epoch)
+    }
+
     fn begun(&self, process: u16, coordinator: u16) -> Option<TransactionId> {
         self.configuration().begun(process, coordinator)
     }

@@ -1,10 +1,11 @@
 //! Memory servers and compute servers: how they join a store, leave it and die.
 //!
-//! A [`Store`] is a pod. Its payload holds the *configuration*: the memory servers, those that were
-//! lost, the compute servers that have rights to them, and the tables. A [`MemoryServer`] is a
-//! process of the pod with a segment of its own, which is its failure domain. Verbs on the segment
-//! use no processor time of that process. A [`ComputeServer`] has a *process id* of 16 bits, which
-//! its latch words contain, and [connections](ComputeServer::connect) to memory servers.
+//! A [`Store`] is a pod. Its payload holds the *configuration*: the memory servers, the changes of
+//! the replicas (losses and restorations), the compute servers that have rights to them, and the
+//! tables. A [`MemoryServer`] is a process of the pod with a segment of its own, which is its
+//! failure domain. Verbs on the segment use no processor time of that process. A [`ComputeServer`]
+//! has a *process id* of 16 bits, which its latch words contain, and
+//! [connections](ComputeServer::connect) to memory servers.
 //!
 //! ```text
 //! PATH                 the pod: membership, logs | payload: the configuration
@@ -25,8 +26,9 @@
 //!
 //! * *Memory server*: its state leaves *live*, after which no batch completes with success. Its
 //!   region is overwritten with [`POISON`](crate::verbs::POISON) if the store poisons. Its state
-//!   becomes *dead*, and it is added to the list of lost servers, which begins a new epoch. Its
-//!   file is removed. The number is not assigned again.
+//!   becomes *dead*, and it is added to the list of changes, which begins a new epoch. Its file is
+//!   removed. The number is not assigned again. Its replicas are missing until a compute server
+//!   [restores](ComputeServer::restore) them in other memory servers.
 //! * *Compute server*: its logs are [recovered](crate::protocol::recover_logs), under a claim of
 //!   its log area. Then its process id is marked as failed. When 95% of the ids are in use or have
 //!   failed, a compute server that joins first releases the stray latches of all tables, and makes
@@ -59,8 +61,11 @@ mod here;
 mod log_areas;
 mod members;
 mod memory_server;
+mod places;
 mod process_ids;
 mod recover;
+mod restoration;
+mod restore;
 mod rights;
 mod sizes;
 mod store;
@@ -75,6 +80,8 @@ pub use log_areas::LogPoint;
 pub use members::{Behind, Connector, Direct, Members};
 pub use memory_server::MemoryServer;
 pub use process_ids::RecyclePoint;
+pub use restoration::{Missing, RestorePoint};
+pub use restore::{RestoreError, Restored, restore};
 pub use rights::MappedServer;
 pub use sizes::Sizes;
 pub use store::{Store, StoreOptions, StoreStatus};

@@ -240,6 +240,10 @@ impl<C: Connector<Mapped>> View for Survivor<C> {
         self.store.configuration().lost(epoch).collect()
     }
 
+    fn steps(&self, epoch: u64) -> u8 {
+        self.store.configuration().steps(epoch)
+    }
+
     fn begun(&self, process: u16, coordinator: u16) -> Option<TransactionId> {
         self.store.configuration().begun(process, coordinator)
     }

@@ -3,7 +3,7 @@
 use super::here::Here;
 use super::recover::{Files, RecoverServers, remove_file};
 use super::{
-    ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Phase, Sizes,
+    ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Missing, Phase, Sizes,
     StoreError, TableEntry,
 };
 use crate::protocol::{Outcome, Protocol};
@@ -133,12 +133,14 @@ impl StoreOptions {
 /// The servers of a store at one time.
 #[derive(Clone, Debug)]
 pub struct StoreStatus {
-    /// The epoch: the number of memory servers that were lost.
+    /// The epoch: the number of memory servers that were lost, and of steps of restorations.
     pub epoch: u64,
     /// The protocol of the transactions.
     pub protocol: Protocol,
     /// The number of replicas of each object.
     pub replicas: u16,
+    /// The partitions with fewer live replicas than that.
+    pub missing: Missing,
     /// The number of process ids.
     pub process_ids: u16,
     /// The memory servers that exist or have died.
@@ -273,6 +275,7 @@ impl Store {
             epoch: configuration.epoch(),
             protocol: configuration.sizes().protocol,
             replicas: configuration.replicas(),
+            missing: configuration.missing(),
             process_ids: configuration.process_ids(),
             memory: configuration.memory_servers().collect(),
             compute: configuration.compute_servers().collect(),

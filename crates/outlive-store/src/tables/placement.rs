@@ -14,9 +14,24 @@ pub struct Place {
     pub server: ServerId,
     /// The start of the partition in the server's region.
     pub base: RemoteOffset,
+    /// The step of a restoration with which the replica joined its partition; 0 if it has been
+    /// there since the table was created. Steps are counted from 1. With each odd one, replicas
+    /// join and begin to receive all writes. With the next one, they are complete.
+    pub step: u8,
 }
 
 impl Place {
+    /// Returns whether writes go to the replica after this number of steps.
+    pub const fn is_used(&self, steps: u8) -> bool {
+        self.step <= steps
+    }
+
+    /// Returns whether the replica has all objects after this number of steps, so that it can be a
+    /// primary.
+    pub const fn is_complete(&self, steps: u8) -> bool {
+        self.step == 0 || self.step < steps
+    }
+
     /// The offset of a word of `object` in the server's region.
     pub fn of(&self, object: ObjectId, word: u64) -> RemoteOffset {
         self.base + (object.offset() + word)
@@ -28,7 +43,9 @@ impl Place {
 pub struct TableLayout {
     /// The sizes.
     pub geometry: Geometry,
-    /// The places of each partition's replicas. The first live one is the primary.
+    /// The places of each partition's replicas, in the order in which these joined. The first one
+    /// that is complete and live is the primary. A replica that joins therefore never replaces a
+    /// live primary.
     pub places: Vec<Vec<Place>>,
 }
 

@@ -182,6 +182,7 @@ impl<M: Memory> View for Servers<M> {
         let places = (0..SERVERS).map(|server| Place {
             server: ServerId(server),
             base: RemoteOffset::new(BASE),
+            step: 0,
         });
         let layout = || TableLayout {
             geometry: GEOMETRY,
@@ -201,6 +202,10 @@ impl<M: Memory> View for Servers<M> {
 
     fn lost(&self, _: u64) -> Vec<ServerId> {
         Vec::new()
+    }
+
+    fn steps(&self, _: u64) -> u8 {
+        0
     }
 
     fn begun(&self, _: u16, _: u16) -> Option<TransactionId> {

@@ -36,6 +36,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     .into_iter()
     .chain(super::catalogue_sweeps::broken())
     .chain(super::transaction_sweeps::broken())
+    .chain(super::restoration_sweeps::broken())
     .collect()
 }
 
@@ -71,8 +72,8 @@ const SIZE: u64 = 20 << 10;
 const CONFIGURATION: Offset = Offset::new(64);
 /// The segment of memory server 0: a word that is 1 if it exists, and the word of its region.
 const SEGMENT: Offset = Offset::new(SIZE - 64);
-/// The list of lost memory servers in the configuration.
-const LOSSES: Offset = Offset::new(64 + 0x80);
+/// The list of changes in the configuration.
+const CHANGES: Offset = Offset::new(64 + 0x80);
 const REGION: Region = Region { key: 7, bytes: 8 };
 const SERVER: ServerId = ServerId(0);
 /// The server that died before the recovery that a sweep kills.
@@ -117,7 +118,7 @@ impl Servers {
     fn open(&self, memory: Marked) -> (Configuration<Weak>, Segment<Marked>) {
         let segment_memory = memory;
         let memory = match self.0 {
-            What::ForgetsLoss => Weakened::new(memory, Weakness::Swaps(LOSSES, 512)),
+            What::ForgetsLoss => Weakened::new(memory, Weakness::Swaps(CHANGES, 2048)),
             _ => Weakened::sound(memory),
         };
         let bytes = SIZE - 128 - CONFIGURATION.raw();

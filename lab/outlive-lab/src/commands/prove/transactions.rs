@@ -228,6 +228,8 @@ fn about(kind: &str) -> &'static str {
         "single" => "as deaths, with transactions of one access to one key",
         "stalls" => "as losses; attempts wait at latches of servers under recovery",
         "snapshots" => "as losses; a third of the transactions read the whole table",
+        "restorations" => "as losses; the replicas are restored, and another server is lost later",
+        "restorations-of-three" => "the same with three replicas, and the loss in the restoration",
         _ => "",
     }
 }

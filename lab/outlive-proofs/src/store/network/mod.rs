@@ -144,6 +144,15 @@ impl Network {
         self.inner.borrow_mut().faults.push(fault);
     }
 
+    /// Makes the planned losses of memory servers due now.
+    pub fn hasten(&self) {
+        let faults = &mut self.inner.borrow_mut().faults;
+        let losses = faults
+            .iter_mut()
+            .filter(|(_, fault)| matches!(fault, Fault::MemoryCrash(_)));
+        losses.for_each(|(due, _)| *due = Due::Words(0));
+    }
+
     /// Breaks the memory servers: they execute a packet that arrives again once more.
     pub fn with_duplicates_taken(self) -> Self {
         self.inner.borrow_mut().takes_duplicates = true;

@@ -1,8 +1,9 @@
 //! What the compute servers that died in a run had posted last.
 
-use super::view::{is_log, layout};
+use super::GEOMETRY;
+use super::view::{base, is_log};
 use outlive_store::protocol::Protocol;
-use outlive_store::tables::{LATCH, ObjectId};
+use outlive_store::tables::LATCH;
 use outlive_store::verbs::{Verb, VerbKind};
 use std::collections::BTreeMap;
 
@@ -96,11 +97,9 @@ impl Step {
 
 /// Returns whether a verb on a table begins at a latch.
 fn is_latch(verb: &Verb, protocol: Protocol) -> bool {
-    let layout = layout(protocol);
-    let geometry = layout.geometry;
-    { layout.places.iter().enumerate() }.any(|(partition, places)| {
-        let objects = geometry.objects(0, partition as u8);
-        let at = |object: ObjectId| places[0].of(object, LATCH);
-        { objects.map(|(object, _)| at(object)) }.any(|latch| latch == verb.at)
+    (0..GEOMETRY.partitions).any(|partition| {
+        let base = base(protocol, partition);
+        let mut objects = GEOMETRY.objects(0, partition);
+        objects.any(|(object, _)| base + (object.offset() + LATCH) == verb.at)
     })
 }

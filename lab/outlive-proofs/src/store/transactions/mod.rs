@@ -1,10 +1,12 @@
 //! Transactions on the simulated network: compute servers execute random transactions, some of them
-//! die, and others recover their logs and may die as well. A memory server may be lost. The history
-//! is checked for strict serializability, and the memory for consistency.
+//! die, and others recover their logs and may die as well. A memory server may be lost, and others
+//! may restore its replicas and die, before a second one is lost. The history is checked for strict
+//! serializability, and the memory for consistency.
 
 mod deaths;
 mod history;
 mod plan;
+mod restorers;
 mod view;
 
 pub use deaths::{Deaths, Step, Victim};
@@ -21,17 +23,18 @@ use outlive_store::tables::{Geometry, TransactionId, choose};
 use outlive_store::verbs::ServerId;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
-use view::{Configuration, Simulated, log_of, process, servers, words};
+use view::{Change, Configuration, Simulated, log_of, places, process, words};
 
 /// The number of compute servers that execute transactions. The two that follow recover.
 const CLIENTS: usize = 3;
 const RECOVERERS: usize = 2;
+/// The two that follow these restore lost replicas.
+const RESTORER: usize = CLIENTS + RECOVERERS;
+const RESTORERS: usize = 2;
 /// The observer reads all keys at the end.
-const OBSERVER: usize = CLIENTS + RECOVERERS;
+const OBSERVER: usize = RESTORER + RESTORERS;
 const COORDINATORS: u16 = 2;
 const TRANSACTIONS: u64 = 2;
-const MEMORY: u16 = 3;
-const REPLICAS: usize = 2;
 /// Short pauses, so that readers meet the states of a recovery.
 const RETRY: Retry = Retry {
     attempts: 100_000,
@@ -68,6 +71,8 @@ struct World {
     errors: RefCell<Vec<String>>,
     counts: RefCell<Counts>,
     is_over: Cell<bool>,
+    /// The number of restorers that are copying.
+    restoring: Cell<usize>,
 }
 
 /// A value consists of two equal words.
@@ -203,14 +208,14 @@ impl World {
     /// Recovers compute servers that have died, as one of the recoverers.
     async fn recoverer(&self, compute: usize) {
         let me = compute - CLIENTS;
-        while !self.is_over.get() {
+        while self.is_running() {
             pause().await;
             // The second recoverer works after the death of the first one.
             let predecessors = CLIENTS..compute;
             if predecessors.clone().any(|it| !self.network.is_dead(it)) {
                 continue;
             }
-            for dead in (0..CLIENTS).filter(|it| self.network.is_dead(*it)) {
+            for dead in mortals().filter(|it| self.network.is_dead(*it)) {
                 if self.configuration.borrow().failed.contains(&process(dead)) {
                     continue;
                 }
@@ -243,14 +248,27 @@ impl World {
         }
     }
 
+    fn are_recovered(&self) -> bool {
+        let failed = &self.configuration.borrow().failed;
+        let mut dead = mortals().filter(|it| self.network.is_dead(*it));
+        dead.all(|it| failed.contains(&process(it)))
+    }
+
+    /// Whether recoverers and the detector are needed. A restorer may be copying when the observer
+    /// has ended, and wait for the recovery of another one or for the record of a loss.
+    fn is_running(&self) -> bool {
+        !self.is_over.get() || self.restoring.get() > 0 || !self.are_recovered()
+    }
+
     /// Records the losses of memory servers.
     async fn detector(&self) {
-        while !self.is_over.get() {
+        while self.is_running() {
             pause().await;
             let configuration = &mut *self.configuration.borrow_mut();
-            for server in servers() {
-                if self.network.has_crashed(server) && !configuration.lost.contains(&server) {
-                    configuration.lost.push(server);
+            for server in configuration.servers.clone() {
+                let is_known = configuration.lost_now().contains(&server);
+                if self.network.has_crashed(server) && !is_known {
+                    configuration.changes.push(Change::Lost(server));
                     self.counts.borrow_mut().lost += 1;
                 }
             }
@@ -267,12 +285,7 @@ impl World {
         let mut coordinator = worker.coordinator().expect("a free slot");
         loop {
             pause().await;
-            let failed = &self.configuration.borrow().failed;
-            let dead = |it: &usize| self.network.is_dead(*it);
-            if (0..CLIENTS)
-                .filter(dead)
-                .all(|it| failed.contains(&process(it)))
-            {
+            if self.are_recovered() && (!self.plan.restores || self.is_restored()) {
                 break;
             }
         }
@@ -322,6 +335,11 @@ async fn execute(
     })
 }
 
+/// The compute servers that are recovered if they die.
+fn mortals() -> impl Iterator<Item = usize> {
+    (0..CLIENTS).chain(RESTORER..OBSERVER)
+}
+
 /// Lets others run.
 async fn pause() {
     let mut has_paused = false;
@@ -339,7 +357,8 @@ async fn pause() {
 /// does not end.
 pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     let mut random = fastrand::Rng::with_seed(!seed);
-    let network = Network::new(seed, MEMORY.into(), words(plan.protocol)).with_stalls();
+    let servers: Vec<ServerId> = (0..=plan.replicas as u16).map(ServerId).collect();
+    let network = Network::new(seed, servers.len(), words(plan.protocol)).with_stalls();
     let mut victims: Vec<usize> = (0..CLIENTS).collect();
     random.shuffle(&mut victims);
     for victim in victims.into_iter().take(plan.deaths) {
@@ -353,21 +372,28 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     if plan.recoverer_dies {
         network.plan_crash(CLIENTS, random.u64(..40));
     }
+    if plan.restores && random.bool() {
+        network.plan(random.u64(..6000), Fault::ComputeCrash(RESTORER));
+    }
     if plan.memory_dies {
-        let server = ServerId(random.u16(..MEMORY));
-        network.plan(random.u64(..3000), Fault::MemoryCrash(server));
+        let server = ServerId(random.u16(..servers.len() as u16));
+        // Early, so that transactions run beside the restoration.
+        let latest = if plan.restores { 1000 } else { 3000 };
+        network.plan(random.u64(..latest), Fault::MemoryCrash(server));
     }
     // With the logs at the replicas, each memory server is a log server.
     let log_servers = |compute| match plan.protocol {
-        Protocol::Pandora => choose(1000 + compute as u64, &servers(), REPLICAS),
-        Protocol::Ford | Protocol::LogALatch => servers(),
+        Protocol::Pandora => choose(1000 + compute as u64, &servers, plan.replicas),
+        Protocol::Ford | Protocol::LogALatch => servers.clone(),
     };
     let configuration = Configuration {
         failed: HashSet::new(),
-        lost: Vec::new(),
+        changes: Vec::new(),
+        places: places(plan.protocol, &servers, plan.replicas),
         commits: HashMap::new(),
         last: HashMap::new(),
         logs: (0..=OBSERVER).map(log_servers).collect(),
+        servers: servers.clone(),
         recoveries: 0,
         recovering: HashSet::new(),
     };
@@ -380,6 +406,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         errors: RefCell::default(),
         counts: RefCell::default(),
         is_over: Cell::new(false),
+        restoring: Cell::new(0),
     };
     let workers: Vec<_> = (0..CLIENTS).map(|it| world.worker(it, it)).collect();
     let running = Cell::new(CLIENTS * usize::from(COORDINATORS));
@@ -403,6 +430,12 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     }
     for recoverer in CLIENTS..CLIENTS + RECOVERERS {
         tasks.push((recoverer, Box::pin(world.recoverer(recoverer))));
+    }
+    if plan.restores {
+        for restorer in RESTORER..OBSERVER {
+            let task = world.restorer(restorer, random.u64(..3000));
+            tasks.push((restorer, Box::pin(task)));
+        }
     }
     tasks.push((OBSERVER, Box::pin(world.detector())));
     let (all, ends) = (&world, &running);
@@ -434,7 +467,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     counts.found_committed = world.history.count(resolved(Outcome::Committed));
     counts.found_without_effect = world.history.count(resolved(Outcome::NoEffect));
     counts.words = network.seen().words;
-    for compute in { 0..OBSERVER }.filter(|it| network.is_dead(*it)) {
+    for compute in { 0..RESTORER }.filter(|it| network.is_dead(*it)) {
         let batch = network.last_batch(compute);
         if let Some(step) = batch.and_then(|it| Step::of(&it, plan.protocol)) {
             let victim = if compute < CLIENTS {

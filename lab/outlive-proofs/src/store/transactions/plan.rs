@@ -16,6 +16,10 @@ pub struct Plan {
     pub recoverer_dies: bool,
     /// Whether a memory server is lost at a random point.
     pub memory_dies: bool,
+    /// Whether lost replicas are restored. Then a second memory server is lost.
+    pub restores: bool,
+    /// The number of replicas of each object. There is one memory server more.
+    pub replicas: usize,
     /// Broken: workers do not learn of recoveries.
     pub hides_recoveries: bool,
     /// Broken: an epoch does not wait for the recovery of dead compute servers.
@@ -40,6 +44,8 @@ impl Plan {
         deaths: 0,
         recoverer_dies: false,
         memory_dies: false,
+        restores: false,
+        replicas: 2,
         hides_recoveries: false,
         forgets_dead: false,
         stalls: false,
@@ -59,7 +65,19 @@ impl Plan {
         memory_dies: true,
         ..Self::DEATHS
     };
-    /// The same with transactions of one access, most of which are not validated.
+    /// A run in which the lost replicas are restored as well, by a restorer that may die, and by
+    /// another one. Afterwards, a second memory server is lost.
+    pub const RESTORATIONS: Self = Self {
+        restores: true,
+        ..Self::LOSSES
+    };
+    /// The same with three replicas. The second server, with the primaries, is lost during the
+    /// restoration.
+    pub const RESTORATIONS_OF_THREE: Self = Self {
+        replicas: 3,
+        ..Self::RESTORATIONS
+    };
+    /// A run with deaths and transactions of one access, most of which are not validated.
     pub const SINGLE: Self = Self {
         accesses: 1,
         keys: 1,
@@ -78,13 +96,15 @@ impl Plan {
         ..Self::LOSSES
     };
     /// The kinds of sound runs, with their names.
-    pub const ALL: [(&str, Self); 6] = [
+    pub const ALL: [(&str, Self); 8] = [
         ("clean", Self::CLEAN),
         ("deaths", Self::DEATHS),
         ("losses", Self::LOSSES),
         ("single", Self::SINGLE),
         ("stalls", Self::STALLS),
         ("snapshots", Self::SNAPSHOTS),
+        ("restorations", Self::RESTORATIONS),
+        ("restorations-of-three", Self::RESTORATIONS_OF_THREE),
     ];
 
     /// The plan with another protocol.
@@ -121,7 +141,13 @@ pub struct Counts {
     pub again: u64,
     /// Memory servers that were lost while transactions ran.
     pub lost: u64,
-    /// Attempts that a loss ended.
+    /// Restorations that were completed.
+    pub restored: u64,
+    /// Those of them that a second restorer completed.
+    pub restored_again: u64,
+    /// Objects that were copied.
+    pub copied: u64,
+    /// Attempts that a change of the replicas ended.
     pub interrupted: u64,
     /// Accesses that waited for the recovery of a latch's holder.
     pub stalled: u64,
@@ -146,6 +172,9 @@ impl Counts {
         self.back += other.back;
         self.again += other.again;
         self.lost += other.lost;
+        self.restored += other.restored;
+        self.restored_again += other.restored_again;
+        self.copied += other.copied;
         self.interrupted += other.interrupted;
         self.stalled += other.stalled;
         self.snapshots += other.snapshots;

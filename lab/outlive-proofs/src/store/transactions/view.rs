@@ -1,7 +1,7 @@
 //! The store as a simulated compute server sees it.
 
 use super::super::network::{Network, Wire};
-use super::{COORDINATORS, GEOMETRY, MEMORY, OBSERVER, REPLICAS};
+use super::{COORDINATORS, GEOMETRY, OBSERVER};
 use core::cell::RefCell;
 use outlive_store::protocol::{LastCommit, LogArea, Member, Protocol, Slot, View};
 use outlive_store::tables::{Place, TableLayout, TransactionId, choose};
@@ -12,10 +12,14 @@ use std::rc::Rc;
 /// What all servers know.
 #[derive(Debug)]
 pub(super) struct Configuration {
+    /// The memory servers.
+    pub servers: Vec<ServerId>,
     /// The process ids that have failed.
     pub failed: HashSet<u16>,
-    /// The lost memory servers, in order.
-    pub lost: Vec<ServerId>,
+    /// The lost memory servers and the steps of restorations, in order.
+    pub changes: Vec<Change>,
+    /// The places of the replicas of each partition.
+    pub places: Vec<Vec<Place>>,
     /// The epochs of commits under way, by process id and coordinator.
     pub commits: HashMap<(u16, u16), u64>,
     /// What is recorded of the coordinators.
@@ -25,6 +29,36 @@ pub(super) struct Configuration {
     /// The number of recoveries that have begun, and the compute servers under recovery.
     pub recoveries: u64,
     pub recovering: HashSet<usize>,
+}
+
+/// A change of the replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Lost(ServerId),
+    Step,
+}
+
+impl Configuration {
+    pub fn lost(&self, epoch: usize) -> Vec<ServerId> {
+        let lost = self.changes[..epoch].iter().filter_map(|it| match it {
+            Change::Lost(server) => Some(*server),
+            Change::Step => None,
+        });
+        lost.collect()
+    }
+
+    pub fn lost_now(&self) -> Vec<ServerId> {
+        self.lost(self.changes.len())
+    }
+
+    pub fn steps(&self, epoch: usize) -> u8 {
+        let steps = self.changes[..epoch].iter();
+        steps.filter(|it| **it == Change::Step).count() as u8
+    }
+
+    pub fn steps_now(&self) -> u8 {
+        self.steps(self.changes.len())
+    }
 }
 
 /// The store as a simulated compute server sees it.
@@ -48,25 +82,26 @@ pub(super) const fn area_bytes(protocol: Protocol) -> u64 {
     COORDINATORS as u64 * slot_words(protocol) as u64 * 8
 }
 
-pub(super) fn servers() -> Vec<ServerId> {
-    (0..MEMORY).map(ServerId).collect()
-}
-
-pub(super) fn layout(protocol: Protocol) -> TableLayout {
-    let logs = (OBSERVER as u64 + 1) * area_bytes(protocol);
+/// The places of the replicas before the run.
+pub(super) fn places(protocol: Protocol, servers: &[ServerId], replicas: usize) -> Vec<Vec<Place>> {
     let places = |partition: u8| {
-        let base = logs + u64::from(partition) * GEOMETRY.partition_bytes();
-        let base = RemoteOffset::new(base);
-        let chosen = choose(partition.into(), &servers(), REPLICAS);
+        let chosen = choose(partition.into(), servers, replicas);
+        let chosen = chosen.into_iter();
         chosen
-            .into_iter()
-            .map(|server| Place { server, base })
+            .map(|server| Place {
+                server,
+                base: base(protocol, partition),
+                step: 0,
+            })
             .collect()
     };
-    TableLayout {
-        geometry: GEOMETRY,
-        places: (0..GEOMETRY.partitions).map(places).collect(),
-    }
+    (0..GEOMETRY.partitions).map(places).collect()
+}
+
+/// The start of a partition, which is the same in all servers.
+pub(super) fn base(protocol: Protocol, partition: u8) -> RemoteOffset {
+    let logs = (OBSERVER as u64 + 1) * area_bytes(protocol);
+    RemoteOffset::new(logs + u64::from(partition) * GEOMETRY.partition_bytes())
 }
 
 /// Returns whether an offset in a region belongs to a log.
@@ -103,7 +138,14 @@ impl View for Simulated {
     }
 
     fn layout(&self, table: u8) -> Option<TableLayout> {
-        (table == 0).then(|| layout(self.protocol))
+        let mut places = self.configuration.borrow().places.clone();
+        places
+            .iter_mut()
+            .for_each(|it| it.sort_by_key(|place| place.step));
+        (table == 0).then_some(TableLayout {
+            geometry: GEOMETRY,
+            places,
+        })
     }
 
     fn failed(&self, process: u16) -> Option<u64> {
@@ -112,11 +154,15 @@ impl View for Simulated {
     }
 
     fn epoch(&self) -> u64 {
-        self.configuration.borrow().lost.len() as u64
+        self.configuration.borrow().changes.len() as u64
     }
 
     fn lost(&self, epoch: u64) -> Vec<ServerId> {
-        self.configuration.borrow().lost[..epoch as usize].to_vec()
+        self.configuration.borrow().lost(epoch as usize)
+    }
+
+    fn steps(&self, epoch: u64) -> u8 {
+        self.configuration.borrow().steps(epoch as usize)
     }
 
     fn begun(&self, process: u16, coordinator: u16) -> Option<TransactionId> {
@@ -178,10 +224,13 @@ impl Member for Simulated {
 
     fn log(&self, epoch: u64) -> Result<LogArea, VerbError> {
         let lost = self.lost(epoch);
-        let logs = &mut self.configuration.borrow_mut().logs[self.compute];
+        let configuration = &mut *self.configuration.borrow_mut();
+        let (servers, logs) = (
+            &configuration.servers,
+            &mut configuration.logs[self.compute],
+        );
         for index in 0..logs.len() {
-            let spare = servers();
-            let spare = { spare.iter() }.find(|it| !lost.contains(it) && !logs.contains(it));
+            let spare = { servers.iter() }.find(|it| !lost.contains(it) && !logs.contains(it));
             // The slots at a new log server are empty: no other compute server has used them.
             if lost.contains(&logs[index])
                 && let Some(spare) = spare

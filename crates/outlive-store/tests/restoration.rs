@@ -1,0 +1,386 @@
+//! Restorations of lost replicas on mapped memory, in one process and by processes that are killed.
+
+use outlive_store::protocol::{Coordinator, Member, Protocol, Table};
+use outlive_store::servers::{
+    ComputeServer, MemoryServer, Missing, RestoreError, Restored, Store, StoreError, StoreOptions,
+};
+use outlive_store::verbs::block_on;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const REGION: u64 = 2 << 20;
+
+/// A store with some memory servers.
+struct World {
+    store: Store,
+    path: String,
+    compute: Option<ComputeServer>,
+    memory: Vec<MemoryServer>,
+}
+
+impl World {
+    fn new(name: &str, servers: usize, options: StoreOptions) -> Self {
+        let path = format!("/dev/shm/outlive-restore-{name}-{}", std::process::id());
+        let store = Store::create(&path, options.members(64)).unwrap();
+        let memory = (0..servers)
+            .map(|_| store.serve_memory(REGION).unwrap())
+            .collect();
+        let compute = Some(store.join_compute().unwrap());
+        Self {
+            store,
+            path,
+            compute,
+            memory,
+        }
+    }
+
+    fn compute(&self) -> &ComputeServer {
+        self.compute.as_ref().unwrap()
+    }
+
+    fn table(&self) -> Table<u64> {
+        self.compute().table::<u64>("t", 300).unwrap()
+    }
+
+    fn serve(&mut self) {
+        self.memory.push(self.store.serve_memory(REGION).unwrap());
+    }
+
+    fn restore(&self) -> Restored {
+        let restorer = self.store.join_compute().unwrap();
+        restorer.restore().unwrap()
+    }
+
+    /// Checks the tables. Returns the numbers of keys and of partitions with too few replicas.
+    fn check(&self) -> (u64, u64) {
+        let checked = self.store.check().unwrap();
+        let is_sound = checked.problems.is_empty() && checked.held == 0 && checked.lost == 0;
+        assert!(is_sound, "{checked:?}");
+        let missing = self.store.status().missing;
+        assert_eq!(missing.partitions, checked.under_replicated);
+        (checked.keys, checked.under_replicated)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.compute = None;
+        self.memory.clear();
+        let _ = Store::destroy(&self.path);
+    }
+}
+
+fn read<V: Member>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64) -> Option<u64> {
+    let done = coordinator.transaction(async |tx| tx.read(table, key).await);
+    block_on(done).unwrap().value
+}
+
+fn put<V: Member>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64, value: u64) {
+    let done = coordinator.transaction(async |tx| tx.put(table, key, &value).await);
+    block_on(done).unwrap();
+}
+
+#[test]
+fn a_fresh_server_replaces_a_lost_one() {
+    Protocol::ALL.into_iter().for_each(replace_all);
+}
+
+/// Replaces each of the two servers by a fresh one, twice: the contents pass from one to the other.
+fn replace_all(protocol: Protocol) {
+    let name = format!("all-{protocol}");
+    let mut world = World::new(&name, 2, StoreOptions::new().protocol(protocol));
+    let table = world.table();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    for key in 0..300 {
+        put(&mut coordinator, table, key, key);
+    }
+    for round in 1..=4u64 {
+        drop(world.memory.remove(0));
+        assert_eq!(world.check(), (300, 16));
+        put(&mut coordinator, table, 0, round);
+        // No server is left for the lost replicas.
+        let restored = world.restore();
+        assert_eq!((restored.replicas, restored.missing.partitions), (0, 16));
+        world.serve();
+        let restored = world.restore();
+        assert_eq!(restored.missing, Missing::default());
+        assert_eq!((restored.replicas, restored.without_space), (16, 0));
+        // The keys and the buckets in use.
+        assert!(
+            (316..400).contains(&restored.copied.objects),
+            "{restored:?}"
+        );
+        assert_eq!(world.check(), (300, 0));
+        // Nothing is left to restore.
+        assert_eq!(world.restore().replicas, 0);
+        put(&mut coordinator, table, 1, round);
+        for key in 2..300 {
+            assert_eq!(read(&mut coordinator, table, key), Some(key));
+        }
+        assert_eq!(read(&mut coordinator, table, 0), Some(round));
+        assert_eq!(world.check(), (300, 0));
+    }
+}
+
+#[test]
+fn only_the_share_of_the_lost_server_is_copied() {
+    let mut world = World::new("share", 4, StoreOptions::new());
+    let table = world.table();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    for key in 0..300 {
+        put(&mut coordinator, table, key, key);
+    }
+    drop(world.memory.remove(1));
+    let lost = world.store.status().missing;
+    assert!((1..16).contains(&lost.partitions), "{lost:?}");
+    // Each of the live servers has replicas of other partitions.
+    let restored = world.restore();
+    assert_eq!(restored.replicas, lost.partitions);
+    assert!(restored.copied.objects < 300, "{restored:?}");
+    assert_eq!(world.check(), (300, 0));
+    drop(world.memory.remove(0));
+    world.restore();
+    assert_eq!(world.check(), (300, 0));
+    drop(world.memory.remove(0));
+    assert_eq!(world.check(), (300, 16));
+}
+
+#[test]
+fn a_server_without_space_is_not_chosen() {
+    let mut world = World::new("space", 2, StoreOptions::new());
+    world.table();
+    drop(world.memory.remove(0));
+    let small = world.store.serve_memory(4096).unwrap();
+    let restored = world.restore();
+    let few = restored.replicas;
+    assert!((1..16).contains(&few), "{restored:?}");
+    assert_eq!(few + restored.without_space, 16);
+    world.serve();
+    assert_eq!(world.restore().replicas, 16 - few);
+    drop(small);
+    assert_eq!(world.restore().replicas, few);
+    // The space of the new replicas is in use.
+    let error = world.compute().table::<[u64; 64]>("large", 20_000);
+    assert!(error.is_err());
+    world.compute().table::<u64>("next", 300).unwrap();
+    assert_eq!(world.check(), (0, 0));
+}
+
+#[test]
+fn lost_contents_are_not_restored() {
+    let mut world = World::new("lost", 2, StoreOptions::new());
+    let table = world.table();
+    world.memory.clear();
+    (0..2).for_each(|_| world.serve());
+    let restored = world.restore();
+    assert_eq!((restored.replicas, restored.missing.lost), (0, 16));
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    let done = coordinator.transaction(async |tx| tx.read(table, 1).await);
+    let error = block_on(done).unwrap_err().to_string();
+    assert!(error.contains("are lost, and with them"), "{error}");
+}
+
+#[test]
+fn one_compute_server_restores_at_a_time() {
+    let mut world = World::new("claim", 2, StoreOptions::new());
+    world.table();
+    let busy = AtomicU64::new(0);
+    drop(world.memory.remove(0));
+    world.serve();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| match world.compute().restore() {
+                Ok(_) => {}
+                Err(StoreError::Restore(RestoreError::Busy { restorer })) => {
+                    assert_eq!(restorer, world.compute().instance());
+                    busy.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => panic!("{error}"),
+            });
+        }
+    });
+    assert!(busy.into_inner() < 4);
+    assert_eq!(world.check(), (0, 0));
+}
+
+#[test]
+fn money_is_conserved_while_servers_are_lost_and_restored() {
+    Protocol::ALL.into_iter().for_each(conserve_money);
+}
+
+fn conserve_money(protocol: Protocol) {
+    const ACCOUNTS: u64 = 200;
+    let name = format!("money-{protocol}");
+    let options = StoreOptions::new().protocol(protocol).poison_dead(true);
+    let mut world = World::new(&name, 2, options);
+    let table = world.table();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    for account in 0..ACCOUNTS {
+        put(&mut coordinator, table, account, 100);
+    }
+    let (stop, moved) = (AtomicBool::new(false), AtomicU64::new(0));
+    let second = world.store.join_compute().unwrap();
+    let first = world.compute.take().unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..3 {
+            let compute = if number % 2 == 0 { &first } else { &second };
+            let (stop, moved) = (&stop, &moved);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(number);
+                let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    let (from, to) = (random.u64(..ACCOUNTS), random.u64(..ACCOUNTS));
+                    let done = coordinator.transaction(async |tx| {
+                        let balance = tx.read(table, from).await?.unwrap();
+                        if balance == 0 || from == to {
+                            return Ok(());
+                        }
+                        // Deletions and insertions change the index as well.
+                        tx.delete(table, from).await?;
+                        tx.insert(table, from, &(balance - 1)).await?;
+                        tx.update(table, to, |it| it + 1).await?;
+                        Ok(())
+                    });
+                    block_on(done).unwrap();
+                    moved.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..6 {
+            let before = moved.load(Ordering::Relaxed);
+            while moved.load(Ordering::Relaxed) < before + 300 {
+                std::thread::yield_now();
+            }
+            drop(world.memory.remove(0));
+            world.serve();
+            let restored = world.restore();
+            assert_eq!((restored.replicas, restored.missing.partitions), (16, 0));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let sum: u64 = (0..ACCOUNTS)
+        .filter_map(|it| read(&mut coordinator, table, it))
+        .sum();
+    assert_eq!(sum, ACCOUNTS * 100);
+    drop((coordinator, first, second));
+    assert_eq!(world.check(), (ACCOUNTS, 0));
+}
+
+/// Restores until the test kills it, if a test has started the program for that.
+#[test]
+fn restorer() {
+    let Ok(path) = std::env::var(PATH) else {
+        return;
+    };
+    let compute = Store::open(path).unwrap().join_compute().unwrap();
+    println!("\nrestores");
+    compute.restore().unwrap();
+    println!("\nrestored");
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+/// The environment variable with the path of the store.
+const PATH: &str = "OUTLIVE_TEST_RESTORE";
+
+#[test]
+fn a_killed_restorer_is_followed_by_another_one() {
+    const KEYS: u64 = 8000;
+    let mut world = World::new("killed", 2, StoreOptions::new());
+    let table = world.compute().table::<u64>("t", KEYS).unwrap();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    for key in 0..KEYS {
+        put(&mut coordinator, table, key, key);
+    }
+    let (mut open, mut begun) = (0, 0);
+    for round in 0..20u64 {
+        drop(world.memory.remove(0));
+        world.serve();
+        let before = world.store.configuration().epoch();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["restorer", "--exact", "--nocapture"])
+            .env(PATH, &world.path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let is_begun = |line: std::io::Result<String>| line.unwrap() == "restores";
+        assert!(lines.any(is_begun), "the restorer did not start");
+        // It is killed at various points: the copy takes some milliseconds.
+        let configuration = world.store.configuration();
+        while round >= 5 && configuration.epoch() == before {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_micros(round * 50));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let steps = world.store.configuration().epoch() - before;
+        begun += u64::from(steps > 0);
+        open += u64::from(steps == 1);
+        put(&mut coordinator, table, 0, round);
+        let begin = Instant::now();
+        loop {
+            match world.compute().restore() {
+                Ok(restored) => break assert_eq!(restored.missing, Missing::default()),
+                // Until its death is known.
+                Err(StoreError::Restore(RestoreError::Busy { .. })) => {}
+                Err(error) => panic!("{error}"),
+            }
+            assert!(begin.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(read(&mut coordinator, table, 0), Some(round));
+        assert_eq!(read(&mut coordinator, table, KEYS - 1), Some(KEYS - 1));
+    }
+    assert!(
+        begun >= 15 && open >= 1,
+        "{begun} have begun, {open} of them not completed"
+    );
+    drop(coordinator);
+    assert_eq!(world.check(), (KEYS, 0));
+}
+
+#[test]
+fn the_new_server_may_be_lost_too() {
+    let mut world = World::new("twice", 3, StoreOptions::new().replicas(3));
+    let table = world.table();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    for key in 0..300 {
+        put(&mut coordinator, table, key, key);
+    }
+    let stop = AtomicBool::new(false);
+    let compute = world.compute.take().unwrap();
+    let restorer = world.store.join_compute().unwrap();
+    std::thread::scope(|scope| {
+        // Restores whenever something is missing.
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                restorer.restore().unwrap();
+            }
+        });
+        let writer = compute.worker().unwrap();
+        let mut coordinator = writer.coordinator().unwrap();
+        for round in 0..15u64 {
+            drop(world.memory.remove(0));
+            world.serve();
+            for key in 0..round * 2 {
+                put(&mut coordinator, table, key, key);
+            }
+            // The new one, perhaps while it is filled.
+            drop(world.memory.pop());
+            world.serve();
+            while world.store.status().missing.replicas > 0 {
+                std::thread::yield_now();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    for key in 0..300 {
+        assert_eq!(read(&mut coordinator, table, key), Some(key));
+    }
+    drop((coordinator, compute, restorer));
+    world.restore();
+    assert_eq!(world.check(), (300, 0));
+}
