@@ -153,6 +153,11 @@ impl Network {
         losses.for_each(|(due, _)| *due = Due::Words(0));
     }
 
+    /// Cancels all planned faults.
+    pub fn cancel_faults(&self) {
+        self.inner.borrow_mut().faults.clear();
+    }
+
     /// Breaks the memory servers: they execute a packet that arrives again once more.
     pub fn with_duplicates_taken(self) -> Self {
         self.inner.borrow_mut().takes_duplicates = true;

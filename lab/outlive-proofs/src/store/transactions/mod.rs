@@ -446,6 +446,8 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
                 pause().await;
             }
             all.observer().await;
+            // A server that died now might find no recoverer any more.
+            all.network.cancel_faults();
             all.is_over.set(true);
         }),
     ));
