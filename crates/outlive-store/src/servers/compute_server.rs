@@ -184,9 +184,9 @@ impl ComputeServer {
         Ok(Worker::new(members, self.id().0, log, ADDRESSES))
     }
 
-    /// Revokes the rights of the compute server whose process is `server`, and waits for that for at
-    /// most `timeout`: see the [module](super). The instance distinguishes it from the next owner of
-    /// its process id; [`Store::status`] lists both.
+    /// Revokes the rights of the compute server whose process is `server`, and waits for that for
+    /// at most `timeout`: see the [module](super). The instance distinguishes it from the next
+    /// owner of its process id; [`Store::status`] lists both.
     ///
     /// If that server runs in the operating system process of the caller, the caller dies with it.
     ///
