@@ -43,8 +43,8 @@ impl<V: Member> Transaction<V> {
         if words > most {
             return Err(Abort::WriteSetTooLarge { words, most });
         }
-        // Backups are written for the first time with the log, or after it. If one cannot be reached,
-        // the attempt must not be logged.
+        // Backups are written for the first time with the log, or after it. If one cannot be
+        // reached, the attempt must not be logged.
         for write in sets.writes.iter().filter(|it| it.new != it.old) {
             for place in worker.replicas(write.object) {
                 match worker.connection(place.server) {
