@@ -248,7 +248,7 @@ impl Study {
     }
 
     fn file(&self, study: &OneStudy, extension: &str) -> PathBuf {
-        self.output.join(study.name).with_extension(extension)
+        self.output.join(format!("{}.{extension}", study.name))
     }
 }
 
