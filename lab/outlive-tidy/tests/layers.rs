@@ -37,6 +37,16 @@ const STORE: &[&[&str]] = &[
     &["workloads"],
 ];
 
+/// Those of the litmus tests.
+const LITMUS: &[&[&str]] = &[
+    &["level"],
+    &["test", "driver"],
+    &["text"],
+    &["consistency"],
+    &["suite"],
+    &["run"],
+];
+
 /// Demands that each module of the crate in `crates/NAME` is in a layer, and uses none of a layer
 /// above its own.
 fn demand_layers(name: &str, layers: &[&[&str]]) {
@@ -73,6 +83,11 @@ fn modules_of_the_store_use_those_below_them() {
     demand_layers("outlive-store", STORE);
 }
 
+#[test]
+fn modules_of_the_litmus_tests_use_those_below_them() {
+    demand_layers("outlive-litmus", LITMUS);
+}
+
 /// The crates, from the ground up, each with those of this repository that it may use. For tests,
 /// the product's may use more.
 const CRATES: &[(&str, &[&str])] = &[
@@ -80,6 +95,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/outlive", &["outlive-memory"]),
     ("crates/outlive-tasks", &["outlive-memory", "outlive"]),
     ("crates/outlive-store", &["outlive-memory", "outlive"]),
+    ("crates/outlive-litmus", &[]),
     ("crates/outlive-run", &["outlive", "outlive-tasks"]),
     (
         "crates/outlive-programs",
@@ -91,6 +107,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "outlive",
             "outlive-tasks",
             "outlive-store",
+            "outlive-litmus",
             "outlive-run",
             "outlive-programs",
         ],

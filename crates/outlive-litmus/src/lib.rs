@@ -1,0 +1,14 @@
+//! Litmus tests for transactional stores.
+//!
+//! A test is a few short transactions whose values tell an application whether the store kept its
+//! isolation level: no history is recorded, and the store is a black box behind a [`driver`]. The
+//! method is DART's (the thesis *Tandem*, chapter 5), on the definitions of Adya and of Crooks et
+//! al.
+//!
+//! - [`level`]: isolation levels, with and without real-time order;
+//! - [`test`]: objects, transactions, assertions;
+//! - [`driver`]: the interface to a store.
+
+pub mod driver;
+pub mod level;
+pub mod test;
