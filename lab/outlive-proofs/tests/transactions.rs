@@ -200,10 +200,16 @@ fn each_flaw_is_found() {
             Flaw::ForgetsIncomplete | Flaw::DecidesByAll | Flaw::CopiesUnlatched => {
                 Plan::RESTORATIONS
             }
+            Flaw::CopiesUnregistered => Plan::RESTORATIONS_OF_THREE,
             _ => Plan::DEATHS,
         };
+        let first = match flaw {
+            // It is rare: the run with seed 66,755 finds it.
+            Flaw::CopiesUnregistered => 66_700,
+            _ => 0,
+        };
         let plan = plan.with(flaw.policy());
-        let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
+        let found = (first..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
         let (seed, error) = found.unwrap_or_else(|| panic!("{flaw:?} was not found"));
         println!("{flaw:?}: seed {seed}: {error}\n");
     }

@@ -25,7 +25,8 @@ impl<V: Member> Transaction<V> {
             return Err(CommitError::Abort(doom));
         }
         let writes = self.sets.writes.iter().any(|it| it.new != it.old);
-        if !self.sets.writes.is_empty() {
+        let registers = !self.copies || self.worker.policy().registers_copies;
+        if registers && !self.sets.writes.is_empty() {
             self.enter().map_err(CommitError::Abort)?;
         }
         let decided = match self.worker.protocol().logs_at_replicas() && writes {

@@ -45,6 +45,8 @@ pub struct Policy {
     pub(super) decides_in_its_epoch: bool,
     /// An object is copied to a replica under its latch.
     pub(super) copies_under_latch: bool,
+    /// The copy of an object is registered as a commit is.
+    pub(super) registers_copies: bool,
 }
 
 impl Policy {
@@ -70,6 +72,7 @@ impl Policy {
         waits_for_copies: true,
         decides_in_its_epoch: true,
         copies_under_latch: true,
+        registers_copies: true,
     };
 }
 
@@ -118,12 +121,14 @@ pub enum Flaw {
     DecidesByAll,
     /// An object is copied to a replica without its latch.
     CopiesUnlatched,
+    /// The copy of an object is not registered, so a later epoch does not wait for it.
+    CopiesUnregistered,
 }
 
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -144,6 +149,7 @@ impl Flaw {
         Self::ForgetsIncomplete,
         Self::DecidesByAll,
         Self::CopiesUnlatched,
+        Self::CopiesUnregistered,
     ];
 
     /// Whether FORD as published has the flaw (*Tandem* thesis, table 5.1).
@@ -175,6 +181,7 @@ impl Flaw {
             Self::ForgetsIncomplete => &mut policy.waits_for_copies,
             Self::DecidesByAll => &mut policy.decides_in_its_epoch,
             Self::CopiesUnlatched => &mut policy.copies_under_latch,
+            Self::CopiesUnregistered => &mut policy.registers_copies,
         };
         *choice = false;
         policy
