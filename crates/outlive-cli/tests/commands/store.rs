@@ -169,8 +169,8 @@ fn a_standby_takes_the_place_of_a_killed_server() {
     );
     let failure = &json["failures"][0];
     let [recovered, reused] = ["recovered_us", "reused_us"].map(|it| failure[it].as_f64().unwrap());
-    // It begins when the victim is recovered, and works for the rest of the time.
-    assert!(recovered < reused && reused < 500_000.0, "{json:#}");
+    // It begins when the victim is recovered.
+    assert!(recovered < reused, "{json:#}");
     let without = bench_with_kills(&["compute@500ms"]);
     assert!(without["failures"][0]["reused_us"].is_null(), "{without:#}");
 }
@@ -268,6 +268,8 @@ fn a_benchmark_refuses_what_it_cannot_do() {
     bench(&["--kill", "compute@1s", "--compute", "1"]).fails(2, "raise --compute");
     bench(&["--replicas", "3"]).fails(2, "raise --memory");
     bench(&["--kill", "1s"]).fails(2, "compute@2s");
+    bench(&["--reuse"]).fails(2, "add `--kill compute@2s`");
+    bench(&["--reuse", "--kill", "memory@2s"]).fails(2, "add `--kill compute@2s`");
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! One run of a fail-over: compute servers that execute transactions at a pace, the kill of a
 //! server, and the times of its detection and recovery.
+//!
+//! The servers end at a time that is set before the kill. If the kill is late, because this process
+//! waited for a processor, the rest of the run is too short for the windows in which it is
+//! compared. Such a run does not count, and is repeated.
 
 use super::Backend;
 use super::board::{Board, Left};
@@ -20,6 +24,10 @@ use std::time::Duration;
 pub const SERVERS: u64 = 2;
 /// The length of a bin, in nanoseconds.
 pub const BIN: u64 = 5_000_000;
+/// The longest delay of a kill with which a run counts, in nanoseconds.
+const LATE: u64 = 2 * BIN;
+/// The largest number of runs of a store that are repeated because the kill was late.
+const SPARES: u16 = 5;
 /// The longest time until a killed server is recovered.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -71,6 +79,8 @@ pub struct Stage {
     memory: Option<Playing>,
     scratch: ScratchStore,
     seed: u64,
+    /// The number of runs that may still be repeated.
+    spares: u16,
 }
 
 impl Stage {
@@ -84,7 +94,7 @@ impl Stage {
         // The ledger has rows for two process ids of each log area. A run uses up to three.
         let shape = Shape {
             protocol: setting.protocol,
-            compute_servers: (3 * runs + 1).div_ceil(2).max(5),
+            compute_servers: (3 * (runs + SPARES) + 1).div_ceil(2),
             coordinators: setting.coordinators,
             books: Books::Ledger,
         };
@@ -109,16 +119,44 @@ impl Stage {
             memory,
             scratch,
             seed: 0,
+            spares: SPARES,
         })
     }
 
-    /// Executes a run. `rate` is that of each compute server.
+    /// Executes a run, and repeats it if its kill is late. `rate` is that of each compute server.
+    ///
+    /// # Errors
+    /// [`StudyError::Void`] if too many kills of this store were late, or a memory server was
+    /// killed too late: the store has lost it, so the run cannot be repeated.
     pub fn run(
         &mut self,
         run: &Run<'_>,
         victim: Victim,
         rate: Option<f64>,
     ) -> Result<Outcome, StudyError> {
+        loop {
+            if let Some(outcome) = self.run_once(run, victim, rate)? {
+                return Ok(outcome);
+            }
+            run.go_on()?;
+            let spares = self.spares.checked_sub(1);
+            self.spares = spares.ok_or_else(|| {
+                StudyError::void(format!(
+                    "{} kills of a store were late by more than {} ms; is the machine busy?",
+                    SPARES + 1,
+                    LATE / 1_000_000
+                ))
+            })?;
+        }
+    }
+
+    /// Executes a run. Returns `None` if it is to be repeated, because its kill was late.
+    fn run_once(
+        &mut self,
+        run: &Run<'_>,
+        victim: Victim,
+        rate: Option<f64>,
+    ) -> Result<Option<Outcome>, StudyError> {
         let Setting { before, after, .. } = self.setting;
         let board = Board::of(self.board.pod());
         board.clear();
@@ -148,16 +186,18 @@ impl Stage {
         let end = kill_at + after;
         let process = is_compute.then_some(processes[last]);
         board.start(start, end, process);
-        let (killed, detected, recovered) = match victim {
-            Victim::None => (end, end, end),
+        let is_late = |time| time > kill_at + LATE;
+        if victim != Victim::None {
+            sleep_until(kill_at);
+        }
+        // A victim that has already ended could not be killed any more, so none is killed late.
+        let times = match victim {
+            Victim::None => Some((end, end, end)),
+            _ if is_late(clock::now()) => None,
             Victim::Compute | Victim::Replaced => {
-                sleep_until(kill_at);
-                self.kill_compute(&servers[last], processes[last])?
+                Some(self.kill_compute(&servers[last], processes[last])?)
             }
-            Victim::Memory => {
-                sleep_until(kill_at);
-                self.kill_memory()?
-            }
+            Victim::Memory => Some(self.kill_memory()?),
         };
         for (number, server) in servers.iter_mut().enumerate() {
             let status = server.wait()?;
@@ -167,6 +207,17 @@ impl Stage {
                     what: format!("a compute server ended with {status}"),
                 });
             }
+        }
+        let Some((killed, detected, recovered)) = times else {
+            return Ok(None);
+        };
+        if victim != Victim::None && is_late(killed) {
+            return match victim {
+                Victim::Memory => Err(StudyError::void(
+                    "a memory server was killed too late; is the machine busy?",
+                )),
+                _ => Ok(None),
+            };
         }
         let left = (0..lanes).map(|lane| board.lane(lane).left());
         let outcome = Outcome {
@@ -181,7 +232,7 @@ impl Stage {
             0 => Err(StudyError::void(
                 "the servers committed no transaction before the kill; is the machine busy?",
             )),
-            _ => Ok(outcome),
+            _ => Ok(Some(outcome)),
         }
     }
 

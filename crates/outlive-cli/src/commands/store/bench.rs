@@ -108,6 +108,13 @@ impl Bench {
                 self.replicas, self.memory
             )));
         }
+        if self.reuse && compute == 0 {
+            return Err(Failure::Usage(
+                "--reuse replaces a killed compute server, and none is killed; add \
+                 `--kill compute@2s`"
+                    .into(),
+            ));
+        }
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let registered = signal_hook::flag::register(signal, Arc::clone(&stop));
