@@ -196,6 +196,7 @@ pub struct Worker<V: View> {
     /// The log slots whose entries must remain, because their transactions are not resolved.
     unresolved: RefCell<Vec<u16>>,
     counts: Cell<Counts>,
+    #[cfg(feature = "measurements")]
     steals_latches: Cell<bool>,
     #[cfg(feature = "proofs")]
     policy: Cell<Policy>,
@@ -246,10 +247,11 @@ impl<V: View> Worker<V> {
     pub fn new(view: V, process: u16, log: LogArea, addresses: usize) -> Rc<Self> {
         let epoch = view.epoch();
         let (lost, steps) = (bits(view.lost(epoch)), view.steps(epoch));
-        let steals_latches = log.protocol.steals_latches();
         Rc::new(Self {
             view,
             process,
+            #[cfg(feature = "measurements")]
+            steals_latches: Cell::new(log.protocol.steals_latches()),
             protocol: log.protocol,
             recoveries: Cell::new(0),
             log_servers: Cell::new(log.servers.len()),
@@ -266,7 +268,6 @@ impl<V: View> Worker<V> {
             failures: Cell::new(0),
             unresolved: RefCell::default(),
             counts: Cell::default(),
-            steals_latches: Cell::new(steals_latches),
             #[cfg(feature = "proofs")]
             policy: Cell::new(Policy::SOUND),
         })
@@ -296,13 +297,17 @@ impl<V: View> Worker<V> {
     /// Sets whether the worker takes the latches of failed compute servers for stray, and steals
     /// them. Without, they block the worker as those of live ones do. The protocol decides by
     /// default.
-    #[doc(hidden)]
+    #[cfg(feature = "measurements")]
     pub fn set_steals_latches(&self, steals: bool) {
         self.steals_latches.set(steals);
     }
 
+    #[inline]
     pub(super) fn steals_latches(&self) -> bool {
-        self.steals_latches.get()
+        #[cfg(feature = "measurements")]
+        return self.steals_latches.get();
+        #[cfg(not(feature = "measurements"))]
+        self.protocol.steals_latches()
     }
 
     /// The numbers of events so far.

@@ -59,6 +59,8 @@ mod epochs;
 mod error;
 mod here;
 mod log_areas;
+#[cfg(feature = "measurements")]
+mod measured;
 mod members;
 mod memory_server;
 mod places;
@@ -75,8 +77,9 @@ pub use compute_server::{ComputeServer, ProcessId};
 pub use configuration::{BadConfiguration, Configuration, JoinPoint, RecoverPoint, Segments};
 pub use entries::{ComputeEntry, MemoryEntry, Phase, Recovery};
 pub use error::StoreError;
-pub use here::LogRecovery;
 pub use log_areas::LogPoint;
+#[cfg(feature = "measurements")]
+pub use measured::LogRecovery;
 pub use members::{Behind, Connector, Direct, Members};
 pub use memory_server::MemoryServer;
 pub use process_ids::RecyclePoint;

@@ -1,7 +1,7 @@
 //! The recovery of a dead server's entries, and the files of the memory servers' segments.
 
 use super::rights::verb_error;
-use super::{Behind, Configuration, Connector, Direct, LogRecovery, Segments, Store};
+use super::{Configuration, Connector, Direct, Segments, Store};
 use crate::protocol::{
     Checked, LogArea, RecoverLogsError, Recovered, View, Worker, check, recover_logs,
 };
@@ -13,7 +13,6 @@ use outlive::segment::{AreaKind, Segment};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// The files of the segments of the store at a path.
 #[derive(Clone, Debug)]
@@ -159,18 +158,12 @@ impl Segments for Store {
     }
 
     fn recover_logs(&self, process: u16, area: &LogArea) -> Option<Recovered> {
-        let begin = Instant::now();
-        let result = match self.recovery_link() {
-            None => self.recover_over(Direct, process, area),
-            Some(link) => self.recover_over(Behind::new(link, process.into()), process, area),
-        };
+        #[cfg(feature = "measurements")]
+        let result = self.recover_measured(process, area);
+        #[cfg(not(feature = "measurements"))]
+        let result = self.recover_over(Direct, process, area);
         match result {
             Ok(recovered) => {
-                self.note_recovery(LogRecovery {
-                    process,
-                    recovered,
-                    duration: begin.elapsed(),
-                });
                 let Recovered { forward, back, .. } = recovered;
                 tracing::info!(
                     process,
@@ -189,7 +182,7 @@ impl Segments for Store {
 }
 
 impl Store {
-    fn recover_over<C: Connector<Mapped>>(
+    pub(super) fn recover_over<C: Connector<Mapped>>(
         &self,
         connector: C,
         process: u16,

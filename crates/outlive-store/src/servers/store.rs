@@ -1,6 +1,8 @@
 //! A store: the pod with the configuration.
 
 use super::here::Here;
+#[cfg(feature = "measurements")]
+use super::measured::Measured;
 use super::recover::{Files, RecoverServers, remove_file};
 use super::{
     ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Missing, Phase, Sizes,
@@ -158,6 +160,8 @@ pub struct Store {
     configuration: Configuration,
     files: Files,
     here: Arc<Here>,
+    #[cfg(feature = "measurements")]
+    measured: Measured,
 }
 
 impl Store {
@@ -229,6 +233,8 @@ impl Store {
         Ok(Self {
             files: Files::of(segment, configuration),
             here: Here::new(),
+            #[cfg(feature = "measurements")]
+            measured: Measured::default(),
             pod,
             configuration,
         })
@@ -246,6 +252,11 @@ impl Store {
 
     pub(super) fn here(&self) -> &Here {
         &self.here
+    }
+
+    #[cfg(feature = "measurements")]
+    pub(super) fn measured(&self) -> &Measured {
+        &self.measured
     }
 
     pub(super) fn files(&self) -> &Files {
