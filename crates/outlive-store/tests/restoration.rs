@@ -2,12 +2,18 @@
 
 use outlive_store::protocol::{Coordinator, Member, Protocol, Table};
 use outlive_store::servers::{
-    ComputeServer, MemoryServer, Missing, RestoreError, Restored, Store, StoreError, StoreOptions,
+    ComputeServer, Connector, MappedServer, MemoryServer, Missing, RestoreError, Restored, Store,
+    StoreError, StoreOptions,
 };
-use outlive_store::verbs::block_on;
+use outlive_store::verbs::{Batch, Completed, Connection, Region, ServerId, block_on};
+use std::cell::Cell;
+use std::future::Ready;
 use std::io::{BufRead, BufReader};
+use std::pin::Pin;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 const REGION: u64 = 2 << 20;
@@ -180,6 +186,116 @@ fn lost_contents_are_not_restored() {
     let done = coordinator.transaction(async |tx| tx.read(table, 1).await);
     let error = block_on(done).unwrap_err().to_string();
     assert!(error.contains("are lost, and with them"), "{error}");
+}
+
+/// The number of batches of a compute server that were posted, and of those that may complete.
+#[derive(Clone, Debug)]
+struct Gate(Rc<[Cell<u64>; 2]>);
+
+impl Gate {
+    fn new(may_complete: u64) -> Self {
+        Self(Rc::new([Cell::new(0), Cell::new(may_complete)]))
+    }
+
+    fn posted(&self) -> u64 {
+        self.0[0].get()
+    }
+
+    fn open(&self) {
+        self.0[1].set(u64::MAX);
+    }
+}
+
+impl Connector for Gate {
+    type Connection = Gated;
+
+    fn connect(&self, server: MappedServer) -> Gated {
+        let gate = self.clone();
+        Gated { server, gate }
+    }
+}
+
+/// A connection whose verbs are executed when they are posted, and complete when the gate allows.
+#[derive(Debug)]
+struct Gated {
+    server: MappedServer,
+    gate: Gate,
+}
+
+impl Connection for Gated {
+    type Completion = Waiting;
+
+    fn server(&self) -> ServerId {
+        self.server.server()
+    }
+
+    fn region(&self) -> Region {
+        self.server.region()
+    }
+
+    fn post(&self, batch: Batch) -> Waiting {
+        let [posted, _] = &*self.gate.0;
+        posted.set(posted.get() + 1);
+        Waiting {
+            completion: self.server.post(batch),
+            number: posted.get(),
+            gate: self.gate.clone(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Waiting {
+    completion: Ready<Completed>,
+    number: u64,
+    gate: Gate,
+}
+
+impl Future for Waiting {
+    type Output = Completed;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completed> {
+        match self.number <= self.gate.0[1].get() {
+            true => Pin::new(&mut self.completion).poll(context),
+            false => Poll::Pending,
+        }
+    }
+}
+
+/// Between the first table and the second one, all replicas of the second one move. Their places
+/// are read afterwards, and the epoch of the snapshot uses none of them.
+#[test]
+fn a_snapshot_is_repeated_after_restorations() {
+    let mut world = World::new("snapshot", 2, StoreOptions::new());
+    let tables = ["first", "second"].map(|it| world.compute().table::<u64>(it, 300).unwrap());
+    // Each partition of the first table is read twice, by one batch each.
+    let gate = Gate::new(31);
+    let worker = world.compute().worker_over(gate.clone()).unwrap();
+    let mut writer = world.compute().worker().unwrap().coordinator().unwrap();
+    for key in 0..300 {
+        for table in tables {
+            put(&mut writer, table, key, key + 1);
+        }
+    }
+    let mut coordinator = worker.coordinator().unwrap();
+    let numbers = tables.map(Table::number);
+    let mut snapshot = Box::pin(coordinator.snapshot(&numbers));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(snapshot.as_mut().poll(&mut context).is_pending());
+    assert_eq!(gate.posted(), 32);
+    for _ in 0..2 {
+        drop(world.memory.remove(0));
+        world.serve();
+        assert_eq!(world.restore().missing, Missing::default());
+    }
+    gate.open();
+    let rows = block_on(snapshot).unwrap();
+    for rows in rows {
+        let expected = (0..300).map(|key| (key, [key + 1].into()));
+        assert!(rows.into_iter().eq(expected));
+    }
+    drop((coordinator, worker, writer));
+    assert_eq!(world.check(), (600, 0));
 }
 
 #[test]

@@ -18,8 +18,26 @@
 //!   follows. So v is the last version between the passes.
 //!
 //! A failed compute server's undone writes have fresh versions, and a latch that becomes stray
-//! under the snapshot is read again. All READs are on the primaries of one epoch: it has not ended
-//! after D, so no primary of a later one was used before.
+//! under the snapshot is read again.
+//!
+//! # Epochs
+//!
+//! An attempt belongs to the epoch of its worker at its beginning. After its last READ it checks
+//! whether that epoch [is over](Member::is_over). If not, no later one had begun before, because
+//! changes are only appended. So each layout that was read is that of the epoch, all READs were on
+//! its primaries, and no primary of a later epoch was used. If the epoch is over, the attempt
+//! counts as interrupted, regardless of its result. Even an error may be false:
+//!
+//! * The place of a replica that was lost after the end of the epoch may be overwritten by that of
+//!   a replica which the epoch does not use. In a layout that is read after that, another replica
+//!   seems to be the primary, or none is left: [`Abort::Lost`], although another replica has the
+//!   keys.
+//! * Another coordinator of the worker may have begun the next epoch between two READs. They may
+//!   then be on different replicas, of which a later one need not have the writes of an earlier
+//!   epoch yet: [`Abort::Damaged`], although no replica is damaged.
+//!
+//! The next attempt begins in a later epoch. An error that is true is found again there, and is
+//! returned as soon as no change interrupts the attempt.
 
 use super::coordinator::{Coordinator, is_over};
 use super::transaction::Latch;
@@ -52,9 +70,11 @@ impl<V: Member> Coordinator<V> {
         let mut attempts = 0;
         loop {
             self.worker.renew(end).await?;
+            let epoch = self.worker.epoch();
             self.worker.wait_for_recoveries(end).await?;
             attempts += 1;
             let last = match collect(&self.worker, tables).await {
+                _ if self.worker.view.is_over(epoch) => Conflict::Interrupted,
                 Ok(rows) => return Ok(rows),
                 Err(Abort::Conflict(conflict)) => conflict,
                 Err(Abort::Verb(VerbError::ServerDied { .. })) => Conflict::Interrupted,
@@ -71,8 +91,8 @@ impl<V: Member> Coordinator<V> {
     }
 }
 
+/// Reads the tables once. The result is valid only if the epoch is not over after it.
 async fn collect<V: Member>(worker: &Worker<V>, tables: &[u8]) -> Result<Vec<Rows>, Abort> {
-    let epoch = worker.epoch();
     let (mut collected, mut versions) = (Vec::new(), Vec::new());
     let mut damage = None;
     for table in tables {
@@ -93,9 +113,6 @@ async fn collect<V: Member>(worker: &Worker<V>, tables: &[u8]) -> Result<Vec<Row
         for partition in 0..worker.layout(*table).geometry.partitions {
             confirm(worker, *table, partition, &mut versions).await?;
         }
-    }
-    if worker.view.is_over(epoch) {
-        return Err(Abort::Conflict(Conflict::Interrupted));
     }
     // Before the state was confirmed, a contradiction could be a transaction under way.
     match damage {
