@@ -1,5 +1,6 @@
 //! A worker: the connections, tables and addresses that the coordinators of a thread share.
 
+use super::addresses::AddressCache;
 use super::coordinator::{Coordinator, is_over};
 use super::{LogArea, Policy, Protocol, TransactionError};
 use crate::tables::{ObjectId, Place, TableLayout, TransactionId};
@@ -559,45 +560,4 @@ impl<V: Member> Worker<V> {
 fn bits(servers: Vec<ServerId>) -> u64 {
     let servers = servers.into_iter().filter(|it| usize::from(it.0) < SERVERS);
     servers.fold(0, |bits, server| bits | 1 << server.0)
-}
-
-/// Hints where keys are. Each key has one line, which a later key may overwrite.
-#[derive(Debug)]
-struct AddressCache {
-    lines: Vec<Line>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Line {
-    key: u64,
-    slot: u32,
-    /// The number of the table, plus 1.
-    table: u32,
-}
-
-impl AddressCache {
-    fn new(lines: usize) -> Self {
-        Self {
-            lines: vec![Line::default(); lines.max(1).next_power_of_two()],
-        }
-    }
-
-    fn index(&self, table: u8, key: u64) -> usize {
-        let hash = (key ^ u64::from(table) << 56).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (hash >> 32) as usize & (self.lines.len() - 1)
-    }
-
-    fn get(&self, table: u8, key: u64) -> Option<u32> {
-        let line = self.lines[self.index(table, key)];
-        (line.key == key && line.table == u32::from(table) + 1).then_some(line.slot)
-    }
-
-    fn put(&mut self, table: u8, key: u64, slot: u32) {
-        let index = self.index(table, key);
-        self.lines[index] = Line {
-            key,
-            slot,
-            table: u32::from(table) + 1,
-        };
-    }
 }
