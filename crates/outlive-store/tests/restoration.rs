@@ -1,9 +1,10 @@
 //! Restorations of lost replicas on mapped memory, in one process and by processes that are killed.
 
-use outlive_store::protocol::{Coordinator, Member, Protocol, Table};
+mod support;
+
+use outlive_store::protocol::{Protocol, Table};
 use outlive_store::servers::{
-    ComputeServer, Connector, MappedServer, MemoryServer, Missing, RestoreError, Restored, Store,
-    StoreError, StoreOptions,
+    Connector, MappedServer, Missing, RestoreError, Restored, Store, StoreError, StoreOptions,
 };
 use outlive_store::verbs::{Batch, Completed, Connection, Region, ServerId, block_on};
 use std::cell::Cell;
@@ -15,37 +16,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-
-const REGION: u64 = 2 << 20;
-
-/// A store with some memory servers.
-struct World {
-    store: Store,
-    path: String,
-    compute: Option<ComputeServer>,
-    memory: Vec<MemoryServer>,
-}
+use support::{REGION, World, put, read};
 
 impl World {
-    fn new(name: &str, servers: usize, options: StoreOptions) -> Self {
-        let path = format!("/dev/shm/outlive-restore-{name}-{}", std::process::id());
-        let store = Store::create(&path, options.members(64)).unwrap();
-        let memory = (0..servers)
-            .map(|_| store.serve_memory(REGION).unwrap())
-            .collect();
-        let compute = Some(store.join_compute().unwrap());
-        Self {
-            store,
-            path,
-            compute,
-            memory,
-        }
-    }
-
-    fn compute(&self) -> &ComputeServer {
-        self.compute.as_ref().unwrap()
-    }
-
     fn table(&self) -> Table<u64> {
         self.compute().table::<u64>("t", 300).unwrap()
     }
@@ -68,24 +41,6 @@ impl World {
         assert_eq!(missing.partitions, checked.under_replicated);
         (checked.keys, checked.under_replicated)
     }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        self.compute = None;
-        self.memory.clear();
-        let _ = Store::destroy(&self.path);
-    }
-}
-
-fn read<V: Member>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64) -> Option<u64> {
-    let done = coordinator.transaction(async |tx| tx.read(table, key).await);
-    block_on(done).unwrap().value
-}
-
-fn put<V: Member>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64, value: u64) {
-    let done = coordinator.transaction(async |tx| tx.put(table, key, &value).await);
-    block_on(done).unwrap();
 }
 
 #[test]

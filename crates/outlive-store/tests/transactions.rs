@@ -1,48 +1,24 @@
 //! Transactions on mapped memory, in one process.
 
+mod support;
+
 use outlive_store::protocol::{
-    Abort, Conflict, Coordinator, Member, Outcome, Protocol, Retry, Table, TransactionError, Worker,
+    Abort, Conflict, Outcome, Protocol, Retry, Table, TransactionError, Worker,
 };
-use outlive_store::servers::{
-    Behind, ComputeServer, Members, MemoryServer, Store, StoreError, StoreOptions,
-};
+use outlive_store::servers::{Behind, Members, Store, StoreError, StoreOptions};
 use outlive_store::verbs::{Link, block_on};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-
-/// A store with two memory servers.
-struct World {
-    path: String,
-    compute: Option<ComputeServer>,
-    memory: Vec<MemoryServer>,
-}
+use support::{World, put, read};
 
 impl World {
-    fn new(name: &str, options: StoreOptions) -> Self {
-        let path = format!("/dev/shm/outlive-tx-{name}-{}", std::process::id());
-        let store = Store::create(&path, options.members(64)).unwrap();
-        let memory = (0..2)
-            .map(|_| store.serve_memory(2 << 20).unwrap())
-            .collect();
-        let compute = Some(store.join_compute().unwrap());
-        Self {
-            path,
-            compute,
-            memory,
-        }
-    }
-
-    /// A store with this protocol.
+    /// A store with this protocol and two memory servers.
     fn with(protocol: Protocol, name: &str) -> Self {
         let options = StoreOptions::new().protocol(protocol);
-        Self::new(&format!("{name}-{protocol}"), options)
-    }
-
-    fn compute(&self) -> &ComputeServer {
-        self.compute.as_ref().unwrap()
+        Self::new(&format!("{name}-{protocol}"), 2, options)
     }
 
     /// A worker whose verbs are not complete when they are posted.
@@ -53,24 +29,6 @@ impl World {
         };
         self.compute().worker_behind(link, 1).unwrap()
     }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        self.compute = None;
-        self.memory.clear();
-        let _ = Store::destroy(&self.path);
-    }
-}
-
-fn read<V: Member>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64) -> Option<u64> {
-    let done = coordinator.transaction(async |tx| tx.read(table, key).await);
-    block_on(done).unwrap().value
-}
-
-fn put<V: Member>(coordinator: &mut Coordinator<V>, table: Table<u64>, key: u64, value: u64) {
-    let done = coordinator.transaction(async |tx| tx.put(table, key, &value).await);
-    block_on(done).unwrap();
 }
 
 #[test]
@@ -107,14 +65,14 @@ fn see_own_writes(protocol: Protocol) {
     assert_eq!(aborted, TransactionError::Aborted(Abort::User));
     assert_eq!(read(&mut coordinator, table, 1), Some(20));
     assert_eq!(read(&mut coordinator, table, 2), Some(30));
-    let checked = world.compute().store().check().unwrap();
+    let checked = world.store.check().unwrap();
     assert_eq!((checked.keys, checked.held), (2, 0));
     assert!(checked.problems.is_empty(), "{checked:?}");
 }
 
 #[test]
 fn keys_are_inserted_and_deleted_until_the_table_is_full() {
-    let world = World::new("full", StoreOptions::new());
+    let world = World::new("full", 2, StoreOptions::new());
     let table = world.compute().table::<u64>("t", 1000).unwrap();
     let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
     for round in 0..3 {
@@ -140,7 +98,7 @@ fn keys_are_inserted_and_deleted_until_the_table_is_full() {
             let done = coordinator.transaction(async |tx| tx.delete(table, key).await);
             assert_eq!(block_on(done).unwrap().value, Some(key));
         }
-        let checked = world.compute().store().check().unwrap();
+        let checked = world.store.check().unwrap();
         assert_eq!(checked.keys, 0);
         assert!(checked.problems.is_empty(), "{checked:?}");
     }
@@ -149,7 +107,7 @@ fn keys_are_inserted_and_deleted_until_the_table_is_full() {
 #[test]
 fn what_is_impossible_is_refused() {
     let options = StoreOptions::new().compute_servers(1, 2).log_slot(384);
-    let world = World::new("refused", options);
+    let world = World::new("refused", 2, options);
     let compute = world.compute();
     let table = compute.table::<u64>("t", 100).unwrap();
     assert_eq!(
@@ -264,7 +222,7 @@ fn drop_and_panic(protocol: Protocol) {
 
 #[test]
 fn an_attempt_with_a_failed_or_dropped_access_is_not_committed() {
-    let world = World::new("swallowed", StoreOptions::new());
+    let world = World::new("swallowed", 2, StoreOptions::new());
     let table = world.compute().table::<u64>("t", 100).unwrap();
     let worker = world.compute().worker_behind(Link::default(), 1).unwrap();
     let mut one = worker.coordinator().unwrap();
@@ -310,7 +268,7 @@ fn an_attempt_with_a_failed_or_dropped_access_is_not_committed() {
     );
     assert_eq!(read(&mut one, table, 2), None);
     assert_eq!(read(&mut one, table, 3), None);
-    let checked = world.compute().store().check().unwrap();
+    let checked = world.store.check().unwrap();
     assert!(
         checked.problems.is_empty() && checked.held == 0,
         "{checked:?}"
@@ -319,7 +277,7 @@ fn an_attempt_with_a_failed_or_dropped_access_is_not_committed() {
 
 #[test]
 fn conflicts_end_in_an_error_after_the_last_attempt() {
-    let world = World::new("conflict", StoreOptions::new());
+    let world = World::new("conflict", 2, StoreOptions::new());
     let table = world.compute().table::<u64>("t", 100).unwrap();
     let worker = world.compute().worker().unwrap();
     let mut one = worker.coordinator().unwrap();
@@ -350,7 +308,7 @@ fn conflicts_end_in_an_error_after_the_last_attempt() {
 
 #[test]
 fn a_deadline_ends_the_attempts() {
-    let world = World::new("deadline", StoreOptions::new());
+    let world = World::new("deadline", 2, StoreOptions::new());
     let table = world.compute().table::<u64>("t", 10).unwrap();
     let worker = world.compute().worker().unwrap();
     let mut holder = worker.coordinator().unwrap();
@@ -381,7 +339,7 @@ fn a_deadline_ends_the_attempts() {
 
 #[test]
 fn transactions_go_on_after_the_loss_of_a_memory_server() {
-    let mut world = World::new("loss", StoreOptions::new());
+    let mut world = World::new("loss", 2, StoreOptions::new());
     let table = world.compute().table::<u64>("t", 100).unwrap();
     let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
     for key in 0..100 {
@@ -400,7 +358,7 @@ fn transactions_go_on_after_the_loss_of_a_memory_server() {
         let expected = key + u64::from([1, 2].contains(&key));
         assert_eq!(read(&mut coordinator, table, key), Some(expected));
     }
-    let store = world.compute().store().clone();
+    let store = world.store.clone();
     let checked = store.check().unwrap();
     assert_eq!(
         (checked.keys, checked.under_replicated, checked.lost),
@@ -422,7 +380,7 @@ fn transactions_go_on_after_the_loss_of_a_memory_server() {
 
 #[test]
 fn the_outcome_of_the_last_commit_is_known() {
-    let world = World::new("outcome", StoreOptions::new());
+    let world = World::new("outcome", 2, StoreOptions::new());
     let table = world.compute().table::<u64>("t", 100).unwrap();
     let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
     let mut commit = || {
@@ -430,15 +388,15 @@ fn the_outcome_of_the_last_commit_is_known() {
         block_on(done).unwrap().id
     };
     let (first, second) = (commit(), commit());
-    let (store, server) = (world.compute().store(), world.compute().instance());
+    let (store, server) = (&world.store, world.compute().instance());
     assert_eq!(store.outcome(server, second), Outcome::Committed);
     assert_eq!(store.outcome(server, first), Outcome::Unknown);
 }
 
 #[test]
 fn the_outcomes_of_a_process_ids_next_owner_are_not_taken_for_those_of_the_first() {
-    let mut world = World::new("owners", StoreOptions::new());
-    let store = world.compute().store().clone();
+    let mut world = World::new("owners", 2, StoreOptions::new());
+    let store = world.store.clone();
     let table = world.compute().table::<u64>("t", 100).unwrap();
     let mut first = None;
     for begun in [true, false] {
@@ -462,14 +420,14 @@ fn the_outcomes_of_a_process_ids_next_owner_are_not_taken_for_those_of_the_first
 
 #[test]
 fn a_future_that_is_dropped_while_it_ends_delays_no_epoch() {
-    let mut world = World::new("ends", StoreOptions::new());
+    let mut world = World::new("ends", 2, StoreOptions::new());
     let table = world.compute().table::<u64>("t", 100).unwrap();
     let worker = world.worker_behind_link();
     let mut one = worker.coordinator().unwrap();
     let other = RefCell::new(worker.coordinator().unwrap());
     put(&mut one, table, 1, 0);
     put(&mut one, table, 2, 0);
-    let store = world.compute().store().clone();
+    let store = world.store.clone();
     let context = &mut Context::from_waker(Waker::noop());
     for micros in 0..2000 {
         // The attempt fails in its validation, when it is registered.
@@ -498,7 +456,7 @@ fn a_future_that_is_dropped_while_it_ends_delays_no_epoch() {
 #[test]
 fn money_is_conserved_by_threads_of_two_compute_servers() {
     const ACCOUNTS: u64 = 20;
-    let world = World::new("threads", StoreOptions::new());
+    let world = World::new("threads", 2, StoreOptions::new());
     let second = Store::open(&world.path).unwrap().join_compute().unwrap();
     let table = world.compute().table::<u64>("t", 100).unwrap();
     let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
@@ -535,7 +493,7 @@ fn money_is_conserved_by_threads_of_two_compute_servers() {
         .filter_map(|it| read(&mut coordinator, table, it))
         .sum();
     assert_eq!(sum, ACCOUNTS * 100);
-    let checked = world.compute().store().check().unwrap();
+    let checked = world.store.check().unwrap();
     assert!(
         checked.problems.is_empty() && checked.held == 0,
         "{checked:?}"

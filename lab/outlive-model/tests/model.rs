@@ -1,4 +1,5 @@
-//! The small scenarios are proved, and each flaw is found.
+//! The small scenarios are proved, and each flaw is found. `outlive-lab prove model --all --full`
+//! proves the large ones as well, which takes minutes.
 
 use outlive_model::check::{find, find_in, prove};
 use outlive_model::flaws::Flaw;
@@ -51,31 +52,4 @@ fn violations_of_conditions_have_consequences() {
         println!("{}: in {steps:?} steps", flaw.name());
         assert!(steps.is_some(), "{flaw:?}: {report:#?}");
     }
-}
-
-/// `outlive-lab prove model --all --full` does the same.
-fn large_scenario_holds(name: &str) {
-    let scenario = scenarios::named(name).expect("a scenario");
-    let report = prove(scenario, 2, None);
-    let (states, depth, time) = (report.states, report.depth, report.time);
-    println!("{name}: {states} states, depth {depth}, {time:?}");
-    assert!(report.holds(), "{report:#?}");
-}
-
-#[test]
-#[ignore = "takes minutes, and gigabytes of memory"]
-fn full_compute_holds() {
-    large_scenario_holds("full-compute");
-}
-
-#[test]
-#[ignore = "takes half a minute"]
-fn full_tombstones_holds() {
-    large_scenario_holds("full-tombstones");
-}
-
-#[test]
-#[ignore = "takes minutes, and gigabytes of memory"]
-fn full_loss_holds() {
-    large_scenario_holds("full-loss");
 }

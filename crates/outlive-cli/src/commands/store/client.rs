@@ -5,18 +5,17 @@ use crate::failure::Failure;
 use crate::output;
 use core::pin::pin;
 use core::task::Poll;
-use outlive_store::protocol::{Conflict, Coordinator, Retry, Rows, TransactionError};
-use outlive_store::servers::{ComputeServer, Direct, Members, Store, TableEntry};
+use outlive_store::protocol::{
+    Abort, Conflict, Coordinator, Retry, Rows, Transaction, TransactionError,
+};
+use outlive_store::servers::{ComputeServer, Members, Store, TableEntry};
 use outlive_store::verbs::block_on;
 use std::path::Path;
 use std::time::Duration;
 
-/// The coordinator of a command.
-pub type Coordinating = Coordinator<Members<Direct>>;
-
 /// A compute server with one coordinator. It leaves the store when it is dropped.
 pub struct Client {
-    coordinator: Coordinating,
+    coordinator: Coordinator<Members>,
     pub compute: ComputeServer,
     interrupted: Interrupted,
 }
@@ -39,9 +38,9 @@ impl Client {
     }
 
     /// Executes `work`, unless the command is interrupted.
-    pub fn execute<T>(
+    fn execute<T>(
         &mut self,
-        work: impl AsyncFnOnce(&mut Coordinating) -> Result<T, TransactionError>,
+        work: impl AsyncFnOnce(&mut Coordinator<Members>) -> Result<T, TransactionError>,
     ) -> Result<Result<T, TransactionError>, Failure> {
         let mut working = pin!(work(&mut self.coordinator));
         block_on(core::future::poll_fn(|context| {
@@ -50,6 +49,14 @@ impl Client {
             }
             working.as_mut().poll(context).map(Ok)
         }))
+    }
+
+    /// Executes a transaction, unless the command is interrupted. Returns what `body` returned.
+    pub fn transact<T>(
+        &mut self,
+        body: impl AsyncFn(&mut Transaction<Members>) -> Result<T, Abort>,
+    ) -> Result<Result<T, TransactionError>, Failure> {
+        self.execute(async |coordinator| Ok(coordinator.transaction(body).await?.value))
     }
 
     /// The tables of the store.

@@ -177,11 +177,7 @@ impl Load {
         let mut count = 0u64;
         for (table, number) in tables.iter().zip(numbers) {
             for (key, value) in &table.rows {
-                let put = client.execute(async |coordinator| {
-                    let put =
-                        coordinator.transaction(async |tx| tx.put_words(number, *key, value).await);
-                    put.await
-                });
+                let put = client.transact(async |tx| tx.put_words(number, *key, value).await);
                 put?.map_err(|error| {
                     Failure::new(format_args!(
                         "key {key} of table {} was not written: {error}; {count} rows were \

@@ -7,6 +7,8 @@ use crate::commands::run::play::Interrupted;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
+use outlive_store::protocol::{Abort, Transaction};
+use outlive_store::servers::Members;
 use std::time::Duration;
 
 /// The limit of a command's transaction.
@@ -52,6 +54,56 @@ impl CreateTable {
     }
 }
 
+/// The keys of a table that a command accesses in one transaction.
+#[derive(Args, Debug)]
+struct Keys {
+    #[command(flatten)]
+    which: Which,
+    /// Name of the table
+    table: String,
+    /// Keys
+    #[arg(required = true)]
+    keys: Vec<u64>,
+    #[command(flatten)]
+    limit: Limit,
+}
+
+impl Keys {
+    /// Executes `access`, with the number of the table, for each key in one transaction. Prints the
+    /// line that it returns for a key, or, for `None`, a note that the key does not exist.
+    ///
+    /// # Errors
+    /// [`Failure::Found`] if a key does not exist.
+    fn each(
+        &self,
+        access: impl AsyncFn(&mut Transaction<Members>, u8, u64) -> Result<Option<String>, Abort>,
+    ) -> Result<(), Failure> {
+        let mut client = self.limit.join(&self.which)?;
+        let table = client.table(&self.table)?.number;
+        let done = client.transact(async |tx| {
+            let mut lines = Vec::new();
+            for key in &self.keys {
+                lines.push(access(tx, table, *key).await?);
+            }
+            Ok(lines)
+        })?;
+        let lines = done.map_err(Failure::new)?;
+        for (key, line) in self.keys.iter().zip(&lines) {
+            match line {
+                Some(line) => output::line(line)?,
+                None => {
+                    let table = output::printable(&self.table);
+                    output::note(format_args!("table {table} has no key {key}"));
+                }
+            }
+        }
+        match lines.iter().all(Option::is_some) {
+            true => Ok(()),
+            false => Err(Failure::Found),
+        }
+    }
+}
+
 /// Arguments of `outlive store get`.
 #[derive(Args, Debug)]
 #[command(after_help = format!("Examples:\n  \
@@ -61,54 +113,19 @@ impl CreateTable {
     {VALUES}"))]
 pub struct Get {
     #[command(flatten)]
-    which: Which,
-    /// Name of the table
-    table: String,
-    /// Keys
-    #[arg(required = true)]
-    keys: Vec<u64>,
+    keys: Keys,
     #[command(flatten)]
     form: Form,
-    #[command(flatten)]
-    limit: Limit,
 }
 
 impl Get {
     pub fn run(self) -> Result<(), Failure> {
-        let mut client = self.limit.join(&self.which)?;
-        let table = client.table(&self.table)?.number;
-        let read = client.execute(async |coordinator| {
-            let reading = coordinator.transaction(async |tx| {
-                let mut values = Vec::new();
-                for key in &self.keys {
-                    let words = tx.read_words(table, *key).await?;
-                    values.push(words.map(|it| self.form.show(it)));
-                }
-                Ok(values)
-            });
-            reading.await
-        })?;
-        let values = read.map_err(Failure::new)?.value;
-        let mut is_complete = true;
-        for (key, value) in self.keys.iter().zip(values) {
-            match value {
-                Some(value) => output::line(value)?,
-                None => {
-                    missing(&self.table, *key);
-                    is_complete = false;
-                }
-            }
-        }
-        match is_complete {
-            true => Ok(()),
-            false => Err(Failure::Found),
-        }
+        let Self { keys, form } = self;
+        keys.each(async |tx, table, key| {
+            let words = tx.read_words(table, key).await?;
+            Ok(words.map(|it| form.show(it)))
+        })
     }
-}
-
-fn missing(table: &str, key: u64) {
-    let table = output::printable(&table);
-    output::note(format_args!("table {table} has no key {key}"));
 }
 
 /// Arguments of `outlive store put`.
@@ -139,15 +156,10 @@ impl Put {
         let table = client.table(&self.table)?;
         let words = table.geometry.value_words as usize;
         let value = self.form.parse(&self.value, words)?;
-        let put = client.execute(async |coordinator| {
-            let (number, key) = (table.number, self.key);
-            { coordinator.transaction(async |tx| tx.put_words(number, key, &value).await) }.await
-        })?;
-        let committed = put.map_err(Failure::new)?;
-        let done = if committed.value {
-            "replaced"
-        } else {
-            "inserted"
+        let put = client.transact(async |tx| tx.put_words(table.number, self.key, &value).await)?;
+        let done = match put.map_err(Failure::new)? {
+            true => "replaced",
+            false => "inserted",
         };
         output::line(format_args!("{done} key {}", self.key))
     }
@@ -161,41 +173,15 @@ impl Put {
     one does not exist, the others are deleted, and the command exits with 1.")]
 pub struct Delete {
     #[command(flatten)]
-    which: Which,
-    /// Name of the table
-    table: String,
-    /// Keys
-    #[arg(required = true)]
-    keys: Vec<u64>,
-    #[command(flatten)]
-    limit: Limit,
+    keys: Keys,
 }
 
 impl Delete {
     pub fn run(self) -> Result<(), Failure> {
-        let mut client = self.limit.join(&self.which)?;
-        let table = client.table(&self.table)?.number;
-        let deleted = client.execute(async |coordinator| {
-            let deleting = coordinator.transaction(async |tx| {
-                let mut deleted = Vec::new();
-                for key in &self.keys {
-                    deleted.push(tx.delete_words(table, *key).await?);
-                }
-                Ok(deleted)
-            });
-            deleting.await
-        })?;
-        let deleted = deleted.map_err(Failure::new)?.value;
-        for (key, existed) in self.keys.iter().zip(&deleted) {
-            match existed {
-                true => output::line(format_args!("deleted key {key}"))?,
-                false => missing(&self.table, *key),
-            }
-        }
-        match deleted.iter().all(|existed| *existed) {
-            true => Ok(()),
-            false => Err(Failure::Found),
-        }
+        { self.keys }.each(async |tx, table, key| {
+            let existed = tx.delete_words(table, key).await?;
+            Ok(existed.then(|| format!("deleted key {key}")))
+        })
     }
 }
 
