@@ -5,8 +5,7 @@
 //! Pandora on FORD (D. Mahesh, *Tandem* thesis, chapter 4). Built so far: the verbs; memory and
 //! compute [servers] that join, leave, die and are fenced; tables and strictly serializable
 //! [transactions](protocol) on them; the recovery of dead compute servers; the fail-over to the
-//! other replicas after the loss of a memory server. Not built yet: new replicas in place of lost
-//! ones.
+//! other replicas after the loss of a memory server; new replicas in place of lost ones.
 //!
 //! ```
 //! use outlive_store::servers::{Store, StoreOptions};
