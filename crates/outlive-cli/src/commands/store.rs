@@ -4,9 +4,11 @@ mod bench;
 mod client;
 mod compute;
 mod dump;
+mod metrics;
 mod program;
 mod restore;
 mod rows;
+mod status;
 mod value;
 
 use super::destroy::refuse_members;
@@ -14,10 +16,9 @@ use crate::amount::{self, Bytes};
 use crate::failure::Failure;
 use crate::look::Look;
 use crate::output;
-use crate::table::Table;
 use clap::{Args, Subcommand};
 use outlive::membership::{EventKind, News};
-use outlive_store::servers::{Phase, Store, StoreError, StoreOptions};
+use outlive_store::servers::{Store, StoreError, StoreOptions};
 use program::ProtocolName;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -35,7 +36,7 @@ pub enum StoreCommand {
     /// Serve memory to a store until interrupted
     Memory(Memory),
     /// Show the servers of a store
-    Status(Status),
+    Status(status::Status),
     /// Check all tables of a store that no transaction uses
     Check(Check),
     /// Create a table
@@ -220,150 +221,6 @@ impl Memory {
         }
         drop(server);
         output::line("left the store; the memory is lost")
-    }
-}
-
-/// Arguments of `outlive store status`.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    outlive store status /dev/shm/bank\n  \
-    outlive store status /dev/shm/bank --json | jq '.memory[] | select(.phase == \"live\")'\n\n\
-    The command does not join the store and changes nothing.\n\n\
-    JSON: path, epoch, protocol, replicas, missing_replicas, process_ids, memory (id, incarnation, phase, owner, \
-    bytes), compute (id, owner, has_failed) and tables (number, name, value_bytes, slots); \
-    docs/json.md says what they mean.")]
-pub struct Status {
-    #[command(flatten)]
-    which: Which,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Serialize)]
-struct Answer {
-    path: String,
-    epoch: u64,
-    protocol: &'static str,
-    replicas: u16,
-    missing_replicas: u64,
-    process_ids: u16,
-    memory: Vec<MemoryServer>,
-    compute: Vec<ComputeServer>,
-    tables: Vec<StoredTable>,
-}
-
-#[derive(Serialize)]
-struct StoredTable {
-    number: u8,
-    name: String,
-    value_bytes: u64,
-    slots: u64,
-}
-
-#[derive(Serialize)]
-struct MemoryServer {
-    id: u16,
-    incarnation: u64,
-    phase: String,
-    owner: Option<String>,
-    bytes: u64,
-}
-
-#[derive(Serialize)]
-struct ComputeServer {
-    id: u16,
-    owner: String,
-    has_failed: bool,
-}
-
-impl Status {
-    fn run(self) -> Result<(), Failure> {
-        let store = Store::observe(&self.which.path)?;
-        let (status, logs) = (store.status(), store.configuration().log_bytes());
-        let answer = Answer {
-            path: self.which.path.display().to_string(),
-            epoch: status.epoch,
-            protocol: status.protocol.name(),
-            replicas: status.replicas,
-            missing_replicas: status.missing.replicas,
-            process_ids: status.process_ids,
-            memory: { status.memory.iter() }
-                .map(|it| MemoryServer {
-                    id: it.id.0,
-                    incarnation: it.incarnation,
-                    phase: it.phase.to_string(),
-                    owner: it.owner.map(|owner| owner.to_string()),
-                    bytes: it.region.bytes.saturating_sub(logs),
-                })
-                .collect(),
-            compute: { status.compute.iter() }
-                .map(|it| ComputeServer {
-                    id: it.id,
-                    owner: it.owner.to_string(),
-                    has_failed: it.has_failed,
-                })
-                .collect(),
-            tables: { status.tables.into_iter() }
-                .map(|it| StoredTable {
-                    number: it.number,
-                    value_bytes: u64::from(it.geometry.value_words) * 8,
-                    slots: it.geometry.slots(),
-                    name: it.name,
-                })
-                .collect(),
-        };
-        if self.json {
-            return output::json(&answer);
-        }
-        let live = { status.memory.iter() }.filter(|it| it.phase == Phase::Live);
-        let (servers, bytes) = live.fold((0, 0), |(n, sum), it| {
-            (n + 1, sum + it.region.bytes.saturating_sub(logs))
-        });
-        output::line(format_args!(
-            "{}: a store with {} replicas of each object, protocol {}, epoch {}; {servers} live \
-             memory servers with {}",
-            answer.path,
-            answer.replicas,
-            answer.protocol,
-            answer.epoch,
-            Bytes(bytes),
-        ))?;
-        if answer.missing_replicas > 0 {
-            output::line(format_args!(
-                "{} replicas of {} partitions are missing; start memory servers in place of lost \
-                 ones, and run `outlive store restore {}`",
-                answer.missing_replicas, status.missing.partitions, answer.path
-            ))?;
-        }
-        let mut table = Table::new(["SERVER", "STATE", "PROCESS", "MEMORY"]);
-        for server in answer.memory {
-            table.row([
-                format!("memory {}", server.id),
-                server.phase,
-                server.owner.unwrap_or_default(),
-                Bytes(server.bytes).to_string(),
-            ]);
-        }
-        for server in answer.compute {
-            let state = if server.has_failed { "failed" } else { "live" };
-            table.row([
-                format!("compute {}", server.id),
-                state.into(),
-                server.owner,
-                String::new(),
-            ]);
-        }
-        if table.rows() > 0 {
-            table.lines().try_for_each(output::line)?;
-        }
-        answer.tables.into_iter().try_for_each(|it| {
-            let name = output::printable(&it.name);
-            output::line(format_args!(
-                "table {}, {name}: values of {} bytes, {} slots",
-                it.number, it.value_bytes, it.slots
-            ))
-        })
     }
 }
 

@@ -88,7 +88,27 @@ fn rows_are_written_read_and_deleted() {
     // A memory server dies, and the rows are still there.
     memory[0].kill();
     assert_eq!(bank.says("scan", &["names", "--to", "7"]), "7\tbob\n");
+    let metrics = bank.says("status", &["--metrics"]);
+    for line in [
+        "# TYPE outlive_store_commits counter",
+        "outlive_store_epoch 1",
+        "outlive_store_memory_servers{state=\"live\"} 1",
+        "outlive_store_table_slots{table=\"names\"} 128",
+    ] {
+        assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
+    }
+    let commits = |metrics: &str| -> u64 {
+        let line =
+            { metrics.lines() }.find_map(|it| it.strip_prefix("outlive_store_commits_total "));
+        line.expect("a number of commits").parse().unwrap()
+    };
+    assert!(metrics.ends_with("# EOF\n"), "{metrics}");
     assert_eq!(bank.says("delete", &["names", "7"]), "deleted key 7\n");
+    let after = bank.says("status", &["--metrics"]);
+    assert!(
+        commits(&metrics) > 4 && commits(&after) > commits(&metrics),
+        "{after}"
+    );
     outlive(["store", "delete", &bank.0, "names", "7"]).says(1);
     assert_eq!(
         bank.says("scan", &["names", "--from", "0", "--to", "7"]),

@@ -122,6 +122,7 @@ impl<V: Member> Coordinator<V> {
         if self.worker.keeps_slot(self.slot.number) {
             return Err(TransactionError::Unresolved);
         }
+        self.worker.publish_many();
         let end = self.retry.end();
         for attempts in 1.. {
             if attempts > 1 && is_over(end) {
@@ -209,6 +210,7 @@ impl<V: Member> Coordinator<V> {
 
 impl<V: Member> Drop for Coordinator<V> {
     fn drop(&mut self) {
+        self.worker.publish();
         let Slot { number, attempt } = self.slot;
         if self.worker.keeps_slot(number) {
             return;

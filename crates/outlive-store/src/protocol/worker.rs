@@ -2,7 +2,7 @@
 
 use super::addresses::AddressCache;
 use super::coordinator::{Coordinator, is_over};
-use super::{LogArea, Policy, Protocol, TransactionError};
+use super::{Counts, LogArea, Policy, Protocol, TransactionError};
 use crate::tables::{ObjectId, Place, TableLayout, TransactionId};
 use crate::verbs::{Connection, ServerId, VerbError};
 use core::cell::{Cell, OnceCell, RefCell};
@@ -92,6 +92,12 @@ pub trait Member: View {
 
     /// Returns whether a compute server is being recovered.
     fn is_recovering(&self) -> bool;
+
+    /// Adds the numbers of events in transactions to the store's totals.
+    fn publish(&self, events: Counts) {
+        // Proofs need no totals.
+        let _ = events;
+    }
 
     /// An attempt ended without releasing its latches. The process id must not be used again before
     /// it has failed and its logs are recovered.
@@ -197,6 +203,10 @@ pub struct Worker<V: View> {
     /// The log slots whose entries must remain, because their transactions are not resolved.
     unresolved: RefCell<Vec<u16>>,
     counts: Cell<Counts>,
+    /// The counts that the store's totals contain.
+    published: Cell<Counts>,
+    /// The number of events since then.
+    unpublished: Cell<u32>,
     #[cfg(feature = "measurements")]
     steals_latches: Cell<bool>,
     #[cfg(feature = "proofs")]
@@ -212,27 +222,6 @@ pub(super) enum Knowledge {
     New,
     /// The worker knew before.
     Before,
-}
-
-/// The numbers of events in the transactions of a worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Committed transactions.
-    pub committed: u64,
-    /// Attempts that ended because an object was latched by another transaction.
-    pub latched: u64,
-    /// Attempts that ended because an object had changed since it was read.
-    pub changed: u64,
-    /// Attempts that ended because an object changed while it was read.
-    pub torn: u64,
-    /// Attempts that the program aborted.
-    pub user: u64,
-    /// Attempts that ended because a memory server was lost or replaced.
-    pub interrupted: u64,
-    /// Latches of failed compute servers that were stolen.
-    pub stolen: u64,
-    /// Accesses that waited for the recovery of a latch's holder.
-    pub stalled: u64,
 }
 
 /// The time after which a compute server is fenced if the same commit still delays an epoch.
@@ -269,6 +258,8 @@ impl<V: View> Worker<V> {
             failures: Cell::new(0),
             unresolved: RefCell::default(),
             counts: Cell::default(),
+            published: Cell::default(),
+            unpublished: Cell::new(0),
             #[cfg(feature = "proofs")]
             policy: Cell::new(Policy::SOUND),
         })
@@ -320,6 +311,7 @@ impl<V: View> Worker<V> {
         let mut counts = self.counts.get();
         change(&mut counts);
         self.counts.set(counts);
+        self.unpublished.set(self.unpublished.get() + 1);
     }
 
     pub(super) fn connection(&self, server: ServerId) -> Result<&V::Connection, VerbError> {
@@ -445,7 +437,26 @@ impl<V: View> Worker<V> {
     }
 }
 
+/// The number of events after which a worker adds its counts to the store's totals. The totals lack
+/// at most this number for each worker, and what a worker that dies has not added.
+const MAX_UNPUBLISHED: u32 = 256;
+
 impl<V: Member> Worker<V> {
+    /// Adds the counts to the store's totals, if there are many new ones.
+    pub(super) fn publish_many(&self) {
+        if self.unpublished.get() >= MAX_UNPUBLISHED {
+            self.publish();
+        }
+    }
+
+    /// Adds the counts to the store's totals.
+    pub(super) fn publish(&self) {
+        let counts = self.counts.get();
+        self.view.publish(counts.since(self.published.get()));
+        self.published.set(counts);
+        self.unpublished.set(0);
+    }
+
     /// Returns a coordinator, which uses one log slot of the compute server.
     ///
     /// # Errors

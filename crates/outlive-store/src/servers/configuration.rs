@@ -3,9 +3,10 @@
 //! ```text
 //! 0x0000  magic, format, sizes, protocol, poison, owner of the catalogue, results of recoveries,
 //!         owner of the restoration
-//! 0x0080  256 changes, 8 bytes each: lost memory servers, and steps of restorations
-//! 0x0880  64 memory servers of 64 bytes: owner, state, region bytes, region key
-//! 0x1880  the owner of each process id, 8 bytes each, and whether it has failed
+//! 0x0080  totals of events in transactions, a line of their own
+//! 0x00c0  256 changes, 8 bytes each: lost memory servers, and steps of restorations
+//! 0x08c0  64 memory servers of 64 bytes: owner, state, region bytes, region key
+//! 0x18c0  the owner of each process id, 8 bytes each, and whether it has failed
 //!         log areas of 128 bytes: owner, process id, 8 log servers, last user
 //!         for each log area, the epochs of its commits: 64 bytes for each coordinator
 //!         tables: see the catalogue
@@ -22,10 +23,10 @@
 
 use super::entries::{MemoryEntry, Phase, Recovery};
 use super::sizes::{
-    BACK, CATALOGUE, COORDINATORS, ENTRY_BYTES, FORWARD, LOG_AREAS, LOG_SLOT, OWNERS, POISONS,
-    PROCESS_IDS, PROTOCOL, RECOVERIES, REPLICAS, SERVERS, Sizes, TABLES,
+    BACK, CATALOGUE, COORDINATORS, ENTRY_BYTES, EVENTS, FORWARD, LOG_AREAS, LOG_SLOT, OWNERS,
+    POISONS, PROCESS_IDS, PROTOCOL, RECOVERIES, REPLICAS, SERVERS, Sizes, TABLES,
 };
-use crate::protocol::{LogArea, Protocol, Recovered};
+use crate::protocol::{Counts, LogArea, Protocol, Recovered};
 use crate::verbs::{Liveness, Region, ServerId};
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Native, Offset, Ordering};
@@ -69,7 +70,7 @@ outlive::memory::crash_points! {
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outstore");
-const FORMAT: u64 = 6;
+const FORMAT: u64 = 7;
 
 const STATE: u64 = 8;
 const BYTES: u64 = 16;
@@ -208,6 +209,26 @@ impl<M: Memory> Configuration<M> {
         let (memory, order) = (self.memory, Ordering::Relaxed);
         memory.fetch_add(self.at + FORWARD, recovered.forward, order);
         memory.fetch_add(self.at + BACK, recovered.back, order);
+    }
+
+    /// Adds events in transactions to the totals.
+    ///
+    /// All compute servers write to one line, so a worker counts apart, and adds many events at
+    /// once. A worker that dies in between has added some kinds of events, and not the others.
+    pub fn count(self, events: Counts) {
+        for (index, number) in events.to_words().into_iter().enumerate() {
+            if number > 0 {
+                // Relaxed: no other word depends on a total.
+                let at = self.at + EVENTS + index as u64 * 8;
+                self.memory.fetch_add(at, number, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The totals of events in transactions. They lack what the workers have not added yet.
+    pub fn counts(self) -> Counts {
+        let at = |index: usize| self.at + EVENTS + index as u64 * 8;
+        Counts::from_words(core::array::from_fn(|index| self.load(at(index))))
     }
 
     /// The number of recoveries of compute servers that have begun.

@@ -2,7 +2,7 @@
 
 use super::Configuration;
 use super::rights::{MappedServer, Rights, verb_error};
-use crate::protocol::{LogArea, Member, Slot, View};
+use crate::protocol::{Counts, LogArea, Member, Slot, View};
 use crate::tables::{TableLayout, TransactionId};
 use crate::verbs::{Connection, Emulated, Link, Posts, ServerId, VerbError};
 use core::cell::Cell;
@@ -177,6 +177,10 @@ impl<C: Connector> Member for Members<C> {
 
     fn take_slot(&self) -> Option<Slot> {
         self.rights.slots().pop()
+    }
+
+    fn publish(&self, events: Counts) {
+        self.configuration().count(events);
     }
 
     fn leave_latches(&self) {

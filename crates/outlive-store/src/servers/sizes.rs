@@ -21,10 +21,12 @@ pub(super) const FORWARD: u64 = 0x58;
 pub(super) const BACK: u64 = 0x60;
 pub(super) const PROTOCOL: u64 = 0x68;
 pub(super) const RECOVERIES: u64 = 0x70;
+/// The totals of events in transactions.
+pub(super) const EVENTS: u64 = 0x80;
 /// The restoration that is under way.
 pub(super) const RESTORER: u64 = 0x78;
 /// The list of changes, and the largest number of them.
-pub(super) const CHANGES: u64 = 0x80;
+pub(super) const CHANGES: u64 = EVENTS + 64;
 pub(super) const MAX_CHANGES: u64 = 256;
 pub(super) const SERVERS: u64 = CHANGES + MAX_CHANGES * 8;
 pub(super) const ENTRY_BYTES: u64 = 64;

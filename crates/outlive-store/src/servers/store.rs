@@ -8,7 +8,7 @@ use super::{
     ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Missing, Phase, Sizes,
     StoreError, TableEntry,
 };
-use crate::protocol::{Outcome, Protocol};
+use crate::protocol::{Counts, Outcome, Protocol, Recovered};
 use crate::tables::TransactionId;
 use outlive::membership::{Instance, Process, ProcessOptions, Settings};
 use outlive::pod::{Pod, PodOptions};
@@ -145,6 +145,13 @@ pub struct StoreStatus {
     pub missing: Missing,
     /// The number of process ids.
     pub process_ids: u16,
+    /// The number of recoveries of compute servers that have begun.
+    pub recoveries: u64,
+    /// The numbers of transactions that they have rolled forward and back, without the other
+    /// fields.
+    pub recovered: Recovered,
+    /// The totals of events in transactions; workers add to them from time to time.
+    pub counts: Counts,
     /// The memory servers that exist or have died.
     pub memory: Vec<MemoryEntry>,
     /// The compute servers that exist or have failed.
@@ -288,6 +295,9 @@ impl Store {
             replicas: configuration.replicas(),
             missing: configuration.missing(),
             process_ids: configuration.process_ids(),
+            recoveries: configuration.recoveries(),
+            recovered: configuration.recovered(),
+            counts: configuration.counts(),
             memory: configuration.memory_servers().collect(),
             compute: configuration.compute_servers().collect(),
             tables: configuration.tables().collect(),

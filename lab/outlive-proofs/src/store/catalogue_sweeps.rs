@@ -145,8 +145,8 @@ const FIRST: TransactionId = TransactionId::new(1, 0, 1);
 const SECOND: TransactionId = TransactionId::new(1, 0, 2);
 /// The owner of process id 1. The owners are followed by two log areas, the epochs of their
 /// commits, and the tables.
-const OWNER: Offset = Offset::new(CONFIGURATION.raw() + 0x1880 + 8);
-const AREAS: u64 = 0x1880 + 64;
+const OWNER: Offset = Offset::new(CONFIGURATION.raw() + 0x18c0 + 8);
+const AREAS: u64 = 0x18c0 + 64;
 const COMMITS: u64 = AREAS + 2 * 128;
 const PLACES: u64 = COMMITS + 2 * 64 + 64;
 const SIZES: Sizes = Sizes {

@@ -1,0 +1,89 @@
+//! The numbers of events in transactions: those of a worker, and the totals of a store.
+
+/// The numbers of events in the transactions of a worker, or of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Committed transactions.
+    pub committed: u64,
+    /// Attempts that ended because an object was latched by another transaction.
+    pub latched: u64,
+    /// Attempts that ended because an object had changed since it was read.
+    pub changed: u64,
+    /// Attempts that ended because an object changed while it was read.
+    pub torn: u64,
+    /// Attempts that the program aborted.
+    pub user: u64,
+    /// Attempts that ended because a memory server was lost or replaced.
+    pub interrupted: u64,
+    /// Latches of failed compute servers that were stolen.
+    pub stolen: u64,
+    /// Accesses that waited for the recovery of a latch's holder.
+    pub stalled: u64,
+}
+
+impl Counts {
+    /// The number of different events.
+    pub const EVENTS: usize = 8;
+
+    /// Returns the numbers in the order of the fields.
+    pub const fn to_words(self) -> [u64; Self::EVENTS] {
+        [
+            self.committed,
+            self.latched,
+            self.changed,
+            self.torn,
+            self.user,
+            self.interrupted,
+            self.stolen,
+            self.stalled,
+        ]
+    }
+
+    /// Returns the counts of [`to_words`](Self::to_words).
+    pub const fn from_words(words: [u64; Self::EVENTS]) -> Self {
+        let [
+            committed,
+            latched,
+            changed,
+            torn,
+            user,
+            interrupted,
+            stolen,
+            stalled,
+        ] = words;
+        Self {
+            committed,
+            latched,
+            changed,
+            torn,
+            user,
+            interrupted,
+            stolen,
+            stalled,
+        }
+    }
+
+    /// Returns the numbers of events since `before`.
+    pub(super) fn since(self, before: Self) -> Self {
+        let (now, before) = (self.to_words(), before.to_words());
+        Self::from_words(core::array::from_fn(|it| now[it].wrapping_sub(before[it])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_keep_their_events() {
+        let counts = Counts::from_words(core::array::from_fn(|it| it as u64 + 10));
+        assert_eq!((counts.committed, counts.stalled), (10, 17));
+        let before = Counts {
+            latched: 4,
+            ..Counts::default()
+        };
+        let change = counts.since(before);
+        assert_eq!((change.committed, change.latched), (10, 7));
+        assert_eq!(Counts::from_words(change.to_words()), change);
+    }
+}
