@@ -55,6 +55,7 @@ fn studies_are_listed() {
         "pandora-fig4.4",
         "pandora-fig4.5",
         "pandora-fig4.6",
+        "pandora-latch-to-log",
         "pandora-fig4.7",
         "pandora-fig4.8",
         "pandora-fig4.9",

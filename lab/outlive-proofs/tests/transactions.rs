@@ -88,6 +88,25 @@ fn the_other_protocols_survive_the_same_failures() {
 }
 
 #[test]
+fn attempts_that_are_logged_while_they_are_validated_survive_the_same_failures() {
+    let plan = Plan::LOSSES.of(Protocol::LatchToLog);
+    let all = runs(plan, 500);
+    println!("{all:?}");
+    assert_frequent(&[
+        ("lost memory servers", all.lost),
+        ("stolen latches", all.stolen),
+        ("transactions rolled forward", all.forward),
+        ("transactions rolled back", all.back),
+    ]);
+    // The entry of an aborted attempt remains.
+    let plan = Plan::DEATHS.of(Protocol::LatchToLog);
+    let plan = plan.with(Flaw::LostDecision.policy());
+    let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
+    let (seed, error) = found.expect("the flaw was not found");
+    println!("LostDecision: seed {seed}: {error}");
+}
+
+#[test]
 fn transactions_survive_restorations_and_losses_after_them() {
     let all = runs(Plan::RESTORATIONS, 1_000);
     println!("{all:?}");

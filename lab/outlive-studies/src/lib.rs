@@ -92,6 +92,7 @@ pub fn studies() -> &'static [Study] {
         pandora::FIG4_4,
         pandora::FIG4_5,
         pandora::FIG4_6,
+        pandora::LATCH_TO_LOG,
         pandora::FIG4_7,
         pandora::FIG4_8,
         pandora::FIG4_9,

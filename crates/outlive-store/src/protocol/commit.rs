@@ -29,7 +29,7 @@ impl<V: Member> Transaction<V> {
         if registers && !self.sets.writes.is_empty() {
             self.enter().map_err(CommitError::Abort)?;
         }
-        let decided = match self.worker.protocol().logs_at_replicas() && writes {
+        let decided = match self.worker.protocol().logs_during_validation() && writes {
             true => self.log_and_validate().await,
             false => self.validate_and_log(writes).await,
         };
@@ -89,8 +89,10 @@ impl<V: Member> Transaction<V> {
         }
     }
 
-    /// Logs the attempt while it is validated: `ford`. If the validation fails, the log is removed
-    /// before the latches are released.
+    /// Logs the attempt while it is validated: all protocols but `pandora`. All latches are held
+    /// until the log is removed, so a recovery that finds the entry of an attempt that is not
+    /// validated undoes no write of another transaction. If the validation fails, the log is
+    /// removed before the latches are released.
     async fn log_and_validate(&mut self) -> Result<(), Abort> {
         let policy = self.worker.policy();
         self.sets.fanout.clear();
@@ -102,8 +104,11 @@ impl<V: Member> Transaction<V> {
         self.stage = Stage::Logging;
         let known = self.worker.known_failures();
         self.sets.fanout.post(&self.worker).await?;
-        // No latch is stray in this protocol, so one validation is enough.
-        let validated = self.is_validated(known);
+        let mut validated = self.is_validated(known);
+        if validated == Ok(false) {
+            // A latch was found stray: see `is_validated`.
+            validated = self.validate().await.map(|()| true);
+        }
         if validated.is_err() && !policy.logs_after_validation {
             self.stage = Stage::Executing;
         }

@@ -1,4 +1,5 @@
-//! The protocols of a store: `pandora`, and the two that the thesis compares it with.
+//! The protocols of a store: `pandora`, the two that the thesis compares it with, and the
+//! alternative that it names.
 
 use core::fmt;
 
@@ -12,6 +13,7 @@ use core::fmt;
 /// | --- | --- | --- |
 /// | `pandora` | one entry in f + 1 log servers, after the validation | stolen by those that meet them |
 /// | `ford` | a record for each object in each of its replicas, during the validation | found by a scan of all tables, while no transaction begins |
+/// | `latch-to-log` | as `pandora`, during the validation | stolen by those that meet them |
 /// | `log-a-latch` | as `ford`, and a record of each latch before it is acquired | found in these records |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
@@ -26,11 +28,15 @@ pub enum Protocol {
     Ford,
     /// `ford` with a log of latches: the thesis's *naive logging scheme*.
     LogALatch,
+    /// `pandora` with its log entry in the round trip of the validation: the alternative of section
+    /// 5.3.3, which saves the logging phase. An attempt whose validation fails removes its entry
+    /// before it releases its latches, which costs that attempt a round trip.
+    LatchToLog,
 }
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Self; 3] = [Self::Pandora, Self::Ford, Self::LogALatch];
+    pub const ALL: [Self; 4] = [Self::Pandora, Self::Ford, Self::LogALatch, Self::LatchToLog];
 
     /// The name.
     pub const fn name(self) -> &'static str {
@@ -38,6 +44,7 @@ impl Protocol {
             Self::Pandora => "pandora",
             Self::Ford => "ford",
             Self::LogALatch => "log-a-latch",
+            Self::LatchToLog => "latch-to-log",
         }
     }
 
@@ -48,6 +55,11 @@ impl Protocol {
 
     /// Whether objects are logged at their replicas, each in a record of its own.
     pub(crate) const fn logs_at_replicas(self) -> bool {
+        matches!(self, Self::Ford | Self::LogALatch)
+    }
+
+    /// Whether an attempt is logged in the round trip of its validation, and not after it.
+    pub(super) const fn logs_during_validation(self) -> bool {
         !matches!(self, Self::Pandora)
     }
 
@@ -58,7 +70,7 @@ impl Protocol {
 
     /// Whether latches of failed compute servers are stray, and may be stolen.
     pub(super) const fn steals_latches(self) -> bool {
-        matches!(self, Self::Pandora)
+        matches!(self, Self::Pandora | Self::LatchToLog)
     }
 
     /// Whether no transaction begins while a compute server is recovered.

@@ -12,7 +12,8 @@ use outlive_store::verbs::{ServerId, block_on};
 
 /// Adds the sweeps of this file.
 pub fn add_to(suite: &mut Suite) {
-    for protocol in Protocol::ALL {
+    // A restoration under `latch-to-log` executes what it does under `pandora`.
+    for protocol in [Protocol::Pandora, Protocol::Ford, Protocol::LogALatch] {
         suite.add(Restoration(protocol, What::Restore));
     }
     suite.add(Restoration(Protocol::Pandora, What::RestoreAndLose));

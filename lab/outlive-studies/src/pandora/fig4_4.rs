@@ -8,6 +8,9 @@
 //!
 //! Figure 4.6: the cost of implicit latch logging, as long as no server fails: the same protocol,
 //! with and without the check of a latch's holder against the failed process ids.
+//!
+//! `pandora-latch-to-log`: the alternative that section 5.3.3 names and does not measure, an entry
+//! in the round trip of the validation, beside `pandora`.
 
 use super::steady::{Round, Steady, Until};
 use super::subject::{Kind, Subject};
@@ -23,13 +26,32 @@ use std::time::Duration;
 pub const FIG4_4: Study = Study {
     name: "pandora-fig4.4",
     about: "throughput of log-a-latch beside FORD's (Tandem thesis, Figure 4.4)",
-    body: |run| naive(run, Metric::Throughput),
+    body: |run| {
+        compare(run, Protocol::LogALatch, Protocol::Ford, Metric::Throughput)?;
+        contradictions(run);
+        Ok(())
+    },
 };
 
 pub const FIG4_5: Study = Study {
     name: "pandora-fig4.5",
     about: "latency of log-a-latch beside FORD's (Tandem thesis, Figure 4.5)",
-    body: |run| naive(run, Metric::Latency),
+    body: |run| {
+        compare(run, Protocol::LogALatch, Protocol::Ford, Metric::Latency)?;
+        contradictions(run);
+        Ok(())
+    },
+};
+
+pub const LATCH_TO_LOG: Study = Study {
+    name: "pandora-latch-to-log",
+    about: "logs in the round trip of the validation, not after it (Tandem thesis, section 5.3.3)",
+    body: |run| {
+        for metric in [Metric::Throughput, Metric::Latency] {
+            compare(run, Protocol::LatchToLog, Protocol::Pandora, metric)?;
+        }
+        Ok(())
+    },
 };
 
 pub const FIG4_6: Study = Study {
@@ -51,13 +73,24 @@ const IMPLICIT: u16 = 16;
 /// The bar of Figure 4.6, if two equal rounds differ by less.
 const COST: f64 = 1.01;
 
-fn naive(run: &mut Run<'_>, metric: Metric) -> Result<(), StudyError> {
+/// Measures `first` beside `second` without failures, with each benchmark.
+fn compare(
+    run: &mut Run<'_>,
+    first: Protocol,
+    second: Protocol,
+    metric: Metric,
+) -> Result<(), StudyError> {
     run.go_on()?;
+    let printed = |kind| {
+        let is_printed = first == Protocol::LogALatch && metric == Metric::Throughput;
+        is_printed.then(|| paper::naive_throughput(kind))
+    };
     for kind in Kind::ALL {
         let Some(subject) = Subject::of(kind, run.effort()) else {
             let case = format!("{} (not measured: its load takes seconds)", kind.name());
-            let paper = paper::naive_throughput(kind);
-            run.answer([Row::paper_alone(case, "throughput", "times FORD's", paper)]);
+            if let Some(paper) = printed(kind) {
+                run.answer([Row::paper_alone(case, "throughput", "times FORD's", paper)]);
+            }
             continue;
         };
         let backend = Backend::link();
@@ -71,22 +104,22 @@ fn naive(run: &mut Run<'_>, metric: Metric) -> Result<(), StudyError> {
             let side = Steady::new(subject, protocol, backend, COORDINATORS);
             Ok::<_, StudyError>(RefCell::new(side?))
         };
-        let (ours, ford) = (side(Protocol::LogALatch)?, side(Protocol::Ford)?);
+        let (ours, peer) = (side(first)?, side(second)?);
         let until = Until::Time(Duration::from_millis(run.effort().of(10, 60, 200)));
         let rounds = run.effort().of(2, 12, 40);
         run.begin(&case);
         let verbs = |side: &RefCell<Steady>| Ok(side.borrow_mut().round(until)?.verbs_each());
         // The first rounds fill the caches of addresses.
         let each: [f64; 2] = {
-            let [ours, ford]: [Result<f64, StudyError>; 2] = [verbs(&ours), verbs(&ford)];
-            [ours?, ford?]
+            let [ours, peer]: [Result<f64, StudyError>; 2] = [verbs(&ours), verbs(&peer)];
+            [ours?, peer?]
         };
         let of = |round: Round| match metric {
             Metric::Throughput => round.throughput(),
             Metric::Latency => round.latency,
         };
         let measure = |side: &RefCell<Steady>| Ok(of(side.borrow_mut().round(until)?));
-        let paired = Paired::measure(run, rounds, || measure(&ours), || measure(&ford))?;
+        let paired = Paired::measure(run, rounds, || measure(&ours), || measure(&peer))?;
         let is_throughput = metric == Metric::Throughput;
         let comparison = Comparison {
             case: &case,
@@ -100,26 +133,30 @@ fn naive(run: &mut Run<'_>, metric: Metric) -> Result<(), StudyError> {
             } else {
                 "us"
             },
-            peer: "ford",
-            paper: is_throughput.then(|| paper::naive_throughput(kind)),
+            peer: second.name(),
+            paper: printed(kind),
             goal: None,
         };
         run.answer(comparison.rows(&paired).map(|row| row.how(How::Emulated)));
         run.answer(
             [Row::new(&case, "verbs of a committed transaction", "verbs")
                 .ours(each[0])
-                .peer("ford", each[1])
+                .peer(second.name(), each[1])
                 .how(How::Emulated)],
         );
         ours.into_inner().check()?;
-        ford.into_inner().check()?;
+        peer.into_inner().check()?;
     }
+    Ok(())
+}
+
+/// Prints the numbers of the thesis that contradict each other.
+fn contradictions(run: &mut Run<'_>) {
     let contradicts = "the thesis contradicts itself: see the text on Figure 4.4";
     run.answer(paper::NAIVE_OVERHEADS.map(|(of, percent)| {
         let metric = format!("overhead of log-a-latch, {of}");
         Row::paper_alone(contradicts, metric, "%", percent)
     }));
-    Ok(())
 }
 
 fn implicit(run: &mut Run<'_>) -> Result<(), StudyError> {

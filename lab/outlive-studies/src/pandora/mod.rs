@@ -28,7 +28,7 @@ mod table4_1;
 
 pub use armed::Armed;
 pub use blocking::STUDY as BLOCKING;
-pub use fig4_4::{FIG4_4, FIG4_5, FIG4_6};
+pub use fig4_4::{FIG4_4, FIG4_5, FIG4_6, LATCH_TO_LOG};
 pub use fig4_7::STUDY as FIG4_7;
 pub use fig4_8::{FIG4_8, FIG4_9, FIG4_10, FIG4_11, FIG4_12};
 pub use fig4_13::{FIG4_13, FIG4_14};

@@ -100,7 +100,7 @@ impl Subject {
             _ => 4096,
         };
         match protocol {
-            Protocol::Pandora => bytes,
+            Protocol::Pandora | Protocol::LatchToLog => bytes,
             // Half of the slot is for recovery, and each object has a header of its own.
             Protocol::Ford | Protocol::LogALatch => 5 * bytes,
         }

@@ -34,6 +34,9 @@ pub enum ProtocolName {
     Ford,
     /// As ford, and logs each latch before it is acquired, so that no scan is needed
     LogALatch,
+    /// As pandora, but logs during the validation: a round trip less for a commit, one more for an
+    /// abort
+    LatchToLog,
 }
 
 impl From<ProtocolName> for Protocol {
@@ -42,6 +45,7 @@ impl From<ProtocolName> for Protocol {
             ProtocolName::Pandora => Self::Pandora,
             ProtocolName::Ford => Self::Ford,
             ProtocolName::LogALatch => Self::LogALatch,
+            ProtocolName::LatchToLog => Self::LatchToLog,
         }
     }
 }
@@ -165,7 +169,7 @@ impl Program {
             _ => 4096,
         };
         match protocol {
-            Protocol::Pandora => bytes,
+            Protocol::Pandora | Protocol::LatchToLog => bytes,
             // Half of the slot is for recovery, and each object has a header of its own.
             Protocol::Ford | Protocol::LogALatch => 5 * bytes,
         }

@@ -383,7 +383,9 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     }
     // With the logs at the replicas, each memory server is a log server.
     let log_servers = |compute| match plan.protocol {
-        Protocol::Pandora => choose(1000 + compute as u64, &servers, plan.replicas),
+        Protocol::Pandora | Protocol::LatchToLog => {
+            choose(1000 + compute as u64, &servers, plan.replicas)
+        }
         Protocol::Ford | Protocol::LogALatch => servers.clone(),
     };
     let configuration = Configuration {

@@ -73,7 +73,7 @@ pub(super) struct Simulated {
 
 pub(super) const fn slot_words(protocol: Protocol) -> usize {
     match protocol {
-        Protocol::Pandora => 128,
+        Protocol::Pandora | Protocol::LatchToLog => 128,
         Protocol::Ford | Protocol::LogALatch => 512,
     }
 }
