@@ -93,7 +93,7 @@ fn rows_are_written_read_and_deleted() {
         "# TYPE outlive_store_commits counter",
         "outlive_store_epoch 1",
         "outlive_store_memory_servers{state=\"live\"} 1",
-        "outlive_store_table_slots{table=\"names\"} 128",
+        "outlive_store_table_slots{table=\"names\"} 768",
     ] {
         assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
     }

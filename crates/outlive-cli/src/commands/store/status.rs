@@ -22,7 +22,7 @@ use serde::Serialize;
     rolled_forward, rolled_back, counts, memory (id, incarnation, phase, owner, \
     bytes), compute (id, owner, has_failed) and tables (number, name, value_bytes, slots); \
     docs/json.md says what they mean.")]
-pub(super) struct Status {
+pub struct Status {
     #[command(flatten)]
     which: Which,
     /// Print the result as JSON
