@@ -75,7 +75,8 @@ impl Isolation {
 pub struct Level {
     /// The isolation.
     pub isolation: Isolation,
-    /// Whether a transaction sees all transactions that were acknowledged before it began.
+    /// Whether the order of the transactions is that of real time: the phenomena are defined on the
+    /// graph with an edge from each transaction to those that began after it was acknowledged.
     pub real_time: bool,
 }
 

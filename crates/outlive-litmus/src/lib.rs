@@ -7,8 +7,10 @@
 //!
 //! - [`level`]: isolation levels, with and without real-time order;
 //! - [`test`]: objects, transactions, assertions;
-//! - [`driver`]: the interface to a store.
+//! - [`driver`]: the interface to a store;
+//! - [`consistency`]: tests from the model, and the levels that forbid their outcomes.
 
+pub mod consistency;
 pub mod driver;
 pub mod level;
 pub mod test;

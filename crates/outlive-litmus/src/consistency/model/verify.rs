@@ -1,0 +1,102 @@
+//! The levels of a test, checked by the models.
+
+use super::{Model, explore};
+use crate::level::Level;
+use crate::test::{Assertion, Test};
+use thiserror::Error;
+
+/// A test that its levels explain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// The strongest models in which the assertion fails.
+    pub shown_by: Vec<&'static str>,
+    /// The strongest levels that allow a failing assertion, and that no model shows: each model
+    /// that is at least as strong is stricter than its level.
+    pub not_shown: Vec<Level>,
+    /// The number of states of all explorations.
+    pub states: usize,
+}
+
+/// The reason why the levels of a test are wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Objection {
+    /// The assertion fails in a model that gives a level that forbids it.
+    #[error("test `{test}`: {level} forbids a failing assertion, and the model `{model}` has one")]
+    Occurs {
+        /// The test.
+        test: String,
+        /// The model.
+        model: &'static str,
+        /// Its level.
+        level: Level,
+    },
+    /// The assertion fails in no model.
+    #[error("test `{test}`: the assertion fails in no model, so the test cannot find anything")]
+    Vacuous {
+        /// The test.
+        test: String,
+    },
+    /// The test is too large to enumerate.
+    #[error("test `{test}`: the executions in the model `{model}` are too many to enumerate")]
+    TooLarge {
+        /// The test.
+        test: String,
+        /// The model.
+        model: &'static str,
+    },
+}
+
+/// Executes the test in the models, the strong ones first, with up to `instances` instances at the
+/// same time, and compares with [`Test::forbidden_from`]. A test on own objects has one instance.
+pub fn verify(test: &Test, instances: usize) -> Result<Verified, Objection> {
+    let name = || test.name.clone();
+    let most = match test.assertion {
+        Assertion::Always(_) => instances,
+        Assertion::Never(_) => 1,
+    };
+    let mut shown = Vec::new();
+    let mut states = 0;
+    for model in Model::ALL.iter().rev() {
+        // A stronger model that fails has shown that the level of this one allows it.
+        if shown
+            .iter()
+            .any(|it: &&Model| it.level.implies(model.level))
+        {
+            continue;
+        }
+        for instances in 1..=most {
+            let found = explore(test, instances, model).ok_or_else(|| Objection::TooLarge {
+                test: name(),
+                model: model.name,
+            })?;
+            states += found.states;
+            if found.fails && test.is_forbidden_at(model.level) {
+                return Err(Objection::Occurs {
+                    test: name(),
+                    model: model.name,
+                    level: model.level,
+                });
+            }
+            if found.fails {
+                shown.push(model);
+                break;
+            }
+        }
+    }
+    if shown.is_empty() {
+        return Err(Objection::Vacuous { test: name() });
+    }
+    let allowing: Vec<Level> = Level::all()
+        .filter(|&it| !test.is_forbidden_at(it))
+        .collect();
+    let is_strongest = |&&level: &&Level| {
+        { allowing.iter() }.all(|&other| other == level || !other.implies(level))
+    };
+    let is_shown = |level: Level| shown.iter().any(|it| it.level.implies(level));
+    let not_shown = allowing.iter().filter(is_strongest).copied();
+    Ok(Verified {
+        shown_by: shown.iter().map(|it| it.name).collect(),
+        not_shown: not_shown.filter(|&it| !is_shown(it)).collect(),
+        states,
+    })
+}
