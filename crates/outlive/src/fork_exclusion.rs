@@ -25,13 +25,12 @@ const PAUSE: Duration = Duration::from_micros(50);
 
 /// The number of threads that are in a section or about to enter it.
 static SECTIONS: AtomicU64 = AtomicU64::new(0);
-/// The numbers of forks that have begun, and that have ended or been put off.
-static BEGUN: AtomicU64 = AtomicU64::new(0);
-static ENDED: AtomicU64 = AtomicU64::new(0);
+/// The number of threads that fork, or are about to.
+static FORKS: AtomicU64 = AtomicU64::new(0);
 /// Whether the handlers are registered.
 static IS_HANDLED: AtomicBool = AtomicBool::new(false);
 
-// Everywhere below. A section raises its count and then reads those of the forks; a fork raises its
+// Everywhere below. A section raises its count and then reads that of the forks; a fork raises its
 // count and then reads that of the sections. In one order of all of these, one sees the other.
 const ORDER: Ordering = Ordering::SeqCst;
 
@@ -44,7 +43,8 @@ impl Section {
     pub fn enter() -> Self {
         handle_forks();
         SECTIONS.fetch_add(1, ORDER);
-        wait_while(PATIENCE_FOR_FORKS, is_forking);
+        // Forks that begin from here on wait for the section.
+        wait_while(PATIENCE_FOR_FORKS, || FORKS.load(ORDER) != 0);
         Self(())
     }
 }
@@ -52,15 +52,13 @@ impl Section {
 impl Drop for Section {
     fn drop(&mut self) {
         // Zero in a child that was forked by the thread in the section.
-        let less = |sections: u64| sections.checked_sub(1);
-        let _ = SECTIONS.fetch_update(ORDER, ORDER, less);
+        lower(&SECTIONS);
     }
 }
 
-fn is_forking() -> bool {
-    // A fork that begins after the first load waits for the section.
-    let begun = BEGUN.load(ORDER);
-    ENDED.load(ORDER) < begun
+/// Subtracts one from `count`, unless it is zero.
+fn lower(count: &AtomicU64) {
+    let _ = count.fetch_update(ORDER, ORDER, |count| count.checked_sub(1));
 }
 
 /// Waits while `condition` is true, for at most `patience`. Returns whether it is still true.
@@ -89,26 +87,27 @@ fn handle_forks() {
 /// Waits, before a fork, until no thread is in a section.
 extern "C" fn begin() {
     let is_put_off = || {
-        BEGUN.fetch_add(1, ORDER);
+        FORKS.fetch_add(1, ORDER);
         let is_in_section = SECTIONS.load(ORDER) != 0;
         if is_in_section {
             // The section must not wait for this fork.
-            ENDED.fetch_add(1, ORDER);
+            lower(&FORKS);
         }
         is_in_section
     };
     if wait_while(PATIENCE_FOR_SECTIONS, is_put_off) {
         // It has waited in vain.
-        BEGUN.fetch_add(1, ORDER);
+        FORKS.fetch_add(1, ORDER);
     }
 }
 
 extern "C" fn end() {
-    ENDED.fetch_add(1, ORDER);
+    // Zero if the handlers were registered in the middle of the fork.
+    lower(&FORKS);
 }
 
 /// The child has no other threads.
 extern "C" fn end_in_child() {
     SECTIONS.store(0, ORDER);
-    ENDED.store(BEGUN.load(ORDER), ORDER);
+    FORKS.store(0, ORDER);
 }
