@@ -28,6 +28,7 @@
 //! [`pod`].
 
 mod fork;
+mod fork_exclusion;
 pub mod heap;
 pub mod host;
 pub mod membership;

@@ -47,6 +47,10 @@ fn main() -> ExitCode {
             a_cord_that_a_stranger_made_is_not_used,
         ),
         (
+            "not_kept_by_a_child_that_was_forked_while_it_was_claimed",
+            not_kept_by_a_child_that_was_forked_while_it_was_claimed,
+        ),
+        (
             "freed_at_once_though_a_fork_has_the_descriptor",
             freed_at_once_though_a_fork_has_the_descriptor,
         ),
@@ -400,6 +404,45 @@ fn a_cord_that_a_stranger_made_is_not_used() {
     assert_eq!(cords(), [std::path::Path::new(&path)]);
     drop(os.tie_cord(7, 2).unwrap());
     assert!(!std::path::Path::new(&path).exists());
+}
+
+/// One thread forks while another one claims. The children live on.
+fn not_kept_by_a_child_that_was_forked_while_it_was_claimed() {
+    const FORKS: u32 = 100;
+    let (pod, shared) = (TestPod::new(), Shared::new());
+    Child::run(|| {
+        let os = pod.attach();
+        std::thread::scope(|scope| {
+            let forking = scope.spawn(|| {
+                let mut children = Vec::new();
+                while shared.at(0).load(SeqCst) < FORKS {
+                    // SAFETY: the child makes system calls only.
+                    match unsafe { libc::fork() } {
+                        0 => sleep_for_ever(),
+                        child => children.push(child),
+                    }
+                    shared.at(0).fetch_add(1, SeqCst);
+                    nap();
+                }
+                shared.wait(1, 1);
+                for child in children {
+                    // SAFETY: our own child, which is reaped right after.
+                    unsafe { libc::kill(child, libc::SIGKILL) };
+                    // SAFETY: as above; its status is not needed.
+                    unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) };
+                }
+            });
+            let mut was_kept = false;
+            while shared.at(0).load(SeqCst) < FORKS && !was_kept {
+                was_kept = os.claim_presence(1).unwrap().is_none();
+            }
+            shared.at(0).store(FORKS, SeqCst);
+            shared.at(1).store(1, SeqCst);
+            forking.join().unwrap();
+            assert!(!was_kept, "a forked child keeps the lock");
+        });
+    })
+    .succeed();
 }
 
 fn freed_at_once_though_a_fork_has_the_descriptor() {

@@ -23,6 +23,14 @@ fn main() -> ExitCode {
             what_others_write_is_not_followed,
         ),
         (
+            "an_obituary_that_others_empty_leaves_no_entry",
+            an_obituary_that_others_empty_leaves_no_entry,
+        ),
+        (
+            "the_entry_of_another_thread_is_not_released",
+            the_entry_of_another_thread_is_not_released,
+        ),
+        (
             "the_list_of_another_library_is_refused",
             the_list_of_another_library_is_refused,
         ),
@@ -310,6 +318,67 @@ fn what_others_write_is_not_followed() {
             "slot {slot} of {pid}"
         );
     }
+}
+
+/// Returns a function that writes the word of obituary 1, as another user of the pod can.
+fn word_of_the_first(pod: &TestPod) -> impl Fn(u32) + Sync + use<> {
+    let ours = |file: &SideFileEntry| file.pod == pod.id;
+    let path = Linux::side_files().unwrap().into_iter().find(ours).unwrap();
+    let file = File::options().write(true).open(path.path).unwrap();
+    let at = words_at(pod.slots) + 4096 - 24 + 8;
+    move |word| file.write_all_at(&word.to_ne_bytes(), at).unwrap()
+}
+
+/// Another user empties a word before its holder releases it. The holder's list must not lead into
+/// memory that is unmapped afterwards.
+fn an_obituary_that_others_empty_leaves_no_entry() {
+    let pod = TestPod::new();
+    Child::run(|| {
+        // Before, so that nothing is mapped where the window was.
+        let shared = Shared::new();
+        let mutex = robust_mutex(&shared, 64);
+        let os = pod.attach();
+        hold(os, 1);
+        word_of_the_first(&pod)(0);
+        os.release_obituary(1);
+        os.detach().unwrap();
+        // SAFETY: an initialised mutex, locked and unlocked by this thread.
+        unsafe {
+            assert_eq!(libc::pthread_mutex_lock(mutex), 0);
+            assert_eq!(libc::pthread_mutex_unlock(mutex), 0);
+        }
+    })
+    .succeed();
+}
+
+/// Another user empties a word, so that a second thread takes it, and then gives it back to its
+/// first holder. The first holder must not change the list of the second one.
+fn the_entry_of_another_thread_is_not_released() {
+    let pod = TestPod::new();
+    Child::run(|| {
+        let (os, shared) = (pod.attach(), Shared::new());
+        let word = word_of_the_first(&pod);
+        let first = host_support::tid();
+        hold(os, 1);
+        word(0);
+        std::thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                hold(os, 1);
+                shared.at(0).store(host_support::tid(), SeqCst);
+                shared.wait(1, 1);
+            });
+            let second = shared.wait(0, 1);
+            word(first);
+            os.release_obituary(1);
+            word(second);
+            shared.at(1).store(1, SeqCst);
+            // The end of the thread itself, not only of its function.
+            holder.join().unwrap();
+        });
+        let seen = os.obituary(1);
+        assert!(matches!(seen, Obituary::Marked { .. }), "{seen:?}");
+    })
+    .succeed();
 }
 
 /// A kill between two instructions that do not change the state that the kernel uses equals the

@@ -4,7 +4,7 @@ mod pod_file;
 
 use outlive::heap::buddy::AllocateError;
 use outlive::host::Linux;
-use outlive::membership::ProcessOptions;
+use outlive::membership::{ProcessOptions, Status};
 use outlive::pod::{Pod, PodError, PodOptions};
 use outlive::segment::{CreateError, OpenError};
 use outlive::structures::InsertError;
@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(60);
 /// The variable by which the test starts its own program as a worker.
 const PATH: &str = "OUTLIVE_SESSION_TEST";
+/// The variable by which it starts its own program to take all ids of a pod, with this number of
+/// hosts.
+const CROWD: &str = "OUTLIVE_SESSION_CROWD";
 
 struct Worker(Child);
 
@@ -154,6 +157,50 @@ fn workers_that_are_killed_lose_nothing_that_they_acknowledged() {
         .unwrap()
         .check_reachable(blocks.into_iter().chain(retired));
     assert!(whole.is_clean(), "{whole}");
+}
+
+/// Takes all ids of the pod and sleeps, if a test has started it for that.
+#[test]
+fn crowd() {
+    let Ok(hosts) = std::env::var(CROWD) else {
+        return;
+    };
+    let pod = Pod::open(std::env::var(PATH).unwrap()).unwrap();
+    let hosts = 0..hosts.parse().unwrap();
+    let hosts = hosts.map(|_| pod.join(ProcessOptions::on_own_host()).unwrap());
+    let hosts: Vec<_> = hosts.collect();
+    let members = std::iter::from_fn(|| hosts[0].enter(None, "crowd").ok());
+    let _members: Vec<_> = members.collect();
+    std::thread::sleep(LIMIT);
+}
+
+/// The dead members have all ids, and no member is left that could report their deaths.
+#[test]
+fn the_ids_of_a_pod_whose_members_were_all_killed_are_joined() {
+    for hosts in [1, 3] {
+        let place = PodFile::new(&format!("session-crowd-{hosts}"));
+        let pod = Pod::create(&place.0, options().ids(8)).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["crowd", "--exact"]).stdout(Stdio::null());
+        command.env(PATH, &place.0).env(CROWD, hosts.to_string());
+        let crowd = Worker(command.spawn().unwrap());
+        let generations = pod.tables().generations();
+        let is_taken = |id| {
+            generations
+                .state(id)
+                .is_ok_and(|it| it.status == Status::Live)
+        };
+        let until = Instant::now() + LIMIT;
+        while !(0..8).all(is_taken) {
+            assert!(Instant::now() < until, "the ids are not taken");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let full = pod.session().map(drop).unwrap_err().to_string();
+        drop(crowd);
+        let session = pod.session().unwrap();
+        session.counter("hits").unwrap().add(1);
+        assert!(full.contains("outlive pod repair"), "{full}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fs;
 
 /// The core's layers, from the ground up. Modules of one layer may use each other.
 const CORE: &[&[&str]] = &[
-    &["fork"],
+    &["fork", "fork_exclusion"],
     &["segment"],
     &["host"],
     &["membership"],

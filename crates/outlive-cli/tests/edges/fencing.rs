@@ -247,5 +247,64 @@ fn the_operators_word_is_not_taken_against_evidence() {
     let said = outlive(sure("0")).succeeds();
     assert!(said.contains("host 0.1 counts as dead"), "{said}");
     assert_eq!(host(path, 0).map(|(generation, _)| generation), Some(2));
+    // The id is joined again: the word is not taken about the new host, nor about a thread.
+    let mut running = Running::start(["pod", "host", path, "--host", "0"]);
+    running.wait_for(&["host 0.3", "joined"]);
+    outlive(sure("0")).fails(1, &format!("pid {}", running.id()));
+    running.kill();
+    outlive(sure("0")).succeeds();
+    let others = ["pod", "host", path, "--host", "1", "--threads", "30"];
+    let mut others = Running::start(others);
+    others.wait_for(&["host 1.1", "joined"]);
+    within(A_WHILE * 4, "a thread has the id", || {
+        let status = status(path);
+        let mut members = status["members"].as_array().unwrap().iter();
+        members.any(|member| member["id"] == 0 && member["level"] == "thread")
+    });
+    outlive(sure("0")).fails(
+        1,
+        "id 0 is not a host that is up: thread, generation 5, live",
+    );
+    others.kill();
     outlive(["pod", "check", path]).succeeds();
+}
+
+#[test]
+fn all_users_share_a_pod_of_mode_666_and_a_stopped_one_is_killed_by_another() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can become other users");
+    }
+    let by = |user: u32, arguments: &[&str]| {
+        let mut command = command(arguments);
+        command.uid(user).gid(user);
+        command
+    };
+    let place = Place::new("all-users");
+    let path = place.path();
+    let create = [
+        "pod", "create", path, "--size", "4M", "--ids", "32", "--mode", "666",
+    ];
+    assert!(by(61_001, &create).output().unwrap().status.success());
+    let host_of = |id| ["pod", "host", path, "--host", id];
+    let mut first = Running::of(by(61_001, &host_of("0")));
+    first.wait_for(&["joined"]);
+    let mut second = Running::of(by(61_002, &host_of("1")));
+    second.wait_for(&["joined"]);
+    let pids = processes(&format!("{path} --host 1"));
+    let [pid] = pids[..] else { panic!("{pids:?}") };
+    signal(pid, Signal::STOP);
+    first.wait_for(&["host 1.1", "fenced"]);
+    assert_eq!(host(path, 1).map(|(generation, _)| generation), Some(2));
+    // Its work is recovered; another user takes its place.
+    let mut third = Running::of(by(61_003, &host_of("1")));
+    third.wait_for(&["host 1.3", "joined"]);
+    third.interrupt();
+    third.ends();
+    first.kill();
+    // The directory has the sticky bit.
+    let destroy = ["pod", "destroy", path];
+    let destroyed = by(61_003, &destroy).output().unwrap();
+    assert!(!destroyed.status.success() && fs::exists(path).unwrap());
+    let destroyed = by(61_001, &destroy).output().unwrap();
+    assert!(destroyed.status.success() && !fs::exists(path).unwrap());
 }

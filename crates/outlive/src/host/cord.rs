@@ -372,3 +372,68 @@ fn open(path: &Path) -> Result<File, OsError> {
 fn random() -> u32 {
     uuid::Uuid::new_v4().as_u128() as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+
+    const ALICE: u32 = 61_001;
+
+    /// The name of a cord is no proof of its pod: its kind, mode, group and owner must fit too.
+    #[test]
+    fn the_owner_of_a_file_that_is_not_the_pods_is_not_returned() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cord");
+        fs::write(&path, "").unwrap();
+        let set_mode = |mode| fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        let (me, own) = (metadata.uid(), Some(metadata.gid()));
+        let other = own.map(|group| group + 1);
+        let owner_of = |path: &Path, mode, group, owner| {
+            let access = Access { mode, group, owner };
+            Cords::new(directory.path(), 1, access).owner(path)
+        };
+        let owner = |mode, group, owner| owner_of(&path, mode, group, owner);
+
+        set_mode(0o600);
+        assert_eq!(owner(0o600, own, Some(me)), Some(me));
+        assert_eq!(owner(0o600, None, None), Some(me));
+        assert_eq!(owner(0o600, other, Some(me)), None, "another group");
+        assert_eq!(owner(0o600, own, Some(me + 1)), None, "another owner");
+        // More rights than the pod's file gives, and fewer.
+        assert_eq!(owner(0o660, own, Some(me)), None);
+        set_mode(0o660);
+        assert_eq!(owner(0o600, own, Some(me)), None);
+        // Each user of the group has cords of its own; each user at all, if all may write.
+        assert_eq!(owner(0o660, own, Some(me + 1)), Some(me));
+        assert_eq!(owner(0o660, other, Some(me + 1)), None);
+        set_mode(0o666);
+        assert_eq!(owner(0o666, other, Some(me + 1)), Some(me));
+        if rustix::process::geteuid().is_root() {
+            set_mode(0o600);
+            chown(&path, Some(ALICE), None).unwrap();
+            assert_eq!(owner(0o600, own, Some(ALICE)), Some(ALICE));
+            assert_eq!(owner(0o600, own, None), None, "not this user's");
+            chown(&path, Some(me), None).unwrap();
+        }
+
+        set_mode(0o600);
+        let [link, pipe, second] =
+            ["link", "pipe", "second"].map(|name| directory.path().join(name));
+        symlink(&path, &link).unwrap();
+        let (fifo, mode) = (rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR);
+        rustix::fs::mknodat(CWD, &pipe, fifo, mode, 0).unwrap();
+        for path in [&link, &pipe, &directory.path().join("missing")] {
+            assert_eq!(
+                owner_of(path, 0o600, None, None),
+                None,
+                "{}",
+                path.display()
+            );
+        }
+        fs::hard_link(&path, &second).unwrap();
+        assert_eq!(owner(0o600, own, Some(me)), None, "it has a second name");
+    }
+}

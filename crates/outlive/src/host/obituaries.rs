@@ -9,6 +9,7 @@
 
 use super::robust::{OWNER_DIED, RobustList, TID, WAITERS};
 use super::side_file::{SideFile, mark_sleeper};
+use super::window::Window;
 use super::{Bells, Liveness, Obituary, OsError, ProcessIdentity, ThreadIdentity, futex, proc};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -125,33 +126,39 @@ impl SideFile {
     pub(super) fn release_obituary(&self, slot: u32) {
         let tid = proc::this_tid();
         let word = self.word(slot);
-        // Relaxed: only this thread writes its own id there.
-        if word.load(Ordering::Relaxed) & TID != tid {
+        let list = RobustList::of_this_thread();
+        // Other users of the pod can write any thread's id into the word. Whether this thread has
+        // taken it is decided by its own list, which is in private memory.
+        let is_ours = |window: &Window| {
+            let entry = SideFile::entry(window, slot);
+            list.as_ref().is_ok_and(|list| list.has(entry))
+        };
+        let (Some(window), Ok(list)) = (self.take_window(slot, is_ours), &list) else {
             tracing::error!(
                 slot,
                 tid,
                 "this thread was to release an obituary that it does not hold"
             );
             return;
-        }
-        let list = RobustList::of_this_thread();
-        let list = list.expect("the thread that holds an obituary has a robust list");
-        let Some(window) = self.take_window(slot) else {
-            // Another user of the pod has written this thread's id there.
-            tracing::error!(
-                slot,
-                tid,
-                "an obituary names this thread, but this thread does not hold it"
-            );
-            return;
         };
         let entry = SideFile::entry(&window, slot);
-        self.holder(slot).store(0, Ordering::Relaxed);
-        self.holder_start(slot).store(0, Ordering::Relaxed);
-        // SAFETY: as in `hold_obituary`; this thread holds the word, so its entry is linked.
-        let old = unsafe { list.release(entry, word) };
-        if old & WAITERS != 0 {
-            futex::wake_all(word);
+        // Relaxed: only this thread writes its own id there.
+        if word.load(Ordering::Relaxed) & TID == tid {
+            self.holder(slot).store(0, Ordering::Relaxed);
+            self.holder_start(slot).store(0, Ordering::Relaxed);
+        }
+        // SAFETY: as in `hold_obituary`; the entry is in the list.
+        match unsafe { list.release(entry, word, tid) } {
+            Ok(old) if old & WAITERS != 0 => {
+                futex::wake_all(word);
+            }
+            Ok(_) => {}
+            Err(word) => tracing::error!(
+                slot,
+                tid,
+                word,
+                "another user of the pod has changed an obituary that this thread held"
+            ),
         }
     }
 

@@ -21,18 +21,20 @@
 //! `membership/operating_systems.rs` defines which operating systems may conclude a death from a
 //! free byte.
 //!
-//! **A locked byte proves nothing** but that a description with the lock exists. A child that
-//! another thread forks between steps 1 and 4, and that does not exec, keeps the lock. A program
-//! that may write to the file can also lock the byte itself. Both delay the detection of a death;
-//! neither can cause a false one. A program that may only read the file can take read locks, which
-//! delay no detection: a presence is a write lock. But no process can claim an id while another
-//! user has a read lock on its byte.
+//! **A locked byte proves nothing** but that a description with the lock exists. A forked child that
+//! has inherited the description keeps the lock. So a fork waits while a thread makes the steps 1 to
+//! 4 (`fork_exclusion.rs`); only a child that is made without the C library's `fork`, and does not
+//! exec, can keep it. A program that may write to the file can also lock the byte itself. Both delay
+//! the detection of a death; neither can cause a false one. A program that may only read the file
+//! can take read locks, which delay no detection: a presence is a write lock. But no process can
+//! claim an id while another user has a read lock on its byte.
 //!
 //! Tests: tests/host_presence.rs.
 
 use super::side_file_header::MEETING;
 use super::{OsError, futex::last_error};
 use crate::fork;
+use crate::fork_exclusion::Section;
 use crate::segment::Segment;
 use crate::segment::ofd::{self, Held, Kind, Which, which};
 use core::ptr::NonNull;
@@ -201,12 +203,15 @@ impl PodFile {
     }
 
     fn hold(&self, byte: libc::off_t, kind: Kind) -> Result<Option<Presence>, OsError> {
+        // A child that inherited the descriptor would keep the lock. (It is closed before.)
+        let section = Section::enter();
         let file = self.reopen()?;
         if !self.lock(&file, byte, kind)? {
             return Ok(None);
         }
         let anchor = self.anchor(&file)?;
         drop(file);
+        drop(section);
         // On an overlay the mapping is of the file below, and the lock has ended with the
         // descriptor.
         let kept = ofd::is_locked(&self.file, byte);

@@ -138,19 +138,41 @@ impl RobustList {
         }
     }
 
-    /// Releases `word` and returns its former value.
+    /// Returns whether `entry` is in this list.
+    pub(super) fn has(&self, entry: *mut Entry) -> bool {
+        // SAFETY: the head is in this thread's control block.
+        let mut link = unsafe { (&raw const (*self.head).list).read_volatile() };
+        while link & !1 != self.head as usize {
+            if link & !1 == link_of(entry) {
+                return true;
+            }
+            // SAFETY: the link of an entry that this thread, or the C library for it, has linked.
+            link = unsafe { ((link & !1) as *const usize).read_volatile() };
+        }
+        false
+    }
+
+    /// Removes `entry` from the list, and releases `word` if `tid`, the calling thread, holds it.
+    /// Returns the former value of `word`, as an error if another user has changed its holder.
     ///
     /// # Safety
-    /// As for [`hold`](Self::hold), and the calling thread holds `word` by `entry`.
-    pub(super) unsafe fn release(&self, entry: *mut Entry, word: &AtomicU32) -> u32 {
+    /// As for [`hold`](Self::hold), and the list [has](Self::has) `entry`.
+    pub(super) unsafe fn release(
+        &self,
+        entry: *mut Entry,
+        word: &AtomicU32,
+        tid: u32,
+    ) -> Result<u32, u32> {
         // SAFETY: the entry is linked in this thread's list.
         unsafe {
             self.set_pending(link_of(entry));
             self.remove(entry);
             // Release: the stores made while the word was held come before it. The compiler may not
-            // move the swap before the unlinking, nor the next volatile store before the swap.
+            // move the change before the unlinking, nor the next volatile store before the change.
             compiler_fence(Ordering::SeqCst);
-            let old = word.swap(0, Ordering::AcqRel);
+            let old = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+                (old & TID == tid).then_some(0)
+            });
             self.set_pending(0);
             old
         }

@@ -295,7 +295,12 @@ impl SideFile {
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = None;
         // The remaining windows are of threads that died: the kernel has walked their robust lists.
-        windows.clear();
+        // Those of live threads stay: another user of the pod may have changed their words.
+        for (_, (tid, window)) in windows.drain() {
+            if proc::is_thread_of_this_process(tid) {
+                core::mem::forget(window);
+            }
+        }
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
     }
@@ -377,10 +382,18 @@ impl SideFile {
         }
     }
 
-    /// Removes and returns the window by which the calling thread holds obituary `slot`.
-    pub(super) fn take_window(&self, slot: u32) -> Option<Window> {
+    /// Removes and returns the window on obituary `slot`, if `is_ours` returns true for it.
+    pub(super) fn take_window(
+        &self,
+        slot: u32,
+        is_ours: impl FnOnce(&Window) -> bool,
+    ) -> Option<Window> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        windows.remove(&slot).map(|(_, window)| window)
+        let is_ours = windows
+            .get(&slot)
+            .is_some_and(|(_, window)| is_ours(window));
+        let taken = is_ours.then(|| windows.remove(&slot));
+        taken.flatten().map(|(_, window)| window)
     }
 
     /// Returns the wake-up futex that `key` is hashed to.

@@ -195,13 +195,13 @@ pub(crate) fn bury_host<M: Memory>(
 /// write. So if a member's word is read and its host has ended *then*, it is dead. The id of a host
 /// that has ended may already be that of a process or thread, and the member has no other evidence.
 /// (A member that is still joining finds that its host has ended, and writes nothing else.)
-pub(crate) fn bury_orphans<M: Memory>(tables: Tables<M>, bells: &dyn Bells, by: Instance) {
+pub(crate) fn bury_orphans<M: Memory>(tables: Tables<M>, bells: &dyn Bells, by: Option<Instance>) {
     for (id, seen) in tables.writers() {
         if seen.level > Some(Level::Host)
             && let Ok(host) = tables.generations().state(seen.host.into())
             && (host.level != Some(Level::Host) || !host.status.may_write())
         {
-            bury_members(tables, bells, &[(id, seen)], Some(by));
+            bury_members(tables, bells, &[(id, seen)], by);
         }
     }
 }

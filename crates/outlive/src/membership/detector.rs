@@ -11,11 +11,10 @@
 //! In every case the id's word is read *before* the proof is looked for; see [`raise`].
 
 use super::death::{bury_process, raise, tell};
-use super::join_lock::{JoinLock, end_host_if_empty};
+use super::join_lock::end_dead_host;
 use super::watch::watcher_of;
 use super::{Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::{Bells, Gathered, Liveness, Obituary, Os};
-use core::time::Duration;
 
 /// The result of a scan of the obituaries.
 #[derive(Debug, Default)]
@@ -178,7 +177,7 @@ impl Detector {
             };
         }
         for host in hosts {
-            found |= self.bury_empty_host(os, host);
+            found |= end_dead_host(tables, os, self.os_number, host, Some(self.me));
         }
         found
     }
@@ -233,22 +232,5 @@ impl Detector {
         };
         tell(self.tables, bells, dead);
         true
-    }
-
-    fn bury_empty_host(&self, os: &dyn Os, host: Instance) -> bool {
-        let tables = self.tables;
-        let is_empty = !tables
-            .writers()
-            .any(|(_, of)| of.level == Some(Level::Process) && u32::from(of.host) == host.id);
-        if !is_empty || os.is_present(host.id) {
-            return false;
-        }
-        // Under the join lock no process can join the host. If another process has the lock, it
-        // ends the host if that is empty.
-        let Ok(_join_lock) = JoinLock::enter(tables, os, self.os_number, host.id, Duration::ZERO)
-        else {
-            return false;
-        };
-        end_host_if_empty(tables, os, self.os_number, host, Some(Some(self.me)))
     }
 }

@@ -30,6 +30,7 @@
 
 use super::death::{bury_members, bury_process, members_of, raise, settle, tell};
 use super::record::Record;
+use super::unreported::finalise_deaths;
 use super::{Instance, InstanceId, Level, State, Status, Tables};
 use crate::host::{Obituary, Os, OsError, Presence};
 use outlive_memory::{Memory, Ordering};
@@ -74,7 +75,7 @@ pub enum JoinError {
     },
     /// The last incarnation died and has not been recovered yet.
     #[error(
-        "the last incarnation of id {id} died and has not been recovered yet; try again in a moment"
+        "the last incarnation of id {id} died and has not been recovered yet; try again in a moment, or, if no member is left that recovers it, run `outlive pod repair PATH`"
     )]
     NotRecovered {
         /// The id.
@@ -92,7 +93,7 @@ pub enum JoinError {
     },
     /// No id is free.
     #[error(
-        "all {ids} ids of this pod are in use, for its hosts, processes and threads together; create a pod with more"
+        "all {ids} ids of this pod are in use, for its hosts, processes and threads together; create a pod with more, or, if its members are dead, free their ids by `outlive pod repair PATH`"
     )]
     Full {
         /// The number of ids of the pod.
@@ -195,7 +196,7 @@ pub(crate) fn join_process<M: Memory>(
     };
     match id {
         Some(id) => present(id),
-        None => first_free(tables, present),
+        None => first_free(tables, os, os_number, present),
     }
 }
 
@@ -218,14 +219,32 @@ pub(crate) fn join_any<M: Memory>(
     os_number: u16,
     claim: &Claim<'_>,
 ) -> Result<Instance, JoinError> {
-    first_free(tables, |id| join(tables, os, os_number, id, claim))
+    first_free(tables, os, os_number, |id| {
+        join(tables, os, os_number, id, claim)
+    })
 }
 
 /// Returns the first success of `attempt` with an id that looks free. Tries the largest id first,
-/// because explicit ids are mostly small.
+/// because explicit ids are mostly small. If there is none, finalises the deaths that no member has
+/// reported, and tries once more.
 pub(super) fn first_free<M: Memory, T>(
     tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
     attempt: impl Fn(InstanceId) -> Result<T, JoinError>,
+) -> Result<T, JoinError> {
+    match first_that_looks_free(tables, &attempt) {
+        Err(JoinError::Full { .. }) => {
+            finalise_deaths(tables, os, os_number);
+            first_that_looks_free(tables, &attempt)
+        }
+        found => found,
+    }
+}
+
+fn first_that_looks_free<M: Memory, T>(
+    tables: Tables<M>,
+    attempt: &impl Fn(InstanceId) -> Result<T, JoinError>,
 ) -> Result<T, JoinError> {
     let (ids, generations) = (tables.extent().ids, tables.generations());
     // Ids that were never used come first, so that the history of the others stays readable. Those

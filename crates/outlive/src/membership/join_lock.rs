@@ -248,6 +248,29 @@ pub(crate) fn beats_within<M: Memory>(
     false
 }
 
+/// Finalises the death of `host` if it has no process and no process is joining it. `by` is the
+/// member that has seen this, if the caller is one. Returns whether this call raised it.
+pub(crate) fn end_dead_host<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
+    host: Instance,
+    by: Option<Instance>,
+) -> bool {
+    let is_empty = !tables
+        .writers()
+        .any(|(_, of)| of.level == Some(Level::Process) && u32::from(of.host) == host.id);
+    if !is_empty || os.is_present(host.id) {
+        return false;
+    }
+    // Under the join lock no process can join the host. If another process has the lock, it ends
+    // the host if that is empty.
+    let Ok(_join_lock) = JoinLock::enter(tables, os, os_number, host.id, Duration::ZERO) else {
+        return false;
+    };
+    end_host_if_empty(tables, os, os_number, host, Some(by))
+}
+
 /// Ends `host` if no process of it is left. Returns whether it did. Called under its join lock.
 /// `as_died` is set if a process of it died, with the member that has seen the death, if known.
 ///

@@ -374,7 +374,7 @@ impl Manager {
                 _ => {}
             }
         }
-        bury_orphans(tables, os.bells(), self.me);
+        bury_orphans(tables, os.bells(), Some(self.me));
         self.hosts.retain(|id, pulse| {
             pulse.is_some_and(|pulse| tables.generations().current(*id) == pulse.of.generation)
         });

@@ -39,6 +39,7 @@ mod state;
 #[doc(hidden)]
 pub mod steps;
 mod tables;
+mod unreported;
 mod watch;
 
 pub use death::{BuryPoint, bury, reconcile};

@@ -67,7 +67,7 @@ pub(crate) fn enter(
             let join_lock = wait_for_join_lock(shared, os, id)?;
             (join_lock, attach(shared, os, entry, id)?)
         }
-        None => join::first_free(tables, |id| create_host(shared, os, entry, id))?,
+        None => join::first_free(tables, os, number, |id| create_host(shared, os, entry, id))?,
     };
     // Without a cord, only users that may signal the process can kill it. Admission depends on
     // that.

@@ -123,7 +123,7 @@ pub unsafe fn bury_host<M: Memory>(
 
 /// Finalises the deaths of members whose hosts have ended, as a manager does in each round.
 pub fn bury_orphans<M: Memory>(tables: Tables<M>, os: &dyn Os, by: Instance) {
-    death::bury_orphans(tables, os.bells(), by);
+    death::bury_orphans(tables, os.bells(), Some(by));
 }
 
 /// Returns whether a process has published that an agent against `host` is at work. The caller has

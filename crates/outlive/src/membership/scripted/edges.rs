@@ -2,10 +2,9 @@
 //! processes that call exec, and about copies.
 
 use super::*;
-use crate::membership::State;
-use crate::membership::Status;
 use crate::membership::death::raise;
 use crate::membership::request::{NobodyToFence, request_fence};
+use crate::membership::{NotBuried, State, Status, bury_by_word};
 
 /// Two operating systems of one kernel that share the pod's file.
 fn siblings() -> (Tables, Scripted, Scripted) {
@@ -37,6 +36,76 @@ fn a_whole_operating_system_that_is_gone_is_taken_over_at_once() {
     let events = told(tables);
     assert!(events.contains(&(EventKind::HostDied, old.host)));
     assert!(events.contains(&(EventKind::ThreadDied, thread)));
+}
+
+/// The table shows all ids as live. The next process is of the same operating system, or of a
+/// container beside it.
+#[test]
+fn ids_of_the_dead_are_joined_if_no_other_is_free() {
+    for is_beside in [false, true] {
+        let (tables, here, there) = siblings();
+        let (first, second) = (join(tables, &here, 0), join(tables, &here, 1));
+        for free in (0..IDS).rev() {
+            if state(tables, free).status == Status::Free {
+                first.thread(Some(free));
+            }
+        }
+        let next = if is_beside { &there } else { &here };
+        let own_host = || {
+            let os = next.seen_by(next.main_thread(next.spawn_process()));
+            let os: &'static ScriptedOs = Box::leak(Box::new((*os).clone()));
+            let entry = Entry {
+                host: None,
+                host_name: String::new(),
+                id: None,
+                name: "next".into(),
+            };
+            sentinel::enter(shared(tables, os, None), os, &entry)
+        };
+        let full = own_host().map(drop);
+        assert!(
+            matches!(full, Err(JoinError::Full { ids: IDS })),
+            "{full:?}"
+        );
+        here.kill_process(first.identity);
+        let (host, process) = own_host().expect("the ids of the dead are free");
+        assert!(tables.generations().is_dead(first.process));
+        assert!(!tables.generations().is_dead(second.process));
+        assert_eq!(state(tables, host.id).generation, host.generation);
+        assert_eq!(state(tables, process.id).status, Status::Live);
+    }
+}
+
+/// While the operator's word is checked, the host that it means ends and its id is joined again, or
+/// becomes that of a process.
+#[test]
+fn the_operators_word_is_not_about_a_later_incarnation() {
+    let (tables, here, _) = siblings();
+    let old = join(tables, &here, 0);
+    here.kill_process(old.identity);
+    let next = core::cell::OnceCell::new();
+    let is_present = |_: InstanceId| {
+        next.get_or_init(|| join(tables, &here, 0));
+        false
+    };
+    let bells = old.os.bells();
+    let refused = bury_by_word(tables, bells, 0, MS, is_present).unwrap_err();
+    assert_eq!(refused, NotBuried::Changed(old.host));
+    let next = next.get().unwrap();
+    assert!(next.host.id == 0 && !tables.generations().is_dead(next.host));
+    assert!(!tables.generations().is_dead(next.process));
+
+    here.kill_process(next.identity);
+    raise(tables, 0, state(tables, 0), None).unwrap();
+    let third = try_join(tables, &here, 1, Some(0), None).unwrap();
+    let refused = bury_by_word(tables, bells, 0, MS, |_| false).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("not a host that is up: process"),
+        "{refused}"
+    );
+    assert!(!tables.generations().is_dead(third.process));
 }
 
 #[test]

@@ -39,7 +39,8 @@ impl InPlace for str {
 /// The structures never store to the bytes of a linked value. A program that stores to them itself,
 /// at the offset that [`Map::place`] returns, must not do so while a `ValueRef` to the value
 /// exists: that is undefined behaviour. So it is to read a value whose length or place is damaged:
-/// the bytes are checked to be inside the memory, and nothing else.
+/// the bytes are checked to be inside the memory, and nothing else. In a pod whose users do not
+/// trust one another, read a copy instead.
 pub struct ValueRef<'h, V: ?Sized> {
     value: NonNull<V>,
     _pin: Pinned<'h, Native>,
