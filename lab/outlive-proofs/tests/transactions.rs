@@ -130,6 +130,27 @@ fn the_other_protocols_survive_restorations() {
 }
 
 #[test]
+fn transactions_survive_broken_connections() {
+    for protocol in Protocol::ALL {
+        let all = runs(Plan::BROKEN_CONNECTIONS.of(protocol), 500);
+        println!("{protocol}: {all:?}");
+        assert_frequent(&[
+            ("lost answers", all.lost_answers),
+            ("attempts that a break or a loss ended", all.interrupted),
+            ("transactions rolled forward", all.forward),
+            ("transactions rolled back", all.back),
+            ("lost memory servers", all.lost),
+        ]);
+        for victim in Victim::ALL {
+            for step in { Step::ALL.iter() }.filter(|step| step.is_of(victim)) {
+                let is_seen = all.breaks.contains_key(&(victim, *step));
+                assert!(is_seen, "no {step:?} of a {victim:?} was outstanding");
+            }
+        }
+    }
+}
+
+#[test]
 fn ford_begins_no_attempt_while_a_compute_server_is_recovered() {
     let plan = Plan {
         hides_recoveries: true,
@@ -200,6 +221,7 @@ fn each_flaw_is_found() {
             Flaw::ForgetsIncomplete | Flaw::DecidesByAll | Flaw::CopiesUnlatched => {
                 Plan::RESTORATIONS
             }
+            Flaw::RepeatsLatching | Flaw::RepeatsReleasing => Plan::BROKEN_CONNECTIONS,
             _ => Plan::DEATHS,
         };
         let plan = plan.with(flaw.policy());

@@ -197,7 +197,7 @@ impl<V: Member> Transaction<V> {
             let latch = place.of(write.object, LATCH);
             sets.fanout.to(place.server).1.write(latch, &[0]);
         }
-        sets.fanout.post_and_forget(&self.worker);
+        sets.fanout.post_releases(&self.worker, self.id);
     }
 
     /// Ends an attempt that does not commit: removes copies of its log entry, and then releases its

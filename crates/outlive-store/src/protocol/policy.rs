@@ -45,6 +45,10 @@ pub struct Policy {
     pub(super) decides_in_its_epoch: bool,
     /// An object is copied to a replica under its latch.
     pub(super) copies_under_latch: bool,
+    /// An attempt ends if the answer of a CAS that latches is lost.
+    pub(super) ends_after_lost_latches: bool,
+    /// A release of a latch that may be lost is repeated by compare-and-swap.
+    pub(super) releases_again_by_swaps: bool,
 }
 
 impl Policy {
@@ -70,6 +74,8 @@ impl Policy {
         waits_for_copies: true,
         decides_in_its_epoch: true,
         copies_under_latch: true,
+        ends_after_lost_latches: true,
+        releases_again_by_swaps: true,
     };
 }
 
@@ -118,12 +124,16 @@ pub enum Flaw {
     DecidesByAll,
     /// An object is copied to a replica without its latch.
     CopiesUnlatched,
+    /// A CAS that latches is posted again after its answer was lost, as if it had not taken effect.
+    RepeatsLatching,
+    /// A WRITE that releases a latch is posted again after its connection broke.
+    RepeatsReleasing,
 }
 
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -144,6 +154,8 @@ impl Flaw {
         Self::ForgetsIncomplete,
         Self::DecidesByAll,
         Self::CopiesUnlatched,
+        Self::RepeatsLatching,
+        Self::RepeatsReleasing,
     ];
 
     /// Whether FORD as published has the flaw (*Tandem* thesis, table 5.1).
@@ -175,6 +187,8 @@ impl Flaw {
             Self::ForgetsIncomplete => &mut policy.waits_for_copies,
             Self::DecidesByAll => &mut policy.decides_in_its_epoch,
             Self::CopiesUnlatched => &mut policy.copies_under_latch,
+            Self::RepeatsLatching => &mut policy.ends_after_lost_latches,
+            Self::RepeatsReleasing => &mut policy.releases_again_by_swaps,
         };
         *choice = false;
         policy

@@ -1,10 +1,12 @@
 //! A worker: the connections, tables and addresses that the coordinators of a thread share.
 
+use super::addresses::AddressCache;
+use super::connections::{Connections, SERVERS};
 use super::coordinator::{Coordinator, is_over};
 use super::{LogArea, Policy, Protocol, TransactionError};
 use crate::tables::{ObjectId, Place, TableLayout, TransactionId};
 use crate::verbs::{Connection, ServerId, VerbError};
-use core::cell::{Cell, OnceCell, RefCell};
+use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::marker::PhantomData;
 use core::task::Poll;
@@ -23,6 +25,15 @@ pub trait View: core::fmt::Debug {
     /// # Errors
     /// [`VerbError::ServerDied`] if the server is not live.
     fn connect(&self, server: ServerId) -> Result<Self::Connection, VerbError>;
+
+    /// Connects again to the server of a connection that has broken, once the server has drained
+    /// that one. Is polled again if it is pending.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and [`VerbError::Revoked`].
+    fn reconnect(&self, broken: &Self::Connection) -> Poll<Result<Self::Connection, VerbError>> {
+        Poll::Ready(self.connect(broken.server()))
+    }
 
     /// The layout of a table, if it exists.
     fn layout(&self, table: u8) -> Option<TableLayout>;
@@ -183,7 +194,7 @@ pub struct Worker<V: View> {
     is_settled: Cell<bool>,
     /// The number of recoveries for which this worker need not wait.
     recoveries: Cell<u64>,
-    connections: Box<[OnceCell<V::Connection>]>,
+    pub(super) connections: Connections<V::Connection>,
     /// The layouts of tables that were read in the epoch.
     layouts: Box<[RefCell<Option<Rc<TableLayout>>>]>,
     /// Whether one of them was read after the end of the epoch.
@@ -225,7 +236,7 @@ pub struct Counts {
     pub torn: u64,
     /// Attempts that the program aborted.
     pub user: u64,
-    /// Attempts that ended because a memory server was lost or replaced.
+    /// Attempts that ended because a memory server was lost or replaced, or a connection broke.
     pub interrupted: u64,
     /// Latches of failed compute servers that were stolen.
     pub stolen: u64,
@@ -236,8 +247,7 @@ pub struct Counts {
 /// The time after which a compute server is fenced if the same commit still delays an epoch.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The numbers of memory servers and of tables that a worker can use.
-const SERVERS: usize = 64;
+/// The number of tables that a worker can use.
 const TABLES: usize = 256;
 
 impl<V: View> Worker<V> {
@@ -258,7 +268,7 @@ impl<V: View> Worker<V> {
             lost: Cell::new(lost),
             steps: Cell::new(steps),
             is_settled: Cell::new(false),
-            connections: (0..SERVERS).map(|_| OnceCell::new()).collect(),
+            connections: Connections::default(),
             layouts: (0..TABLES).map(|_| RefCell::default()).collect(),
             has_late_layout: Cell::new(false),
             addresses: RefCell::new(AddressCache::new(addresses)),
@@ -314,16 +324,6 @@ impl<V: View> Worker<V> {
         let mut counts = self.counts.get();
         change(&mut counts);
         self.counts.set(counts);
-    }
-
-    pub(super) fn connection(&self, server: ServerId) -> Result<&V::Connection, VerbError> {
-        let cell = self.connections.get(usize::from(server.0));
-        let cell = cell.ok_or(VerbError::ServerDied { server })?;
-        if let Some(connection) = cell.get() {
-            return Ok(connection);
-        }
-        let connection = self.view.connect(server)?;
-        Ok(cell.get_or_init(|| connection))
     }
 
     /// # Panics
@@ -456,6 +456,10 @@ impl<V: Member> Worker<V> {
     /// A log server cannot be reached, a transaction of this worker is not resolved and delays the
     /// epoch, or the deadline `end` has passed.
     pub(super) async fn renew(&self, end: Option<Instant>) -> Result<(), TransactionError> {
+        if self.has_releases() {
+            let settled = self.settle_releases(false).await;
+            settled.map_err(|error| TransactionError::Aborted(error.into()))?;
+        }
         if self.is_settled.get() && !self.view.is_over(self.epoch()) {
             return Ok(());
         }
@@ -554,45 +558,4 @@ impl<V: Member> Worker<V> {
 fn bits(servers: Vec<ServerId>) -> u64 {
     let servers = servers.into_iter().filter(|it| usize::from(it.0) < SERVERS);
     servers.fold(0, |bits, server| bits | 1 << server.0)
-}
-
-/// Hints where keys are. Each key has one line, which a later key may overwrite.
-#[derive(Debug)]
-struct AddressCache {
-    lines: Vec<Line>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Line {
-    key: u64,
-    slot: u32,
-    /// The number of the table, plus 1.
-    table: u32,
-}
-
-impl AddressCache {
-    fn new(lines: usize) -> Self {
-        Self {
-            lines: vec![Line::default(); lines.max(1).next_power_of_two()],
-        }
-    }
-
-    fn index(&self, table: u8, key: u64) -> usize {
-        let hash = (key ^ u64::from(table) << 56).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (hash >> 32) as usize & (self.lines.len() - 1)
-    }
-
-    fn get(&self, table: u8, key: u64) -> Option<u32> {
-        let line = self.lines[self.index(table, key)];
-        (line.key == key && line.table == u32::from(table) + 1).then_some(line.slot)
-    }
-
-    fn put(&mut self, table: u8, key: u64, slot: u32) {
-        let index = self.index(table, key);
-        self.lines[index] = Line {
-            key,
-            slot,
-            table: u32::from(table) + 1,
-        };
-    }
 }

@@ -3,9 +3,10 @@
 use super::super::network::{Network, Wire};
 use super::{COORDINATORS, GEOMETRY, OBSERVER};
 use core::cell::RefCell;
+use core::task::Poll;
 use outlive_store::protocol::{LastCommit, LogArea, Member, Protocol, Slot, View};
 use outlive_store::tables::{Place, TableLayout, TransactionId, choose};
-use outlive_store::verbs::{RemoteOffset, ServerId, VerbError};
+use outlive_store::verbs::{Connection, RemoteOffset, ServerId, VerbError};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -135,6 +136,17 @@ impl View for Simulated {
 
     fn connect(&self, server: ServerId) -> Result<Wire, VerbError> {
         Ok(self.network.connect(self.compute, server))
+    }
+
+    fn reconnect(&self, broken: &Wire) -> Poll<Result<Wire, VerbError>> {
+        if self.network.is_dead(self.compute) {
+            let server = broken.server();
+            return Poll::Ready(Err(VerbError::Revoked { server }));
+        }
+        match self.network.try_reconnect(broken) {
+            Some(wire) => Poll::Ready(Ok(wire)),
+            None => Poll::Pending,
+        }
     }
 
     fn layout(&self, table: u8) -> Option<TableLayout> {
