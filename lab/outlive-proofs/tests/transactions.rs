@@ -243,6 +243,17 @@ fn an_epoch_that_does_not_wait_for_recoveries_is_found() {
 }
 
 #[test]
+fn a_connection_that_opens_before_the_broken_one_is_drained_is_found() {
+    let plan = Plan {
+        reconnects_early: true,
+        ..Plan::BROKEN_CONNECTIONS
+    };
+    let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
+    let (seed, error) = found.expect("it was not found");
+    println!("seed {seed}: {error}");
+}
+
+#[test]
 fn a_value_that_a_recovery_undoes_is_not_read() {
     for meeting in Meeting::ALL {
         read(meeting, Policy::SOUND).unwrap();

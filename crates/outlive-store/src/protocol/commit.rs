@@ -42,7 +42,8 @@ impl<V: Member> Transaction<V> {
         }
         // Every live replica has the new values. From here on, recovery rolls the transaction
         // forward, so the client may be told before the latches are released. The next verbs of
-        // this coordinator follow the WRITEs on the same connections.
+        // this coordinator follow the WRITEs on the same connections. If one breaks, the releases
+        // are the first verbs of the next one.
         self.unlatch();
         self.stage = Stage::Ended;
         self.leave(writes);

@@ -27,7 +27,8 @@ pub trait View: core::fmt::Debug {
     fn connect(&self, server: ServerId) -> Result<Self::Connection, VerbError>;
 
     /// Connects again to the server of a connection that has broken, once the server has drained
-    /// that one. Is polled again if it is pending.
+    /// that one. Is polled again if it is pending: until then, or until the server is known to be
+    /// dead.
     ///
     /// # Errors
     /// As [`connect`](Self::connect), and [`VerbError::Revoked`].

@@ -19,9 +19,7 @@
 use super::ComputeServer;
 use core::fmt;
 use core::time::Duration;
-use outlive::membership::{
-    Event, EventKind, GroupEvents, Instance, InstanceId, Level, News, Tables,
-};
+use outlive::membership::{Event, EventKind, GroupEvents, Instance, InstanceId, News, Tables};
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -54,8 +52,8 @@ pub trait Detector {
     fn wait(&mut self, timeout: Duration) -> Option<Finding>;
 }
 
-/// The detector of the core's membership: deaths with their evidence, and suspects that the core
-/// could not fence in time.
+/// The detector of the core's membership: deaths with their evidence. The core fences its suspects
+/// itself.
 ///
 /// It reports the servers that die after it was created. If its caller does not wait for so long
 /// that the core forgets events, their findings are missing; recoveries do not depend on them.
@@ -120,15 +118,6 @@ impl CoreDetector {
                     return None;
                 };
                 (server, evidence)
-            }
-            EventKind::HostSuspected => {
-                let mut writers = self.tables.writers();
-                let server = writers.find(|(_, state)| {
-                    state.level == Some(Level::Process)
-                        && InstanceId::from(state.host) == instance.id
-                });
-                let server = server.map(|(id, state)| Instance::new(id, state.generation));
-                return server.map(Finding::Suspected);
             }
             _ => return None,
         };

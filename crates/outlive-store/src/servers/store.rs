@@ -113,9 +113,10 @@ impl StoreOptions {
     /// Sets the interval at which servers beat and are polled, and the time without a beat after
     /// which a server is suspected and fenced. Default: those of the core, 50 ms, 100 ms and 2 s.
     ///
-    /// On one operating system the kernel reports ends of processes at once, so heartbeats find only
-    /// servers that are stopped or hang. Servers that run are fenced as well if they, or the whole
-    /// machine, pause for longer than `suspicion`: pauses of 29 to 52 ms were seen on 2 busy cores.
+    /// On one operating system the kernel reports the end of a process at once, so heartbeats find
+    /// only servers that are stopped or hang. Servers that run are fenced as well if they, or the
+    /// whole machine, pause for longer than `suspicion`: pauses of 29 to 52 ms were seen on 2 busy
+    /// cores.
     /// [`CoreDetector::fences`](super::CoreDetector::fences) counts the fences.
     pub fn heartbeats(mut self, heartbeat: Duration, suspicion: Duration) -> Self {
         self.heartbeats = Some((heartbeat, suspicion));

@@ -394,6 +394,29 @@ fn a_wrong_suspicion_ends_in_a_fence_and_a_recovery() {
 }
 
 #[test]
+fn a_stopped_server_is_fenced_because_it_does_not_beat() {
+    let options = StoreOptions::new().replicas(1);
+    let beats = options.heartbeats(Duration::from_millis(10), Duration::from_secs(1));
+    let (place, store) = Place::new("beats", beats);
+    let (_memory, _) = Server::start("memory", &place.0);
+    let compute = store.join_compute().unwrap();
+    let table = compute.table::<u64>("t", 10).unwrap();
+    let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+    let mut core = compute.detector();
+    let (server, id) = Server::start("transact", &place.0);
+    let entry = { store.status().compute.into_iter() }.find(|it| it.id == id);
+    server.stop();
+    let died = Finding::Died {
+        server: entry.unwrap().owner,
+        evidence: Evidence::Fenced,
+    };
+    assert_eq!(core.wait(LIMIT), Some(died));
+    server.signal(Signal::CONT);
+    let writing = coordinator.transaction(async |tx| tx.put(table, 1, &0).await);
+    block_on(writing).unwrap();
+}
+
+#[test]
 fn the_next_member_finishes_what_a_store_without_survivors_left() {
     let (place, store) = Place::new("all", StoreOptions::new().poison_dead(true));
     let servers: Vec<_> = ["memory", "memory", "compute", "compute"]

@@ -353,7 +353,14 @@ impl Inner {
 
     fn break_used(&mut self, compute: ComputeId) {
         let used: Vec<usize> = self.used(compute).collect();
-        let number = used[self.random.usize(..used.len())];
+        let has_answer = |number: &usize| self.responders[*number].has_answer();
+        let answered: Vec<usize> = used.iter().copied().filter(has_answer).collect();
+        // Often only the answer is lost.
+        let among = match answered.is_empty() || self.random.bool() {
+            true => used,
+            false => answered,
+        };
+        let number = among[self.random.usize(..among.len())];
         let responder = &self.responders[number];
         for batch in responder.open() {
             self.broken.push(BrokenBatch {

@@ -86,6 +86,12 @@ impl Responder {
         self.open.iter().copied().filter(move |_| is_used)
     }
 
+    /// Returns whether a completion is under way: all verbs of the first batch have taken effect.
+    pub fn has_answer(&self) -> bool {
+        let first = self.open.front();
+        first.is_some_and(|batch| !self.has_left(*batch))
+    }
+
     /// Returns whether a verb of `batch` has not taken effect completely.
     pub fn has_left(&self, batch: usize) -> bool {
         let mut left = self.sent.iter().chain(&self.queue);

@@ -1,7 +1,7 @@
 //! Transactions on the simulated network: compute servers execute random transactions, some of them
 //! die, and others recover their logs and may die as well. A memory server may be lost, and others
-//! may restore its replicas and die, before a second one is lost. Connections may break. The history
-//! is checked for strict serializability, and the memory for consistency.
+//! may restore its replicas and die, before a second one is lost. Connections may break. The
+//! history is checked for strict serializability, and the memory for consistency.
 
 mod deaths;
 mod history;
@@ -92,6 +92,7 @@ impl World {
             network: self.network.clone(),
             compute,
             protocol: self.plan.protocol,
+            reconnects_early: self.plan.reconnects_early,
             configuration: Rc::clone(&self.configuration),
             slots: RefCell::new((0..COORDINATORS).map(|it| Slot::new(it, 0)).collect()),
         };

@@ -24,6 +24,8 @@ pub struct Plan {
     pub replicas: usize,
     /// Broken: workers do not learn of recoveries.
     pub hides_recoveries: bool,
+    /// Broken: a connection opens before the server has drained the broken one.
+    pub reconnects_early: bool,
     /// Broken: an epoch does not wait for the recovery of dead compute servers.
     pub forgets_dead: bool,
     /// Whether attempts stall at latches of compute servers under recovery.
@@ -50,6 +52,7 @@ impl Plan {
         restores: false,
         replicas: 2,
         hides_recoveries: false,
+        reconnects_early: false,
         forgets_dead: false,
         stalls: false,
         accesses: 3,

@@ -68,6 +68,8 @@ pub(super) struct Simulated {
     pub network: Network,
     pub compute: usize,
     pub protocol: Protocol,
+    /// Broken: see [`Plan`](super::Plan::reconnects_early).
+    pub reconnects_early: bool,
     pub configuration: Rc<RefCell<Configuration>>,
     pub slots: RefCell<Vec<Slot>>,
 }
@@ -142,6 +144,9 @@ impl View for Simulated {
         if self.network.is_dead(self.compute) {
             let server = broken.server();
             return Poll::Ready(Err(VerbError::Revoked { server }));
+        }
+        if self.reconnects_early {
+            return Poll::Ready(self.connect(broken.server()));
         }
         match self.network.try_reconnect(broken) {
             Some(wire) => Poll::Ready(Ok(wire)),
