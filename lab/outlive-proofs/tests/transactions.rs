@@ -149,6 +149,27 @@ fn the_other_protocols_survive_restorations() {
 }
 
 #[test]
+fn transactions_survive_broken_connections() {
+    for protocol in Protocol::ALL {
+        let all = runs(Plan::BROKEN_CONNECTIONS.of(protocol), 500);
+        println!("{protocol}: {all:?}");
+        assert_frequent(&[
+            ("lost answers", all.lost_answers),
+            ("attempts that a break or a loss ended", all.interrupted),
+            ("transactions rolled forward", all.forward),
+            ("transactions rolled back", all.back),
+            ("lost memory servers", all.lost),
+        ]);
+        for victim in Victim::ALL {
+            for step in { Step::ALL.iter() }.filter(|step| step.is_of(victim)) {
+                let is_seen = all.breaks.contains_key(&(victim, *step));
+                assert!(is_seen, "no {step:?} of a {victim:?} was outstanding");
+            }
+        }
+    }
+}
+
+#[test]
 fn ford_begins_no_attempt_while_a_compute_server_is_recovered() {
     let plan = Plan {
         hides_recoveries: true,
@@ -220,6 +241,7 @@ fn each_flaw_is_found() {
                 Plan::RESTORATIONS
             }
             Flaw::CopiesUnregistered => Plan::RESTORATIONS_OF_THREE,
+            Flaw::RepeatsLatching | Flaw::RepeatsReleasing => Plan::BROKEN_CONNECTIONS,
             _ => Plan::DEATHS,
         };
         let first = match flaw {
@@ -239,6 +261,17 @@ fn an_epoch_that_does_not_wait_for_recoveries_is_found() {
     let plan = Plan {
         forgets_dead: true,
         ..Plan::LOSSES
+    };
+    let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
+    let (seed, error) = found.expect("it was not found");
+    println!("seed {seed}: {error}");
+}
+
+#[test]
+fn a_connection_that_opens_before_the_broken_one_is_drained_is_found() {
+    let plan = Plan {
+        reconnects_early: true,
+        ..Plan::BROKEN_CONNECTIONS
     };
     let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
     let (seed, error) = found.expect("it was not found");

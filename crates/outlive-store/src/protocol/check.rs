@@ -5,7 +5,7 @@ use crate::tables::{
     BUCKET_WORDS, Bucket, Geometry, HEADER_WORDS, KEYS_PER_BUCKET, ObjectId, Place, TransactionId,
     Version,
 };
-use crate::verbs::{Batch, Connection, VerbError};
+use crate::verbs::{Batch, VerbError};
 use std::collections::HashSet;
 
 /// The result of a check.
@@ -67,11 +67,7 @@ impl Replica {
             batch.clear();
             let count = CHUNK.min(words - replica.len());
             let slot = batch.read(place.base + replica.len() as u64 * 8, count);
-            batch = worker
-                .connection(place.server)?
-                .post(batch)
-                .await
-                .finished()?;
+            batch = worker.repeat(place.server, batch).await?;
             replica.extend_from_slice(batch.words(slot));
         }
         Ok(Self(replica))

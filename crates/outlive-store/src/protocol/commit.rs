@@ -43,7 +43,8 @@ impl<V: Member> Transaction<V> {
         }
         // Every live replica has the new values. From here on, recovery rolls the transaction
         // forward, so the client may be told before the latches are released. The next verbs of
-        // this coordinator follow the WRITEs on the same connections.
+        // this coordinator follow the WRITEs on the same connections. If one breaks, the releases
+        // are the first verbs of the next one.
         self.unlatch();
         self.stage = Stage::Ended;
         self.leave(writes);
@@ -203,7 +204,7 @@ impl<V: Member> Transaction<V> {
             let latch = place.of(write.object, LATCH);
             sets.fanout.to(place.server).1.write(latch, &[0]);
         }
-        sets.fanout.post_and_forget(&self.worker);
+        sets.fanout.post_releases(&self.worker, self.id);
     }
 
     /// Ends an attempt that does not commit: removes copies of its log entry, and then releases its

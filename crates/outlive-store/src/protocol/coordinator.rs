@@ -144,6 +144,10 @@ impl<V: Member> Coordinator<V> {
                 Err(CommitError::Abort(_)) => attempt.end().await,
                 _ => Ok(()),
             };
+            let broken = match outcome {
+                Err(CommitError::Abort(Abort::Verb(VerbError::Broken { server }))) => Some(server),
+                _ => None,
+            };
             if ended.is_err() || matches!(outcome, Err(CommitError::Unknown(_))) {
                 self.worker.view.leave_latches();
                 self.worker.keep_slot(number);
@@ -166,8 +170,11 @@ impl<V: Member> Coordinator<V> {
                         source,
                     });
                 }
-                // Soon the epoch is over, and the next attempt uses the other replicas.
-                Err(CommitError::Abort(Abort::Verb(VerbError::ServerDied { .. }))) => {
+                // Soon the epoch is over, and the next attempt uses the other replicas; or there is
+                // a new connection.
+                Err(CommitError::Abort(Abort::Verb(
+                    VerbError::ServerDied { .. } | VerbError::Broken { .. },
+                ))) => {
                     self.worker.count(|it| it.interrupted += 1);
                     Abort::Conflict(Conflict::Interrupted)
                 }
@@ -182,6 +189,12 @@ impl<V: Member> Coordinator<V> {
                     return Err(TransactionError::Aborted(Abort::Verb(error)));
                 }
                 (abort, _) => return Err(TransactionError::Aborted(abort)),
+            }
+            if let Some(server) = broken {
+                match self.worker.reconnect(server).await {
+                    Ok(()) | Err(VerbError::ServerDied { .. }) => {}
+                    Err(error) => return Err(TransactionError::Aborted(error.into())),
+                }
             }
             self.pause(attempts).await;
         }

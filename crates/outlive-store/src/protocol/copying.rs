@@ -24,7 +24,7 @@ use super::transaction::Transaction;
 use super::worker::Member;
 use super::{Abort, Coordinator, TransactionError};
 use crate::tables::{ObjectId, VALUE, VERSION, Version};
-use crate::verbs::{Batch, Connection, ServerId, VerbError};
+use crate::verbs::{Batch, ServerId, VerbError};
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,11 +131,10 @@ impl<V: Member> Transaction<V> {
             return Ok(Vec::new());
         };
         let place = self.worker.primary(object).ok_or(Abort::Lost { object })?;
-        let connection = self.worker.connection(place.server)?;
         let mut batch = Batch::new();
         let read = |it: &(ObjectId, usize)| (*it, batch.read(place.of(it.0, VERSION), 1));
         let read: Vec<_> = objects.iter().map(read).collect();
-        let batch = connection.post(batch).await.finished()?;
+        let batch = self.worker.repeat(place.server, batch).await?;
         let used = read
             .into_iter()
             .filter(|(_, slot)| Version(batch.value(*slot)) != Version(0));

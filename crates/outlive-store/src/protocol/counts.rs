@@ -13,7 +13,7 @@ pub struct Counts {
     pub torn: u64,
     /// Attempts that the program aborted.
     pub user: u64,
-    /// Attempts that ended because a memory server was lost or replaced.
+    /// Attempts that ended because a memory server was lost or replaced, or a connection broke.
     pub interrupted: u64,
     /// Latches of failed compute servers that were stolen.
     pub stolen: u64,

@@ -64,8 +64,8 @@ pub enum Conflict {
     Changed,
     /// An object changed while it was read.
     Torn,
-    /// A memory server was lost during the attempt, or replaced. The next one uses the current
-    /// replicas.
+    /// A memory server was lost during the attempt, or replaced, or a connection broke. The next
+    /// attempt uses the current replicas and a new connection.
     Interrupted,
 }
 
@@ -75,7 +75,9 @@ impl core::fmt::Display for Conflict {
             Self::Latched(holder) => write!(f, "{holder} holds a latch"),
             Self::Changed => f.write_str("an object that was read has changed"),
             Self::Torn => f.write_str("an object changed while it was read"),
-            Self::Interrupted => f.write_str("a memory server was lost or replaced"),
+            Self::Interrupted => {
+                f.write_str("a memory server was lost or replaced, or a connection broke")
+            }
         }
     }
 }

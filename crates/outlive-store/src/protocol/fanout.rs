@@ -2,6 +2,7 @@
 
 use super::Worker;
 use super::worker::View;
+use crate::tables::TransactionId;
 use crate::verbs::{Batch, Connection, ServerId, VerbError};
 use core::future::poll_fn;
 use core::pin::Pin;
@@ -22,6 +23,8 @@ pub(super) struct Fanout<C: Connection> {
 struct Entry<C: Connection> {
     server: ServerId,
     batch: Batch,
+    /// Whether the batch is to be posted.
+    is_due: bool,
     pending: Option<C::Completion>,
     is_valid: bool,
 }
@@ -53,6 +56,7 @@ impl<C: Connection> Fanout<C> {
                 self.entries.push(Entry {
                     server,
                     batch: Batch::new(),
+                    is_due: true,
                     pending: None,
                     is_valid: false,
                 });
@@ -60,6 +64,7 @@ impl<C: Connection> Fanout<C> {
             let entry = &mut self.entries[self.used];
             entry.server = server;
             entry.batch.clear();
+            entry.is_due = true;
             entry.pending = None;
             entry.is_valid = false;
             self.used += 1;
@@ -79,7 +84,8 @@ impl<C: Connection> Fanout<C> {
         entry.is_valid.then_some(&entry.batch)
     }
 
-    /// Posts all batches. Returns an error of a connection for which `is_failure` holds.
+    /// Posts all batches that are due. Returns an error of a connection for which `is_failure`
+    /// holds.
     fn start<V: View<Connection = C>>(
         &mut self,
         worker: &Worker<V>,
@@ -87,7 +93,9 @@ impl<C: Connection> Fanout<C> {
     ) -> Result<(), VerbError> {
         let mut result = Ok(());
         self.round_trips += u64::from(self.used > 0);
-        for entry in &mut self.entries[..self.used] {
+        let entries = self.entries[..self.used].iter_mut();
+        for entry in entries.filter(|it| it.is_due) {
+            entry.is_due = false;
             self.verbs += entry.batch.len() as u64;
             match worker.connection(entry.server) {
                 Ok(connection) => {
@@ -113,15 +121,29 @@ impl<C: Connection> Fanout<C> {
         started.and(self.complete(|_| true).await)
     }
 
-    /// As [`post`](Self::post), but batches to servers that have died do not count.
+    /// As [`post`](Self::post), but batches to servers that have died do not count. Batches whose
+    /// connection breaks are posted again over a new one, so all verbs must be such that their
+    /// repetition has no other effect.
     pub async fn post_to_live<V>(&mut self, worker: &Worker<V>) -> Result<(), VerbError>
     where
         V: View<Connection = C>,
     {
         // A live server without a connection is an error.
-        let is_failure = |it: &VerbError| !matches!(it, VerbError::ServerDied { .. });
-        let started = self.start(worker, is_failure);
-        started.and(self.complete(is_failure).await)
+        let is_failure =
+            |it: &VerbError| !matches!(it, VerbError::ServerDied { .. } | VerbError::Broken { .. });
+        loop {
+            let started = self.start(worker, is_failure);
+            started.and(self.complete(is_failure).await)?;
+            if self.entries[..self.used].iter().all(|it| !it.is_due) {
+                return Ok(());
+            }
+            for index in { 0..self.used }.filter(|it| self.entries[*it].is_due) {
+                match worker.reconnect(self.entries[index].server).await {
+                    Ok(()) | Err(VerbError::ServerDied { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
     }
 
     async fn complete(&mut self, is_failure: impl Fn(&VerbError) -> bool) -> Result<(), VerbError> {
@@ -137,6 +159,8 @@ impl<C: Connection> Fanout<C> {
                         entry.pending = None;
                         entry.batch = completed.batch;
                         entry.is_valid = completed.result.is_ok();
+                        let is_broken = matches!(completed.result, Err(VerbError::Broken { .. }));
+                        entry.is_due = is_broken;
                         if let Err(error) = completed.result
                             && is_failure(&error)
                         {
@@ -154,13 +178,20 @@ impl<C: Connection> Fanout<C> {
         .await
     }
 
-    /// Posts all batches without waiting for their completion. Batches to servers that cannot be
-    /// used are dropped.
-    pub fn post_and_forget<V: View<Connection = C>>(&mut self, worker: &Worker<V>) {
+    /// Posts all batches, the WRITEs with which `holder` releases latches, without waiting for
+    /// their completion. Batches to servers that cannot be used are dropped.
+    pub fn post_releases<V>(&mut self, worker: &Worker<V>, holder: TransactionId)
+    where
+        V: View<Connection = C>,
+    {
         let _ = self.start(worker, |_| false);
-        self.entries[..self.used]
-            .iter_mut()
-            .for_each(|it| it.pending = None);
+        for entry in &mut self.entries[..self.used] {
+            if let Some(pending) = entry.pending.take()
+                && C::CAN_BREAK
+            {
+                worker.follow_release(entry.server, holder, pending);
+            }
+        }
         self.used = 0;
     }
 }

@@ -54,6 +54,12 @@
 //!
 //! An attempt that has not begun its commit delays nothing, however long its body runs.
 //!
+//! # Broken connections
+//!
+//! After a connection has broken, a worker connects again. An attempt that has not logged ends and
+//! is retried, and a commit or a recovery under way posts its verbs again: see the table at the
+//! head of `connections.rs`. On mapped memory connections do not break.
+//!
 //! # Restorations
 //!
 //! A replica [joins](crate::tables::Place::step) with one step of a restoration, and is complete
@@ -64,6 +70,7 @@
 mod addresses;
 mod check;
 mod commit;
+mod connections;
 mod coordinator;
 mod copying;
 mod counts;

@@ -47,6 +47,10 @@ pub struct Policy {
     pub(super) copies_under_latch: bool,
     /// The copy of an object is registered as a commit is.
     pub(super) registers_copies: bool,
+    /// An attempt ends if the answer of a CAS that latches is lost.
+    pub(super) ends_after_lost_latches: bool,
+    /// A release of a latch that may be lost is repeated by compare-and-swap.
+    pub(super) releases_again_by_swaps: bool,
 }
 
 impl Policy {
@@ -73,6 +77,8 @@ impl Policy {
         decides_in_its_epoch: true,
         copies_under_latch: true,
         registers_copies: true,
+        ends_after_lost_latches: true,
+        releases_again_by_swaps: true,
     };
 }
 
@@ -123,12 +129,16 @@ pub enum Flaw {
     CopiesUnlatched,
     /// The copy of an object is not registered, so a later epoch does not wait for it.
     CopiesUnregistered,
+    /// A CAS that latches is posted again after its answer was lost, as if it had not taken effect.
+    RepeatsLatching,
+    /// A WRITE that releases a latch is posted again after its connection broke.
+    RepeatsReleasing,
 }
 
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -150,6 +160,8 @@ impl Flaw {
         Self::DecidesByAll,
         Self::CopiesUnlatched,
         Self::CopiesUnregistered,
+        Self::RepeatsLatching,
+        Self::RepeatsReleasing,
     ];
 
     /// Whether FORD as published has the flaw (*Tandem* thesis, table 5.1).
@@ -182,6 +194,8 @@ impl Flaw {
             Self::DecidesByAll => &mut policy.decides_in_its_epoch,
             Self::CopiesUnlatched => &mut policy.copies_under_latch,
             Self::CopiesUnregistered => &mut policy.registers_copies,
+            Self::RepeatsLatching => &mut policy.ends_after_lost_latches,
+            Self::RepeatsReleasing => &mut policy.releases_again_by_swaps,
         };
         *choice = false;
         policy

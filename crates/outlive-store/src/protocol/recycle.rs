@@ -16,7 +16,7 @@
 
 use super::worker::{View, Worker};
 use crate::tables::{LATCH, ObjectId, TransactionId};
-use crate::verbs::{Batch, Connection, VerbError};
+use crate::verbs::{Batch, VerbError};
 
 /// The number of latches that are read in one batch.
 const LATCHES: usize = 64;
@@ -79,11 +79,10 @@ async fn release<V: View>(
     let Some(place) = worker.primary(objects[0]) else {
         return Ok(0);
     };
-    let connection = worker.connection(place.server)?;
     let mut batch = Batch::new();
     let latches = objects.iter().map(|it| place.of(*it, LATCH));
     let read: Vec<_> = latches.map(|at| (at, batch.read(at, 1))).collect();
-    let batch = connection.post(batch).await.finished()?;
+    let batch = worker.repeat(place.server, batch).await?;
     let mut release = Batch::new();
     let mut swaps = Vec::new();
     for (at, slot) in read {
@@ -101,7 +100,7 @@ async fn release<V: View>(
     if release.is_empty() {
         return Ok(0);
     }
-    let release = connection.post(release).await.finished()?;
+    let release = worker.repeat(place.server, release).await?;
     let is_released = |(swap, word): &(_, u64)| release.value(*swap) == *word;
     Ok(swaps.iter().filter(|it| is_released(it)).count() as u64)
 }

@@ -4,7 +4,7 @@ use super::fanout::Fanout;
 use super::worker::{Knowledge, Member, View, Worker};
 use super::{Abort, Conflict};
 use crate::tables::{LATCH, ObjectId, Place, TransactionId, VALUE, VERSION, Version};
-use crate::verbs::{Batch, Connection, ServerId, Slot};
+use crate::verbs::{Batch, Connection, ServerId, Slot, VerbError};
 use core::future::poll_fn;
 use core::ops::Range;
 use core::task::Poll;
@@ -210,6 +210,13 @@ impl<V: Member> Transaction<V> {
         Ok(completed.result?)
     }
 
+    /// Posts the batch, which has only READs.
+    async fn post_reads(&mut self, place: Place) -> Result<(), Abort> {
+        let batch = core::mem::take(&mut self.sets.batch);
+        self.sets.batch = self.worker.repeat(place.server, batch).await?;
+        Ok(())
+    }
+
     /// The object as this attempt sees it: its own write, or an earlier read.
     pub(super) fn known(&self, object: ObjectId) -> Option<Seen> {
         if let Some(index) = self.written(object) {
@@ -240,7 +247,7 @@ impl<V: Member> Transaction<V> {
             let latch = batch.read(place.of(object, LATCH), 1);
             let version = batch.read(place.of(object, VERSION), 1);
             let known = self.worker.known_failures();
-            self.post(place).await?;
+            self.post_reads(place).await?;
             let found = self.sets.batch.words(before)[0];
             match self.worker.latch_state(found, known) {
                 Latch::Free => {}
@@ -275,7 +282,7 @@ impl<V: Member> Transaction<V> {
         let place = self.primary(object)?;
         self.sets.batch.clear();
         let value = self.sets.batch.read(place.of(object, VALUE), words);
-        self.post(place).await?;
+        self.post_reads(place).await?;
         let start = self.sets.words.len();
         self.sets
             .words
@@ -369,7 +376,14 @@ impl<V: Member> Transaction<V> {
             // from the attempt's id.
             self.tentative = Some(object);
             let known = self.worker.known_failures();
-            self.post(place).await?;
+            let posted = self.post(place).await;
+            if let Err(Abort::Verb(VerbError::Broken { server })) = posted
+                && !self.worker.policy().ends_after_lost_latches
+            {
+                self.worker.reconnect(server).await?;
+                continue;
+            }
+            posted?;
             self.tentative = None;
             let batch = &self.sets.batch;
             let was = batch.value(was);

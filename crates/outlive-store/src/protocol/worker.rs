@@ -1,11 +1,12 @@
 //! A worker: the connections, tables and addresses that the coordinators of a thread share.
 
 use super::addresses::AddressCache;
+use super::connections::{Connections, SERVERS};
 use super::coordinator::{Coordinator, is_over};
 use super::{Counts, LogArea, Policy, Protocol, TransactionError};
 use crate::tables::{ObjectId, Place, TableLayout, TransactionId};
 use crate::verbs::{Connection, ServerId, VerbError};
-use core::cell::{Cell, OnceCell, RefCell};
+use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::marker::PhantomData;
 use core::task::Poll;
@@ -24,6 +25,16 @@ pub trait View: core::fmt::Debug {
     /// # Errors
     /// [`VerbError::ServerDied`] if the server is not live.
     fn connect(&self, server: ServerId) -> Result<Self::Connection, VerbError>;
+
+    /// Connects again to the server of a connection that has broken, once the server has drained
+    /// that one. Is polled again if it is pending: until then, or until the server is known to be
+    /// dead.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and [`VerbError::Revoked`].
+    fn reconnect(&self, broken: &Self::Connection) -> Poll<Result<Self::Connection, VerbError>> {
+        Poll::Ready(self.connect(broken.server()))
+    }
 
     /// The layout of a table, if it exists.
     fn layout(&self, table: u8) -> Option<TableLayout>;
@@ -190,7 +201,7 @@ pub struct Worker<V: View> {
     is_settled: Cell<bool>,
     /// The number of recoveries for which this worker need not wait.
     recoveries: Cell<u64>,
-    connections: Box<[OnceCell<V::Connection>]>,
+    pub(super) connections: Connections<V::Connection>,
     /// The layouts of tables that were read in the epoch.
     layouts: Box<[RefCell<Option<Rc<TableLayout>>>]>,
     /// Whether one of them was read after the end of the epoch.
@@ -227,8 +238,7 @@ pub(super) enum Knowledge {
 /// The time after which a compute server is fenced if the same commit still delays an epoch.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The numbers of memory servers and of tables that a worker can use.
-const SERVERS: usize = 64;
+/// The number of tables that a worker can use.
 const TABLES: usize = 256;
 
 impl<V: View> Worker<V> {
@@ -250,7 +260,7 @@ impl<V: View> Worker<V> {
             lost: Cell::new(lost),
             steps: Cell::new(steps),
             is_settled: Cell::new(false),
-            connections: (0..SERVERS).map(|_| OnceCell::new()).collect(),
+            connections: Connections::default(),
             layouts: (0..TABLES).map(|_| RefCell::default()).collect(),
             has_late_layout: Cell::new(false),
             addresses: RefCell::new(AddressCache::new(addresses)),
@@ -312,16 +322,6 @@ impl<V: View> Worker<V> {
         change(&mut counts);
         self.counts.set(counts);
         self.unpublished.set(self.unpublished.get() + 1);
-    }
-
-    pub(super) fn connection(&self, server: ServerId) -> Result<&V::Connection, VerbError> {
-        let cell = self.connections.get(usize::from(server.0));
-        let cell = cell.ok_or(VerbError::ServerDied { server })?;
-        if let Some(connection) = cell.get() {
-            return Ok(connection);
-        }
-        let connection = self.view.connect(server)?;
-        Ok(cell.get_or_init(|| connection))
     }
 
     /// # Panics
@@ -473,6 +473,10 @@ impl<V: Member> Worker<V> {
     /// A log server cannot be reached, a transaction of this worker is not resolved and delays the
     /// epoch, or the deadline `end` has passed.
     pub(super) async fn renew(&self, end: Option<Instant>) -> Result<(), TransactionError> {
+        if self.has_releases() {
+            let settled = self.settle_releases(false).await;
+            settled.map_err(|error| TransactionError::Aborted(error.into()))?;
+        }
         if self.is_settled.get() && !self.view.is_over(self.epoch()) {
             return Ok(());
         }

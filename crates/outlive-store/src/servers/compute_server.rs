@@ -9,7 +9,7 @@ use crate::verbs::{Link, ServerId};
 use bytemuck::Pod;
 use core::fmt;
 use core::time::Duration;
-use outlive::membership::{GroupEvents, Instance};
+use outlive::membership::{Instance, Process};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -91,9 +91,8 @@ impl ComputeServer {
         generations.is_gone(instance)
     }
 
-    /// The events of the store's members from now on: their deaths, for example.
-    pub fn events(&self) -> GroupEvents {
-        self.rights.process.events()
+    pub(super) fn process(&self) -> &Process {
+        &self.rights.process
     }
 
     /// Connects to a memory server. Connections of one compute server share a mapping.

@@ -34,6 +34,8 @@
 //!   failed, a compute server that joins first releases the stray latches of all tables, and makes
 //!   the failed ids available again.
 //!
+//! [`Detector`]s report deaths with their evidence, and suspicions, which end in fences.
+//!
 //! # Revocation
 //!
 //! [`ComputeServer::revoke`] is active-link termination: after it returns, no operation of the
@@ -49,11 +51,12 @@
 //! therefore sees the server's region, and a member that claims an entry sees the stores of the
 //! previous owner.
 //!
-//! Tests: tests/servers.rs; proofs: lab/outlive-proofs/src/store.
+//! Tests: tests/servers; proofs: lab/outlive-proofs/src/store.
 
 mod catalogue;
 mod compute_server;
 mod configuration;
+mod detector;
 mod entries;
 mod epochs;
 mod error;
@@ -75,6 +78,7 @@ mod store;
 pub use catalogue::{CreateTablePoint, TableEntry, TableError};
 pub use compute_server::{ComputeServer, ProcessId};
 pub use configuration::{BadConfiguration, Configuration, JoinPoint, RecoverPoint, Segments};
+pub use detector::{CoreDetector, Detector, Evidence, Finding};
 pub use entries::{ComputeEntry, MemoryEntry, Phase, Recovery};
 pub use error::StoreError;
 pub use log_areas::LogPoint;

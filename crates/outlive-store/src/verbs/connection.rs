@@ -122,8 +122,17 @@ pub trait Connection: fmt::Debug {
     /// The completion of a batch. A dropped completion does not cancel the batch.
     type Completion: Future<Output = Completed> + Unpin + fmt::Debug;
 
+    /// Whether a connection to a live server can break.
+    const CAN_BREAK: bool = false;
+
     /// The server.
     fn server(&self) -> ServerId;
+
+    /// Returns whether the connection has broken. Then each batch completes with
+    /// [`VerbError::Broken`], and only a new connection reaches the server.
+    fn is_broken(&self) -> bool {
+        false
+    }
 
     /// The region that offsets refer to.
     fn region(&self) -> Region;

@@ -53,7 +53,8 @@
 //! * *CAS from the free word to the poster's latch word*: no two CAS of a store write the same
 //!   value, so a READ of the word decides. If the word has the poster's value, the CAS took effect.
 //!   If not, it did not, or the recovery of the poster restored the word; in that case the poster
-//!   has no rights any more.
+//!   has no rights any more. (The [protocols](crate::protocol) do not read the word. They give the
+//!   latch up by a CAS from the poster's latch word, which is right in both cases.)
 //! * *CAS from the poster's latch word to the free word*: if a READ shows the poster's value, the
 //!   CAS did not take effect; else it did.
 //! * *WRITE under a latch that the poster holds* (values, versions, log entries): it is posted

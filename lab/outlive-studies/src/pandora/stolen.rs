@@ -43,6 +43,8 @@ pub const STUDY: Study = Study {
 const SUSPICION: Duration = Duration::from_millis(5);
 /// The interval of heartbeats and of their checks.
 const BEAT: Duration = Duration::from_millis(1);
+/// The interval of heartbeats, and the suspicion time.
+type Heartbeats = (Duration, Duration);
 /// The bar with heartbeats, in microseconds.
 const WITH_HEARTBEATS: f64 = 10_000.0;
 /// The longest wait for a server or a stolen latch.
@@ -138,6 +140,7 @@ fn hold<V: Member>(coordinator: &mut Coordinator<V>, table: Table<u64>) -> ! {
 /// The servers of a store: two memory servers and a thief.
 struct Servers<'a> {
     launcher: &'a Launcher,
+    has_heartbeats: bool,
     // Dropped in this order: the store is destroyed when no server has it open any more.
     thief: Playing,
     memory: Vec<Playing>,
@@ -156,11 +159,11 @@ impl Drop for StoreFile {
 }
 
 impl<'a> Servers<'a> {
-    fn start(launcher: &'a Launcher, settings: Option<Settings>) -> Result<Self, StudyError> {
+    fn start(launcher: &'a Launcher, heartbeats: Option<Heartbeats>) -> Result<Self, StudyError> {
         let store = StoreFile(fresh_path("store"));
         let mut options = StoreOptions::new().replicas(REPLICAS).compute_servers(4, 1);
-        if let Some(settings) = settings {
-            options = options.settings(settings);
+        if let Some((heartbeat, suspicion)) = heartbeats {
+            options = options.heartbeats(heartbeat, suspicion);
         }
         drop(Store::create(&store.0, options.members(64))?);
         let times = ScratchPod::of_ids(4 << 20, Settings::default(), 16)?;
@@ -176,6 +179,7 @@ impl<'a> Servers<'a> {
         let thief = start(launcher, (&store.0, times.path()), Role::Thief)?;
         Ok(Self {
             launcher,
+            has_heartbeats: heartbeats.is_some(),
             thief,
             memory,
             store,
@@ -203,7 +207,7 @@ impl<'a> Servers<'a> {
         let mut victim = match start(self.launcher, paths, Role::Victim) {
             Ok(victim) => victim,
             // Fenced while it joined.
-            Err(StudyError::Part { .. }) => return Ok(None),
+            Err(StudyError::Part { .. }) if self.has_heartbeats => return Ok(None),
             Err(error) => return Err(error),
         };
         std::thread::sleep(Duration::from_millis(5) + phase);
@@ -247,24 +251,18 @@ fn start(
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     run.go_on()?;
-    let beats = Settings {
-        heartbeat: BEAT,
-        poll: BEAT,
-        suspicion: SUSPICION,
-        ..Settings::default()
-    };
     let detectors = [
         ("obituaries, the victim killed", None, Signal::KILL, STOLEN),
         (
             "heartbeats every 1 ms, suspicion after 5 ms, the victim stopped",
-            Some(beats),
+            Some((BEAT, SUSPICION)),
             Signal::STOP,
             WITH_HEARTBEATS,
         ),
     ];
-    for (case, settings, signal, bar) in detectors {
+    for (case, heartbeats, signal, bar) in detectors {
         run.begin(case);
-        let (times, void) = measure(run, settings, signal)?;
+        let (times, void) = measure(run, heartbeats, signal)?;
         let void = Row::new(
             case,
             "void rounds, in which a server was fenced that had not been stopped",
@@ -292,7 +290,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
 /// busy for the detector.
 fn measure(
     run: &Run<'_>,
-    settings: Option<Settings>,
+    heartbeats: Option<Heartbeats>,
     signal: Signal,
 ) -> Result<(Vec<f64>, usize), StudyError> {
     let rounds = run.effort().of(2, 20, 100);
@@ -304,10 +302,10 @@ fn measure(
         run.go_on()?;
         let now = match &mut servers {
             Some(servers) => servers,
-            none => match Servers::start(run.launcher(), settings.clone()) {
+            none => match Servers::start(run.launcher(), heartbeats) {
                 Ok(started) => none.insert(started),
                 // Fenced while they joined.
-                Err(StudyError::Part { .. }) => {
+                Err(StudyError::Part { .. }) if heartbeats.is_some() => {
                     void += 1;
                     continue;
                 }

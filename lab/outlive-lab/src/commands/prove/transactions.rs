@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use outlive_proofs::store::transactions::{Counts, Plan, Step, Victim, run};
+use outlive_proofs::store::transactions::{Counts, Plan, Step, Steps, Victim, run};
 use outlive_store::protocol::Protocol;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ use std::time::Instant;
     outlive-lab prove transactions losses --seed 4711 --runs 1\n\n\
     Three compute servers execute random transactions on a table with two replicas in three memory \
     servers, over a simulated network with delays, losses, repetitions and lost answers. Compute \
-    servers die at random moments, the first recoverer after them, and a memory server is lost, as \
-    the kind of the run says. Each history is searched for an order that explains all results and \
+    servers die at random moments, the first recoverer after them, a memory server is lost, and \
+    connections break, as the kind of the run says. Each history is searched for an order that explains all results and \
     agrees with real time (strict serializability); the outcomes that the clients of dead servers \
     find out are part of it. Afterwards the replicas must be equal, and no latch may have a live \
     holder. A seed repeats a run. Exits with 1 if anything else is found.\n\n\
@@ -38,7 +38,7 @@ pub struct Transactions {
     #[command(flatten)]
     selection: Selection,
     /// Execute so many runs that --all covers at least 100,000, and require that compute servers
-    /// died after each kind of batch: half an hour
+    /// died after each kind of batch, and that connections broke with each: half an hour
     #[arg(long)]
     full: bool,
     /// The number of runs of each kind [default: 200]
@@ -84,6 +84,10 @@ struct Details {
     /// The deaths of compute servers, by what they posted last.
     client_deaths: BTreeMap<&'static str, u64>,
     recoverer_deaths: BTreeMap<&'static str, u64>,
+    /// The batches that were outstanding when their connection broke.
+    client_breaks: BTreeMap<&'static str, u64>,
+    recoverer_breaks: BTreeMap<&'static str, u64>,
+    lost_answers: u64,
     messages: Vec<String>,
 }
 
@@ -168,17 +172,22 @@ impl Transactions {
         let mut messages: Vec<String> = { failures.iter().take(DESCRIBED) }
             .map(|(seed, error)| format!("seed {seed}: {error}"))
             .collect();
-        let never: Vec<String> = match self.full && plan.deaths > 0 {
-            true => never(&counts),
-            false => Vec::new(),
-        };
+        let mut never = Vec::new();
+        if self.full && plan.deaths > 0 {
+            never.extend(missing(&counts.deaths).map(|(victim, step)| {
+                format!("no {victim:?} died after a batch of {}", step.name())
+            }));
+        }
+        if self.full && plan.breaks > 0 {
+            never.extend(missing(&counts.breaks).map(|(victim, step)| {
+                let step = step.name();
+                format!("no connection broke with a batch of {step} of a {victim:?}")
+            }));
+        }
         let failed = (failures.len() + never.len()) as u64;
         messages.extend(never);
-        let deaths = |of: Victim| {
-            let all = counts
-                .deaths
-                .iter()
-                .filter(|((victim, _), _)| *victim == of);
+        let named = |all: &Steps, of: Victim| {
+            let all = all.iter().filter(|((victim, _), _)| *victim == of);
             all.map(|((_, step), count)| (step.name(), *count))
                 .collect()
         };
@@ -199,24 +208,24 @@ impl Transactions {
                 lost_servers: counts.lost,
                 stolen: counts.stolen,
                 snapshots: counts.snapshots,
-                client_deaths: deaths(Victim::Client),
-                recoverer_deaths: deaths(Victim::Recoverer),
+                client_deaths: named(&counts.deaths, Victim::Client),
+                recoverer_deaths: named(&counts.deaths, Victim::Recoverer),
+                client_breaks: named(&counts.breaks, Victim::Client),
+                recoverer_breaks: named(&counts.breaks, Victim::Recoverer),
+                lost_answers: counts.lost_answers,
                 messages,
             },
         }
     }
 }
 
-/// Returns descriptions of the deaths that are possible in each protocol and did not occur.
-fn never(counts: &Counts) -> Vec<String> {
+/// Returns the steps that each protocol has and that are not among those that were `seen`.
+fn missing(seen: &Steps) -> impl Iterator<Item = (Victim, Step)> {
     let possible = { Victim::ALL.iter() }.flat_map(|victim| {
         let steps = Step::ALL.iter().filter(|step| step.is_of(*victim));
         steps.map(|step| (*victim, *step))
     });
-    let missing = possible.filter(|death| !counts.deaths.contains_key(death));
-    missing
-        .map(|(victim, step)| format!("no {victim:?} died after a batch of {}", step.name()))
-        .collect()
+    possible.filter(|step| !seen.contains_key(step))
 }
 
 /// One line that explains a kind of runs.
@@ -229,6 +238,7 @@ fn about(kind: &str) -> &'static str {
         "stalls" => "as losses; attempts wait at latches of servers under recovery",
         "snapshots" => "as losses; a third of the transactions read the whole table",
         "restorations" => "as losses; the replicas are restored, and another server is lost later",
+        "broken-connections" => "as losses; connections with outstanding verbs break",
         "restorations-of-three" => "the same with three replicas, and the loss in the restoration",
         _ => "",
     }
@@ -250,8 +260,8 @@ fn say(proof: &Proof<Details>) -> Result<(), Failure> {
         seconds,
         more,
     } = proof;
-    let deaths = |deaths: &BTreeMap<&str, u64>| -> String {
-        let each: Vec<_> = deaths
+    let each = |steps: &BTreeMap<&str, u64>| -> String {
+        let each: Vec<_> = steps
             .iter()
             .map(|(step, n)| format!("{n} {step}"))
             .collect();
@@ -271,12 +281,23 @@ fn say(proof: &Proof<Details>) -> Result<(), Failure> {
         more.lost_servers,
         more.stolen,
     ))?;
-    for (victim, steps) in [
-        ("clients", &more.client_deaths),
-        ("recoverers", &more.recoverer_deaths),
+    if more.lost_answers > 0 {
+        let answers = more.lost_answers;
+        output::line(format_args!(
+            "  {answers} batches took effect and lost their answer"
+        ))?;
+    }
+    for (what, steps) in [
+        ("clients died after", &more.client_deaths),
+        ("recoverers died after", &more.recoverer_deaths),
+        ("connections of clients broke with", &more.client_breaks),
+        (
+            "connections of recoverers broke with",
+            &more.recoverer_breaks,
+        ),
     ] {
         if !steps.is_empty() {
-            output::line(format_args!("  {victim} died after: {}", deaths(steps)))?;
+            output::line(format_args!("  {what}: {}", each(steps)))?;
         }
     }
     more.messages.iter().try_for_each(output::line)

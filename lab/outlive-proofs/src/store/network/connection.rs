@@ -4,7 +4,7 @@ use super::responder::Responder;
 use super::{ComputeId, Network};
 use core::pin::Pin;
 use core::task::{Context, Poll};
-use outlive_store::verbs::{Batch, Completed, Connection, Region, ServerId, VerbError};
+use outlive_store::verbs::{Batch, Completed, Connection, Region, ServerId, Verb, VerbError};
 
 /// The outcome of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,12 @@ impl Batches {
 
     pub fn complete(&mut self, number: usize, outcome: Outcome) {
         self.0[number].1 = Some(outcome);
+    }
+
+    /// The verbs of a batch that has not completed.
+    pub fn verbs(&self, number: usize) -> Vec<Verb> {
+        let batch = self.0[number].0.as_ref();
+        batch.map_or_else(Vec::new, |batch| batch.verbs().to_vec())
     }
 
     /// Returns whether the batch has not been returned to its poster.
@@ -71,8 +77,14 @@ impl Wire {
 impl Connection for Wire {
     type Completion = Posted;
 
+    const CAN_BREAK: bool = true;
+
     fn server(&self) -> ServerId {
         self.server
+    }
+
+    fn is_broken(&self) -> bool {
+        self.network.inner.borrow().responders[self.number].is_broken
     }
 
     fn region(&self) -> Region {
@@ -172,15 +184,10 @@ impl Future for Reconnecting {
     type Output = Wire;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Wire> {
-        let from = {
-            let inner = self.network.inner.borrow();
-            let old = &inner.responders[self.old];
-            if !old.is_drained() {
-                return Poll::Pending;
-            }
-            old.from
-        };
-        Poll::Ready(self.network.connect(from, self.server))
+        match self.network.connect_again(self.old, self.server) {
+            Some(wire) => Poll::Ready(wire),
+            None => Poll::Pending,
+        }
     }
 }
 

@@ -45,6 +45,9 @@ pub enum Fault {
     MemoryCrash(ServerId),
     /// The connections between a compute server and a memory server break.
     Break(ComputeId, ServerId),
+    /// A connection of a compute server breaks that has outstanding verbs. It is due until there is
+    /// one.
+    BreakUsed(ComputeId),
 }
 
 /// The moment after which a fault is injected.
@@ -83,6 +86,17 @@ pub struct Network {
     inner: Rc<RefCell<Inner>>,
 }
 
+/// A batch whose connection broke before its completion arrived.
+#[derive(Clone, Debug)]
+pub struct BrokenBatch {
+    /// Its poster.
+    pub from: ComputeId,
+    /// Its verbs.
+    pub verbs: Vec<Verb>,
+    /// Whether all of them had taken effect, so that only the answer was lost.
+    pub has_taken_effect: bool,
+}
+
 #[derive(Debug)]
 struct Server {
     words: Vec<u64>,
@@ -97,6 +111,8 @@ struct Inner {
     batches: Batches,
     faults: Vec<(Due, Fault)>,
     dead: Vec<ComputeId>,
+    /// The batches that were outstanding on the connections that [`Fault::BreakUsed`] broke.
+    broken: Vec<BrokenBatch>,
     /// The number of batches that each compute server has posted, and the last one.
     posted: HashMap<ComputeId, (u64, Vec<Verb>)>,
     revoked: Vec<(ComputeId, ServerId)>,
@@ -121,6 +137,7 @@ impl Network {
                 batches: Batches::default(),
                 faults: Vec::new(),
                 dead: Vec::new(),
+                broken: Vec::new(),
                 posted: HashMap::new(),
                 revoked: Vec::new(),
                 takes_duplicates: false,
@@ -141,6 +158,14 @@ impl Network {
     pub fn plan_crash(&self, compute: ComputeId, batches: u64) {
         let due = Due::Batches(compute, batches);
         let fault = (due, Fault::ComputeCrash(compute));
+        self.inner.borrow_mut().faults.push(fault);
+    }
+
+    /// Plans the break of a connection of `compute` that has outstanding verbs, for a random step
+    /// after it has posted `batches` batches.
+    pub fn plan_break(&self, compute: ComputeId, batches: u64) {
+        let due = Due::Batches(compute, batches);
+        let fault = (due, Fault::BreakUsed(compute));
         self.inner.borrow_mut().faults.push(fault);
     }
 
@@ -194,6 +219,25 @@ impl Network {
     /// Connects again after `broken` has broken, once the server has drained it.
     pub fn reconnect(&self, broken: &Wire) -> Reconnecting {
         Reconnecting::new(self.clone(), broken.number(), broken.id())
+    }
+
+    /// Connects again after `broken` has broken, if the server has drained it.
+    pub fn try_reconnect(&self, broken: &Wire) -> Option<Wire> {
+        self.connect_again(broken.number(), broken.id())
+    }
+
+    fn connect_again(&self, old: usize, server: ServerId) -> Option<Wire> {
+        let from = {
+            let inner = self.inner.borrow();
+            let old = &inner.responders[old];
+            old.is_drained().then_some(old.from)
+        };
+        Some(self.connect(from?, server))
+    }
+
+    /// The batches that were outstanding on the connections that [`Fault::BreakUsed`] broke.
+    pub fn broken_batches(&self) -> Vec<BrokenBatch> {
+        self.inner.borrow().broken.clone()
     }
 
     /// Revokes the rights of `compute` at all live memory servers. The future is ready when every
@@ -268,7 +312,12 @@ impl Inner {
             Due::Words(words) => words <= self.seen.words,
             Due::Batches(compute, batches) => batches <= posted(compute),
         };
-        let due = self.faults.iter().position(|(due, _)| is_due(*due));
+        let is_possible = |fault: Fault| match fault {
+            Fault::BreakUsed(compute) => self.used(compute).next().is_some(),
+            _ => true,
+        };
+        let mut faults = self.faults.iter();
+        let due = faults.position(|(due, fault)| is_due(*due) && is_possible(*fault));
         // The fault is injected some steps after the word, so that it can also follow completions.
         if let Some(due) = due.filter(|_| self.random.u8(..4) == 0) {
             let (_, fault) = self.faults.swap_remove(due);
@@ -294,12 +343,41 @@ impl Inner {
         true
     }
 
+    /// The numbers of the connections of `compute` that have outstanding verbs.
+    fn used(&self, compute: ComputeId) -> impl Iterator<Item = usize> {
+        let responders = self.responders.iter().enumerate();
+        let used = responders.filter(move |(_, it)| it.from == compute);
+        let used = used.filter(|(_, it)| it.open().next().is_some());
+        used.map(|(number, _)| number)
+    }
+
+    fn break_used(&mut self, compute: ComputeId) {
+        let used: Vec<usize> = self.used(compute).collect();
+        let has_answer = |number: &usize| self.responders[*number].has_answer();
+        let answered: Vec<usize> = used.iter().copied().filter(has_answer).collect();
+        // Often only the answer is lost.
+        let among = match answered.is_empty() || self.random.bool() {
+            true => used,
+            false => answered,
+        };
+        let number = among[self.random.usize(..among.len())];
+        let responder = &self.responders[number];
+        for batch in responder.open() {
+            self.broken.push(BrokenBatch {
+                from: compute,
+                verbs: self.batches.verbs(batch),
+                has_taken_effect: !responder.has_left(batch),
+            });
+        }
+        self.break_connections(|number_of, _| number_of == number);
+    }
+
     fn strike(&mut self, fault: Fault) {
         self.seen.faults += 1;
         match fault {
             Fault::ComputeCrash(compute) => {
                 self.dead.push(compute);
-                self.break_connections(|it| it.from == compute);
+                self.break_connections(|_, it| it.from == compute);
             }
             Fault::MemoryCrash(server) => {
                 let it = &mut self.servers[usize::from(server.0)];
@@ -307,8 +385,9 @@ impl Inner {
                 it.words.fill(POISON);
                 self.end_connections_to(server);
             }
+            Fault::BreakUsed(compute) => self.break_used(compute),
             Fault::Break(compute, server) => {
-                self.break_connections(|it| it.from == compute && it.server == server);
+                self.break_connections(|_, it| it.from == compute && it.server == server);
             }
         }
     }

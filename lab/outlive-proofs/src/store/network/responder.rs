@@ -80,8 +80,20 @@ impl Responder {
         !self.is_drained() || !self.open.is_empty()
     }
 
+    /// The batches whose completions have not arrived, if the connection is in use.
+    pub fn open(&self) -> impl Iterator<Item = usize> {
+        let is_used = !self.is_broken && !self.is_revoked;
+        self.open.iter().copied().filter(move |_| is_used)
+    }
+
+    /// Returns whether a completion is under way: all verbs of the first batch have taken effect.
+    pub fn has_answer(&self) -> bool {
+        let first = self.open.front();
+        first.is_some_and(|batch| !self.has_left(*batch))
+    }
+
     /// Returns whether a verb of `batch` has not taken effect completely.
-    fn has_left(&self, batch: usize) -> bool {
+    pub fn has_left(&self, batch: usize) -> bool {
         let mut left = self.sent.iter().chain(&self.queue);
         left.any(|it| it.batch == batch)
     }
@@ -242,9 +254,9 @@ impl Inner {
     }
 
     /// Breaks connections. Their open batches complete with [`VerbError::Broken`].
-    pub(super) fn break_connections(&mut self, which: impl Fn(&Responder) -> bool) {
-        for responder in &mut self.responders {
-            if which(responder) && !responder.is_broken {
+    pub(super) fn break_connections(&mut self, which: impl Fn(usize, &Responder) -> bool) {
+        for (number, responder) in self.responders.iter_mut().enumerate() {
+            if which(number, responder) && !responder.is_broken {
                 responder.is_broken = true;
                 let open = core::mem::take(&mut responder.open);
                 for batch in open {

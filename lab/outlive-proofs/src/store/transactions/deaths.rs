@@ -1,4 +1,5 @@
-//! What the compute servers that died in a run had posted last.
+//! The steps of the protocol: what the compute servers that died in a run had posted last, and
+//! what was outstanding on connections that broke.
 
 use super::GEOMETRY;
 use super::view::{base, is_log};
@@ -7,7 +8,7 @@ use outlive_store::tables::LATCH;
 use outlive_store::verbs::{Verb, VerbKind};
 use std::collections::BTreeMap;
 
-/// A compute server that dies.
+/// A compute server that dies, or whose connection breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Victim {
     /// It executes transactions.
@@ -21,7 +22,8 @@ impl Victim {
     pub const ALL: [Self; 2] = [Self::Client, Self::Recoverer];
 }
 
-/// The batch that a compute server posted last, by its effect.
+/// The kind of a batch, by its effect: the last one of a server that died, or one whose connection
+/// broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Reads objects: an access, the validation, or the decision of a recovery.
@@ -40,8 +42,8 @@ pub enum Step {
     Release,
 }
 
-/// The numbers of deaths in runs.
-pub type Deaths = BTreeMap<(Victim, Step), u64>;
+/// The numbers of deaths, or of batches whose connections broke, in runs.
+pub type Steps = BTreeMap<(Victim, Step), u64>;
 
 impl Step {
     /// All steps.

@@ -1,7 +1,7 @@
 //! Transactions on the simulated network: compute servers execute random transactions, some of them
 //! die, and others recover their logs and may die as well. A memory server may be lost, and others
-//! may restore its replicas and die, before a second one is lost. The history is checked for strict
-//! serializability, and the memory for consistency.
+//! may restore its replicas and die, before a second one is lost. Connections may break. The
+//! history is checked for strict serializability, and the memory for consistency.
 
 mod deaths;
 mod history;
@@ -9,7 +9,7 @@ mod plan;
 mod restorers;
 mod view;
 
-pub use deaths::{Deaths, Step, Victim};
+pub use deaths::{Step, Steps, Victim};
 pub use history::{Access, History, Outcome, Record};
 pub use plan::{Counts, Plan};
 
@@ -20,7 +20,7 @@ use outlive_store::protocol::{
     Table, Transaction, TransactionError, Worker, check, recover_logs,
 };
 use outlive_store::tables::{Geometry, TransactionId, choose};
-use outlive_store::verbs::ServerId;
+use outlive_store::verbs::{ServerId, Verb};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use view::{Change, Configuration, Simulated, log_of, places, process, words};
@@ -92,6 +92,7 @@ impl World {
             network: self.network.clone(),
             compute,
             protocol: self.plan.protocol,
+            reconnects_early: self.plan.reconnects_early,
             configuration: Rc::clone(&self.configuration),
             slots: RefCell::new((0..COORDINATORS).map(|it| Slot::new(it, 0)).collect()),
         };
@@ -119,7 +120,7 @@ impl World {
     async fn client(
         &self,
         compute: usize,
-        mut coordinator: Coordinator<Simulated>,
+        (worker, mut coordinator): (&Worker<Simulated>, Coordinator<Simulated>),
         name: String,
         seed: u64,
     ) {
@@ -179,6 +180,11 @@ impl World {
                 return;
             }
             self.history.end(record, outcome);
+        }
+        if let Err(error) = worker.finish().await
+            && !self.network.is_dead(compute)
+        {
+            self.errors.borrow_mut().push(error.to_string());
         }
     }
 
@@ -369,6 +375,12 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
             false => network.plan_crash(victim, random.u64(..60)),
         }
     }
+    for _ in 0..plan.breaks {
+        match random.u8(..3) {
+            0 => network.plan_break(CLIENTS + random.usize(..RECOVERERS), random.u64(..40)),
+            _ => network.plan_break(random.usize(..CLIENTS), random.u64(..80)),
+        }
+    }
     if plan.recoverer_dies {
         network.plan_crash(CLIENTS, random.u64(..40));
     }
@@ -418,14 +430,15 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
             let coordinator = worker.coordinator().expect("a free slot");
             let stall = if plan.stalls { 10_000 } else { 0 };
             let coordinator = coordinator.retry(Retry { stall, ..RETRY });
-            let (world, seed) = (&world, random.u64(..));
+            let (world, worker, seed) = (&world, &**worker, random.u64(..));
             let name = format!("{compute}.{number}");
             let running = End(&running);
             tasks.push((
                 compute,
                 Box::pin(async move {
                     let _running = running;
-                    world.client(compute, coordinator, name, seed).await;
+                    let client = (worker, coordinator);
+                    world.client(compute, client, name, seed).await;
                 }),
             ));
         }
@@ -471,16 +484,24 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     counts.found_committed = world.history.count(resolved(Outcome::Committed));
     counts.found_without_effect = world.history.count(resolved(Outcome::NoEffect));
     counts.words = network.seen().words;
-    for compute in { 0..RESTORER }.filter(|it| network.is_dead(*it)) {
-        let batch = network.last_batch(compute);
-        if let Some(step) = batch.and_then(|it| Step::of(&it, plan.protocol)) {
+    let add = |all: &mut Steps, compute: usize, batch: &[Verb]| {
+        if let Some(step) = Step::of(batch, plan.protocol) {
             let victim = if compute < CLIENTS {
                 Victim::Client
             } else {
                 Victim::Recoverer
             };
-            *counts.deaths.entry((victim, step)).or_default() += 1;
+            *all.entry((victim, step)).or_default() += 1;
         }
+    };
+    for compute in { 0..RESTORER }.filter(|it| network.is_dead(*it)) {
+        if let Some(batch) = network.last_batch(compute) {
+            add(&mut counts.deaths, compute, &batch);
+        }
+    }
+    for broken in network.broken_batches() {
+        add(&mut counts.breaks, broken.from, &broken.verbs);
+        counts.lost_answers += u64::from(broken.has_taken_effect);
     }
     let registered = world.configuration.borrow().commits.len();
     if registered > 0 {

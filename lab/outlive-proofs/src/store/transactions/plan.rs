@@ -1,6 +1,6 @@
 //! The plans of runs, and the counts of what has occurred in them.
 
-use super::deaths::Deaths;
+use super::deaths::Steps;
 use outlive_store::protocol::{Policy, Protocol};
 
 /// The plan of a run.
@@ -12,6 +12,8 @@ pub struct Plan {
     pub policy: Policy,
     /// The number of compute servers that die at random points.
     pub deaths: usize,
+    /// The number of connections that break at random points.
+    pub breaks: usize,
     /// Whether the first recoverer dies as well, and another one takes over.
     pub recoverer_dies: bool,
     /// Whether a memory server is lost at a random point.
@@ -22,6 +24,8 @@ pub struct Plan {
     pub replicas: usize,
     /// Broken: workers do not learn of recoveries.
     pub hides_recoveries: bool,
+    /// Broken: a connection opens before the server has drained the broken one.
+    pub reconnects_early: bool,
     /// Broken: an epoch does not wait for the recovery of dead compute servers.
     pub forgets_dead: bool,
     /// Whether attempts stall at latches of compute servers under recovery.
@@ -42,11 +46,13 @@ impl Plan {
         protocol: Protocol::Pandora,
         policy: Policy::SOUND,
         deaths: 0,
+        breaks: 0,
         recoverer_dies: false,
         memory_dies: false,
         restores: false,
         replicas: 2,
         hides_recoveries: false,
+        reconnects_early: false,
         forgets_dead: false,
         stalls: false,
         accesses: 3,
@@ -95,8 +101,13 @@ impl Plan {
         stalls: true,
         ..Self::LOSSES
     };
+    /// A run in which connections break as well.
+    pub const BROKEN_CONNECTIONS: Self = Self {
+        breaks: 16,
+        ..Self::LOSSES
+    };
     /// The kinds of sound runs, with their names.
-    pub const ALL: [(&str, Self); 8] = [
+    pub const ALL: [(&str, Self); 9] = [
         ("clean", Self::CLEAN),
         ("deaths", Self::DEATHS),
         ("losses", Self::LOSSES),
@@ -105,6 +116,7 @@ impl Plan {
         ("snapshots", Self::SNAPSHOTS),
         ("restorations", Self::RESTORATIONS),
         ("restorations-of-three", Self::RESTORATIONS_OF_THREE),
+        ("broken-connections", Self::BROKEN_CONNECTIONS),
     ];
 
     /// The plan with another protocol.
@@ -156,7 +168,11 @@ pub struct Counts {
     /// Words that took effect.
     pub words: u64,
     /// Deaths of compute servers that had posted a batch, by what they posted last.
-    pub deaths: Deaths,
+    pub deaths: Steps,
+    /// Batches that were outstanding when their connection broke.
+    pub breaks: Steps,
+    /// Those of them whose verbs had all taken effect: only the answer was lost.
+    pub lost_answers: u64,
 }
 
 impl Counts {
@@ -179,8 +195,14 @@ impl Counts {
         self.stalled += other.stalled;
         self.snapshots += other.snapshots;
         self.words += other.words;
-        for (death, count) in &other.deaths {
-            *self.deaths.entry(*death).or_default() += count;
+        self.lost_answers += other.lost_answers;
+        for (all, others) in [
+            (&mut self.deaths, &other.deaths),
+            (&mut self.breaks, &other.breaks),
+        ] {
+            for (step, count) in others {
+                *all.entry(*step).or_default() += count;
+            }
         }
     }
 }

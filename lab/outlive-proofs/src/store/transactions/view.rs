@@ -3,9 +3,10 @@
 use super::super::network::{Network, Wire};
 use super::{COORDINATORS, GEOMETRY, OBSERVER};
 use core::cell::RefCell;
+use core::task::Poll;
 use outlive_store::protocol::{LastCommit, LogArea, Member, Protocol, Slot, View};
 use outlive_store::tables::{Place, TableLayout, TransactionId, choose};
-use outlive_store::verbs::{RemoteOffset, ServerId, VerbError};
+use outlive_store::verbs::{Connection, RemoteOffset, ServerId, VerbError};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -67,6 +68,8 @@ pub(super) struct Simulated {
     pub network: Network,
     pub compute: usize,
     pub protocol: Protocol,
+    /// Broken: see [`Plan`](super::Plan::reconnects_early).
+    pub reconnects_early: bool,
     pub configuration: Rc<RefCell<Configuration>>,
     pub slots: RefCell<Vec<Slot>>,
 }
@@ -135,6 +138,20 @@ impl View for Simulated {
 
     fn connect(&self, server: ServerId) -> Result<Wire, VerbError> {
         Ok(self.network.connect(self.compute, server))
+    }
+
+    fn reconnect(&self, broken: &Wire) -> Poll<Result<Wire, VerbError>> {
+        if self.network.is_dead(self.compute) {
+            let server = broken.server();
+            return Poll::Ready(Err(VerbError::Revoked { server }));
+        }
+        if self.reconnects_early {
+            return Poll::Ready(self.connect(broken.server()));
+        }
+        match self.network.try_reconnect(broken) {
+            Some(wire) => Poll::Ready(Ok(wire)),
+            None => Poll::Pending,
+        }
     }
 
     fn layout(&self, table: u8) -> Option<TableLayout> {

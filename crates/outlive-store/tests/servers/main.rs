@@ -1,15 +1,19 @@
 //! Memory servers and compute servers in processes of their own, which are stopped and killed.
 
+mod harness;
+
+use harness::{Place, Server, await_status, read};
+use outlive::membership::Instance;
 use outlive_store::protocol::Outcome;
-use outlive_store::servers::{ComputeEntry, Phase, Store, StoreError, StoreOptions, StoreStatus};
+use outlive_store::servers::{
+    ComputeEntry, Detector, Evidence, Finding, Phase, Store, StoreError, StoreOptions,
+};
 use outlive_store::tables::TransactionId;
 use outlive_store::verbs::{
     Batch, Connection, POISON, RemoteOffset, ServerId, VerbError, block_on,
 };
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use rustix::process::Signal;
+use std::io::{BufRead, Read};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -64,119 +68,17 @@ fn server() {
     }
 }
 
-struct Server {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-}
-
-impl Server {
-    fn spawn(role: &str, path: &Path) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        let mut child = { command.args(["server", "--exact", "--nocapture"]) }
-            .env(ROLE, role)
-            .env(PATH, path)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self {
-            child,
-            input,
-            output,
-        }
+/// Returns the last attempt that a dead server has begun.
+fn last_attempt(server: &mut Server) -> Option<u64> {
+    let (mut line, mut last) = (String::new(), None);
+    while server.output.read_line(&mut line).unwrap() > 0 {
+        // The last line may be cut.
+        let attempt = line.strip_suffix('\n');
+        let attempt = attempt.and_then(|it| it.strip_prefix("attempt "));
+        last = attempt.map(|it| it.parse::<u64>().unwrap()).or(last);
+        line.clear();
     }
-
-    /// Starts a server. Returns it with its number when it is live.
-    fn start(role: &str, path: &Path) -> (Self, u16) {
-        let mut server = Self::spawn(role, path);
-        let mut line = String::new();
-        while server.output.read_line(&mut line).unwrap() > 0 {
-            if let Some(id) = line.trim().strip_prefix("serves ") {
-                return (server, id.parse().unwrap());
-            }
-            line.clear();
-        }
-        panic!("the server did not start");
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
-        kill_process(pid, signal).unwrap();
-    }
-
-    /// Stops all its threads. (A signal alone is on its way for as long as the thread that takes it
-    /// waits for a processor.)
-    fn stop(&self) {
-        self.signal(Signal::STOP);
-        let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
-        waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Lets a memory server leave, and waits until it has ended.
-    fn leave(mut self) {
-        drop(self.input.take());
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-struct Place(std::path::PathBuf);
-
-impl Place {
-    fn new(name: &str, options: StoreOptions) -> (Self, Store) {
-        let path = format!("/dev/shm/outlive-store-{name}-{}", std::process::id());
-        let store = Store::create(&path, options.members(64)).unwrap();
-        (Self(path.into()), store)
-    }
-
-    /// Returns the number of files of memory servers.
-    fn segments(&self) -> usize {
-        let name = self.0.file_name().unwrap().to_str().unwrap();
-        let prefix = format!("{name}.");
-        let files = std::fs::read_dir(self.0.parent().unwrap()).unwrap();
-        let names = files.map(|file| file.unwrap().file_name());
-        { names.filter(|it| it.to_str().is_some_and(|it| it.starts_with(&prefix))) }.count()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = Store::destroy(&self.0);
-    }
-}
-
-fn read(server: &impl Connection, at: u64) -> Result<u64, VerbError> {
-    let mut batch = Batch::new();
-    let slot = batch.read(RemoteOffset::new(at), 1);
-    let done = block_on(server.post(batch)).finished()?;
-    Ok(done.value(slot))
-}
-
-/// Waits until `holds` is true for the status, and returns that status.
-fn await_status(store: &Store, holds: impl Fn(&StoreStatus) -> bool) -> StoreStatus {
-    let begin = Instant::now();
-    loop {
-        let status = store.status();
-        if holds(&status) {
-            return status;
-        }
-        assert!(begin.elapsed() < LIMIT, "{status:?}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    last
 }
 
 #[test]
@@ -236,14 +138,7 @@ fn the_outcome_of_the_last_attempt_of_a_killed_server_is_found_out() {
         let (mut server, id) = Server::start("transact", &place.0);
         std::thread::sleep(Duration::from_micros(random.u64(..2000)));
         server.signal(Signal::KILL);
-        let (mut line, mut last) = (String::new(), None);
-        while server.output.read_line(&mut line).unwrap() > 0 {
-            // The last line may be cut.
-            let attempt = line.strip_suffix('\n');
-            let attempt = attempt.and_then(|it| it.strip_prefix("attempt "));
-            last = attempt.map(|it| it.parse::<u64>().unwrap()).or(last);
-            line.clear();
-        }
+        let last = last_attempt(&mut server);
         let is_it = |it: &&ComputeEntry| it.id == id && it.has_failed;
         let status = await_status(&store, |status| status.compute.iter().any(|it| is_it(&it)));
         let failed = status.compute.iter().find(is_it).unwrap().owner;
@@ -423,6 +318,102 @@ fn nothing_of_a_revoked_compute_server_takes_effect() {
     assert_eq!(third, 4);
     let own = compute.revoke(compute.instance(), LIMIT).unwrap_err();
     assert!(matches!(own, StoreError::NoSuchProcess { .. }));
+}
+
+/// A detector that suspects a server without a reason.
+struct Whim(Instance);
+
+impl Detector for Whim {
+    fn wait(&mut self, _: Duration) -> Option<Finding> {
+        Some(Finding::Suspected(self.0))
+    }
+}
+
+#[test]
+fn a_wrong_suspicion_ends_in_a_fence_and_a_recovery() {
+    let (place, store) = Place::new("suspected", StoreOptions::new().replicas(1));
+    let (_memory, _) = Server::start("memory", &place.0);
+    let compute = store.join_compute().unwrap();
+    let table = compute.table::<u64>("t", 10).unwrap();
+    let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+    let mut core = compute.detector();
+    let mut random = fastrand::Rng::with_seed(4);
+    for is_stopped in [false, true, false, true, false, true] {
+        let (mut server, id) = Server::start("transact", &place.0);
+        std::thread::sleep(Duration::from_micros(random.u64(..2000)));
+        if is_stopped {
+            server.stop();
+        }
+        let entry = { store.status().compute.into_iter() }.find(|it| it.id == id);
+        let owner = entry.unwrap().owner;
+        let mut whim = Whim(owner);
+        let suspected = Some(Finding::Suspected(owner));
+        assert_eq!(compute.detect(&mut whim, LIMIT), suspected);
+        let died = Finding::Died {
+            server: owner,
+            evidence: Evidence::Fenced,
+        };
+        assert_eq!(core.wait(LIMIT), Some(died));
+        // The signal has no effect: the server is dead.
+        server.signal(Signal::CONT);
+        let last = last_attempt(&mut server);
+        await_status(&store, |status| {
+            let mut servers = status.compute.iter();
+            servers.any(|it| it.id == id && it.has_failed)
+        });
+        let mut read = || {
+            let reading = coordinator
+                .transaction(async |tx| Ok((tx.read(table, 1).await?, tx.read(table, 2).await?)));
+            block_on(reading).unwrap().value
+        };
+        let (first, second) = read();
+        assert_eq!(first, second);
+        if let Some(last) = last {
+            let expected = match first == Some(last) {
+                true => Outcome::Committed,
+                false => Outcome::NoEffect,
+            };
+            let attempt = TransactionId::from_word(last).unwrap();
+            assert_eq!(store.outcome(owner, attempt), expected, "{attempt}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(read(), (first, second));
+        // A suspect that is dead needs no fence.
+        assert_eq!(compute.detect(&mut whim, LIMIT), suspected);
+    }
+    assert_eq!(core.fences(), 6);
+    let (server, id) = Server::start("transact", &place.0);
+    let entry = { store.status().compute.into_iter() }.find(|it| it.id == id);
+    server.kill();
+    let died = Finding::Died {
+        server: entry.unwrap().owner,
+        evidence: Evidence::Ended,
+    };
+    assert_eq!(core.wait(LIMIT), Some(died));
+    assert_eq!(core.fences(), 6);
+}
+
+#[test]
+fn a_stopped_server_is_fenced_because_it_does_not_beat() {
+    let options = StoreOptions::new().replicas(1);
+    let beats = options.heartbeats(Duration::from_millis(10), Duration::from_secs(1));
+    let (place, store) = Place::new("beats", beats);
+    let (_memory, _) = Server::start("memory", &place.0);
+    let compute = store.join_compute().unwrap();
+    let table = compute.table::<u64>("t", 10).unwrap();
+    let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+    let mut core = compute.detector();
+    let (server, id) = Server::start("transact", &place.0);
+    let entry = { store.status().compute.into_iter() }.find(|it| it.id == id);
+    server.stop();
+    let died = Finding::Died {
+        server: entry.unwrap().owner,
+        evidence: Evidence::Fenced,
+    };
+    assert_eq!(core.wait(LIMIT), Some(died));
+    server.signal(Signal::CONT);
+    let writing = coordinator.transaction(async |tx| tx.put(table, 1, &0).await);
+    block_on(writing).unwrap();
 }
 
 #[test]

@@ -1,0 +1,241 @@
+//! The connections of a worker, and how it goes on after one of them has broken.
+//!
+//! The verbs that were outstanding on a broken connection have taken effect or not. None of them
+//! takes effect after a new connection has opened (see [`verbs`](crate::verbs)). So each verb is
+//! followed by another one on the new connection, with which the outcome does not matter any more:
+//!
+//! | outstanding verb | continuation |
+//! | --- | --- |
+//! | READ of an object, or of logs | it is posted again |
+//! | READs of the validation, WRITE of a log | the attempt ends, and removes its log |
+//! | CAS that latches | the attempt ends, and releases the object by a CAS from its own id |
+//! | CAS that releases, from the id of the holder | it is posted again |
+//! | WRITE of values, versions, decisions, or of zero to a log | it is posted again |
+//! | WRITE that releases a latch | a CAS from the id of the holder, before all other verbs |
+//!
+//! A CAS from a transaction's id has no effect if the transaction does not hold the latch, and no
+//! two CAS write the same id. WRITEs are posted again only while the latches of the transaction are
+//! held: by its live coordinator, or, in a recovery, because its log is not removed yet.
+//!
+//! Latches are released without waiting, so a release is lost after its transaction has ended. A
+//! worker notices that at the beginning of the next attempt of any of its coordinators, or when it
+//! [finishes](Worker::finish).
+
+use super::worker::{View, Worker};
+use crate::tables::TransactionId;
+use crate::verbs::{Batch, Completed, Connection, ServerId, VerbError};
+use core::cell::{Ref, RefCell};
+use core::future::poll_fn;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use std::collections::VecDeque;
+
+/// The number of memory servers that a worker can use.
+pub(super) const SERVERS: usize = 64;
+
+/// The connections of a worker.
+#[derive(Debug)]
+pub(super) struct Connections<C: Connection> {
+    cells: Box<[RefCell<Option<C>>]>,
+    /// The releases of latches that are under way or lost, in posting order.
+    releases: RefCell<VecDeque<Release<C>>>,
+}
+
+#[derive(Debug)]
+struct Release<C: Connection> {
+    server: ServerId,
+    holder: TransactionId,
+    state: ReleaseState<C>,
+}
+
+#[derive(Debug)]
+enum ReleaseState<C: Connection> {
+    Posted(C::Completion),
+    /// The connection broke. The batch names the latches.
+    Lost(Batch),
+    /// The latches are free, or lost with their server, or left to the recovery of this server.
+    Ended,
+}
+
+impl<C: Connection> Default for Connections<C> {
+    fn default() -> Self {
+        Self {
+            cells: (0..SERVERS).map(|_| RefCell::default()).collect(),
+            releases: RefCell::default(),
+        }
+    }
+}
+
+impl<C: Connection> Release<C> {
+    /// Takes the completion, if it has arrived.
+    fn poll(&mut self, context: &mut Context<'_>) {
+        if let ReleaseState::Posted(pending) = &mut self.state
+            && let Poll::Ready(Completed { batch, result }) = Pin::new(pending).poll(context)
+        {
+            self.state = match result {
+                Err(VerbError::Broken { .. }) => ReleaseState::Lost(batch),
+                _ => ReleaseState::Ended,
+            };
+        }
+    }
+}
+
+impl<V: View> Worker<V> {
+    /// The connection to a server. It may be broken.
+    pub(super) fn connection(&self, server: ServerId) -> Result<Ref<'_, V::Connection>, VerbError> {
+        let cell = self.connections.cells.get(usize::from(server.0));
+        let cell = cell.ok_or(VerbError::ServerDied { server })?;
+        if cell.borrow().is_none() {
+            let connection = self.view.connect(server)?;
+            cell.replace(Some(connection));
+        }
+        let connection = Ref::filter_map(cell.borrow(), Option::as_ref);
+        Ok(connection.unwrap_or_else(|_| unreachable!("a cell is not emptied")))
+    }
+
+    /// Connects again to a server, if the connection has broken.
+    ///
+    /// # Errors
+    /// The server died, or it has revoked the rights of this compute server.
+    pub(super) async fn reconnect(&self, server: ServerId) -> Result<(), VerbError> {
+        let opened = poll_fn(|context| {
+            let new = match self.connection(server) {
+                Ok(connection) if connection.is_broken() => self.view.reconnect(&connection),
+                // Another coordinator of this worker has connected again.
+                Ok(_) => return Poll::Ready(Ok(None)),
+                Err(error) => return Poll::Ready(Err(error)),
+            };
+            if new.is_pending() {
+                context.waker().wake_by_ref();
+            }
+            new.map_ok(Some)
+        });
+        if let Some(new) = opened.await? {
+            self.connections.cells[usize::from(server.0)].replace(Some(new));
+            self.release_again(server);
+        }
+        Ok(())
+    }
+
+    /// Posts a batch and waits for its completion. If the connection breaks, the batch is posted
+    /// again, so its verbs must be such that their repetition has no other effect.
+    pub(super) async fn repeat(
+        &self,
+        server: ServerId,
+        mut batch: Batch,
+    ) -> Result<Batch, VerbError> {
+        loop {
+            let completion = self.connection(server)?.post(batch);
+            let completed = completion.await;
+            match completed.result {
+                Ok(()) => return Ok(completed.batch),
+                Err(VerbError::Broken { .. }) => self.reconnect(server).await?,
+                Err(error) => return Err(error),
+            }
+            batch = completed.batch;
+        }
+    }
+
+    /// Takes over the WRITEs with which `holder` has released latches.
+    pub(super) fn follow_release(
+        &self,
+        server: ServerId,
+        holder: TransactionId,
+        posted: <V::Connection as Connection>::Completion,
+    ) {
+        self.connections.releases.borrow_mut().push_back(Release {
+            server,
+            holder,
+            state: ReleaseState::Posted(posted),
+        });
+    }
+
+    /// Releases the latches again whose releases by a broken connection to `server` were lost.
+    fn release_again(&self, server: ServerId) {
+        let connection = self.connection(server);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut releases = self.connections.releases.borrow_mut();
+        for release in releases.iter_mut().filter(|it| it.server == server) {
+            release.poll(&mut context);
+            let ReleaseState::Lost(lost) = &release.state else {
+                continue;
+            };
+            let Ok(connection) = &connection else {
+                release.state = ReleaseState::Ended;
+                continue;
+            };
+            let mut again = Batch::new();
+            for verb in lost.verbs() {
+                // Later verbs do not pass it: the next transaction overwrites the log of the latch.
+                again.fence();
+                match self.policy().releases_again_by_swaps {
+                    true => {
+                        again.compare_swap(verb.at, release.holder.to_word(), 0);
+                    }
+                    false => again.write(verb.at, &[0]),
+                }
+            }
+            release.state = ReleaseState::Posted(connection.post(again));
+        }
+    }
+
+    /// Returns whether releases of latches may be lost.
+    pub(super) fn has_releases(&self) -> bool {
+        V::Connection::CAN_BREAK && !self.connections.releases.borrow().is_empty()
+    }
+
+    /// Forgets the releases of latches that are complete, and repeats those that are lost. With
+    /// `waits`, waits until all are complete.
+    pub(super) async fn settle_releases(&self, waits: bool) -> Result<(), VerbError> {
+        loop {
+            let lost = poll_fn(|context| {
+                let mut releases = self.connections.releases.borrow_mut();
+                while let Some(first) = releases.front_mut() {
+                    first.poll(context);
+                    match first.state {
+                        ReleaseState::Ended => drop(releases.pop_front()),
+                        ReleaseState::Lost(_) => return Poll::Ready(Some(first.server)),
+                        // Completions arrive in the order of the posts, unless the servers differ.
+                        ReleaseState::Posted(_) if !waits => return Poll::Ready(None),
+                        ReleaseState::Posted(_) => {
+                            context.waker().wake_by_ref();
+                            return Poll::Pending;
+                        }
+                    }
+                }
+                Poll::Ready(None)
+            });
+            let Some(server) = lost.await else {
+                return Ok(());
+            };
+            match self.reconnect(server).await {
+                Ok(()) => self.release_again(server),
+                Err(error) => {
+                    // The latches are lost with the server, or left to the recovery of this one.
+                    self.end_releases(server);
+                    if !matches!(error, VerbError::ServerDied { .. }) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn end_releases(&self, server: ServerId) {
+        let mut releases = self.connections.releases.borrow_mut();
+        releases.retain(|it| it.server != server);
+    }
+
+    /// Waits until the latches of all committed transactions of this worker are released.
+    ///
+    /// They are released after the commit is acknowledged. If a connection breaks then, the worker
+    /// needs a coordinator that executes another transaction, or this call, to notice it. So a
+    /// program calls it before a worker whose connections can break is idle for long, or dropped.
+    /// On mapped memory connections do not break, and the call returns at once.
+    ///
+    /// # Errors
+    /// A server has revoked the rights of this compute server, whose recovery releases the latches.
+    pub async fn finish(&self) -> Result<(), VerbError> {
+        self.settle_releases(true).await
+    }
+}

@@ -1,0 +1,176 @@
+//! Failure detectors: which servers may have failed, and on what evidence.
+//!
+//! A detector decides nothing. The core raises the generation of a server only after the server can
+//! no longer write, and recovery begins after that. A detector therefore only *suspects*, and
+//! [`ComputeServer::detect`] requests the fence of each suspect. A wrong suspicion costs a server,
+//! but no data.
+//!
+//! The [`CoreDetector`] reports the evidence of the core's membership:
+//!
+//! * *On one operating system* the kernel reports the end of each thread and process (obituaries
+//!   and presences). This is proof, and needs no suspicion.
+//! * *Heartbeats*: the core suspects and fences a server that has not beaten for the suspicion time
+//!   of the store ([`StoreOptions::heartbeats`](super::StoreOptions::heartbeats)). The fences are
+//!   [counted](CoreDetector::fences). On one operating system such a fence is false, unless the
+//!   server was stopped or hung.
+//!
+//! Another detector, such as a quorum of observers, implements [`Detector`].
+
+use super::ComputeServer;
+use core::fmt;
+use core::time::Duration;
+use outlive::membership::{Event, EventKind, GroupEvents, Instance, InstanceId, News, Tables};
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// What a detector has found out. A server is named by the instance of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// The server may have failed. It may still write, until it is fenced.
+    Suspected(Instance),
+    /// The generation of the server is raised: it can no longer write.
+    Died {
+        /// The server.
+        server: Instance,
+        /// The evidence of its death.
+        evidence: Evidence,
+    },
+}
+
+/// The evidence of a death.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// The operating system has ended the process, without a fence.
+    Ended,
+    /// The server was suspected and has been fenced.
+    Fenced,
+}
+
+/// A failure detector.
+pub trait Detector {
+    /// Waits for the next finding, for at most `timeout`.
+    fn wait(&mut self, timeout: Duration) -> Option<Finding>;
+}
+
+/// The detector of the core's membership: deaths with their evidence. The core fences its suspects
+/// itself.
+///
+/// It reports the servers that die after it was created. If its caller does not wait for so long
+/// that the core forgets events, their findings are missing; recoveries do not depend on them.
+pub struct CoreDetector {
+    tables: Tables,
+    events: GroupEvents,
+    /// The servers whose deaths were reported before those of their hosts, by the id of the host.
+    servers: HashMap<InstanceId, Instance>,
+    /// The hosts whose deaths were reported before those of their servers, with the evidence.
+    hosts: HashMap<InstanceId, Evidence>,
+    fences: u64,
+}
+
+impl fmt::Debug for CoreDetector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fences = self.fences;
+        f.debug_struct("CoreDetector")
+            .field("fences", &fences)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CoreDetector {
+    pub(super) fn new(tables: Tables, events: GroupEvents) -> Self {
+        Self {
+            tables,
+            events,
+            servers: HashMap::new(),
+            hosts: HashMap::new(),
+            fences: 0,
+        }
+    }
+
+    /// The number of deaths by fences that it has reported.
+    pub fn fences(&self) -> u64 {
+        self.fences
+    }
+
+    /// Each server is a process on a host of its own. The event of the host's death has the
+    /// evidence, and that of the process names the server. They come in either order.
+    fn interpret(&mut self, event: Event) -> Option<Finding> {
+        let (instance, generations) = (event.instance, self.tables.generations());
+        let (server, evidence) = match event.kind {
+            EventKind::ProcessDied => {
+                // The word of a dead process keeps its host until the id is assigned again.
+                let state = generations.state(instance.id).ok();
+                let state = state.filter(|it| it.generation == instance.generation + 1)?;
+                let host = InstanceId::from(state.host);
+                let Some(evidence) = self.hosts.remove(&host) else {
+                    self.servers.insert(host, instance);
+                    return None;
+                };
+                (instance, evidence)
+            }
+            EventKind::HostDied => {
+                let evidence = match event.fenced {
+                    true => Evidence::Fenced,
+                    false => Evidence::Ended,
+                };
+                let Some(server) = self.servers.remove(&instance.id) else {
+                    self.hosts.insert(instance.id, evidence);
+                    return None;
+                };
+                (server, evidence)
+            }
+            _ => return None,
+        };
+        self.fences += u64::from(evidence == Evidence::Fenced);
+        Some(Finding::Died { server, evidence })
+    }
+}
+
+impl Detector for CoreDetector {
+    fn wait(&mut self, timeout: Duration) -> Option<Finding> {
+        let begin = Instant::now();
+        loop {
+            let left = timeout.saturating_sub(begin.elapsed());
+            match self.events.wait_for(left)? {
+                News::Event(event) => {
+                    let finding = self.interpret(event);
+                    if finding.is_some() {
+                        return finding;
+                    }
+                }
+                News::Resync { missed, .. } => {
+                    tracing::warn!(missed, "a failure detector has missed events");
+                    self.servers.clear();
+                    self.hosts.clear();
+                }
+            }
+        }
+    }
+}
+
+impl ComputeServer {
+    /// Returns a detector that reports the core's evidence from now on.
+    pub fn detector(&self) -> CoreDetector {
+        let process = self.process();
+        CoreDetector::new(process.tables(), process.events())
+    }
+
+    /// Waits for the next finding of `detector`, for at most `timeout`, and requests the fence of a
+    /// suspect. Returns without waiting for the fence.
+    ///
+    /// # Crash
+    /// The fence is requested, or not.
+    pub fn detect(&self, detector: &mut dyn Detector, timeout: Duration) -> Option<Finding> {
+        let finding = detector.wait(timeout)?;
+        if let Finding::Suspected(server) = finding
+            && server != self.instance()
+        {
+            match self.process().fence(server) {
+                Ok(_) => tracing::warn!(%server, "a suspected server is fenced"),
+                // It has died or left since.
+                Err(error) => tracing::debug!(%server, %error, "a suspect needs no fence"),
+            }
+        }
+        Some(finding)
+    }
+}
