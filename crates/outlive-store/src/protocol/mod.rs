@@ -61,6 +61,7 @@
 //! [copied](copy_partition) to it under its latch. It is no primary. A recovery reads and undoes
 //! the replicas that were in use in the epoch of the logged transaction.
 
+mod address_cache;
 mod check;
 mod commit;
 mod coordinator;

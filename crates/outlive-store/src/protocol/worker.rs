@@ -1,5 +1,6 @@
 //! A worker: the connections, tables and addresses that the coordinators of a thread share.
 
+use super::address_cache::AddressCache;
 use super::coordinator::{Coordinator, is_over};
 use super::{LogArea, Policy, Protocol, TransactionError};
 use crate::tables::{ObjectId, Place, TableLayout, TransactionId};
@@ -176,7 +177,7 @@ pub struct Worker<V: View> {
     log_servers: Cell<usize>,
     epoch: Cell<u64>,
     /// The memory servers that are lost in the epoch, 1 bit each.
-    lost: Cell<u64>,
+    lost: Cell<Bits>,
     /// The number of steps of restorations in the epoch.
     steps: Cell<u8>,
     /// Whether the epoch is settled.
@@ -237,7 +238,7 @@ pub struct Counts {
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The numbers of memory servers and of tables that a worker can use.
-const SERVERS: usize = 64;
+const SERVERS: usize = 256;
 const TABLES: usize = 256;
 
 impl<V: View> Worker<V> {
@@ -245,7 +246,7 @@ impl<V: View> Worker<V> {
     /// which caches at most `addresses` addresses of objects.
     pub fn new(view: V, process: u16, log: LogArea, addresses: usize) -> Rc<Self> {
         let epoch = view.epoch();
-        let (lost, steps) = (bits(view.lost(epoch)), view.steps(epoch));
+        let (lost, steps) = (Bits::of(view.lost(epoch)), view.steps(epoch));
         let steals_latches = log.protocol.steals_latches();
         Rc::new(Self {
             view,
@@ -395,7 +396,7 @@ impl<V: View> Worker<V> {
     }
 
     fn is_lost(&self, server: ServerId) -> bool {
-        usize::from(server.0) >= SERVERS || self.lost.get() >> server.0 & 1 != 0
+        usize::from(server.0) >= SERVERS || self.lost.get().has(server)
     }
 
     /// The replicas of an object to which writes go: those that are not lost.
@@ -491,7 +492,7 @@ impl<V: Member> Worker<V> {
         .await?;
         // If a log server cannot be reached, the next call tries again.
         self.is_settled.set(false);
-        self.lost.set(bits(self.view.lost(epoch)));
+        self.lost.set(Bits::of(self.view.lost(epoch)));
         self.steps.set(self.view.steps(epoch));
         self.epoch.set(epoch);
         // Replicas may have joined.
@@ -550,49 +551,23 @@ impl<V: Member> Worker<V> {
     }
 }
 
-/// The bits of memory servers.
-fn bits(servers: Vec<ServerId>) -> u64 {
-    let servers = servers.into_iter().filter(|it| usize::from(it.0) < SERVERS);
-    servers.fold(0, |bits, server| bits | 1 << server.0)
-}
-
-/// Hints where keys are. Each key has one line, which a later key may overwrite.
-#[derive(Debug)]
-struct AddressCache {
-    lines: Vec<Line>,
-}
-
+/// A bit for each memory server.
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
-    key: u64,
-    slot: u32,
-    /// The number of the table, plus 1.
-    table: u32,
-}
+struct Bits([u64; SERVERS / 64]);
 
-impl AddressCache {
-    fn new(lines: usize) -> Self {
-        Self {
-            lines: vec![Line::default(); lines.max(1).next_power_of_two()],
+impl Bits {
+    fn of(servers: Vec<ServerId>) -> Self {
+        let mut bits = Self::default();
+        for server in servers {
+            if let Some(word) = bits.0.get_mut(usize::from(server.0) / 64) {
+                *word |= 1 << (server.0 % 64);
+            }
         }
+        bits
     }
 
-    fn index(&self, table: u8, key: u64) -> usize {
-        let hash = (key ^ u64::from(table) << 56).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (hash >> 32) as usize & (self.lines.len() - 1)
-    }
-
-    fn get(&self, table: u8, key: u64) -> Option<u32> {
-        let line = self.lines[self.index(table, key)];
-        (line.key == key && line.table == u32::from(table) + 1).then_some(line.slot)
-    }
-
-    fn put(&mut self, table: u8, key: u64, slot: u32) {
-        let index = self.index(table, key);
-        self.lines[index] = Line {
-            key,
-            slot,
-            table: u32::from(table) + 1,
-        };
+    fn has(&self, server: ServerId) -> bool {
+        let word = self.0.get(usize::from(server.0) / 64);
+        word.is_some_and(|word| word >> (server.0 % 64) & 1 != 0)
     }
 }
