@@ -6,6 +6,7 @@ mod compute;
 mod dump;
 mod metrics;
 mod program;
+mod receipts;
 mod restore;
 mod rows;
 mod status;
@@ -123,6 +124,9 @@ pub struct Create {
     /// Number of process ids: each live compute server and each failed one uses one
     #[arg(long, default_value_t = u16::MAX, value_parser = clap::value_parser!(u16).range(1..))]
     process_ids: u16,
+    /// Number of memory servers in the life of the store: each one that is lost uses one for good
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=256))]
+    memory_servers: u16,
     /// Maximum number of hosts, processes and threads at one time
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=65_536))]
     members: u32,
@@ -141,6 +145,7 @@ impl Create {
             .protocol(self.protocol.into())
             .log_slot(self.log_slot)
             .process_ids(self.process_ids)
+            .memory_servers(self.memory_servers)
             .members(self.members)
             .mode(self.mode)
             .poison_dead(self.poison);

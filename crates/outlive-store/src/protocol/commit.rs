@@ -24,7 +24,7 @@ impl<V: Member> Transaction<V> {
         if let Some(doom) = self.doom.take() {
             return Err(CommitError::Abort(doom));
         }
-        let writes = self.sets.writes.iter().any(|it| it.new != it.old);
+        let writes = self.is_writing();
         let registers = !self.copies || self.worker.policy().registers_copies;
         if registers && !self.sets.writes.is_empty() {
             self.enter().map_err(CommitError::Abort)?;

@@ -31,7 +31,7 @@ use core::task::{Context, Poll, Waker};
 use std::collections::VecDeque;
 
 /// The number of memory servers that a worker can use.
-pub(super) const SERVERS: usize = 64;
+pub(super) const SERVERS: usize = 256;
 
 /// The connections of a worker.
 #[derive(Debug)]

@@ -187,6 +187,11 @@ impl<V: Member> Transaction<V> {
         self.id
     }
 
+    /// Returns whether a commit now would write.
+    pub fn is_writing(&self) -> bool {
+        self.sets.writes.iter().any(|it| it.new != it.old)
+    }
+
     pub(super) fn written(&self, object: ObjectId) -> Option<usize> {
         self.sets.writes.iter().position(|it| it.object == object)
     }

@@ -194,7 +194,7 @@ pub struct Worker<V: View> {
     log_servers: Cell<usize>,
     epoch: Cell<u64>,
     /// The memory servers that are lost in the epoch, 1 bit each.
-    lost: Cell<u64>,
+    lost: Cell<Bits>,
     /// The number of steps of restorations in the epoch.
     steps: Cell<u8>,
     /// Whether the epoch is settled.
@@ -246,7 +246,7 @@ impl<V: View> Worker<V> {
     /// which caches at most `addresses` addresses of objects.
     pub fn new(view: V, process: u16, log: LogArea, addresses: usize) -> Rc<Self> {
         let epoch = view.epoch();
-        let (lost, steps) = (bits(view.lost(epoch)), view.steps(epoch));
+        let (lost, steps) = (Bits::of(view.lost(epoch)), view.steps(epoch));
         Rc::new(Self {
             view,
             process,
@@ -393,7 +393,7 @@ impl<V: View> Worker<V> {
     }
 
     fn is_lost(&self, server: ServerId) -> bool {
-        usize::from(server.0) >= SERVERS || self.lost.get() >> server.0 & 1 != 0
+        usize::from(server.0) >= SERVERS || self.lost.get().has(server)
     }
 
     /// The replicas of an object to which writes go: those that are not lost.
@@ -512,7 +512,7 @@ impl<V: Member> Worker<V> {
         .await?;
         // If a log server cannot be reached, the next call tries again.
         self.is_settled.set(false);
-        self.lost.set(bits(self.view.lost(epoch)));
+        self.lost.set(Bits::of(self.view.lost(epoch)));
         self.steps.set(self.view.steps(epoch));
         self.epoch.set(epoch);
         // Replicas may have joined.
@@ -571,8 +571,23 @@ impl<V: Member> Worker<V> {
     }
 }
 
-/// The bits of memory servers.
-fn bits(servers: Vec<ServerId>) -> u64 {
-    let servers = servers.into_iter().filter(|it| usize::from(it.0) < SERVERS);
-    servers.fold(0, |bits, server| bits | 1 << server.0)
+/// A bit for each memory server.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bits([u64; SERVERS / 64]);
+
+impl Bits {
+    fn of(servers: Vec<ServerId>) -> Self {
+        let mut bits = Self::default();
+        for server in servers {
+            if let Some(word) = bits.0.get_mut(usize::from(server.0) / 64) {
+                *word |= 1 << (server.0 % 64);
+            }
+        }
+        bits
+    }
+
+    fn has(&self, server: ServerId) -> bool {
+        let word = self.0.get(usize::from(server.0) / 64);
+        word.is_some_and(|word| word >> (server.0 % 64) & 1 != 0)
+    }
 }

@@ -4,9 +4,10 @@
 //! 0x0000  magic, format, sizes, protocol, poison, owner of the catalogue, results of recoveries,
 //!         owner of the restoration
 //! 0x0080  totals of events in transactions, a line of their own
-//! 0x00c0  256 changes, 8 bytes each: lost memory servers, and steps of restorations
-//! 0x08c0  64 memory servers of 64 bytes: owner, state, region bytes, region key
-//! 0x18c0  the owner of each process id, 8 bytes each, and whether it has failed
+//! 0x00c0  changes, 8 bytes each, 4 for each memory server: lost memory servers, and steps of
+//!         restorations
+//!         memory servers of 64 bytes: owner, state, region bytes, region key
+//!         the owner of each process id, 8 bytes each, and whether it has failed
 //!         log areas of 128 bytes: owner, process id, 8 log servers, last user
 //!         for each log area, the epochs of its commits: 64 bytes for each coordinator
 //!         tables: see the catalogue
@@ -23,8 +24,8 @@
 
 use super::entries::{MemoryEntry, Phase, Recovery};
 use super::sizes::{
-    BACK, CATALOGUE, COORDINATORS, ENTRY_BYTES, EVENTS, FORWARD, LOG_AREAS, LOG_SLOT, OWNERS,
-    POISONS, PROCESS_IDS, PROTOCOL, RECOVERIES, REPLICAS, SERVERS, Sizes, TABLES,
+    BACK, CATALOGUE, CHANGES, COORDINATORS, ENTRY_BYTES, EVENTS, FORWARD, LOG_AREAS, LOG_SLOT,
+    MEMORY_SERVERS, POISONS, PROCESS_IDS, PROTOCOL, RECOVERIES, REPLICAS, Sizes, TABLES,
 };
 use crate::protocol::{Counts, LogArea, Protocol, Recovered};
 use crate::verbs::{Liveness, Region, ServerId};
@@ -121,6 +122,7 @@ impl<M: Memory> Configuration<M> {
         let relaxed = Ordering::Relaxed;
         for (offset, size) in [
             (REPLICAS, sizes.replicas.into()),
+            (MEMORY_SERVERS, sizes.memory_servers.into()),
             (PROCESS_IDS, sizes.process_ids.into()),
             (POISONS, poisons.into()),
             (TABLES, sizes.tables.into()),
@@ -143,8 +145,8 @@ impl<M: Memory> Configuration<M> {
     /// If there is no configuration of this format, or it is damaged.
     pub fn open(memory: M, at: Offset, bytes: u64) -> Result<Self, BadConfiguration> {
         let bad = |why: String| Err(BadConfiguration { why });
-        if bytes < OWNERS {
-            return bad(format!("it has {bytes} bytes, and {OWNERS} are needed"));
+        if bytes < CHANGES {
+            return bad(format!("it has {bytes} bytes, and {CHANGES} are needed"));
         }
         let word = |offset| memory.load::<u64>(at + offset, Ordering::Acquire);
         match (word(0), word(8)) {
@@ -162,6 +164,7 @@ impl<M: Memory> Configuration<M> {
         };
         let sizes = Sizes {
             replicas: size(REPLICAS),
+            memory_servers: size(MEMORY_SERVERS),
             process_ids: size(PROCESS_IDS),
             tables: size(TABLES),
             log_areas: size(LOG_AREAS),
@@ -249,11 +252,11 @@ impl<M: Memory> Configuration<M> {
 
     fn entry_at(self, id: ServerId) -> Offset {
         assert!(
-            id.0 < Self::MAX_MEMORY_SERVERS,
-            "a store has at most {} memory servers, so there is no {id}",
-            Self::MAX_MEMORY_SERVERS
+            id.0 < self.sizes.memory_servers,
+            "the store has at most {} memory servers, so there is no {id}",
+            self.sizes.memory_servers
         );
-        self.at + SERVERS + u64::from(id.0) * ENTRY_BYTES
+        self.at + self.sizes.servers_at() + u64::from(id.0) * ENTRY_BYTES
     }
 
     pub(super) fn load(self, at: Offset) -> u64 {
@@ -274,7 +277,7 @@ impl<M: Memory> Configuration<M> {
 
     /// The entry of memory server `id`; `None` if it is damaged, or no server can have the number.
     pub fn memory_server(self, id: ServerId) -> Option<MemoryEntry> {
-        if id.0 >= Self::MAX_MEMORY_SERVERS {
+        if id.0 >= self.sizes.memory_servers {
             return None;
         }
         let at = self.entry_at(id);
@@ -293,13 +296,13 @@ impl<M: Memory> Configuration<M> {
     }
 
     /// All numbers of memory servers.
-    pub fn server_ids() -> impl Iterator<Item = ServerId> {
-        (0..Self::MAX_MEMORY_SERVERS).map(ServerId)
+    pub fn server_ids(self) -> impl Iterator<Item = ServerId> {
+        (0..self.sizes.memory_servers).map(ServerId)
     }
 
     /// The memory servers that exist or have died.
     pub fn memory_servers(self) -> impl Iterator<Item = MemoryEntry> {
-        Self::server_ids()
+        self.server_ids()
             .filter_map(move |id| self.memory_server(id))
             .filter(|entry| entry.phase != Phase::Free || entry.owner.is_some())
     }
@@ -329,7 +332,7 @@ impl<M: Memory> Configuration<M> {
         create: impl FnOnce(ServerId, u64) -> Result<Region, E>,
     ) -> Result<Option<MemoryEntry>, E> {
         let memory = self.memory;
-        let Some(entry) = Self::server_ids().find_map(|id| self.claim_free(id, owner)) else {
+        let Some(entry) = self.server_ids().find_map(|id| self.claim_free(id, owner)) else {
             return Ok(None);
         };
         memory.crash_point(JoinPoint::Claimed);
@@ -424,7 +427,7 @@ impl<M: Memory> Configuration<M> {
     /// # Crash
     /// The member that recovers `survivor` continues.
     pub fn recover(self, survivor: Instance, gone: Instance, segments: &impl Segments) -> Recovery {
-        let ids = Self::server_ids();
+        let ids = self.server_ids();
         let dead = ids.filter(|id| self.recover_memory(*id, survivor, gone, segments));
         let dead = dead.count();
         let is_complete = self.recover_catalogue(survivor, gone, segments);

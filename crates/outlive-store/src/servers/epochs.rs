@@ -19,7 +19,8 @@
 
 use super::configuration::Configuration;
 use super::entries::{MemoryEntry, Phase};
-use super::sizes::{CHANGES, MAX_CHANGES, MAX_MEMORY_SERVERS};
+use super::places::NEVER;
+use super::sizes::CHANGES;
 use crate::protocol::{LastCommit, Outcome};
 use crate::tables::TransactionId;
 use crate::verbs::ServerId;
@@ -49,7 +50,7 @@ pub(super) fn attempt_before(owner: Instance) -> u32 {
 }
 
 /// The word of a step is its number plus this. That of a lost server is its number plus 1.
-const STEP: u64 = 1 << 8;
+const STEP: u64 = 1 << 16;
 
 impl<M: Memory> Configuration<M> {
     fn change_at(self, epoch: u64) -> Offset {
@@ -58,18 +59,19 @@ impl<M: Memory> Configuration<M> {
 
     /// The epoch: the number of losses and of steps of restorations.
     pub fn epoch(self) -> u64 {
-        let mut all = 0..MAX_CHANGES;
-        all.find(|it| !self.is_over(*it)).unwrap_or(MAX_CHANGES)
+        let most = self.sizes.changes();
+        (0..most).find(|it| !self.is_over(*it)).unwrap_or(most)
     }
 
     /// Returns whether another epoch has begun after `epoch`.
     #[inline]
     pub fn is_over(self, epoch: u64) -> bool {
-        epoch < MAX_CHANGES && self.load(self.change_at(epoch)) != 0
+        epoch < self.sizes.changes() && self.load(self.change_at(epoch)) != 0
     }
 
     fn changes(self, epoch: u64) -> impl Iterator<Item = u64> {
-        let words = (0..epoch.min(MAX_CHANGES)).map(move |it| self.load(self.change_at(it)));
+        let words =
+            (0..epoch.min(self.sizes.changes())).map(move |it| self.load(self.change_at(it)));
         words.take_while(|word| *word != 0)
     }
 
@@ -87,12 +89,12 @@ impl<M: Memory> Configuration<M> {
     }
 
     pub(super) fn is_lost(self, server: ServerId) -> bool {
-        self.lost(MAX_CHANGES).any(|it| it == server)
+        self.lost(u64::MAX).any(|it| it == server)
     }
 
     /// Appends a word to the list of changes, once. Returns `false` if the list is full.
     fn append(self, word: u64) -> bool {
-        (0..MAX_CHANGES).any(|epoch| {
+        (0..self.sizes.changes()).any(|epoch| {
             // AcqRel: a server that finds the change sees what its author did before: the end of
             // the lost server's liveness, or the places of a step.
             let order = (Ordering::AcqRel, Ordering::Acquire);
@@ -120,8 +122,20 @@ impl<M: Memory> Configuration<M> {
     /// all servers.
     pub(super) fn can_restore(self) -> bool {
         let epoch = self.epoch();
-        let left = u64::from(MAX_MEMORY_SERVERS) - self.lost(epoch).count() as u64;
-        epoch + 2 + left <= MAX_CHANGES
+        let left = u64::from(self.sizes.memory_servers) - self.lost(epoch).count() as u64;
+        epoch + 2 + left <= self.sizes.changes() && self.steps(epoch) < NEVER - 2
+    }
+
+    /// Returns whether a new memory server can take the place of one that is lost, and the lost
+    /// replicas can be restored: the numbers of servers and the list of changes are limited.
+    pub fn can_replace_memory(self) -> bool {
+        let is_free = |id| {
+            let entry = self.memory_server(id);
+            entry.is_some_and(|it| it.phase == Phase::Free && it.owner.is_none())
+                && !self.is_named(id)
+                && !self.is_lost(id)
+        };
+        self.can_restore() && self.server_ids().any(is_free)
     }
 
     /// Records the loss of a server that has left, if a table or a log area names it.

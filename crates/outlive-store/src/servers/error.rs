@@ -71,7 +71,10 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The store has its maximal number of memory servers, dead ones included.
-    #[error("the store has {most} memory servers, dead ones included, and cannot have more")]
+    #[error(
+        "the store has had {most} memory servers, dead ones included, and cannot have more; create \
+         one for more (`outlive store create --memory-servers`)"
+    )]
     TooManyMemoryServers {
         /// The largest number.
         most: u16,

@@ -372,6 +372,7 @@ mod tests {
     fn a_recovery_that_panics_can_be_executed_again() {
         let sizes = Sizes {
             replicas: 1,
+            memory_servers: 64,
             process_ids: 1,
             tables: 0,
             log_areas: 1,

@@ -1,7 +1,7 @@
 //! The process of a memory server.
 
 use super::recover::region_of;
-use super::{Configuration, MemoryEntry, Store, StoreError};
+use super::{MemoryEntry, Store, StoreError};
 use crate::verbs::{Region, ServerId};
 use outlive::membership::{GroupEvents, Instance, Process};
 use outlive::segment::{AreaKind, Segment};
@@ -24,7 +24,7 @@ const BESIDE_REGION: u64 = 64 << 10;
 
 impl MemoryServer {
     pub(super) fn join(store: &Store, bytes: u64) -> Result<Self, StoreError> {
-        let most = 1 << 43;
+        let most = 1 << 42;
         if bytes > most {
             return Err(StoreError::Impossible {
                 what: "bytes of memory in a server",
@@ -54,7 +54,7 @@ impl MemoryServer {
         let joined = configuration.join_memory(process.instance(), store, create)?;
         let (Some(entry), Some(segment)) = (joined, segment) else {
             return Err(StoreError::TooManyMemoryServers {
-                most: Configuration::<outlive::memory::Native>::MAX_MEMORY_SERVERS,
+                most: configuration.sizes().memory_servers,
             });
         };
         Ok(Self {

@@ -12,7 +12,6 @@
 use super::configuration::Configuration;
 use super::entries::ComputeEntry;
 use super::recover::Survivor;
-use super::sizes::OWNERS;
 use super::{Direct, Store};
 use crate::protocol::{LogArea, Worker, release_stray};
 use crate::verbs::{VerbError, block_on};
@@ -42,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 impl<M: Memory> Configuration<M> {
     pub(super) fn owner_at(self, id: u16) -> Offset {
-        self.at + OWNERS + u64::from(id) * 8
+        self.at + self.sizes.owners_at() + u64::from(id) * 8
     }
 
     /// The owner word of a process id, or 0.

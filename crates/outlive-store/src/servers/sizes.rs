@@ -6,12 +6,13 @@ use super::log_areas::AREA_BYTES;
 use crate::protocol::Protocol;
 use crate::tables::MAX_REPLICAS;
 
-/// The largest number of memory servers.
-pub(super) const MAX_MEMORY_SERVERS: u16 = 64;
+/// The largest number of memory servers. A place has 8 bits for the number of its server.
+pub(super) const MAX_MEMORY_SERVERS: u16 = 256;
 
 pub(super) const REPLICAS: u64 = 0x10;
 pub(super) const PROCESS_IDS: u64 = 0x18;
 pub(super) const POISONS: u64 = 0x20;
+pub(super) const MEMORY_SERVERS: u64 = 0x28;
 pub(super) const CATALOGUE: u64 = 0x30;
 pub(super) const TABLES: u64 = 0x38;
 pub(super) const LOG_AREAS: u64 = 0x40;
@@ -25,18 +26,18 @@ pub(super) const RECOVERIES: u64 = 0x70;
 pub(super) const EVENTS: u64 = 0x80;
 /// The restoration that is under way.
 pub(super) const RESTORER: u64 = 0x78;
-/// The list of changes, and the largest number of them.
+/// The list of changes.
 pub(super) const CHANGES: u64 = EVENTS + 64;
-pub(super) const MAX_CHANGES: u64 = 256;
-pub(super) const SERVERS: u64 = CHANGES + MAX_CHANGES * 8;
 pub(super) const ENTRY_BYTES: u64 = 64;
-pub(super) const OWNERS: u64 = SERVERS + MAX_MEMORY_SERVERS as u64 * ENTRY_BYTES;
 
 /// The numbers, sizes and protocol that a store is created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// The number of replicas of each object, f + 1: 1 to 8.
     pub replicas: u16,
+    /// The largest number of memory servers in the life of the store, lost ones included: up to
+    /// 256.
+    pub memory_servers: u16,
     /// The number of process ids, which are 1 to this number.
     pub process_ids: u16,
     /// The largest number of tables: up to 256.
@@ -57,8 +58,22 @@ impl Sizes {
         self.tables_at() + self.tables as u64 * EACH_TABLE
     }
 
+    /// The length of the list of changes: a loss of each memory server, and the steps of one
+    /// restoration and a half for each.
+    pub(super) const fn changes(self) -> u64 {
+        self.memory_servers as u64 * 4
+    }
+
+    pub(super) const fn servers_at(self) -> u64 {
+        CHANGES + self.changes() * 8
+    }
+
+    pub(super) const fn owners_at(self) -> u64 {
+        self.servers_at() + self.memory_servers as u64 * ENTRY_BYTES
+    }
+
     pub(super) const fn areas_at(self) -> u64 {
-        (OWNERS + (self.process_ids as u64 + 1) * 8).next_multiple_of(64)
+        (self.owners_at() + (self.process_ids as u64 + 1) * 8).next_multiple_of(64)
     }
 
     pub(super) const fn commits_at(self) -> u64 {
@@ -75,6 +90,12 @@ impl Sizes {
         let least_slot = u64::from(has_slots);
         [
             ("replicas", self.replicas.into(), 1, MAX_REPLICAS as u64),
+            (
+                "memory servers",
+                self.memory_servers.into(),
+                1,
+                MAX_MEMORY_SERVERS.into(),
+            ),
             ("process ids", self.process_ids.into(), 1, u16::MAX.into()),
             ("tables", self.tables.into(), 0, 256),
             ("log areas", self.log_areas.into(), 0, 1024),

@@ -40,13 +40,14 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
-    /// Returns the options of a store with 2 replicas of each object, 65,535 process ids, 32
-    /// tables, logs for 16 compute servers of 64 coordinators with log slots of 4 KiB, and 256
+    /// Returns the options of a store with 2 replicas of each object, 64 memory servers in its
+    /// life, 65,535 process ids, 32 tables, logs for 16 compute servers of 64 coordinators with log slots of 4 KiB, and 256
     /// members.
     pub fn new() -> Self {
         Self {
             sizes: Sizes {
                 replicas: 2,
+                memory_servers: 64,
                 process_ids: Configuration::<outlive::memory::Native>::MAX_PROCESS_IDS,
                 tables: 32,
                 log_areas: 16,
@@ -65,6 +66,14 @@ impl StoreOptions {
     /// servers at a time.
     pub fn replicas(mut self, replicas: u16) -> Self {
         self.sizes.replicas = replicas;
+        self
+    }
+
+    /// Sets the maximum number of memory servers in the life of the store, up to 256. Each one that
+    /// is lost while tables name it uses a number for good. The store can have one and a half times
+    /// as many restorations, and 126 at most.
+    pub fn memory_servers(mut self, servers: u16) -> Self {
+        self.sizes.memory_servers = servers;
         self
     }
 

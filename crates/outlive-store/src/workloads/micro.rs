@@ -1,6 +1,6 @@
 //! A microbenchmark: reads and updates of random keys with values of 48 bytes.
 
-use super::{Books, Keys, Ledger, insert, total};
+use super::{Books, Executed, Keys, Ledger, insert, total};
 use crate::protocol::{Coordinator, Member, Table, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
 
@@ -12,7 +12,7 @@ type Value = [u64; 6];
 #[derive(Clone, Copy, Debug)]
 pub struct Micro {
     table: Table<Value>,
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
     keys: Keys,
     accesses: usize,
     write_percent: u8,
@@ -62,7 +62,7 @@ impl Micro {
         insert(coordinator, self.table, rows)
     }
 
-    /// Executes a random transaction. Returns the number of its updates if the program counts them.
+    /// Executes a random transaction.
     ///
     /// # Errors
     /// Those of transactions.
@@ -70,7 +70,7 @@ impl Micro {
         &self,
         coordinator: &mut Coordinator<V>,
         random: &mut fastrand::Rng,
-    ) -> Result<i64, TransactionError> {
+    ) -> Result<Executed, TransactionError> {
         let mut accesses = [(0, false); Self::MAX_ACCESSES];
         for index in 0..self.accesses {
             let key = loop {
@@ -97,8 +97,7 @@ impl Micro {
             }
             self.ledger.record(tx, updates).await
         });
-        committed.await?;
-        Ok(self.ledger.counted(updates))
+        Ok(committed.await?.value)
     }
 
     /// Returns the difference between the number of updates in the table and the expected one: 0.

@@ -10,31 +10,36 @@
 //! the invariants of the others are sums. A transaction that changes such a sum adds its change to
 //! its coordinator's row of a *ledger* in the same transaction, so that the sums of the tables and
 //! of the ledger agree whichever transactions took effect. Without deaths the program counts
-//! instead ([`Books`]).
+//! instead ([`Books`]). With [`Books::Commits`], each transaction that writes also counts itself
+//! there, so that acknowledged commits can be looked for.
 
+mod ledger;
 mod micro;
 mod smallbank;
 mod tatp;
 mod tpcc;
 
+pub use ledger::{Books, ledger_table};
 pub use micro::Micro;
 pub use smallbank::{SmallBank, SmallBankKind, SmallBankRequest};
 pub use tatp::Tatp;
 pub use tpcc::TpcC;
 
-use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
-use crate::servers::{ComputeServer, StoreError};
+use crate::protocol::{Coordinator, Member, Table, TransactionError};
+use crate::servers::ComputeServer;
 use crate::tables::Geometry;
 use crate::verbs::block_on;
 use bytemuck::Pod;
+use ledger::Ledger;
 
-/// Where the changes of an invariant's sum are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Books {
-    /// By the program, after the commit.
-    Program,
-    /// In a row of the ledger, in the same transaction.
-    Ledger,
+/// A committed transaction of a benchmark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Executed {
+    /// The change of the benchmark's sum, if the program counts it.
+    pub change: i64,
+    /// The number of transactions that the coordinator's row of the ledger counts, this one
+    /// included; `None` if it is not counted there.
+    pub receipt: Option<u64>,
 }
 
 /// One of the benchmarks.
@@ -67,8 +72,7 @@ impl Benchmark {
         }
     }
 
-    /// Executes a random transaction. Returns the change of the benchmark's sum if the program
-    /// counts it.
+    /// Executes a random transaction.
     ///
     /// # Errors
     /// Those of transactions.
@@ -76,11 +80,11 @@ impl Benchmark {
         &self,
         coordinator: &mut Coordinator<V>,
         random: &mut fastrand::Rng,
-    ) -> Result<i64, TransactionError> {
+    ) -> Result<Executed, TransactionError> {
         match self {
             Self::SmallBank(it) => Ok(it.execute(coordinator, random).await?.1),
             Self::Tatp(it) => it.execute(coordinator, random).await,
-            Self::TpcC(it) => it.execute(coordinator, random).await.map(|()| 0),
+            Self::TpcC(it) => it.execute(coordinator, random).await,
             Self::Micro(it) => it.execute(coordinator, random).await,
         }
     }
@@ -103,26 +107,26 @@ impl Benchmark {
             Self::Micro(it) => it.surplus(coordinator, counted),
         }
     }
-}
 
-/// The changes of a benchmark's sum, as its [`Books`] say.
-#[derive(Clone, Copy, Debug)]
-struct Ledger {
-    /// The sum of committed changes of each coordinator, by process id and coordinator.
-    rows: Table<i64>,
-    books: Books,
-    processes: u64,
-    coordinators: u64,
-}
-
-/// The number of process ids for which a ledger has rows: two for each compute server.
-fn processes(compute_servers: u16) -> u64 {
-    2 * u64::from(compute_servers)
-}
-
-/// Returns the number of rows for which the ledger of a store is created.
-pub fn ledger_rows(compute_servers: u16, coordinators: u16) -> u64 {
-    (processes(compute_servers) * u64::from(coordinators)).max(64)
+    /// Returns the number of transactions that the ledger counts for the coordinator `number` of
+    /// all compute servers that have had the process id `process`.
+    ///
+    /// # Errors
+    /// Those of transactions.
+    pub fn receipts<V: Member>(
+        &self,
+        coordinator: &mut Coordinator<V>,
+        process: u16,
+        number: u16,
+    ) -> Result<u64, TransactionError> {
+        let ledger = match self {
+            Self::SmallBank(it) => it.ledger,
+            Self::Tatp(it) => it.ledger,
+            Self::TpcC(it) => it.ledger,
+            Self::Micro(it) => it.ledger,
+        };
+        ledger.receipts(coordinator, process, number)
+    }
 }
 
 /// Returns the number of bytes that each of `servers` memory servers needs for tables with these
@@ -137,52 +141,6 @@ pub fn bytes_per_server(tables: &[(u64, u32)], servers: u16, replicas: u16) -> u
     // Hashing gives no server more than all partitions, and rarely more than twice its share.
     let share = all * u64::from(replicas) * 2 / u64::from(servers);
     share.min(all) + (1 << 20)
-}
-
-impl Ledger {
-    fn open(compute: &ComputeServer, books: Books) -> Result<Self, StoreError> {
-        let sizes = compute.store().configuration().sizes();
-        let rows = ledger_rows(sizes.log_areas, sizes.coordinators);
-        Ok(Self {
-            rows: compute.table("ledger", rows)?,
-            books,
-            processes: processes(sizes.log_areas),
-            coordinators: sizes.coordinators.into(),
-        })
-    }
-
-    /// Records the change of a transaction, if it is recorded in the store.
-    async fn record<V: Member>(self, tx: &mut Transaction<V>, change: i64) -> Result<(), Abort> {
-        if change == 0 || self.books == Books::Program {
-            return Ok(());
-        }
-        let id = tx.id();
-        let row = u64::from(id.process()) << 16 | u64::from(id.coordinator());
-        if (tx.update(self.rows, row, |sum| sum + change).await?).is_none() {
-            tx.insert(self.rows, row, &change).await?;
-        }
-        Ok(())
-    }
-
-    /// The part of the change of a committed transaction that the program counts.
-    fn counted(self, change: i64) -> i64 {
-        match self.books {
-            Books::Program => change,
-            Books::Ledger => 0,
-        }
-    }
-
-    /// The sum of all recorded changes.
-    fn sum<V: Member>(self, coordinator: &mut Coordinator<V>) -> Result<i64, TransactionError> {
-        let mut sum = 0;
-        for process in 1..=self.processes {
-            for number in 0..self.coordinators {
-                let row = process << 16 | number;
-                sum += get(coordinator, self.rows, row)?.unwrap_or(0);
-            }
-        }
-        Ok(sum)
-    }
 }
 
 /// The number of rows that one transaction inserts.

@@ -5,7 +5,7 @@
 //! cents. Amalgamate and SendPayment conserve money, so the sum of all balances is the initial one
 //! plus the changes of the other transactions.
 
-use super::{Books, Keys, Ledger, insert, total};
+use super::{Books, Executed, Keys, Ledger, insert, total};
 use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
 use bytemuck::{Pod, Zeroable};
@@ -24,7 +24,7 @@ struct Account {
 pub struct SmallBank {
     checking: Table<Account>,
     savings: Table<Account>,
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
     customers: u64,
 }
 
@@ -133,8 +133,7 @@ impl SmallBank {
         insert(coordinator, self.savings, accounts)
     }
 
-    /// Executes a random transaction. Returns its kind, and the change of the sum of all balances
-    /// if the program counts it.
+    /// Executes a random transaction. Returns its kind, and what was recorded.
     ///
     /// # Errors
     /// Those of transactions.
@@ -142,13 +141,12 @@ impl SmallBank {
         &self,
         coordinator: &mut Coordinator<V>,
         random: &mut fastrand::Rng,
-    ) -> Result<(SmallBankKind, i64), TransactionError> {
+    ) -> Result<(SmallBankKind, Executed), TransactionError> {
         let request = SmallBankRequest::choose(self.customers, random);
         Ok((request.kind, self.serve(coordinator, request).await?))
     }
 
-    /// Executes a given transaction. Returns the change of the sum of all balances if the program
-    /// counts it.
+    /// Executes a given transaction.
     ///
     /// # Errors
     /// Those of transactions.
@@ -156,13 +154,12 @@ impl SmallBank {
         &self,
         coordinator: &mut Coordinator<V>,
         request: SmallBankRequest,
-    ) -> Result<i64, TransactionError> {
+    ) -> Result<Executed, TransactionError> {
         let committed = coordinator.transaction(async |tx| {
             let change = self.change(tx, request).await?;
-            self.ledger.record(tx, change).await?;
-            Ok(change)
+            self.ledger.record(tx, change).await
         });
-        Ok(self.ledger.counted(committed.await?.value))
+        Ok(committed.await?.value)
     }
 
     /// Executes the accesses of a transaction. Returns the change of the sum of all balances.

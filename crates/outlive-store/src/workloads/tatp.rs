@@ -8,7 +8,7 @@
 //! The sum of the benchmark's invariant is the number of call forwardings plus the number of
 //! updates of subscribers and special facilities, which their rows count.
 
-use super::{Books, Ledger, insert, total};
+use super::{Books, Executed, Ledger, insert, total};
 use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
 use bytemuck::{Pod, Zeroable};
@@ -62,7 +62,7 @@ pub struct Tatp {
     access_info: Table<AccessInfo>,
     special_facility: Table<SpecialFacility>,
     call_forwarding: Table<CallForwarding>,
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
     subscribers: u64,
 }
 
@@ -266,8 +266,7 @@ impl Tatp {
         (random.u64(..=spread) | random.u64(1..=self.subscribers)) % self.subscribers
     }
 
-    /// Executes a random transaction. Returns the change of the benchmark's sum if the program
-    /// counts it.
+    /// Executes a random transaction.
     ///
     /// # Errors
     /// Those of transactions; [`Abort::User`] if the transaction fails as the benchmark intends.
@@ -275,7 +274,7 @@ impl Tatp {
         &self,
         coordinator: &mut Coordinator<V>,
         random: &mut fastrand::Rng,
-    ) -> Result<i64, TransactionError> {
+    ) -> Result<Executed, TransactionError> {
         let kind = Kind::choose(random);
         let parameters = Parameters {
             subscriber: self.choose(random),
@@ -289,10 +288,9 @@ impl Tatp {
         let row = forwarding_to(random, parameters.start);
         let committed = coordinator.transaction(async |tx| {
             let change = self.access(tx, kind, parameters, &row).await?;
-            self.ledger.record(tx, change).await?;
-            Ok(change)
+            self.ledger.record(tx, change).await
         });
-        Ok(self.ledger.counted(committed.await?.value))
+        Ok(committed.await?.value)
     }
 
     /// Executes the accesses of a transaction. Returns the change of the benchmark's sum.

@@ -22,6 +22,7 @@ pub use litmus::{Litmus, Program, Step};
 const fn sizes(replicas: u16, process_ids: u16) -> outlive_store::servers::Sizes {
     outlive_store::servers::Sizes {
         replicas,
+        memory_servers: 64,
         process_ids,
         tables: 0,
         log_areas: 0,

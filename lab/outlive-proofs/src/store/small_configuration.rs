@@ -35,6 +35,7 @@ const REGION: Region = Region {
 pub fn sizes(protocol: Protocol) -> Sizes {
     Sizes {
         replicas: 2,
+        memory_servers: 64,
         process_ids: 8,
         tables: 1,
         log_areas: 2,

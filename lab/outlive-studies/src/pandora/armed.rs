@@ -123,8 +123,8 @@ async fn execute<V: Member>(
     brake: &Brake,
 ) -> Result<(), StudyError> {
     match benchmark.execute(coordinator, random).await {
-        Ok(change) => {
-            brake.change.set(brake.change.get() + change);
+        Ok(executed) => {
+            brake.change.set(brake.change.get() + executed.change);
             Ok(())
         }
         Err(TransactionError::TooManyConflicts { .. } | TransactionError::Aborted(Abort::User)) => {

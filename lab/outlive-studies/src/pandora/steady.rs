@@ -133,10 +133,10 @@ impl Steady {
                     }
                     executed += 1;
                     match benchmark.execute(coordinator, random).await {
-                        Ok(changed) => {
+                        Ok(executed) => {
                             committed.set(committed.get() + 1);
                             nanos.set(nanos.get() + (clock::now() - begin));
-                            change.set(change.get() + changed);
+                            change.set(change.get() + executed.change);
                         }
                         Err(TransactionError::TooManyConflicts { .. })
                         | Err(TransactionError::Aborted(Abort::User)) => {}

@@ -3,7 +3,7 @@
 use crate::study::{Effort, StudyError};
 use outlive_store::protocol::Protocol;
 use outlive_store::servers::{ComputeServer, StoreError};
-use outlive_store::workloads::{Benchmark, Books, Micro, SmallBank, Tatp, TpcC, ledger_rows};
+use outlive_store::workloads::{Benchmark, Books, Micro, SmallBank, Tatp, TpcC, ledger_table};
 use serde::{Deserialize, Serialize};
 
 /// The benchmarks.
@@ -67,7 +67,7 @@ impl Subject {
     pub fn open(&self, compute: &ComputeServer, books: Books) -> Result<Benchmark, StoreError> {
         let size = self.size;
         Ok(match self.kind {
-            Kind::TpcC => Benchmark::TpcC(TpcC::open(compute, size, TpcC::MIN_ORDERS)?),
+            Kind::TpcC => Benchmark::TpcC(TpcC::open(compute, size, TpcC::MIN_ORDERS, books)?),
             Kind::SmallBank => Benchmark::SmallBank(SmallBank::open(compute, size, books)?),
             Kind::Tatp => Benchmark::Tatp(Tatp::open(compute, size, books)?),
             Kind::Micro => {
@@ -89,7 +89,7 @@ impl Subject {
             Kind::Tatp => Tatp::tables(self.size).into(),
             Kind::Micro => vec![(self.size, 6)],
         };
-        tables.push((ledger_rows(compute_servers, coordinators), 1));
+        tables.push(ledger_table(compute_servers, coordinators));
         tables
     }
 

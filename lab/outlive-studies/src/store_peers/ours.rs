@@ -9,7 +9,7 @@ use outlive_store::protocol::{Coordinator, Table};
 use outlive_store::servers::{ComputeServer, Members, Store, StoreOptions};
 use outlive_store::tables::Geometry;
 use outlive_store::verbs::block_on;
-use outlive_store::workloads::{Books, SmallBank, ledger_rows};
+use outlive_store::workloads::{Books, SmallBank, ledger_table};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -81,7 +81,7 @@ pub fn start_servers(
 ) -> Result<(), StudyError> {
     let ledger = match load.workload {
         Workload::Transfers => None,
-        Workload::SmallBank => Some((ledger_rows(LOGS.0, LOGS.1), 1)),
+        Workload::SmallBank => Some(ledger_table(LOGS.0, LOGS.1)),
     };
     let tables = (0..load.workload.tables()).map(|_| (load.keys, WORDS));
     let bytes: u64 = tables
@@ -174,7 +174,8 @@ impl Bank for Ours {
                     0
                 }
                 (Tables::SmallBank(bank), Request::SmallBank(request)) => {
-                    block_on(bank.serve(&mut self.coordinator, request)).map_err(failed)?
+                    let executed = block_on(bank.serve(&mut self.coordinator, request));
+                    executed.map_err(failed)?.change
                 }
                 _ => unreachable!("the tables and the requests are those of the workload"),
             };

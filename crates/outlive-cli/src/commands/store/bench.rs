@@ -1,16 +1,21 @@
 //! `outlive store bench`: a benchmark on processes of its own, some of which may be killed.
 
 mod kills;
+mod random_kills;
 mod report;
 mod servers;
+mod tally;
 
 use super::compute::monotonic;
 use super::program::{Program, ProtocolName};
+use super::receipts::Receipts;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 use kills::{Kill, Kind, Servers, Times};
 use outlive_store::servers::{Store, StoreOptions};
+use outlive_store::workloads::Books;
+use random_kills::{Attrition, Plan};
 use report::Report;
 use servers::Server;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -29,6 +34,7 @@ use std::time::{Duration, Instant};
     outlive store bench tatp --compute 3 --memory 3 --kill both@2s\n  \
     outlive store bench tpcc --warehouses 2 --compute 3 --memory 3 --kill both@2s\n  \
     outlive store bench smallbank --protocol ford --compute 3 --memory 3 --kill compute@2s\n  \
+    outlive store bench smallbank --compute 3 --memory 3 --seconds 600 --kill-every 3s\n  \
     outlive store bench micro --write-percent 100 --hot 1000 --round-trip 2us --json\n\n\
     Each server is a process. The store is created for the run in /dev/shm, and removed. After the \
     run, the benchmark's invariant and all tables are checked; the command fails if they are not \
@@ -61,6 +67,12 @@ pub struct Bench {
     /// takes the place of the killed server when that is recovered
     #[arg(long)]
     reuse: bool,
+    /// Kill servers at random for the whole measurement, on average one in this time, such as 3s,
+    /// and start a new one in the place of each. Lost replicas are restored. Afterwards, the store
+    /// must have all commits that clients know of
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
+        conflicts_with_all = ["kill", "reuse"])]
+    kill_every: Option<Duration>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -72,6 +84,7 @@ struct Scratch(PathBuf);
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = Store::destroy(&self.0);
+        let _ = std::fs::remove_file(Receipts::path(&self.0));
     }
 }
 
@@ -89,6 +102,9 @@ impl Bench {
             )));
         }
         let (compute, memory) = (self.killed(Kind::Compute), self.killed(Kind::Memory));
+        if let Some(every) = self.kill_every {
+            self.can_kill_every(every, duration)?;
+        }
         if compute >= usize::from(self.compute) {
             return Err(Failure::Usage(format!(
                 "{compute} kills leave none of {} compute servers; raise --compute",
@@ -135,6 +151,27 @@ impl Bench {
         }
     }
 
+    /// Checks that servers can be killed again and again.
+    fn can_kill_every(&self, every: Duration, duration: Duration) -> Result<(), Failure> {
+        let least = Duration::from_millis(50);
+        if every < least || every > duration {
+            return Err(Failure::Usage(format!(
+                "a kill in {} is not possible; the range is {} to the {} of the measurement",
+                humantime::format_duration(every),
+                humantime::format_duration(least),
+                humantime::format_duration(duration)
+            )));
+        }
+        if self.compute < 2 || self.replicas < 2 {
+            return Err(Failure::Usage(format!(
+                "random kills need 2 compute servers and 2 replicas, and there are {} and {}; \
+                 raise --compute or --replicas",
+                self.compute, self.replicas
+            )));
+        }
+        Ok(())
+    }
+
     /// The number of servers of a kind that are killed.
     fn killed(&self, kind: Kind) -> usize {
         let kinds = self.kill.iter().flat_map(|it| &it.kinds);
@@ -149,40 +186,58 @@ impl Bench {
             true => self.killed(Kind::Compute) as u16,
             false => 0,
         };
-        // The command is one as well: it fills the tables.
-        let compute_servers = self.compute + standbys + 1;
+        // The command is one as well: it fills the tables. With random kills, new servers join
+        // before the logs of killed ones are recovered, and restorers are compute servers too.
+        let compute_servers = match self.kill_every {
+            None => self.compute + standbys + 1,
+            Some(_) => 2 * self.compute + 4,
+        };
         let protocol = self.protocol.into();
-        let options = StoreOptions::new()
+        let mut options = StoreOptions::new()
             .replicas(self.replicas)
             .compute_servers(compute_servers, coordinators)
             .protocol(protocol)
             .log_slot(self.program.log_slot(protocol))
             .members(u32::from(compute_servers + self.memory) * 8 + 64);
+        // So few that they are recycled during the run.
+        let process_ids = 2 * compute_servers;
+        if self.kill_every.is_some() {
+            options = options.process_ids(process_ids).memory_servers(256);
+        }
         let store = Store::create(&path, options)?;
         let scratch = Scratch(path);
         let program = &self.program;
-        let size = program.bytes_per_server(self.memory, self.replicas, compute_servers);
+        let (servers, replicas) = match self.kill_every {
+            None => (self.memory, self.replicas),
+            // Each may receive a replica of every partition.
+            Some(_) => (1, 1),
+        };
+        let size = program.bytes_per_server(servers, replicas, compute_servers);
         let mut memory = Vec::new();
-        for id in 0..self.memory {
-            // One after another, so that they have these numbers.
+        for _ in 0..self.memory {
+            // One after another, so that their numbers are in this order.
             let mut child = Server::memory(&scratch.0, size)?;
             child.wait_until_ready(stop)?;
-            child.id = id;
             memory.push(child);
         }
         let compute = store.join_compute()?;
         let worker = compute.worker()?;
-        let benchmark = self.program.open(&compute, !self.kill.is_empty())?;
+        let (books, argument) = match (self.kill_every, self.kill.is_empty()) {
+            (Some(_), _) => (Books::Commits, Some("--receipts")),
+            (None, false) => (Books::Ledger, Some("--has-kills")),
+            (None, true) => (Books::Program, None),
+        };
+        let benchmark = program.open(&compute, books)?;
         let mut loader = worker.coordinator().map_err(Failure::new)?;
         let begin = Instant::now();
         benchmark.load(&mut loader).map_err(Failure::new)?;
         let loaded = begin.elapsed();
         drop(loader);
 
-        let mut arguments = self.program.arguments();
-        if !self.kill.is_empty() {
-            arguments.push("--has-kills".into());
-        }
+        let receipts = self.kill_every.map(|_| Receipts::create(&scratch.0));
+        let receipts = receipts.transpose()?;
+        let mut arguments = program.arguments();
+        arguments.extend(argument.map(String::from));
         let all = self.compute + standbys;
         let children = (0..all).map(|_| Server::compute(&scratch.0, &arguments));
         let mut children = children.collect::<Result<Vec<_>, _>>()?;
@@ -197,19 +252,41 @@ impl Bench {
         for child in &mut children {
             child.begin(duration)?;
         }
+        let mut report = Report::new(self, duration, loaded, times.start);
+        let mut checker = worker.coordinator().map_err(Failure::new)?;
+        if let (Some(every), Some(receipts)) = (self.kill_every, receipts) {
+            let plan = Plan {
+                path: &scratch.0,
+                every,
+                seed: program.seed,
+                tolerated: usize::from(self.replicas - 1),
+                arguments: &arguments,
+                bytes: size,
+                times,
+            };
+            let attrition = Attrition::new(plan, &compute, stop, children, memory);
+            let (mut tally, killed, _memory) = attrition.execute(&mut report)?;
+            report.add_failures(&killed, &[]);
+            let ids = (process_ids, coordinators);
+            let commits = tally.check_commits(&benchmark, &mut checker, &receipts, &killed, ids);
+            commits?.into_iter().for_each(|it| report.problem(it));
+            let checked = store.check().map_err(Failure::new)?;
+            report.add_random_kills(tally, &checked);
+            let surplus = benchmark.surplus(&mut checker, 0).map_err(Failure::new)?;
+            report.add_check(surplus, checked);
+            return Ok(report);
+        }
         let servers = Servers {
             compute: &mut children,
             standbys: &mut standbys,
             memory: &mut memory,
         };
         let killed = kills::execute(&self.kill, &compute, servers, times, stop)?;
-        let mut report = Report::new(self, duration, loaded, times.start);
         for child in children.iter_mut().chain(&mut standbys) {
             child.wait_for_end(stop)?;
             report.add(&child.messages);
         }
         report.add_failures(&killed, &standbys);
-        let mut checker = worker.coordinator().map_err(Failure::new)?;
         let surplus = benchmark.surplus(&mut checker, report.change);
         let checked = store.check().map_err(Failure::new)?;
         report.add_check(surplus.map_err(Failure::new)?, checked);

@@ -1,6 +1,7 @@
 //! The compute server of a benchmark, a process that `outlive store bench` starts.
 
 use super::program::Program;
+use super::receipts::Receipts;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
@@ -8,7 +9,7 @@ use hdrhistogram::Histogram;
 use outlive_store::protocol::{Abort, Coordinator, Counts, Member, TransactionError, Worker};
 use outlive_store::servers::Store;
 use outlive_store::verbs::{block_on, join_all};
-use outlive_store::workloads::Benchmark;
+use outlive_store::workloads::{Benchmark, Books};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::io::BufRead;
@@ -22,9 +23,12 @@ pub struct Compute {
     path: PathBuf,
     #[command(flatten)]
     program: Program,
-    /// Whether compute servers are killed
+    /// Whether compute servers are killed, so that they cannot count the changes of the invariant
     #[arg(long)]
     has_kills: bool,
+    /// Whether acknowledged commits are recorded in the store and in a file
+    #[arg(long)]
+    receipts: bool,
 }
 
 /// A line that a compute server prints.
@@ -111,7 +115,12 @@ impl Compute {
     pub fn run(self) -> Result<(), Failure> {
         let store = Store::open(&self.path)?;
         let compute = store.join_compute()?;
-        let benchmark = self.program.open(&compute, self.has_kills)?;
+        let books = match (self.receipts, self.has_kills) {
+            (true, _) => Books::Commits,
+            (false, true) => Books::Ledger,
+            (false, false) => Books::Program,
+        };
+        let benchmark = self.program.open(&compute, books)?;
         let server = compute.id().get();
         say(&Message::Ready { server })?;
         // The command writes one line to begin: the duration of the measurement in milliseconds.
@@ -148,7 +157,10 @@ impl Compute {
         let coordinators = (0..self.program.coordinators).map(|_| worker.coordinator());
         let coordinators: Vec<_> =
             { coordinators.collect::<Result<_, _>>() }.map_err(Failure::new)?;
+        let receipts = self.receipts.then(|| Receipts::open(&self.path));
         let run = Run {
+            receipts: receipts.transpose()?,
+            process: server,
             worker: Rc::clone(worker),
             end: Instant::now() + duration,
             is_over: Cell::new(false),
@@ -188,6 +200,9 @@ impl Compute {
 type Task<'a> = core::pin::Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
 
 struct Run<V: Member> {
+    receipts: Option<Receipts>,
+    /// The process id of the compute server.
+    process: u16,
     worker: Rc<Worker<V>>,
     end: Instant,
     is_over: Cell<bool>,
@@ -214,10 +229,17 @@ impl<V: Member> Run<V> {
         while Instant::now() < self.end && !self.is_over.get() {
             let begin = Instant::now();
             match benchmark.execute(coordinator, &mut random).await {
-                Ok(change) => {
+                Ok(executed) => {
+                    if let (Some(receipts), Some(count)) = (&self.receipts, executed.receipt)
+                        && let Err(error) =
+                            receipts.acknowledge(self.process, coordinator.number(), count)
+                    {
+                        *self.error.borrow_mut() = Some(error.to_string());
+                        break;
+                    }
                     let nanos = begin.elapsed().as_nanos() as u64;
                     self.latencies.borrow_mut().saturating_record(nanos.max(1));
-                    self.change.set(self.change.get() + change);
+                    self.change.set(self.change.get() + executed.change);
                     if self.first_committed.get() == 0 {
                         self.first_committed.set(monotonic());
                     }

@@ -6,7 +6,7 @@ use outlive_store::protocol::{Protocol, Retry};
 use outlive_store::servers::ComputeServer;
 use outlive_store::verbs::Link;
 use outlive_store::workloads::{
-    Benchmark, Books, Micro, SmallBank, Tatp, TpcC, bytes_per_server, ledger_rows,
+    Benchmark, Books, Micro, SmallBank, Tatp, TpcC, bytes_per_server, ledger_table,
 };
 use std::time::Duration;
 
@@ -123,19 +123,16 @@ impl Program {
         }
     }
 
-    /// Opens or creates the tables. `has_kills` tells whether compute servers are killed, so that
-    /// they cannot count the changes of the invariant.
-    pub fn open(&self, compute: &ComputeServer, has_kills: bool) -> Result<Benchmark, Failure> {
-        let books = match has_kills {
-            true => Books::Ledger,
-            false => Books::Program,
-        };
+    /// Opens or creates the tables.
+    pub fn open(&self, compute: &ComputeServer, books: Books) -> Result<Benchmark, Failure> {
         Ok(match self.name {
             Name::Smallbank => {
                 Benchmark::SmallBank(SmallBank::open(compute, self.customers, books)?)
             }
             Name::Tatp => Benchmark::Tatp(Tatp::open(compute, self.subscribers, books)?),
-            Name::Tpcc => Benchmark::TpcC(TpcC::open(compute, self.warehouses, self.orders)?),
+            Name::Tpcc => {
+                Benchmark::TpcC(TpcC::open(compute, self.warehouses, self.orders, books)?)
+            }
             Name::Micro => {
                 let keys = (self.keys, self.hot);
                 let accesses = self.accesses.into();
@@ -148,7 +145,6 @@ impl Program {
     /// The number of bytes of tables for which each of `servers` memory servers needs space, if
     /// `compute` servers execute transactions.
     pub fn bytes_per_server(&self, servers: u16, replicas: u16, compute: u16) -> u64 {
-        let ledger = (ledger_rows(compute, self.coordinators), 1);
         let mut tables = match self.name {
             Name::Smallbank => vec![(self.customers, 2); 2],
             Name::Tatp => Tatp::tables(self.subscribers).into(),
@@ -158,7 +154,7 @@ impl Program {
             }
             Name::Micro => vec![(self.keys, 6)],
         };
-        tables.push(ledger);
+        tables.push(ledger_table(compute, self.coordinators));
         bytes_per_server(&tables, servers, replicas)
     }
 

@@ -20,6 +20,7 @@ mod random;
 mod rows;
 mod transactions;
 
+use super::{Books, Executed, Ledger};
 use crate::protocol::Table;
 use crate::servers::{ComputeServer, StoreError};
 use rows::{
@@ -44,6 +45,7 @@ pub struct TpcC {
     order_line: Table<OrderLine>,
     item: Table<Item>,
     stock: Table<Stock>,
+    pub(super) ledger: Ledger,
     warehouses: u64,
     orders: u64,
 }
@@ -83,10 +85,16 @@ impl TpcC {
     }
 
     /// Opens the tables, or creates them for `warehouses`, with `orders` orders of each district.
+    /// No sum is counted, so the books matter for the numbers of commits only.
     ///
     /// # Errors
     /// Those of [`ComputeServer::table`].
-    pub fn open(compute: &ComputeServer, warehouses: u64, orders: u64) -> Result<Self, StoreError> {
+    pub fn open(
+        compute: &ComputeServer,
+        warehouses: u64,
+        orders: u64,
+        books: Books,
+    ) -> Result<Self, StoreError> {
         let sizes = compute.store().configuration().sizes();
         let coordinators = u64::from(sizes.log_areas) * u64::from(sizes.coordinators);
         let keys = Self::tables(warehouses, orders, coordinators).map(|(keys, _)| keys);
@@ -103,6 +111,7 @@ impl TpcC {
             order_line: compute.table("order_line", keys[9])?,
             item: compute.table("item", keys[10])?,
             stock: compute.table("stock", keys[11])?,
+            ledger: Ledger::open(compute, books)?,
             warehouses,
             orders,
         })

@@ -5,7 +5,7 @@ use super::rows::{
     CUSTOMERS, Customer, DISTRICTS, History, ITEMS, MAX_LINES, Order, OrderLine, Stock, customer,
     district, line, namesakes, stock,
 };
-use super::{PAYMENTS, TpcC};
+use super::{Executed, PAYMENTS, TpcC};
 use crate::protocol::{Abort, Coordinator, Member, Transaction, TransactionError};
 use fastrand::Rng;
 use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ impl TpcC {
         &self,
         coordinator: &mut Coordinator<V>,
         random: &mut Rng,
-    ) -> Result<(), TransactionError> {
+    ) -> Result<Executed, TransactionError> {
         let home = random.u64(..self.warehouses);
         let number = random.u64(..DISTRICTS);
         let district = district(home, number);
@@ -61,7 +61,7 @@ impl TpcC {
                 let who = Who::choose(random);
                 let reading =
                     coordinator.transaction(async |tx| self.order_status(tx, district, who).await);
-                reading.await.map(drop)
+                reading.await.map(|_| Executed::default())
             }
             92..96 => {
                 let (carrier, date) = (random.u32(1..=10), now());
@@ -70,15 +70,15 @@ impl TpcC {
                         let district = super::rows::district(home, number);
                         self.deliver(tx, district, carrier, date).await?;
                     }
-                    Ok(())
+                    self.ledger.record(tx, 0).await
                 });
-                delivering.await.map(drop)
+                Ok(delivering.await?.value)
             }
             _ => {
                 let threshold = random.i32(10..=20);
                 let reading = coordinator
                     .transaction(async |tx| self.stock_level(tx, home, district, threshold).await);
-                reading.await.map(drop)
+                reading.await.map(|_| Executed::default())
             }
         }
     }
@@ -96,7 +96,7 @@ impl TpcC {
         coordinator: &mut Coordinator<V>,
         (home, number): (u64, u64),
         random: &mut Rng,
-    ) -> Result<(), TransactionError> {
+    ) -> Result<Executed, TransactionError> {
         let buyer = any_customer(random);
         let mut lines: Vec<Line> = (0..random.u64(5..=MAX_LINES))
             .map(|_| Line {
@@ -152,9 +152,9 @@ impl TpcC {
             for place in lines.len() as u64..before {
                 tx.delete(self.order_line, line(key, place)).await?;
             }
-            Ok(())
+            self.ledger.record(tx, 0).await
         });
-        ordering.await.map(drop)
+        Ok(ordering.await?.value)
     }
 
     /// Takes an ordered item from the stock. Returns the order's line.
@@ -212,7 +212,7 @@ impl TpcC {
         coordinator: &mut Coordinator<V>,
         (home, place): (u64, u64),
         random: &mut Rng,
-    ) -> Result<(), TransactionError> {
+    ) -> Result<Executed, TransactionError> {
         let who = Who::choose(random);
         let theirs = match random.u8(..100) {
             0..85 => place,
@@ -259,9 +259,9 @@ impl TpcC {
                 row
             });
             add.await?;
-            Ok(())
+            self.ledger.record(tx, 0).await
         });
-        paying.await.map(drop)
+        Ok(paying.await?.value)
     }
 
     /// Returns the sum of the amounts of a customer's last order.

@@ -17,6 +17,8 @@ use std::time::Duration;
 pub enum Kind {
     Compute,
     Memory,
+    /// A compute server that restores lost replicas.
+    Restorer,
 }
 
 /// Kills of one server of each kind at a time after the start.
@@ -55,13 +57,24 @@ pub struct Killed {
 }
 
 impl Killed {
-    fn kill(kind: Kind, child: &mut Server, compute: &ComputeServer) -> Result<Self, Failure> {
+    /// Kills a server, a restorer if it restores now.
+    pub fn kill(kind: Kind, child: &mut Server, compute: &ComputeServer) -> Result<Self, Failure> {
         let configuration = compute.store().configuration();
-        let entry = { configuration.compute_servers() }.find(|entry| entry.id == child.id);
+        let owner = match kind {
+            Kind::Memory => None,
+            Kind::Compute => configuration.owner_of(child.id),
+            Kind::Restorer => configuration.restorer(),
+        };
+        if kind == Kind::Restorer {
+            let mut servers = configuration.compute_servers();
+            child.id = servers
+                .find(|it| Some(it.owner) == owner)
+                .map_or(0, |it| it.id);
+        }
         Ok(Self {
             kind,
             server: child.id,
-            owner: entry.map(|entry| entry.owner),
+            owner,
             at: child.kill()?,
             detected: 0,
             recovered: 0,
@@ -71,12 +84,16 @@ impl Killed {
     }
 
     /// Notes the times of what the store says by now. Returns whether the server is recovered.
-    fn watch(&mut self, compute: &ComputeServer) -> bool {
+    pub fn watch(&mut self, compute: &ComputeServer) -> bool {
         let configuration = compute.store().configuration();
         let (is_detected, is_recovered) = match self.kind {
-            Kind::Compute => (
+            Kind::Compute | Kind::Restorer => (
                 self.owner.is_none_or(|owner| compute.is_gone(owner)),
-                configuration.has_failed(self.server),
+                // If the id has another owner, it has failed and was recycled.
+                self.owner.is_none_or(|owner| {
+                    configuration.has_failed(self.server)
+                        || configuration.owner_of(self.server) != Some(owner)
+                }),
             ),
             Kind::Memory => {
                 let entry = configuration.memory_server(ServerId(self.server));
@@ -146,6 +163,7 @@ pub fn execute(
             let victim = match kind {
                 Kind::Compute => computes.next(),
                 Kind::Memory => memories.next(),
+                Kind::Restorer => None,
             };
             let victim = victim.expect("the number of kills is checked");
             killed.push(Killed::kill(kind, victim, compute)?);

@@ -4,6 +4,7 @@ use super::super::compute::{Message, Progress, histogram};
 use super::Bench;
 use super::kills::{Killed, Kind};
 use super::servers::Server;
+use super::tally::Tally;
 use crate::amount::Many;
 use hdrhistogram::Histogram;
 use outlive_store::protocol::{Checked, Protocol};
@@ -22,6 +23,37 @@ struct Failed {
     stolen: u64,
     first_stolen_us: Option<f64>,
     reused_us: Option<f64>,
+}
+
+impl Failed {
+    /// The kill for people.
+    fn lines(&self) -> Vec<String> {
+        let (kind, logged) = match self.kind {
+            Kind::Compute | Kind::Restorer => {
+                let (forward, back) = (self.rolled_forward, self.rolled_back);
+                let what = "logged transactions rolled forward";
+                ("compute", format!(", {forward} {what}, {back} back"))
+            }
+            Kind::Memory => ("memory", String::new()),
+        };
+        let mut lines = vec![format!(
+            "  {kind} server {} killed after {:.3} s: detected in {:.0} µs, recovered in {:.0} \
+             µs{logged}",
+            self.server, self.killed_at, self.detected_us, self.recovered_us,
+        )];
+        if let Some(reused) = self.reused_us {
+            lines.push(format!(
+                "  a standby took its place: first commit {reused:.0} µs after the kill"
+            ));
+        }
+        if let Some(first) = self.first_stolen_us {
+            let stolen = self.stolen;
+            lines.push(format!(
+                "  stray latches stolen: {stolen}, the first {first:.0} µs after the kill"
+            ));
+        }
+        lines
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -64,6 +96,7 @@ pub struct Report {
     surplus: i64,
     keys: u64,
     problems: Vec<String>,
+    random_kills: Option<Tally>,
     failures: Vec<Failed>,
     #[serde(skip)]
     histogram: Histogram<u64>,
@@ -102,6 +135,7 @@ impl Report {
             surplus: 0,
             keys: 0,
             problems: Vec::new(),
+            random_kills: None,
             failures: Vec::new(),
             histogram: histogram(),
             start,
@@ -188,6 +222,23 @@ impl Report {
         }
     }
 
+    /// Adds a description of an inconsistency or of an error.
+    pub fn problem(&mut self, problem: String) {
+        self.problems.push(problem);
+    }
+
+    /// Adds the counts of random kills. All replicas are restored.
+    pub fn add_random_kills(&mut self, tally: Tally, checked: &Checked) {
+        self.problems.extend(tally.gaps());
+        if checked.under_replicated + checked.lost > 0 {
+            self.problems.push(format!(
+                "{} partitions have too few replicas, and {} have none",
+                checked.under_replicated, checked.lost
+            ));
+        }
+        self.random_kills = Some(tally);
+    }
+
     /// Adds the result of the final check.
     pub fn add_check(&mut self, surplus: i64, checked: Checked) {
         self.surplus = surplus;
@@ -236,30 +287,11 @@ impl Report {
             ),
             format!("  latency: median {p50:.1} µs, 99% {p99:.1} µs, 99.9% {p999:.1} µs"),
         ];
-        for it in &self.failures {
-            let (kind, logged) = match it.kind {
-                Kind::Compute => {
-                    let (forward, back) = (it.rolled_forward, it.rolled_back);
-                    let what = "logged transactions rolled forward";
-                    ("compute", format!(", {forward} {what}, {back} back"))
-                }
-                Kind::Memory => ("memory", String::new()),
-            };
-            lines.push(format!(
-                "  {kind} server {} killed after {:.3} s: detected in {:.0} µs, recovered in {:.0} \
-                 µs{logged}",
-                it.server, it.killed_at, it.detected_us, it.recovered_us,
-            ));
-            if let Some(reused) = it.reused_us {
-                lines.push(format!(
-                    "  a standby took its place: first commit {reused:.0} µs after the kill"
-                ));
-            }
-            if let Some(first) = it.first_stolen_us {
-                let stolen = it.stolen;
-                lines.push(format!(
-                    "  stray latches stolen: {stolen}, the first {first:.0} µs after the kill"
-                ));
+        match &self.random_kills {
+            None => lines.extend(self.failures.iter().flat_map(Failed::lines)),
+            Some(tally) => {
+                let killed = self.failures.iter().map(|it| (it.kind, it.recovered_us));
+                lines.extend(tally.lines(&killed.collect::<Vec<_>>()));
             }
         }
         if self.failed > 0 {

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 /// A server process. It is killed when it is dropped.
@@ -18,8 +18,12 @@ pub struct Server {
     lines: Receiver<String>,
     /// The process id of a compute server, or the number of a memory server.
     pub id: u16,
+    /// Whether the server has said that it is ready.
+    pub is_ready: bool,
     /// The messages of a compute server.
     pub messages: Vec<Message>,
+    /// The other lines since the server was ready.
+    pub text: Vec<String>,
     is_killed: bool,
 }
 
@@ -45,6 +49,11 @@ impl Server {
         Self::start(path, "bench-compute", arguments)
     }
 
+    /// Starts a restorer of lost replicas.
+    pub fn restorer(path: &Path) -> Result<Self, Failure> {
+        Self::start(path, "restore", &["--json".into()])
+    }
+
     fn start(path: &Path, command: &str, arguments: &[String]) -> Result<Self, Failure> {
         let failed = |error| Failure::new(format_args!("a server cannot be started: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
@@ -59,7 +68,9 @@ impl Server {
             input,
             lines,
             id: 0,
+            is_ready: false,
             messages: Vec::new(),
+            text: Vec::new(),
             is_killed: false,
         };
         let reader = BufReader::new(output.expect("standard output is a pipe"));
@@ -91,17 +102,51 @@ impl Server {
         }
     }
 
-    fn ended() -> Failure {
+    pub fn ended() -> Failure {
         Failure::new("a server of the benchmark has ended; its message is above")
     }
 
     /// Waits until the server is ready.
     pub fn wait_until_ready(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
         let line = self.line(stop)?.ok_or_else(Self::ended)?;
-        if let Ok(Message::Ready { server }) = serde_json::from_str(&line) {
-            self.id = server;
-        }
+        self.take(line);
         Ok(())
+    }
+
+    /// Takes a line of the server's output.
+    fn take(&mut self, line: String) {
+        let number = line.strip_prefix("memory server ");
+        let number = number.and_then(|it| it.split(' ').next()?.parse().ok());
+        // The last line of a killed server may be cut.
+        match serde_json::from_str(&line) {
+            Ok(Message::Ready { server }) => (self.id, self.is_ready) = (server, true),
+            Ok(message) => self.messages.push(message),
+            Err(_) => match number.filter(|_| !self.is_ready) {
+                Some(number) => (self.id, self.is_ready) = (number, true),
+                None => self.text.push(line),
+            },
+        }
+    }
+
+    /// Takes the lines that the server has printed by now. Returns whether its output has ended.
+    pub fn poll(&mut self) -> bool {
+        loop {
+            match self.lines.try_recv() {
+                Ok(line) => self.take(line),
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Returns whether the messages of a compute server are complete.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.messages.last(), Some(Message::Final { .. }))
+    }
+
+    /// Waits for the end of a server whose output has ended. Returns whether it succeeded.
+    pub fn has_succeeded(&mut self) -> bool {
+        self.child.wait().is_ok_and(|status| status.success())
     }
 
     /// Lets a compute server begin, and work for `duration`.
@@ -124,13 +169,9 @@ impl Server {
     /// Collects the messages of a compute server until its end.
     pub fn wait_for_end(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
         while let Some(line) = self.line(stop)? {
-            // The last line of a killed server may be cut.
-            if let Ok(message) = serde_json::from_str(&line) {
-                self.messages.push(message);
-            }
+            self.take(line);
         }
-        let is_complete = matches!(self.messages.last(), Some(Message::Final { .. }));
-        match is_complete || self.is_killed {
+        match self.is_complete() || self.is_killed {
             true => Ok(()),
             false => Err(Self::ended()),
         }

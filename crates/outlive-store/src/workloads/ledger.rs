@@ -1,0 +1,128 @@
+//! The ledger: changes of a benchmark's sum and numbers of commits, which transactions record in a
+//! row of their coordinator.
+
+use super::{Executed, get};
+use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
+use crate::servers::{ComputeServer, StoreError};
+use bytemuck::{Pod, Zeroable};
+
+/// Where the changes of an invariant's sum are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Books {
+    /// By the program, after the commit.
+    Program,
+    /// In a row of the ledger, in the same transaction.
+    Ledger,
+    /// As in [`Ledger`](Self::Ledger). The row also counts the transactions that write, those
+    /// without such a change included.
+    Commits,
+}
+
+/// A row of the ledger.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+struct Account {
+    /// The sum of the changes.
+    change: i64,
+    /// The number of transactions that have written the row.
+    commits: u64,
+}
+
+/// The changes of a benchmark's sum, as its [`Books`] say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ledger {
+    /// The rows of all coordinators, by process id and coordinator.
+    rows: Table<Account>,
+    books: Books,
+    processes: u64,
+    coordinators: u64,
+}
+
+/// The number of process ids for which a ledger has rows: two for each compute server.
+fn processes(compute_servers: u16) -> u64 {
+    2 * u64::from(compute_servers)
+}
+
+/// Returns the number of rows for which the ledger of a store is created, and of words in a row.
+pub fn ledger_table(compute_servers: u16, coordinators: u16) -> (u64, u32) {
+    let rows = (processes(compute_servers) * u64::from(coordinators)).max(64);
+    (rows, Table::<Account>::WORDS as u32)
+}
+
+fn row_of(process: u64, coordinator: u64) -> u64 {
+    process << 16 | coordinator
+}
+
+impl Ledger {
+    pub fn open(compute: &ComputeServer, books: Books) -> Result<Self, StoreError> {
+        let sizes = compute.store().configuration().sizes();
+        let (rows, _) = ledger_table(sizes.log_areas, sizes.coordinators);
+        Ok(Self {
+            rows: compute.table("ledger", rows)?,
+            books,
+            processes: processes(sizes.log_areas),
+            coordinators: sizes.coordinators.into(),
+        })
+    }
+
+    /// Records a transaction with its change of the sum, as the books say.
+    pub async fn record<V: Member>(
+        self,
+        tx: &mut Transaction<V>,
+        change: i64,
+    ) -> Result<Executed, Abort> {
+        let receipt = None;
+        match self.books {
+            Books::Program => return Ok(Executed { change, receipt }),
+            Books::Commits if tx.is_writing() => {}
+            _ if change == 0 => return Ok(Executed::default()),
+            _ => {}
+        }
+        let id = tx.id();
+        let row = row_of(id.process().into(), id.coordinator().into());
+        let add = |account: Account| Account {
+            change: account.change + change,
+            commits: account.commits + 1,
+        };
+        let old = tx.update(self.rows, row, add).await?;
+        if old.is_none() {
+            tx.insert(self.rows, row, &add(Account::default())).await?;
+        }
+        Ok(Executed {
+            change: 0,
+            receipt: Some(old.unwrap_or_default().commits + 1),
+        })
+    }
+
+    fn account<V: Member>(
+        self,
+        coordinator: &mut Coordinator<V>,
+        process: u64,
+        number: u64,
+    ) -> Result<Account, TransactionError> {
+        let row = get(coordinator, self.rows, row_of(process, number))?;
+        Ok(row.unwrap_or_default())
+    }
+
+    /// The number of transactions in the row of a coordinator.
+    pub fn receipts<V: Member>(
+        self,
+        coordinator: &mut Coordinator<V>,
+        process: u16,
+        number: u16,
+    ) -> Result<u64, TransactionError> {
+        let account = self.account(coordinator, process.into(), number.into())?;
+        Ok(account.commits)
+    }
+
+    /// The sum of all recorded changes.
+    pub fn sum<V: Member>(self, coordinator: &mut Coordinator<V>) -> Result<i64, TransactionError> {
+        let mut sum = 0;
+        for process in 1..=self.processes {
+            for number in 0..self.coordinators {
+                sum += self.account(coordinator, process, number)?.change;
+            }
+        }
+        Ok(sum)
+    }
+}
