@@ -3,6 +3,10 @@
 use crate::support::explained::assert_explained;
 use crate::support::{Running, outlive};
 use serde_json::Value;
+use std::time::Duration;
+
+/// The time limit of a run. The tables of TPC-C take most of it to be filled and checked.
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// The store of a running benchmark, which is removed even if the benchmark is killed.
 struct Scratch(String);
@@ -34,7 +38,7 @@ fn killed_at_random(arguments: &str) -> Value {
     let arguments = format!("store bench {arguments} --compute 3 --memory 3 --replicas 2 --json");
     let mut running = Running::start(arguments.split(' '));
     let scratch = Scratch(format!("outlive-bench-{}", running.id()));
-    let printed = running.ends();
+    let printed = running.ends_within(LIMIT, 0);
     assert_eq!(scratch.files(), [""; 0]);
     assert_explained("## `outlive store bench", &printed);
     let json: Value = serde_json::from_str(&printed).unwrap();

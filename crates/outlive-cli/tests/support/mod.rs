@@ -270,12 +270,18 @@ impl Running {
     /// Waits until it ends with this exit code. Returns all its output.
     #[track_caller]
     pub fn ends_with(&mut self, code: i32) -> String {
-        let until = Instant::now() + LIMIT;
+        self.ends_within(LIMIT, code)
+    }
+
+    /// Waits until it ends with this exit code, at most for `limit`. Returns all its output.
+    #[track_caller]
+    pub fn ends_within(&mut self, limit: Duration, code: i32) -> String {
+        let until = Instant::now() + limit;
         let status = loop {
             match self.child.try_wait().unwrap() {
                 Some(status) => break status,
                 None if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
-                None => panic!("it has not ended after {LIMIT:?}: {}", self.seen),
+                None => panic!("it has not ended after {limit:?}: {}", self.seen),
             }
         };
         for line in self.lines.iter().flatten() {
