@@ -21,13 +21,13 @@
 //! `membership/operating_systems.rs` defines which operating systems may conclude a death from a
 //! free byte.
 //!
-//! **A locked byte proves nothing** but that a description with the lock exists. A forked child that
-//! has inherited the description keeps the lock. So a fork waits while a thread makes the steps 1 to
-//! 4 (`fork_exclusion.rs`); only a child that is made without the C library's `fork`, and does not
-//! exec, can keep it. A program that may write to the file can also lock the byte itself. Both delay
-//! the detection of a death; neither can cause a false one. A program that may only read the file
-//! can take read locks, which delay no detection: a presence is a write lock. But no process can
-//! claim an id while another user has a read lock on its byte.
+//! **A locked byte proves nothing** but that a description with the lock exists. A forked child
+//! that has inherited the description keeps the lock. So a fork waits while a thread makes the
+//! steps 1 to 4 (`fork_exclusion.rs`); only a child that is made without the C library's `fork`,
+//! and does not exec, can keep it. A program that may write to the file can also lock the byte
+//! itself. Both delay the detection of a death; neither can cause a false one. A program that may
+//! only read the file can take read locks, which delay no detection: a presence is a write lock.
+//! But no process can claim an id while another user has a read lock on its byte.
 //!
 //! Tests: tests/host_presence.rs.
 
