@@ -93,7 +93,7 @@ fn errors_are_found_with_their_places() {
     let wrong = file("wrong\u{7}", &sound.replace("write y = 2", "write z = 2"));
     let shown = wrong.path().replace('\u{7}', "\\u{7}");
     let error =
-        format!("{shown}:13:11: at `z`: the test has no object with this name; the objects");
+        format!("{shown}:14:11: at `z`: the test has no object with this name; the objects");
     outlive(["litmus", "list", wrong.path()]).fails(1, &error);
     let open = file("open", &sound.replace("always x = y", "always x <= 1"));
     let empty = file("empty", "# no tests\n");
@@ -119,4 +119,33 @@ fn errors_are_found_with_their_places() {
         lines[3]
     );
     outlive(["litmus", "check"]).fails(2, "<FILES>...");
+}
+
+/// The tests and the counterexample in the document are those of the command.
+#[test]
+fn the_examples_of_the_document_are_true() {
+    let document = include_str!("../../../../docs/litmus.md");
+    let blocks: Vec<&str> = document.split("```\n").collect();
+    let with = |text: &str| {
+        blocks
+            .iter()
+            .find(|it| it.contains(text))
+            .unwrap()
+            .to_string()
+    };
+    let first = file("first", &with("test lost-update\n"));
+    let proved = outlive(["litmus", "check", first.path()]).succeeds();
+    assert!(proved.contains("lost-update: false after all"), "{proved}");
+    let constants = file("constants", &with("test litmus-2-with-constants\n"));
+    let found = outlive(["litmus", "check", constants.path()]);
+    assert_eq!(found.code, Some(1), "{}", found.errors);
+    let shown = document.split("check constants.litmus\n").nth(1).unwrap();
+    let shown = shown.split("\n```").next().unwrap().replace('\n', " ");
+    assert_eq!(
+        found
+            .output
+            .trim()
+            .replace(constants.path(), "constants.litmus"),
+        shown
+    );
 }

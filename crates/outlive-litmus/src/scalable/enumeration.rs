@@ -111,10 +111,21 @@ fn add(transaction: &Transaction, objects: &[Values], domains: &mut [Values]) ->
             Step::Read { object, into } => locals[into.0].clone_from(&domains[*object]),
             Step::Count { into } => locals[into.0] = counts.clone().map(Some).collect(),
             Step::Write { object, value } | Step::Insert { object, value } => {
+                // It aborts if the object is always absent, or always present.
+                let is_insertion = matches!(step, Step::Insert { .. });
+                if !domains[*object]
+                    .iter()
+                    .any(|it| it.is_none() == is_insertion)
+                {
+                    break;
+                }
                 let values = values(value, &locals)?;
                 domains[*object].extend(values.into_iter().filter(Option::is_some));
             }
             Step::Delete { object } => {
+                if domains[*object].iter().all(Option::is_none) {
+                    break;
+                }
                 domains[*object].insert(None);
             }
             Step::Abort => break,

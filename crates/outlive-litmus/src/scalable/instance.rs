@@ -1,5 +1,6 @@
 //! Serial executions of one instance.
 
+use super::possible::{Known, can_be};
 use super::serial::{State, execute, initial};
 use super::{NotScalable, Proof};
 use crate::test::{Condition, Seen, Test};
@@ -28,8 +29,8 @@ struct Execution<'t> {
     condition: &'t Condition<Seen>,
     /// The transactions in their order, with their ends.
     ends: Vec<(usize, End)>,
-    /// The values that each transaction has read.
-    locals: Vec<State>,
+    /// The values that each transaction has read; `None` if they can be any.
+    locals: Vec<Option<State>>,
     executions: u64,
 }
 
@@ -39,7 +40,7 @@ pub(super) fn prove(test: &Test, condition: &Condition<Seen>) -> Result<Proof, N
         test,
         condition,
         ends: Vec::new(),
-        locals: vec![Vec::new(); test.transactions.len()],
+        locals: vec![None; test.transactions.len()],
         executions: 0,
     };
     execution.continue_from(&initial(&test.objects))?;
@@ -72,8 +73,8 @@ impl Execution<'_> {
                 }
                 self.ends.push((next, end));
                 let (after, locals) = match &executed {
-                    Some((after, locals)) if takes_effect => (after, locals.clone()),
-                    _ => (state, Vec::new()),
+                    Some((after, locals)) if takes_effect => (after, Some(locals.clone())),
+                    _ => (state, None),
                 };
                 self.locals[next] = locals;
                 self.continue_from(after)?;
@@ -92,18 +93,19 @@ impl Execution<'_> {
                 instead: "write a test with fewer transactions, or order some of them".into(),
             });
         }
-        let is_excluded = self.condition.holds(&|it| match it {
-            Seen::Object(object) => state[object],
-            Seen::Read { transaction, local } => {
-                self.locals[transaction].get(local.0).copied().flatten()
-            }
+        let is_excluded = can_be(self.condition, true, &|it| match it {
+            Seen::Object(object) => Known::Value(state[object]),
+            Seen::Read { transaction, local } => match &self.locals[transaction] {
+                Some(locals) => Known::Value(locals[local.0]),
+                None => Known::Any,
+            },
             Seen::Committed(transaction) => {
                 let end = self.ends.iter().find(|(it, _)| *it == transaction);
-                match end?.1 {
-                    End::Committed => Some(1),
-                    End::Aborted => Some(0),
-                    End::Unanswered | End::Lost => None,
-                }
+                Known::Value(match end {
+                    Some((_, End::Committed)) => Some(1),
+                    Some((_, End::Aborted)) => Some(0),
+                    Some((_, End::Unanswered | End::Lost)) | None => None,
+                })
             }
         });
         if !is_excluded {
@@ -112,9 +114,9 @@ impl Execution<'_> {
         let ends = self.ends.iter().map(|&(it, end)| {
             let end = match end {
                 End::Committed => "commits",
-                End::Aborted => "aborts",
+                End::Aborted => "aborts (and may have read any values)",
                 End::Unanswered => "commits without an answer",
-                End::Lost => "is cut off",
+                End::Lost => "is cut off (and may have read any values)",
             };
             format!("{} {end}", self.test.transactions[it].name)
         });
