@@ -8,9 +8,15 @@
 //! - [`level`]: isolation levels, with and without real-time order;
 //! - [`test`]: objects, transactions, assertions;
 //! - [`driver`]: the interface to a store;
-//! - [`consistency`]: tests from the model, and the levels that forbid their outcomes.
+//! - [`text`]: the text format of tests;
+//! - [`scalable`]: the proof that an assertion fails in no correct execution;
+//! - [`consistency`]: tests from the model, and the levels that forbid their outcomes;
+//! - [`suite`]: the shipped tests.
 
 pub mod consistency;
 pub mod driver;
 pub mod level;
+pub mod scalable;
+pub mod suite;
 pub mod test;
+pub mod text;

@@ -48,6 +48,9 @@ fn every_command_shows_examples() {
         &["pod", "clean"],
         &["doctor"],
         &["completions"],
+        &["litmus", "list"],
+        &["litmus", "show"],
+        &["litmus", "check"],
         &[],
     ] {
         let mut arguments = command.to_vec();
