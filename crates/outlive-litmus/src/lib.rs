@@ -7,8 +7,10 @@
 //!
 //! - [`level`]: isolation levels, with and without real-time order;
 //! - [`test`]: objects, transactions, assertions;
-//! - [`driver`]: the interface to a store.
+//! - [`driver`]: the interface to a store;
+//! - [`run`]: runs tests against a store, and judges its level.
 
 pub mod driver;
 pub mod level;
+pub mod run;
 pub mod test;
