@@ -38,17 +38,17 @@ pub(super) fn run(
             break;
         }
         context.reset(base, BATCH)?;
-        let mut is_cut = false;
+        let mut has_lost = false;
         for at in 0..BATCH as u64 {
             if context.is_over() {
                 break;
             }
             let number = batch * BATCH as u64 + at;
             let executions = instances.run(base + at * size, number)?;
-            is_cut |= { executions.iter() }.any(|it| it.crashed.is_some() || is_lost(it.outcome));
+            has_lost |= executions.iter().any(|it| is_lost(it.outcome));
         }
-        // A transaction that was cut off or has an unknown outcome could still be running.
-        if is_cut {
+        // A commit whose answer was lost could still be running.
+        if has_lost {
             base = context.new_keys(BATCH);
         }
     }

@@ -115,9 +115,8 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
         if all.iter().any(|it| it.crashed.is_some()) {
             context.assert_alive(&mut client, base)?;
         }
-        // A transaction that was cut off or has an unknown outcome could still be running.
-        let is_cut = |it: &Execution| it.crashed.is_some() || is_lost(it.outcome);
-        if all.iter().any(is_cut) {
+        // A commit whose answer was lost could still be running.
+        if all.iter().any(|it| is_lost(it.outcome)) {
             base = context.new_keys(1);
         }
     }
