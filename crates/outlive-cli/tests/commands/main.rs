@@ -11,5 +11,6 @@ mod pod;
 mod repair;
 mod seccomp;
 mod store;
+mod store_driver;
 mod store_rows;
 mod watch;
