@@ -10,6 +10,15 @@ pub fn schemes() -> Vec<Scheme> {
     [SCHEMES, &[store_driver::SCHEME]].concat()
 }
 
+/// Returns the list of targets for the help of a command.
+pub fn help() -> String {
+    let widest = schemes().iter().map(|it| it.form.len()).max();
+    let lines = schemes().into_iter().map(|Scheme { form, about, .. }| {
+        format!("  {form:width$}  {about}\n", width = widest.unwrap_or(0))
+    });
+    format!("Targets:\n{}", lines.collect::<String>())
+}
+
 /// Opens the driver for a target.
 ///
 /// ```

@@ -7,8 +7,14 @@
 //!
 //! - [`level`]: isolation levels, with and without real-time order;
 //! - [`test`]: objects, transactions, assertions;
-//! - [`driver`]: the interface to a store.
+//! - [`driver`]: the interface to a store;
+//! - [`text`]: the text format of tests;
+//! - [`scalable`]: the proof that an assertion fails in no correct execution;
+//! - [`suite`]: the shipped tests.
 
 pub mod driver;
 pub mod level;
+pub mod scalable;
+pub mod suite;
 pub mod test;
+pub mod text;

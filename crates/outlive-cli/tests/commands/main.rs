@@ -6,6 +6,7 @@ mod support;
 mod help;
 mod json;
 mod limits;
+mod litmus;
 mod objects;
 mod pod;
 mod repair;

@@ -1,7 +1,7 @@
 //! The driver of litmus tests for stores of this project.
 
 use crate::store_rows::Bank;
-use crate::support::{Running, edge::within};
+use crate::support::{Running, command, edge::within, outlive};
 use outlive_cli::target;
 use outlive_litmus::driver::{Connection, Driver, StepError, conformance};
 use std::cell::RefCell;
@@ -37,6 +37,23 @@ fn a_store_conforms() {
     if let Err(violation) = conformance::check(&*driver) {
         panic!("{violation}");
     }
+}
+
+/// Each connection is a compute server. Its death in a transaction leaves latches, which stand in
+/// the way of no other one.
+#[test]
+fn a_store_behind_killed_processes_conforms() {
+    let (bank, _memory) = Bank::new("driver-exec");
+    let program = command([""; 0]).get_program().display().to_string();
+    let store = format!("outlive-store:{}?keys=5000", bank.path());
+    let driver = target::open(&format!("exec:'{program}' litmus serve '{store}'")).unwrap();
+    if let Err(violation) = conformance::check(&*driver) {
+        panic!("{violation}");
+    }
+    drop(driver);
+    let status = outlive(["store", "status", bank.path()]).succeeds();
+    assert!(status.contains("failed"), "{status}");
+    outlive(["litmus", "serve", "oracle:x"]).fails(1, "`outlive-store:PATH`");
 }
 
 #[test]
