@@ -8,9 +8,15 @@
 //! - [`level`]: isolation levels, with and without real-time order;
 //! - [`test`]: objects, transactions, assertions;
 //! - [`driver`]: the interface to a store;
+//! - [`text`]: the text format of tests;
+//! - [`scalable`]: the proof that an assertion fails in no correct execution;
+//! - [`suite`]: the shipped tests;
 //! - [`run`]: runs tests against a store, and judges its level.
 
 pub mod driver;
 pub mod level;
 pub mod run;
+pub mod scalable;
+pub mod suite;
 pub mod test;
+pub mod text;

@@ -41,7 +41,7 @@ const STORE: &[&[&str]] = &[
 const LITMUS: &[&[&str]] = &[
     &["level"],
     &["test", "driver"],
-    &["text"],
+    &["text", "scalable"],
     &["consistency"],
     &["suite"],
     &["run"],

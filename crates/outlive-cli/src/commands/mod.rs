@@ -10,6 +10,7 @@ mod doctor;
 mod fence_cgroup;
 mod guest;
 mod host;
+mod litmus;
 mod moved;
 mod objects;
 mod pools;
@@ -63,6 +64,9 @@ enum Command {
     /// Create stores for transactions, and serve memory to them
     #[command(subcommand, arg_required_else_help = true)]
     Store(store::StoreCommand),
+    /// Test the isolation of transactional stores
+    #[command(subcommand, arg_required_else_help = true)]
+    Litmus(litmus::LitmusCommand),
     /// Unpack an archive that `outlive run dedup` made
     Unpack(unpack::Unpack),
     /// Work in the pool of tasks of a pod, started by hand, mpirun, srun or a service manager
@@ -162,6 +166,7 @@ impl Outlive {
             Command::Pod(PodCommand::Clean(command)) => command.run(),
             Command::Run(command) => command.run(),
             Command::Store(command) => command.run(),
+            Command::Litmus(command) => command.run(),
             Command::Unpack(command) => command.run(),
             Command::Worker(command) => command.run(),
             Command::Doctor(command) => command.run(),

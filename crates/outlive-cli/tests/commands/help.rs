@@ -48,6 +48,10 @@ fn every_command_shows_examples() {
         &["pod", "clean"],
         &["doctor"],
         &["completions"],
+        &["litmus", "list"],
+        &["litmus", "show"],
+        &["litmus", "check"],
+        &["litmus", "serve"],
         &[],
     ] {
         let mut arguments = command.to_vec();

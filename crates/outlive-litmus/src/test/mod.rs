@@ -46,6 +46,8 @@ pub enum Family {
     ReadWrite,
     /// A cycle through several objects that depend on one (Litmus 3).
     IndirectWrite,
+    /// A cycle of transactions that read each other's writes (G1c).
+    WriteRead,
     /// A read of a value whose writer aborted.
     AbortedRead,
     /// A read of a value that its writer has overwritten before it committed.
@@ -58,10 +60,11 @@ pub enum Family {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::DirectWrite,
         Self::ReadWrite,
         Self::IndirectWrite,
+        Self::WriteRead,
         Self::AbortedRead,
         Self::IntermediateRead,
         Self::Predicate,
@@ -74,6 +77,7 @@ impl Family {
             Self::DirectWrite => "direct-write",
             Self::ReadWrite => "read-write",
             Self::IndirectWrite => "indirect-write",
+            Self::WriteRead => "write-read",
             Self::AbortedRead => "aborted-read",
             Self::IntermediateRead => "intermediate-read",
             Self::Predicate => "predicate",

@@ -1,0 +1,122 @@
+//! `outlive litmus list`, `show` and `check`.
+
+use crate::support::{Place, outlive};
+use serde_json::Value;
+
+/// A file of tests. Drop removes it.
+fn file(name: &str, text: &str) -> Place {
+    let place = Place::new(&format!("litmus-{name}"));
+    std::fs::write(place.path(), text).unwrap();
+    place
+}
+
+#[test]
+fn the_shipped_tests_are_listed() {
+    let text = outlive(["litmus", "list"]).succeeds();
+    let line = text.lines().find(|it| it.starts_with("lost-update "));
+    let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+    assert_eq!(
+        words,
+        [
+            "lost-update",
+            "read-write",
+            "never",
+            "repeatable-read,",
+            "snapshot"
+        ]
+    );
+    let json: Value =
+        serde_json::from_str(&outlive(["litmus", "list", "--json"]).succeeds()).unwrap();
+    let tests = json.as_array().unwrap();
+    assert!(text.ends_with(&format!(
+        "{} tests; `outlive litmus show TEST` prints one\n",
+        tests.len()
+    )));
+    let one = tests
+        .iter()
+        .find(|it| it["name"] == "litmus-1-insert-delete")
+        .unwrap();
+    assert_eq!(one["family"], "direct-write");
+    assert_eq!(one["assertion"], "always");
+    assert_eq!(one["condition"], "x = y or (x is absent and y is absent)");
+    assert_eq!(one["objects"][0]["name"], "x");
+    assert_eq!(one["objects"][0]["initial"], Value::Null);
+    assert_eq!(one["transactions"], serde_json::json!(["t1", "t2"]));
+    assert_eq!(
+        one["forbidden_from"],
+        serde_json::json!(["read-uncommitted"])
+    );
+    assert!(
+        one["about"]
+            .as_str()
+            .unwrap()
+            .starts_with("Litmus 1 with insertions")
+    );
+}
+
+#[test]
+fn each_shipped_test_is_shown_and_passes_the_check() {
+    let json: Value =
+        serde_json::from_str(&outlive(["litmus", "list", "--json"]).succeeds()).unwrap();
+    for family in ["direct-write", "indirect-write", "real-time"] {
+        let of_it = json
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|it| it["family"] == family);
+        let names: Vec<&str> = of_it.map(|it| it["name"].as_str().unwrap()).collect();
+        let texts = names
+            .iter()
+            .map(|it| outlive(["litmus", "show", it]).succeeds());
+        let place = file(family, &texts.collect::<String>());
+        let checked = outlive(["litmus", "check", place.path()]).succeeds();
+        assert_eq!(checked.lines().count(), names.len(), "{checked}");
+        for (line, name) in checked.lines().zip(names) {
+            assert!(
+                line.starts_with(&format!("{}: {name}: ", place.path())),
+                "{line}"
+            );
+        }
+        let listed = outlive(["litmus", "list", place.path()]).succeeds();
+        assert!(
+            listed.contains(family) && !listed.contains("predicate"),
+            "{listed}"
+        );
+    }
+    outlive(["litmus", "show", "lost-updat"]).fails(1, "it could be one of lost-update,");
+    outlive(["litmus", "show", "a\u{1b}"]).fails(1, "no test `a\\u{1b}`; `outlive litmus list`");
+}
+
+#[test]
+fn errors_are_found_with_their_places() {
+    let sound = outlive(["litmus", "show", "litmus-1"]).succeeds();
+    let wrong = file("wrong\u{7}", &sound.replace("write y = 2", "write z = 2"));
+    let shown = wrong.path().replace('\u{7}', "\\u{7}");
+    let error =
+        format!("{shown}:13:11: at `z`: the test has no object with this name; the objects");
+    outlive(["litmus", "list", wrong.path()]).fails(1, &error);
+    let open = file("open", &sound.replace("always x = y", "always x <= 1"));
+    let empty = file("empty", "# no tests\n");
+    let ended = outlive([
+        "litmus",
+        "check",
+        wrong.path(),
+        open.path(),
+        empty.path(),
+        "/missing",
+    ]);
+    assert_eq!(ended.code, Some(1), "{}", ended.errors);
+    let lines: Vec<&str> = ended.output.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", ended.output);
+    assert!(lines[0].starts_with(&error), "{}", lines[0]);
+    let counterexample =
+        "it holds in the state x = 0, y = 0, and after t2 it fails in the state x = 2";
+    assert!(lines[1].contains(counterexample), "{}", lines[1]);
+    assert!(lines[2].ends_with("the file has no tests"), "{}", lines[2]);
+    assert!(
+        lines[3].starts_with("the tests in /missing cannot be read"),
+        "{}",
+        lines[3]
+    );
+    outlive(["litmus", "check"]).fails(2, "<FILES>...");
+}
