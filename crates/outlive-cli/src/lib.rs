@@ -17,7 +17,9 @@ mod event_text;
 pub mod failure;
 mod look;
 pub mod output;
+pub mod store_driver;
 pub mod table;
+pub mod target;
 
 pub use commands::Outlive;
 

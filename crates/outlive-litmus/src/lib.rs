@@ -11,11 +11,13 @@
 //! - [`text`]: the text format of tests;
 //! - [`scalable`]: the proof that an assertion fails in no correct execution;
 //! - [`consistency`]: tests from the model, and the levels that forbid their outcomes;
-//! - [`suite`]: the shipped tests.
+//! - [`suite`]: the shipped tests;
+//! - [`run`]: runs tests against a store, and judges its level.
 
 pub mod consistency;
 pub mod driver;
 pub mod level;
+pub mod run;
 pub mod scalable;
 pub mod suite;
 pub mod test;

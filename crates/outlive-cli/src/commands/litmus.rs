@@ -2,6 +2,7 @@
 
 mod check;
 mod list;
+mod serve;
 mod show;
 
 use crate::failure::Failure;
@@ -21,6 +22,8 @@ pub enum LitmusCommand {
     Show(show::Show),
     /// Check files of tests: their text, and that no assertion fails in a correct execution
     Check(check::Check),
+    /// Answer requests for a store on standard input, as a process that a tester can kill
+    Serve(serve::Serve),
 }
 
 impl LitmusCommand {
@@ -29,6 +32,7 @@ impl LitmusCommand {
             Self::List(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Check(command) => command.run(),
+            Self::Serve(command) => command.run(),
         }
     }
 }

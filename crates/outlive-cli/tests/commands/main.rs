@@ -12,6 +12,7 @@ mod pod;
 mod repair;
 mod seccomp;
 mod store;
+mod store_driver;
 mod store_kills;
 mod store_rows;
 mod watch;

@@ -3,11 +3,12 @@
 use crate::support::{Place, Running, outlive};
 use outlive_store::servers::Store;
 
-struct Bank(String);
+/// A store.
+pub struct Bank(String);
 
 impl Bank {
     /// Creates a store with two memory servers.
-    fn new(name: &str) -> (Self, [Running; 2]) {
+    pub fn new(name: &str) -> (Self, [Running; 2]) {
         let path = format!("/dev/shm/outlive-cli-{name}-{}", std::process::id());
         outlive(["store", "create", &path]).succeeds();
         let memory = [(); 2].map(|()| {
@@ -18,7 +19,11 @@ impl Bank {
         (Self(path), memory)
     }
 
-    fn says(&self, command: &str, arguments: &[&str]) -> String {
+    pub fn path(&self) -> &str {
+        &self.0
+    }
+
+    pub fn says(&self, command: &str, arguments: &[&str]) -> String {
         outlive(
             ["store", command, &self.0]
                 .into_iter()

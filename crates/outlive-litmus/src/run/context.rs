@@ -1,0 +1,282 @@
+//! The data that all threads of a test share.
+
+use super::client::Client;
+use super::crashes::Crashes;
+use super::execution::{Execution, Outcome};
+use super::options::{Limit, Options};
+use super::plan;
+use super::report::{Executed, Kind, TestReport, Verdict, Violation};
+use super::state::{self, State};
+use crate::driver::{Capabilities, Driver, DriverError, Key};
+use crate::test::Test;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The factor by which a test may exceed its limit until each statement was followed by a crash.
+const EXTENSION: u32 = 4;
+
+/// The data that all threads of a test share.
+pub(super) struct Context {
+    pub driver: Arc<dyn Driver>,
+    pub capabilities: Capabilities,
+    pub test: Arc<Test>,
+    pub options: Options,
+    /// The next free key.
+    pub keys: Arc<AtomicU64>,
+    begin: Instant,
+    stop: AtomicBool,
+    /// Counts answers of the store.
+    answers: AtomicU64,
+    tally: Mutex<Tally>,
+}
+
+/// The numbers of a test.
+struct Tally {
+    executions: u64,
+    instances: u64,
+    outcomes: [u64; Outcome::ALL.len()],
+    overlaps: u64,
+    assertions: u64,
+    /// The number of instances that could have shown a violation.
+    exercised: u64,
+    crashes: Crashes,
+    violations: Vec<Violation>,
+    blocked: Option<String>,
+}
+
+impl Context {
+    pub(super) fn new(
+        driver: &Arc<dyn Driver>,
+        test: &Test,
+        options: &Options,
+        keys: &Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            driver: Arc::clone(driver),
+            capabilities: driver.capabilities(),
+            test: Arc::new(test.clone()),
+            options: options.clone(),
+            keys: Arc::clone(keys),
+            begin: Instant::now(),
+            stop: AtomicBool::new(false),
+            answers: AtomicU64::new(0),
+            tally: Mutex::new(Tally {
+                executions: 0,
+                instances: 0,
+                outcomes: [0; Outcome::ALL.len()],
+                overlaps: 0,
+                assertions: 0,
+                exercised: 0,
+                crashes: Crashes::new(test),
+                violations: Vec::new(),
+                blocked: None,
+            }),
+        }
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the store has answered.
+    pub(super) fn answered(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of the store's answers.
+    pub(super) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Ends the test.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    pub(super) fn executions(&self) -> u64 {
+        self.tally().executions
+    }
+
+    /// Returns whether the test ends: it was stopped, or has reached its limit.
+    pub(super) fn is_over(&self) -> bool {
+        if self.stop.load(Ordering::Relaxed) {
+            return true;
+        }
+        let tally = self.tally();
+        let lacks_crashes = self.options.crashes && !tally.crashes.are_complete();
+        let extension = if lacks_crashes { EXTENSION } else { 1 };
+        match self.options.limit {
+            Limit::Instances(limit) => tally.instances >= limit.saturating_mul(extension.into()),
+            Limit::Time(limit) => self.elapsed() >= limit * extension,
+        }
+    }
+
+    /// Returns keys for objects of `instances` instances: contiguous, and never used before.
+    pub(super) fn new_keys(&self, instances: usize) -> Key {
+        let count = (instances * self.test.objects.len()) as u64;
+        self.keys.fetch_add(count, Ordering::Relaxed)
+    }
+
+    /// Sets the objects from the key `base` on to their initial values.
+    pub(super) fn reset(&self, base: Key, instances: usize) -> Result<(), DriverError> {
+        let initial = self.test.objects.iter().map(|it| it.initial);
+        let all = (0..instances).flat_map(|_| initial.clone());
+        let objects: Vec<_> = (base..).zip(all).collect();
+        self.driver.set(&objects)?;
+        self.answered();
+        Ok(())
+    }
+
+    /// Adds executions on the same objects to the numbers.
+    pub(super) fn count(&self, executions: &[Execution]) {
+        let mut tally = self.tally();
+        for execution in executions {
+            tally.executions += 1;
+            tally.outcomes[execution.outcome as usize] += 1;
+            tally.crashes.count(execution);
+        }
+        tally.overlaps += overlapping(executions);
+    }
+
+    /// Adds instances, and those of them that could have shown a violation.
+    pub(super) fn count_instances(&self, instances: u64, exercised: u64) {
+        let mut tally = self.tally();
+        tally.instances += instances;
+        tally.exercised += exercised;
+    }
+
+    /// Adds evaluations of the assertion.
+    pub(super) fn count_assertions(&self, assertions: u64) {
+        self.tally().assertions += assertions;
+    }
+
+    /// Ends the test because the store is blocked.
+    pub(super) fn block(&self, reason: String) {
+        self.tally().blocked.get_or_insert(reason);
+        self.stop();
+    }
+
+    /// Chooses the crash of a round or instance, if it has one: one of `clients`, and a transaction
+    /// with a position, the positions in turn and at random alternately.
+    pub(super) fn crash(&self, number: u64, clients: usize) -> Option<(usize, usize, usize)> {
+        // Every second one has none: it can show what needs all transactions.
+        if !self.options.crashes || number.is_multiple_of(2) {
+            return None;
+        }
+        let positions = Crashes::new(&self.test).positions();
+        let turn = (number / 4) as usize;
+        let mut rng = plan::generator(self.options.seed, &self.test.name, usize::MAX, number);
+        let at = match number % 4 {
+            1 => turn % positions.len(),
+            _ => rng.usize(0..positions.len()),
+        };
+        let (transaction, position) = positions[at];
+        Some((rng.usize(0..clients), transaction, position))
+    }
+
+    /// Asserts after a crash that each object can be written.
+    pub(super) fn assert_alive(&self, client: &mut Client, base: Key) -> Result<(), DriverError> {
+        let objects = self.test.objects.len();
+        let can_insert = self.capabilities.insert_delete;
+        let patience = self.options.patience;
+        if let Some(object) = state::write_all(client, base, objects, can_insert, patience)? {
+            self.block(format!(
+                "{} cannot be written within {patience:?} after the crash of a client",
+                self.test.objects[object].name
+            ));
+        }
+        self.answered();
+        Ok(())
+    }
+
+    /// Reports a violation, the first one of its kind. A wrong state ends the test.
+    pub(super) fn violate(&self, kind: Kind, state: &State, executions: &[Execution]) {
+        let mut tally = self.tally();
+        if tally.violations.iter().all(|it| it.kind != kind) {
+            let names = self.test.objects.iter().map(|it| it.name.clone());
+            let violation = Violation {
+                kind,
+                state: names.zip(state.iter().copied()).collect(),
+                transactions: self.executed(executions),
+                after: self.elapsed(),
+                executions: tally.executions,
+            };
+            tally.violations.push(violation);
+        }
+        if kind == Kind::State {
+            self.stop();
+        }
+    }
+
+    fn executed(&self, executions: &[Execution]) -> Vec<Executed> {
+        let Some(first) = executions.iter().map(|it| it.begin).min() else {
+            return Vec::new();
+        };
+        let one = |it: &Execution| {
+            let transaction = &self.test.transactions[it.transaction];
+            let names = transaction.locals.iter().cloned();
+            Executed {
+                transaction: transaction.name.clone(),
+                outcome: it.outcome,
+                values: names.zip(it.values.iter().copied()).collect(),
+                crashed_after: it.crashed,
+                begin: it.begin - first,
+                end: it.end - first,
+            }
+        };
+        let mut all: Vec<Executed> = executions.iter().map(one).collect();
+        all.sort_by_key(|it| it.begin);
+        all
+    }
+
+    /// Returns the results.
+    pub(super) fn report(&self) -> TestReport {
+        let tally = self.tally();
+        let crashes = match self.options.crashes {
+            true => tally.crashes.report(&self.test),
+            false => Vec::new(),
+        };
+        let missing = crashes.iter().find(|it| it.crashes == 0);
+        let verdict = match (&tally.blocked, missing) {
+            (Some(reason), _) => Verdict::Blocked(reason.clone()),
+            _ if !tally.violations.is_empty() => Verdict::Violated,
+            _ if tally.exercised == 0 => {
+                Verdict::NotExercised("no transactions were concurrent, and committed".into())
+            }
+            (_, Some(it)) => Verdict::NotExercised(format!(
+                "no client crashed after `{}` of {}",
+                it.after, it.transaction
+            )),
+            (_, None) => Verdict::Passed,
+        };
+        let mut report = TestReport::not_run(&self.test, verdict);
+        report.executions = tally.executions;
+        report.instances = tally.instances;
+        for (outcome, count) in &mut report.outcomes {
+            *count = tally.outcomes[*outcome as usize];
+        }
+        report.overlaps = tally.overlaps;
+        report.assertions = tally.assertions;
+        report.crashes = crashes;
+        report.violations = tally.violations.clone();
+        report.elapsed = self.elapsed();
+        report
+    }
+}
+
+/// Returns the number of executions that were concurrent with another one.
+fn overlapping(executions: &[Execution]) -> u64 {
+    let is_concurrent = |(at, one): &(usize, &Execution)| {
+        let mut others = executions
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| other != at);
+        others.any(|(_, other)| one.overlaps(other))
+    };
+    executions.iter().enumerate().filter(is_concurrent).count() as u64
+}

@@ -1,0 +1,149 @@
+//! Assertions evaluated on an execution.
+
+use super::execution::{Execution, Outcome};
+use crate::test::{Condition, Expression, Seen};
+
+/// Returns the names in a condition.
+pub(super) fn names(condition: &Condition<Seen>) -> Vec<Seen> {
+    fn of_expression(expression: &Expression<Seen>, names: &mut Vec<Seen>) {
+        match expression {
+            Expression::Constant(_) => {}
+            Expression::Value(name) => names.push(*name),
+            Expression::Add(a, b)
+            | Expression::Subtract(a, b)
+            | Expression::Max(a, b)
+            | Expression::Min(a, b) => {
+                of_expression(a, names);
+                of_expression(b, names);
+            }
+        }
+    }
+    fn of_condition(condition: &Condition<Seen>, names: &mut Vec<Seen>) {
+        match condition {
+            Condition::Compare(a, _, b) => {
+                of_expression(a, names);
+                of_expression(b, names);
+            }
+            Condition::Absent(name) => names.push(*name),
+            Condition::All(parts) | Condition::Any(parts) => {
+                parts.iter().for_each(|it| of_condition(it, names));
+            }
+            Condition::Not(part) => of_condition(part, names),
+        }
+    }
+    let mut all = Vec::new();
+    of_condition(condition, &mut all);
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Returns whether an assertion about objects holds in a state.
+pub(super) fn holds(condition: &Condition<Seen>, state: &[Option<i64>]) -> bool {
+    condition.holds(&|name| match name {
+        Seen::Object(object) => state[object],
+        Seen::Read { .. } | Seen::Committed(_) => None,
+    })
+}
+
+/// Returns whether the outcome that must not occur did occur, in an instance and the state after
+/// it.
+///
+/// An unknown outcome is evaluated both ways, and as absent. The reads of a transaction that did
+/// not commit, or of which that is unknown, prove nothing: isolation is promised to transactions
+/// that commit.
+pub(super) fn occurs(
+    condition: &Condition<Seen>,
+    state: &[Option<i64>],
+    instance: &[Execution],
+) -> bool {
+    let outcome = |transaction: usize| instance[transaction].outcome;
+    let mut unknown = Vec::new();
+    for name in names(condition) {
+        match name {
+            Seen::Read { transaction, .. } if outcome(transaction) != Outcome::Committed => {
+                return false;
+            }
+            Seen::Committed(transaction) if outcome(transaction) == Outcome::Unknown => {
+                unknown.push(transaction);
+            }
+            _ => {}
+        }
+    }
+    // Each number is an assignment of the three values to the unknown outcomes.
+    (0..3_usize.pow(unknown.len() as u32)).all(|assignment| {
+        condition.holds(&|name| match name {
+            Seen::Object(object) => state.get(object).copied().flatten(),
+            Seen::Read { transaction, local } => instance[transaction].values[local.0],
+            Seen::Committed(transaction) => {
+                match unknown.iter().position(|it| *it == transaction) {
+                    None => outcome(transaction).is_committed().map(i64::from),
+                    Some(at) => match assignment / 3_usize.pow(at as u32) % 3 {
+                        2 => None,
+                        value => Some(value as i64),
+                    },
+                }
+            }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::{Comparison, Local};
+    use std::time::Instant;
+
+    fn instance(outcomes: &[Outcome]) -> Vec<Execution> {
+        let now = Instant::now();
+        let one = |(transaction, outcome): (usize, &Outcome)| Execution {
+            transaction,
+            outcome: *outcome,
+            values: vec![Some(1)],
+            crashed: None,
+            begin: now,
+            end: now,
+        };
+        outcomes.iter().enumerate().map(one).collect()
+    }
+
+    fn equals(name: Seen, value: i64) -> Condition<Seen> {
+        let (name, value) = (Expression::Value(name), Expression::Constant(value));
+        Condition::Compare(name, Comparison::Equal, value)
+    }
+
+    #[test]
+    fn an_unknown_outcome_proves_nothing() {
+        let committed = equals(Seen::Committed(0), 1);
+        let not = Condition::Not(Box::new(committed.clone()));
+        let either = Condition::Any(vec![committed.clone(), equals(Seen::Committed(0), 0)]);
+        for condition in [&committed, &not, &either] {
+            assert!(!occurs(condition, &[], &instance(&[Outcome::Unknown])));
+        }
+        assert!(occurs(&committed, &[], &instance(&[Outcome::Committed])));
+        assert!(!occurs(&committed, &[], &instance(&[Outcome::Aborted])));
+        assert!(occurs(&not, &[], &instance(&[Outcome::Aborted])));
+    }
+
+    #[test]
+    fn reads_count_if_their_transaction_committed() {
+        let read = Seen::Read {
+            transaction: 0,
+            local: Local(0),
+        };
+        let condition = equals(read, 1);
+        for outcome in Outcome::ALL {
+            let has_occurred = occurs(&condition, &[], &instance(&[outcome]));
+            assert_eq!(has_occurred, outcome == Outcome::Committed, "{outcome}");
+        }
+    }
+
+    #[test]
+    fn objects_have_the_values_that_were_read() {
+        let condition = equals(Seen::Object(1), 5);
+        assert!(holds(&condition, &[None, Some(5)]));
+        assert!(!holds(&condition, &[Some(5), None]));
+        assert!(occurs(&condition, &[None, Some(5)], &[]));
+        assert_eq!(names(&condition), [Seen::Object(1)]);
+    }
+}

@@ -1,0 +1,268 @@
+//! Runs tests against a store, again and again, and judges the level that it gave.
+//!
+//! A test with [`Assertion::Always`] runs on one set of objects for all clients, a test with
+//! [`Assertion::Never`] on objects of its own for each instance. The objects of an instance have
+//! contiguous keys. Clients wait for random times between statements, and crash if that is wished;
+//! a seed repeats all choices of the clients, not those of the store and of the scheduler.
+//!
+//! A test has [passed](Verdict::Passed) only if transactions were concurrent, and if each planned
+//! crash has happened. A failing assertion proves more or less, by its [`Kind`]: the transaction of
+//! an assertion is itself subject to the store's isolation.
+//!
+//! Tests: tests/judged.rs, with stores in memory that are correct or wrong in one respect.
+
+mod client;
+mod context;
+mod crashes;
+mod evaluation;
+mod execution;
+mod judgement;
+mod options;
+mod outage;
+mod plan;
+mod report;
+mod separate;
+mod shared;
+mod state;
+mod worker;
+
+pub use crashes::Crash;
+pub use execution::Outcome;
+pub use judgement::Judgement;
+pub use options::{Limit, Options};
+pub use outage::{LostWrite, Outage, Survival, survive};
+pub use report::{Executed, Kind, Report, TestReport, Verdict, Violation};
+
+use crate::driver::{Capabilities, Driver, DriverError};
+use crate::test::{Assertion, Step, Test};
+use context::Context;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// The number of times the patience for an answer after which a store without any is blocked: a
+/// client repeats some requests for its patience.
+const PATIENCES: u32 = 3;
+
+/// The failure of a run. The store's violations are no failures, but results.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The driver failed.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// A thread cannot be started.
+    #[error("a thread cannot be started: {0}; run fewer clients, or raise `ulimit -u`")]
+    Thread(io::Error),
+    /// A thread of the driver has panicked.
+    #[error("a client's thread has panicked; the driver printed the reason")]
+    Panicked,
+    /// The store cannot be killed or started.
+    #[error("{0}")]
+    Outage(String),
+    /// No connection was lost when the store was killed.
+    #[error(
+        "no client lost its connection when the store was killed; the command has to kill the \
+         process that serves the target"
+    )]
+    NotKilled,
+    /// The run was stopped.
+    #[error("the run was interrupted")]
+    Stopped,
+}
+
+/// The state of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'p> {
+    /// The test that runs.
+    pub test: &'p str,
+    /// The number of tests that have ended.
+    pub ended: usize,
+    /// The number of all tests.
+    pub tests: usize,
+    /// The number of executed transactions of this test.
+    pub executions: u64,
+}
+
+/// Runs `tests` one after another in the driver's table, which is created and destroyed.
+///
+/// [`Limit::Time`] is for all tests together: each has an equal part of the time that is left.
+/// `progress` is called several times a second. The run ends early when `stop` is set.
+///
+/// # Errors
+/// If the driver fails apart from transactions, or threads cannot be started.
+pub fn run(
+    driver: &Arc<dyn Driver>,
+    tests: &[Test],
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Report, RunError> {
+    driver.create()?;
+    let mut runner = Runner {
+        driver,
+        options,
+        keys: Arc::default(),
+        stop,
+        progress,
+    };
+    let result = runner.run(tests);
+    // Threads that wait for a blocked store still use the table.
+    let is_blocked = result.as_ref().is_ok_and(|it| it.blocked().count() > 0);
+    if !is_blocked {
+        let destroyed = driver.destroy();
+        if result.is_ok() {
+            destroyed?;
+        }
+    }
+    result
+}
+
+/// Returns the reason why a store cannot run a test, if there is one.
+pub fn not_applicable(test: &Test, capabilities: Capabilities) -> Option<&'static str> {
+    let has = |wanted: fn(&Step) -> bool| {
+        { test.transactions.iter() }.any(|transaction| transaction.steps.iter().any(wanted))
+    };
+    let inserts = |it: &Step| matches!(it, Step::Insert { .. } | Step::Delete { .. });
+    if has(inserts) && !capabilities.insert_delete {
+        Some("the store or its driver cannot insert and delete objects")
+    } else if has(|it| matches!(it, Step::Count { .. })) && !capabilities.count {
+        Some("the store or its driver cannot count objects in a range")
+    } else if has(|it| matches!(it, Step::Abort)) && !capabilities.abort {
+        Some("the store or its driver cannot abort a transaction for its user")
+    } else {
+        None
+    }
+}
+
+struct Runner<'r, 'p> {
+    driver: &'r Arc<dyn Driver>,
+    options: &'r Options,
+    keys: Arc<AtomicU64>,
+    stop: &'r AtomicBool,
+    progress: &'r mut (dyn FnMut(Progress<'_>) + 'p),
+}
+
+impl Runner<'_, '_> {
+    fn run(&mut self, tests: &[Test]) -> Result<Report, RunError> {
+        let begin = Instant::now();
+        let capabilities = self.driver.capabilities();
+        let mut reports: Vec<TestReport> = Vec::new();
+        let mut blocked: Option<String> = None;
+        for (at, test) in tests.iter().enumerate() {
+            let report = if let Some(why) = not_applicable(test, capabilities) {
+                TestReport::not_run(test, Verdict::NotApplicable(why.into()))
+            } else if let Some(why) = &blocked {
+                TestReport::not_run(test, Verdict::NotExercised(why.clone()))
+            } else {
+                let left = tests[at..].iter();
+                let left = left.filter(|it| not_applicable(it, capabilities).is_none());
+                let options = Options {
+                    limit: self.share(begin.elapsed(), left.count(), tests.len()),
+                    ..self.options.clone()
+                };
+                self.run_test(test, &options, (at, tests.len()))?
+            };
+            if matches!(report.verdict, Verdict::Blocked(_)) {
+                blocked = Some(format!("the store blocked during the test {}", test.name));
+            }
+            reports.push(report);
+        }
+        Ok(Report {
+            seed: self.options.seed,
+            crashes: self.options.crashes,
+            tests: reports,
+        })
+    }
+
+    /// Returns the limit of the next test, one of `left` ones.
+    fn share(&self, elapsed: Duration, left: usize, tests: usize) -> Limit {
+        match self.options.limit {
+            Limit::Instances(instances) => Limit::Instances(instances),
+            Limit::Time(all) => {
+                let fair = all.saturating_sub(elapsed) / left.max(1) as u32;
+                // Tests that needed more time than their part leave the others a quarter of theirs.
+                Limit::Time(fair.max(all / (4 * tests.max(1) as u32)))
+            }
+        }
+    }
+
+    fn run_test(
+        &mut self,
+        test: &Test,
+        options: &Options,
+        (ended, tests): (usize, usize),
+    ) -> Result<TestReport, RunError> {
+        let context = Arc::new(Context::new(self.driver, test, options, &self.keys));
+        let mut threads = start(&context)?;
+        let mut last_answer = (context.answers(), Instant::now());
+        let mut failure = None;
+        while !threads.is_empty() {
+            thread::sleep(Duration::from_millis(5));
+            if self.stop.load(Ordering::Relaxed) {
+                context.stop();
+                failure.get_or_insert(RunError::Stopped);
+            }
+            let (over, running) = threads.into_iter().partition(JoinHandle::is_finished);
+            threads = running;
+            for thread in over {
+                if let Err(error) = join(thread) {
+                    context.stop();
+                    failure.get_or_insert(error);
+                }
+            }
+            let answers = context.answers();
+            if answers != last_answer.0 {
+                last_answer = (answers, Instant::now());
+            } else if last_answer.1.elapsed() > options.patience * PATIENCES {
+                // The threads are abandoned: they wait for the store.
+                context.block(format!(
+                    "the store did not answer for {:?}",
+                    options.patience * PATIENCES
+                ));
+                break;
+            }
+            (self.progress)(Progress {
+                test: &test.name,
+                ended,
+                tests,
+                executions: context.executions(),
+            });
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(context.report()),
+        }
+    }
+}
+
+fn join(thread: JoinHandle<Result<(), RunError>>) -> Result<(), RunError> {
+    thread.join().unwrap_or(Err(RunError::Panicked))
+}
+
+/// Starts the threads of a test.
+fn start(context: &Arc<Context>) -> Result<Vec<JoinHandle<Result<(), RunError>>>, RunError> {
+    let spawn = |client: Option<usize>| {
+        let shared = Arc::clone(context);
+        let run = move || match (&shared.test.assertion, client) {
+            (Assertion::Always(condition), _) => shared::run(&shared, condition),
+            (Assertion::Never(condition), client) => {
+                separate::run(&shared, condition, client.unwrap_or_default())
+            }
+        };
+        thread::Builder::new().spawn(run).map_err(RunError::Thread)
+    };
+    let threads: Vec<_> = match context.test.assertion {
+        Assertion::Always(_) => vec![spawn(None)],
+        Assertion::Never(_) => (0..context.options.clients)
+            .map(|it| spawn(Some(it)))
+            .collect(),
+    };
+    let threads: Result<Vec<_>, _> = threads.into_iter().collect();
+    if threads.is_err() {
+        context.stop();
+    }
+    threads
+}

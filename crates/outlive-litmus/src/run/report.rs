@@ -1,0 +1,216 @@
+//! The results of a run.
+
+use super::crashes::Crash;
+use super::execution::Outcome;
+use crate::level::{Isolation, Level};
+use crate::test::{Family, Test};
+use std::time::Duration;
+
+/// The results of a run, by test.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed of the clients' choices.
+    pub seed: u64,
+    /// Whether clients crashed.
+    pub crashes: bool,
+    /// The tests, in their order.
+    pub tests: Vec<TestReport>,
+}
+
+impl Report {
+    /// Returns the tests during which the store blocked.
+    pub fn blocked(&self) -> impl Iterator<Item = &TestReport> {
+        let is_blocked = |it: &&TestReport| matches!(it.verdict, Verdict::Blocked(_));
+        self.tests.iter().filter(is_blocked)
+    }
+
+    /// Returns the tests that found a violation.
+    pub fn violated(&self) -> impl Iterator<Item = &TestReport> {
+        { self.tests.iter() }.filter(|it| it.verdict == Verdict::Violated)
+    }
+}
+
+/// The results of a test.
+#[derive(Clone, Debug)]
+pub struct TestReport {
+    /// The name of the test.
+    pub name: String,
+    /// Its sentence.
+    pub about: String,
+    /// The kind of anomaly that it looks for.
+    pub family: Family,
+    /// The weakest levels that forbid a failing assertion.
+    pub forbidden_from: Vec<Level>,
+    /// The result in one word.
+    pub verdict: Verdict,
+    /// The number of executions of transactions, retries included.
+    pub executions: u64,
+    /// The number of instances: with shared objects, the executions that are no retries by the
+    /// number of transactions.
+    pub instances: u64,
+    /// The number of executions by outcome.
+    pub outcomes: Vec<(Outcome, u64)>,
+    /// The number of executions that were concurrent with another one on the same objects.
+    pub overlaps: u64,
+    /// The number of assertions that were evaluated.
+    pub assertions: u64,
+    /// The crashes by statement; empty in a run without crashes.
+    pub crashes: Vec<Crash>,
+    /// The violations: the first of each kind. A violation of [`Kind::State`] ends the test.
+    pub violations: Vec<Violation>,
+    /// The duration of the test.
+    pub elapsed: Duration,
+}
+
+impl TestReport {
+    /// Returns whether an outcome was seen that `level` forbids.
+    pub fn refutes(&self, level: Level) -> bool {
+        let is_forbidden = self.is_forbidden_at(level);
+        is_forbidden
+            && self
+                .violations
+                .iter()
+                .any(|it| it.kind.is_refutation(level))
+    }
+
+    /// Returns whether `level` forbids a failing assertion.
+    pub fn is_forbidden_at(&self, level: Level) -> bool {
+        { self.forbidden_from.iter() }.any(|&it| level.implies(it))
+    }
+
+    /// Returns whether a planned crash has not happened, although no violation ended the test.
+    pub fn lacks_crashes(&self) -> bool {
+        self.verdict != Verdict::Violated && self.crashes.iter().any(|it| it.crashes == 0)
+    }
+
+    /// Returns the number of executions with this outcome.
+    pub fn count(&self, outcome: Outcome) -> u64 {
+        let of_it = self.outcomes.iter().filter(|(it, _)| *it == outcome);
+        of_it.map(|(_, count)| count).sum()
+    }
+
+    /// The report of a test that was not executed.
+    pub(super) fn not_run(test: &Test, verdict: Verdict) -> Self {
+        Self {
+            name: test.name.clone(),
+            about: test.about.clone(),
+            family: test.family,
+            forbidden_from: test.forbidden_from.clone(),
+            verdict,
+            executions: 0,
+            instances: 0,
+            outcomes: Outcome::ALL.map(|it| (it, 0)).to_vec(),
+            overlaps: 0,
+            assertions: 0,
+            crashes: Vec::new(),
+            violations: Vec::new(),
+            elapsed: Duration::ZERO,
+        }
+    }
+}
+
+/// The result of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No violation was seen in concurrent executions.
+    Passed,
+    /// A violation was seen.
+    Violated,
+    /// Nothing was seen, which proves nothing for this reason.
+    NotExercised(String),
+    /// The store lacks an operation.
+    NotApplicable(String),
+    /// The store did not answer, or an object could not be written after a crash.
+    Blocked(String),
+}
+
+impl Verdict {
+    /// Returns the verdict in reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Violated => "violated",
+            Self::NotExercised(_) => "not exercised",
+            Self::NotApplicable(_) => "not applicable",
+            Self::Blocked(_) => "blocked",
+        }
+    }
+
+    /// Returns the reason, if there is one to tell.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Passed | Self::Violated => None,
+            Self::NotExercised(why) | Self::NotApplicable(why) | Self::Blocked(why) => Some(why),
+        }
+    }
+}
+
+/// The part of a store's work that a violation shows to be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The state, or values that committed transactions returned.
+    State,
+    /// An assertion that ran concurrently with the test failed, and the state was right when all
+    /// transactions had ended: the transaction of the assertion saw a part of another one, or the
+    /// state was wrong for some time.
+    ConcurrentRead,
+    /// The assertion failed after all transactions had ended, and held when it was evaluated again:
+    /// it read an earlier state.
+    StaleRead,
+}
+
+impl Kind {
+    /// Returns the name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::State => "state wrong",
+            Self::ConcurrentRead => "assertion read skewed",
+            Self::StaleRead => "assertion read stale",
+        }
+    }
+
+    /// Returns whether the violation of an assertion that `level` forbids refutes the level.
+    fn is_refutation(self, level: Level) -> bool {
+        let has = |isolation| level.implies(Level::new(isolation, false));
+        match self {
+            Self::State => true,
+            // Below these levels, the assertion itself may see a part of another transaction.
+            Self::ConcurrentRead => has(Isolation::RepeatableRead) || has(Isolation::Snapshot),
+            Self::StaleRead => level.real_time,
+        }
+    }
+}
+
+/// A violation.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The part of the store's work that is wrong.
+    pub kind: Kind,
+    /// The objects and their values, as the transaction of the assertion read them; empty if the
+    /// assertion is about returned values only.
+    pub state: Vec<(String, Option<i64>)>,
+    /// The transactions on these objects since they were set to their initial values, by their
+    /// beginning.
+    pub transactions: Vec<Executed>,
+    /// The time to detection.
+    pub after: Duration,
+    /// The number of executions to detection.
+    pub executions: u64,
+}
+
+/// A transaction that a client has executed.
+#[derive(Clone, Debug)]
+pub struct Executed {
+    /// The name of the transaction.
+    pub transaction: String,
+    /// The end of the transaction.
+    pub outcome: Outcome,
+    /// The names of its reads and counts, and the values that they returned.
+    pub values: Vec<(String, Option<i64>)>,
+    /// The position after which the client crashed; see [`Crash`].
+    pub crashed_after: Option<usize>,
+    /// The time of its beginning, since the first one of `transactions` began.
+    pub begin: Duration,
+    /// The time of its end.
+    pub end: Duration,
+}

@@ -1,0 +1,229 @@
+//! Tests with [`Assertion::Never`](crate::test::Assertion::Never): each instance has objects of its
+//! own, and each of its transactions runs once, on a connection of its own.
+
+use super::RunError;
+use super::client::Client;
+use super::context::Context;
+use super::evaluation;
+use super::execution::{self, Execution, Outcome};
+use super::plan::{self, Pace, Plan};
+use super::report::Kind;
+use super::shared::{is_lost, received};
+use super::state::{self, State};
+use super::worker::Worker;
+use crate::driver::{DriverError, Key};
+use crate::test::{Condition, Seen, Test};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The number of instances whose objects are set at once.
+const BATCH: usize = 16;
+/// The time in which a stale read can be told from a wrong state: a failing assertion is evaluated
+/// again until it holds.
+const SETTLES: Duration = Duration::from_millis(500);
+
+/// Runs one client until the test is over.
+pub(super) fn run(
+    context: &Arc<Context>,
+    condition: &Condition<Seen>,
+    client: usize,
+) -> Result<(), RunError> {
+    let mut instances = Instances::start(context, condition, client)?;
+    let size = context.test.objects.len() as Key;
+    let mut base = context.new_keys(BATCH);
+    for batch in 0.. {
+        if context.is_over() {
+            break;
+        }
+        context.reset(base, BATCH)?;
+        let mut has_lost = false;
+        for at in 0..BATCH as u64 {
+            if context.is_over() {
+                break;
+            }
+            let number = batch * BATCH as u64 + at;
+            let executions = instances.run(base + at * size, number)?;
+            has_lost |= executions.iter().any(|it| is_lost(it.outcome));
+        }
+        // A commit whose answer was lost could still be running.
+        if has_lost {
+            base = context.new_keys(BATCH);
+        }
+    }
+    Ok(())
+}
+
+/// A client of instances: a connection for each transaction, and one for the state after them.
+struct Instances<'i> {
+    context: &'i Context,
+    condition: &'i Condition<Seen>,
+    /// Whether the assertion is about objects too.
+    names_objects: bool,
+    number: usize,
+    workers: Vec<Worker<(Key, Plan)>>,
+    executions: Receiver<Result<Execution, RunError>>,
+    client: Client,
+}
+
+impl<'i> Instances<'i> {
+    fn start(
+        context: &'i Arc<Context>,
+        condition: &'i Condition<Seen>,
+        number: usize,
+    ) -> Result<Self, RunError> {
+        let (results, executions) = mpsc::channel();
+        let start = |_| {
+            let patience = context.options.patience;
+            Worker::start(&context.driver, patience, results.clone(), {
+                let context = Arc::clone(context);
+                move |client, (base, plan): (Key, Plan)| {
+                    let execution = execution::execute(client, &context.test, base, &plan)?;
+                    context.answered();
+                    Ok(execution)
+                }
+            })
+        };
+        let workers = context.test.transactions.iter().map(start);
+        let names = evaluation::names(condition);
+        Ok(Self {
+            context,
+            condition,
+            names_objects: names.iter().any(|it| matches!(it, Seen::Object(_))),
+            number,
+            workers: workers.collect::<Result<_, _>>()?,
+            executions,
+            client: Client::new(&context.driver, context.options.patience),
+        })
+    }
+
+    /// Runs an instance and evaluates the assertion. Returns the executions by transaction.
+    fn run(&mut self, base: Key, number: u64) -> Result<Vec<Execution>, RunError> {
+        let context = self.context;
+        let executions = self.execute(base, &self.plans(number))?;
+        context.count(&executions);
+        let is_exercised = could_show(&context.test, &executions);
+        context.count_instances(1, u64::from(is_exercised));
+        if let Some(state) = self.state(base)? {
+            context.count_assertions(1);
+            if evaluation::occurs(self.condition, &state, &executions) {
+                let kind = self.kind(base, &executions)?;
+                context.violate(kind, &state, &executions);
+            }
+        }
+        if executions.iter().any(|it| it.crashed.is_some()) {
+            context.assert_alive(&mut self.client, base)?;
+        }
+        Ok(executions)
+    }
+
+    /// Chooses delays and crashes.
+    fn plans(&self, number: u64) -> Vec<Plan> {
+        let (options, test) = (&self.context.options, &self.context.test);
+        let mut rng = plan::generator(options.seed, &test.name, self.number, number);
+        let pace = Pace::choose(&mut rng);
+        let one = |transaction| Plan {
+            transaction,
+            crash: None,
+            pace,
+            seed: rng.u64(..),
+        };
+        let mut plans: Vec<Plan> = (0..test.transactions.len()).map(one).collect();
+        // Each client takes the positions in turn, from another one on.
+        if let Some((_, transaction, position)) = self.context.crash(number, 1) {
+            plans[transaction].crash = Some(position);
+        }
+        plans
+    }
+
+    /// Executes the transactions concurrently, except that a transaction begins after those before
+    /// it in the test's order have ended.
+    fn execute(&self, base: Key, plans: &[Plan]) -> Result<Vec<Execution>, RunError> {
+        let order = &self.context.test.order;
+        let mut ended: Vec<Option<Execution>> = vec![None; plans.len()];
+        let mut has_begun = vec![false; plans.len()];
+        for _ in plans {
+            for (at, plan) in plans.iter().enumerate() {
+                let mut before = order.iter().filter(|(_, later)| *later == at);
+                if !has_begun[at] && before.all(|(earlier, _)| ended[*earlier].is_some()) {
+                    has_begun[at] = true;
+                    self.workers[at].give((base, *plan));
+                }
+            }
+            let execution = received(&self.executions)?;
+            let at = execution.transaction;
+            ended[at] = Some(execution);
+        }
+        Ok(ended.into_iter().flatten().collect())
+    }
+
+    /// Returns the state after an instance if the assertion is about it; `None` if the store is
+    /// blocked.
+    fn state(&mut self, base: Key) -> Result<Option<State>, DriverError> {
+        if !self.names_objects {
+            return Ok(Some(State::new()));
+        }
+        let objects = self.context.test.objects.len();
+        let patience = self.context.options.patience;
+        let state = state::read_at_rest(&mut self.client, base, objects, patience)?;
+        self.context.answered();
+        if state.is_none() {
+            let reason = "no transaction that reads all objects commits";
+            self.context.block(reason.into());
+        }
+        Ok(state)
+    }
+
+    /// Tells a wrong state from a stale read of it.
+    fn kind(&mut self, base: Key, executions: &[Execution]) -> Result<Kind, DriverError> {
+        if !self.names_objects {
+            return Ok(Kind::State);
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < SETTLES {
+            thread::sleep(Duration::from_millis(5));
+            let Some(state) = self.state(base)? else {
+                break;
+            };
+            if !evaluation::occurs(self.condition, &state, executions) {
+                return Ok(Kind::StaleRead);
+            }
+        }
+        Ok(Kind::State)
+    }
+}
+
+/// Returns whether an instance could show a violation: two transactions without an order between
+/// them were concurrent, or, if all are ordered, all ended as their users wished.
+fn could_show(test: &Test, executions: &[Execution]) -> bool {
+    let count = executions.len();
+    let order = ordered(test);
+    let pairs = || (0..count).flat_map(|a| (0..a).map(move |b| (a, b)));
+    let mut free = pairs()
+        .filter(|(a, b)| !order[*a][*b] && !order[*b][*a])
+        .peekable();
+    if free.peek().is_none() {
+        let has_ended = |outcome| matches!(outcome, Outcome::Committed | Outcome::AbortedByUser);
+        return executions.iter().all(|it| has_ended(it.outcome));
+    }
+    let has_committed = executions.iter().any(|it| it.outcome == Outcome::Committed);
+    has_committed && free.any(|(a, b)| executions[a].overlaps(&executions[b]))
+}
+
+/// Returns the transitive closure of a test's order.
+fn ordered(test: &Test) -> Vec<Vec<bool>> {
+    let count = test.transactions.len();
+    let mut order = vec![vec![false; count]; count];
+    for &(earlier, later) in &test.order {
+        order[earlier][later] = true;
+    }
+    for through in 0..count {
+        for from in 0..count {
+            for to in 0..count {
+                order[from][to] |= order[from][through] && order[through][to];
+            }
+        }
+    }
+    order
+}

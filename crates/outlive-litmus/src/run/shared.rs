@@ -1,0 +1,239 @@
+//! Tests with [`Assertion::Always`](crate::test::Assertion::Always): all clients run transactions
+//! on one set of objects, beside transactions of the assertion.
+//!
+//! A test runs in rounds. In a round each client executes a few transactions; then, with no
+//! transaction left, the assertion is evaluated once more, and the objects are set to their initial
+//! values for the next round: later transactions can hide a wrong state.
+
+use super::RunError;
+use super::client::Client;
+use super::context::Context;
+use super::evaluation;
+use super::execution::{self, Execution, Outcome};
+use super::plan::{self, Pace, Plan};
+use super::report::Kind;
+use super::state::{self, State};
+use super::worker::Worker;
+use crate::driver::Key;
+use crate::test::{Condition, Seen};
+use fastrand::Rng;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+/// The most transactions of a client in a round.
+const MOST_TRANSACTIONS: usize = 5;
+/// The most executions of a transaction that the store aborts.
+const MOST_ATTEMPTS: u64 = 4;
+/// The longest time between two transactions of the assertion, in microseconds.
+const LONGEST_INTERVAL: u64 = 600;
+
+/// A round.
+#[derive(Clone)]
+struct Round {
+    base: Key,
+    /// Ends the round early, after the transactions that run.
+    is_over: Arc<AtomicBool>,
+}
+
+/// Ends the round when it is dropped, also after an error: the assertions go on until then.
+struct Ending<'r>(&'r Round);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The executions of a client in a round.
+type Executions = Result<Vec<Execution>, RunError>;
+
+/// The number of evaluated assertions, and a state that fails.
+type Assertions = Result<(u64, Option<State>), RunError>;
+
+/// Runs the test until it is over.
+pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result<(), RunError> {
+    let (clients, executions) = start_clients(context)?;
+    let (results, assertions) = mpsc::channel();
+    let asserter = Worker::start(&context.driver, context.options.patience, results, {
+        let (context, condition) = (Arc::clone(context), condition.clone());
+        move |client, (round, seed)| evaluate(client, &context, &condition, &round, seed)
+    })?;
+    let objects = context.test.objects.len();
+    let mut client = Client::new(&context.driver, context.options.patience);
+    let mut base = context.new_keys(1);
+    for number in 0.. {
+        if context.is_over() {
+            break;
+        }
+        context.reset(base, 1)?;
+        let round = Round {
+            base,
+            is_over: Arc::default(),
+        };
+        let mut rng = plan::generator(context.options.seed, &context.test.name, 0, number);
+        // Assertions take locks in some stores: in every third round there are none.
+        let has_assertions = rng.u8(0..3) > 0;
+        if has_assertions {
+            asserter.give((round.clone(), rng.u64(..)));
+        }
+        let plans = plans(context, number);
+        let planned = plans.iter().map(Vec::len).sum::<usize>();
+        for (client, plans) in clients.iter().zip(plans) {
+            client.give((round.clone(), plans));
+        }
+        let ending = Ending(&round);
+        let mut all = Vec::new();
+        for _ in &clients {
+            all.extend(received(&executions)?);
+        }
+        drop(ending);
+        context.count(&all);
+        let failing = match has_assertions {
+            true => received(&assertions)?,
+            false => (0, None),
+        };
+        context.count_assertions(failing.0 + 1);
+        let can_show = all.iter().any(|it| it.outcome == Outcome::Committed);
+        let overlaps = (1..all.len()).any(|at| all[..at].iter().any(|it| it.overlaps(&all[at])));
+        let instances = planned / context.test.transactions.len();
+        context.count_instances(instances.max(1) as u64, u64::from(can_show && overlaps));
+
+        let patience = context.options.patience;
+        let Some(last) = state::read_at_rest(&mut client, base, objects, patience)? else {
+            context.block("no transaction that reads all objects commits".into());
+            break;
+        };
+        context.answered();
+        if !evaluation::holds(condition, &last) {
+            context.violate(Kind::State, &last, &all);
+        } else if let Some(failing) = &failing.1 {
+            context.violate(Kind::ConcurrentRead, failing, &all);
+        }
+        if all.iter().any(|it| it.crashed.is_some()) {
+            context.assert_alive(&mut client, base)?;
+        }
+        // A commit whose answer was lost could still be running.
+        if all.iter().any(|it| is_lost(it.outcome)) {
+            base = context.new_keys(1);
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the connection was lost.
+pub(super) fn is_lost(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Lost | Outcome::Unknown)
+}
+
+/// Returns the next result of a worker.
+pub(super) fn received<T>(results: &Receiver<Result<T, RunError>>) -> Result<T, RunError> {
+    results.recv().unwrap_or(Err(RunError::Panicked))
+}
+
+type Clients = (Vec<Worker<(Round, Vec<Plan>)>>, Receiver<Executions>);
+
+fn start_clients(context: &Arc<Context>) -> Result<Clients, RunError> {
+    let (results, executions) = mpsc::channel();
+    let start = |_| {
+        let patience = context.options.patience;
+        Worker::start(&context.driver, patience, results.clone(), {
+            let context = Arc::clone(context);
+            move |client, (round, plans): (Round, Vec<Plan>)| {
+                execute(client, &context, &round, &plans)
+            }
+        })
+    };
+    let clients = (0..context.options.clients.max(2)).map(start);
+    Ok((clients.collect::<Result<_, _>>()?, executions))
+}
+
+/// Chooses the transactions of each client in a round, each with its own generator.
+fn plans(context: &Context, round: u64) -> Vec<Vec<Plan>> {
+    let (options, test) = (&context.options, &context.test);
+    let clients = options.clients.max(2);
+    let crash = context.crash(round, clients);
+    let of_client = |client: usize| {
+        let mut rng = plan::generator(options.seed, &test.name, client + 1, round);
+        let pace = Pace::choose(&mut rng);
+        // Short rounds show a wrong state before another transaction hides it.
+        let count = match rng.bool() {
+            true => 1,
+            false => rng.usize(1..=MOST_TRANSACTIONS),
+        };
+        let one = |_| Plan {
+            transaction: rng.usize(0..test.transactions.len()),
+            crash: None,
+            pace,
+            seed: rng.u64(..),
+        };
+        let mut plans: Vec<Plan> = (0..MOST_TRANSACTIONS).map(one).collect();
+        match crash {
+            // Some positions are reached only after other transactions: an object has to exist.
+            Some((crashing, transaction, position)) if crashing == client => {
+                let plan = &mut plans[rng.usize(0..MOST_TRANSACTIONS)];
+                plan.transaction = transaction;
+                plan.crash = Some(position);
+            }
+            _ => plans.truncate(count),
+        }
+        plans
+    };
+    (0..clients).map(of_client).collect()
+}
+
+/// Executes the transactions of a client in a round. A transaction that the store aborts is
+/// repeated as a new one.
+fn execute(client: &mut Client, context: &Context, round: &Round, plans: &[Plan]) -> Executions {
+    let mut all = Vec::new();
+    for plan in plans {
+        for attempt in 0..MOST_ATTEMPTS {
+            if round.is_over.load(Ordering::Relaxed) {
+                return Ok(all);
+            }
+            let plan = Plan {
+                seed: plan.seed.wrapping_add(attempt),
+                ..*plan
+            };
+            let execution = execution::execute(client, &context.test, round.base, &plan)?;
+            context.answered();
+            let outcome = execution.outcome;
+            all.push(execution);
+            if outcome != Outcome::Aborted {
+                break;
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Evaluates the assertion at random intervals until the round is over. A failing assertion ends
+/// the round.
+fn evaluate(
+    client: &mut Client,
+    context: &Context,
+    condition: &Condition<Seen>,
+    round: &Round,
+    seed: u64,
+) -> Assertions {
+    let mut rng = Rng::with_seed(seed);
+    let mut count = 0;
+    let objects = context.test.objects.len();
+    while !round.is_over.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_micros(rng.u64(0..=LONGEST_INTERVAL)));
+        let pace = Pace::choose(&mut rng);
+        let mut wait = || pace.wait(&mut rng);
+        let state = state::read(client, round.base, objects, &mut wait)?;
+        context.answered();
+        // An assertion whose transaction does not commit proves nothing.
+        let Some(state) = state else { continue };
+        count += 1;
+        if !evaluation::holds(condition, &state) {
+            round.is_over.store(true, Ordering::Relaxed);
+            return Ok((count, Some(state)));
+        }
+    }
+    Ok((count, None))
+}

@@ -1,0 +1,26 @@
+//! The drivers of the crate: SQLite, and stores behind child processes.
+
+mod exec;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use outlive_litmus::driver::{Connection, Driver, StepError, conformance};
+
+/// Executes the checks of drivers.
+#[track_caller]
+fn assert_conforms(driver: &dyn Driver) {
+    if let Err(violation) = conformance::check(driver) {
+        panic!("{violation}");
+    }
+}
+
+/// Begins a transaction, which reads `key`.
+fn begin_and_read(client: &mut dyn Connection, key: u64) -> Option<i64> {
+    client.begin().unwrap();
+    client.read(key).unwrap()
+}
+
+#[track_caller]
+fn assert_aborted<T>(outcome: Result<T, StepError>) {
+    assert!(matches!(outcome, Err(StepError::Aborted(_))));
+}

@@ -1,0 +1,283 @@
+//! Stores in memory are judged at exactly the level that they give.
+
+#[allow(dead_code)]
+mod reference;
+
+use outlive_litmus::driver::{Capabilities, Driver};
+use outlive_litmus::run::{self, Judgement, Kind as Wrong, Limit, Options, Outcome, Verdict};
+use outlive_litmus::run::{Report, TestReport};
+use outlive_litmus::test::Test;
+use reference::{Kind, Memory, tests};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+fn options() -> Options {
+    Options {
+        clients: 3,
+        limit: Limit::Instances(250),
+        seed: 7,
+        crashes: false,
+        patience: Duration::from_secs(30),
+    }
+}
+
+fn run_with(memory: Memory, tests: &[Test], options: &Options) -> Report {
+    let driver: Arc<dyn Driver> = Arc::new(memory);
+    let stop = AtomicBool::new(false);
+    run::run(&driver, tests, options, &stop, &mut |_| ()).unwrap()
+}
+
+fn run_on(kind: Kind, options: &Options) -> Report {
+    run_with(Memory::new(kind), &tests::all(), options)
+}
+
+/// Returns a line for each test.
+fn brief(report: &Report) -> String {
+    let kinds = |it: &TestReport| -> Vec<_> {
+        { it.violations.iter() }
+            .map(|it| (it.kind, it.executions))
+            .collect()
+    };
+    let line = |it: &TestReport| {
+        let (name, verdict, executions) = (&it.name, &it.verdict, it.executions);
+        let ms = it.elapsed.as_millis();
+        format!(
+            "{name}: {verdict:?} {:?}, {executions} executions, {ms} ms\n",
+            kinds(it)
+        )
+    };
+    report.tests.iter().map(line).collect()
+}
+
+/// Asserts the level, and the tests that found a violation of the state.
+fn assert_judged(report: &Report, level: &str, violated: &[&str]) {
+    let is_wrong = |it: &&TestReport| it.violations.iter().any(|it| it.kind == Wrong::State);
+    let found: Vec<&str> = report
+        .tests
+        .iter()
+        .filter(is_wrong)
+        .map(|it| &*it.name)
+        .collect();
+    assert_eq!(found, violated, "{}", brief(report));
+    let judgement = Judgement::new(report);
+    assert_eq!(judgement.to_string(), level, "{}", brief(report));
+    assert_eq!(judgement.levels, judgement.not_refuted, "{}", brief(report));
+}
+
+fn named<'r>(report: &'r Report, name: &str) -> &'r TestReport {
+    { report.tests.iter() }.find(|it| it.name == name).unwrap()
+}
+
+#[test]
+fn serial_execution_is_strictly_serializable() {
+    let report = run_on(Kind::Serial, &options());
+    assert_judged(&report, "strict-serializable", &[]);
+    for test in &report.tests {
+        assert_eq!(test.verdict, Verdict::Passed, "{test:#?}");
+        assert!(test.instances >= 250 && test.executions >= 250, "{test:#?}");
+        assert!(test.assertions > 0, "{test:#?}");
+        let all: u64 = test.outcomes.iter().map(|(_, count)| count).sum();
+        assert_eq!(all, test.executions);
+    }
+}
+
+#[test]
+fn validated_execution_is_strictly_serializable() {
+    assert_judged(
+        &run_on(Kind::Optimistic, &options()),
+        "strict-serializable",
+        &[],
+    );
+}
+
+#[test]
+fn counts_without_validation_allow_a_count_skew() {
+    let report = run_on(Kind::OptimisticItems, &options());
+    let levels = "strict-repeatable-read and strict-snapshot";
+    assert_judged(&report, levels, &["count-skew"]);
+}
+
+#[test]
+fn snapshots_allow_write_skew_only() {
+    let report = run_on(Kind::Snapshot, &options());
+    let violated = ["one-apart", "write-skew", "count-skew"];
+    assert_judged(&report, "strict-snapshot", &violated);
+    let found = &named(&report, "write-skew").violations[0];
+    let outcomes: Vec<_> = found.transactions.iter().map(|it| it.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Committed; 2]);
+    for executed in &found.transactions {
+        assert_eq!(executed.values, [("a".to_owned(), Some(0))]);
+    }
+    assert!(found.executions > 0 && found.state.is_empty());
+}
+
+#[test]
+fn reads_of_statements_allow_lost_updates_and_skew() {
+    let report = run_on(Kind::ReadCommitted, &options());
+    let violated = [
+        "one-apart",
+        "copied-counter",
+        "lost-update",
+        "write-skew",
+        "read-skew",
+        "count-skew",
+    ];
+    assert_judged(&report, "strict-read-committed", &violated);
+    // The transactions of this assertion are skewed themselves; the state is right.
+    let skewed = named(&report, "equal-writes");
+    assert_eq!(skewed.verdict, Verdict::Violated);
+    let kinds: Vec<_> = skewed.violations.iter().map(|it| it.kind).collect();
+    assert_eq!(kinds, [Wrong::ConcurrentRead]);
+}
+
+#[test]
+fn dirty_reads_are_found() {
+    let report = run_on(Kind::DirtyReads, &options());
+    let violated = [
+        "one-apart",
+        "copied-counter",
+        "lost-update",
+        "write-skew",
+        "read-skew",
+        "aborted-read",
+        "intermediate-read",
+        "circular-reads",
+        "count-skew",
+    ];
+    assert_judged(&report, "read-uncommitted", &violated);
+}
+
+#[test]
+fn dirty_writes_are_found() {
+    let report = run_on(Kind::NoAtomicity, &options());
+    let violated: Vec<String> = { report.violated() }.map(|it| it.name.clone()).collect();
+    for name in ["equal-writes", "dirty-write", "aborted-read"] {
+        assert!(violated.iter().any(|it| it == name), "{violated:?}");
+    }
+    assert_eq!(Judgement::new(&report).to_string(), "none");
+}
+
+#[test]
+fn stale_reads_break_real_time_order_only() {
+    let report = run_on(Kind::Stale, &options());
+    assert_judged(&report, "serializable", &["stale-read"]);
+}
+
+#[test]
+fn crashes_of_clients_leave_a_correct_store_correct() {
+    let options = Options {
+        crashes: true,
+        ..options()
+    };
+    for kind in [Kind::Serial, Kind::Optimistic] {
+        let report = run_on(kind, &options);
+        assert_judged(&report, "strict-serializable", &[]);
+        for test in &report.tests {
+            assert!(!test.crashes.is_empty());
+            assert!(test.crashes.iter().all(|it| it.crashes > 0), "{test:#?}");
+            let crashed: u64 = test.crashes.iter().map(|it| it.crashes).sum();
+            // Some crash after a commit or an abort.
+            assert!(crashed > test.count(Outcome::Crashed) && test.count(Outcome::Crashed) > 0);
+        }
+        let write = &named(&report, "equal-writes").crashes[1];
+        assert_eq!((&*write.transaction, &*write.after), ("t1", "write x"));
+    }
+}
+
+#[test]
+fn writes_of_crashed_clients_are_found() {
+    let without = run_on(Kind::KeepsCrashedWrites, &options());
+    assert_judged(&without, "strict-serializable", &[]);
+    let options = Options {
+        crashes: true,
+        ..options()
+    };
+    let report = run_on(Kind::KeepsCrashedWrites, &options);
+    assert_eq!(
+        Judgement::new(&report).to_string(),
+        "none",
+        "{}",
+        brief(&report)
+    );
+    let found = &named(&report, "equal-writes").violations[0];
+    assert_eq!(found.kind, Wrong::State);
+    assert_ne!(found.state[0].1, found.state[1].1);
+    let mut crashes = found.transactions.iter().filter_map(|it| it.crashed_after);
+    assert!(crashes.any(|position| position > 0));
+}
+
+#[test]
+fn a_lock_of_a_crashed_client_blocks() {
+    let options = Options {
+        crashes: true,
+        patience: Duration::from_millis(200),
+        ..options()
+    };
+    let report = run_on(Kind::KeepsCrashedLock, &options);
+    let blocked: Vec<_> = report.blocked().map(|it| &it.verdict).collect();
+    assert!(
+        matches!(blocked[..], [Verdict::Blocked(_)]),
+        "{}",
+        brief(&report)
+    );
+    let judgement = Judgement::new(&report);
+    assert_eq!(judgement.to_string(), "none");
+    assert!(!judgement.missing.is_empty());
+}
+
+#[test]
+fn lost_answers_prove_nothing() {
+    let report = run_on(Kind::LosesAnswers, &options());
+    assert_judged(&report, "strict-serializable", &[]);
+    let unknown = report.tests.iter().map(|it| it.count(Outcome::Unknown));
+    assert!(unknown.sum::<u64>() > 100);
+}
+
+#[test]
+fn operations_that_are_missing_limit_the_level() {
+    let capabilities = Capabilities {
+        count: false,
+        ..Capabilities::ALL
+    };
+    let memory = Memory::with(Kind::Serial, capabilities);
+    let report = run_with(memory, &tests::all(), &options());
+    let not_run = &named(&report, "count-skew").verdict;
+    assert!(matches!(not_run, Verdict::NotApplicable(_)), "{not_run:?}");
+    let judgement = Judgement::new(&report);
+    let levels = "strict-repeatable-read and strict-snapshot";
+    assert_eq!(judgement.to_string(), levels);
+    assert_eq!(judgement.missing, ["count-skew"]);
+    let not_refuted = judgement.not_refuted.iter().map(ToString::to_string);
+    assert_eq!(not_refuted.collect::<Vec<_>>(), ["strict-serializable"]);
+}
+
+#[test]
+fn transactions_that_never_commit_exercise_nothing() {
+    let tests: Vec<Test> = { tests::all().into_iter() }
+        .filter(|it| it.name == "write-skew")
+        .collect();
+    let report = run_with(Memory::new(Kind::AbortsAll), &tests, &options());
+    let verdict = &report.tests[0].verdict;
+    assert!(matches!(verdict, Verdict::NotExercised(_)), "{verdict:?}");
+    assert_eq!(Judgement::new(&report).to_string(), "none");
+}
+
+#[test]
+fn a_run_stops_when_it_is_asked_to() {
+    let driver: Arc<dyn Driver> = Arc::new(Memory::new(Kind::Serial));
+    let options = Options {
+        limit: Limit::Time(Duration::from_secs(3600)),
+        ..options()
+    };
+    let stop = AtomicBool::new(false);
+    let mut calls = 0;
+    let result = run::run(&driver, &tests::all(), &options, &stop, &mut |progress| {
+        calls += 1;
+        assert_eq!((progress.test, progress.ended), ("equal-writes", 0));
+        let has_run = progress.executions > 0;
+        stop.fetch_or(has_run, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(matches!(result, Err(run::RunError::Stopped)), "{result:?}");
+    assert!(calls > 0);
+}
