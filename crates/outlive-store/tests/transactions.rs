@@ -168,6 +168,17 @@ fn drop_and_panic(protocol: Protocol) {
     let mut other = worker.coordinator().unwrap().retry(retry);
     put(&mut one, table, 1, 0);
     put(&mut one, table, 2, 0);
+    let whole = (0..5).map(|round| {
+        let begin = Instant::now();
+        let done = one.transaction(async |tx| {
+            tx.update(table, 1, |_| 0).await?;
+            tx.insert(table, 500 + round, &0).await?;
+            tx.update(table, 2, |_| 0).await
+        });
+        block_on(done).unwrap();
+        begin.elapsed()
+    });
+    let whole = whole.max().unwrap();
     let (mut dropped, mut committed) = (0, 0);
     for round in 1..400 {
         let mut polls = 0;
@@ -177,10 +188,11 @@ fn drop_and_panic(protocol: Protocol) {
             tx.update(table, 2, |_| round).await
         });
         let mut body = Box::pin(body);
-        // Each round ends a little later in the transaction.
+        // At another moment each time; a third of the rounds wait for longer than a transaction has
+        // taken on this machine.
         let mut context = Context::from_waker(Waker::noop());
-        let end = std::time::Instant::now() + Duration::from_nanos(round * 700);
-        while std::time::Instant::now() < end && polls >= 0 {
+        let end = Instant::now() + whole * (round % 60) as u32 / 40;
+        while Instant::now() < end && polls >= 0 {
             polls = match body.as_mut().poll(&mut context) {
                 Poll::Ready(done) => done.map(|_| -1).unwrap(),
                 Poll::Pending => polls + 1,
