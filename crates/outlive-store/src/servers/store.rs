@@ -41,8 +41,8 @@ impl Default for StoreOptions {
 
 impl StoreOptions {
     /// Returns the options of a store with 2 replicas of each object, 64 memory servers in its
-    /// life, 65,535 process ids, 32 tables, logs for 16 compute servers of 64 coordinators with log slots of 4 KiB, and 256
-    /// members.
+    /// life, 65,535 process ids, 32 tables, logs for 16 compute servers of 64 coordinators with log
+    /// slots of 4 KiB, and 256 members.
     pub fn new() -> Self {
         Self {
             sizes: Sizes {
