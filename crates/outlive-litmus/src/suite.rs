@@ -1,7 +1,7 @@
 //! The shipped tests.
 //!
-//! - Litmus 1 to 3 of the thesis, with variants and extensions: `always` tests of which any number of
-//!   instances run on the same objects. Their assertions are scalable.
+//! - Litmus 1 to 3 of the thesis, with variants and extensions: `always` tests of which any number
+//!   of instances run on the same objects. Their assertions are scalable.
 //! - The anomalies of the literature, among them those by which Hermitage describes databases (G0,
 //!   G1a, G1b, G1c, OTV, PMP, lost update, read skew, write skew, G2), and reads that miss
 //!   acknowledged writes: `never` tests on objects of their own.

@@ -325,6 +325,28 @@ fn nesting_is_limited() {
     }
 }
 
+/// At the limit, in the forms that are printed with the most parentheses.
+#[test]
+fn tests_at_the_limit_are_printed_as_they_are_read() {
+    for (open, close) in [
+        ("1 - (", ")"),
+        ("", " + 1"),
+        ("max(", ", 1)"),
+        ("min(1, ", ")"),
+    ] {
+        let of = |levels: usize| {
+            let number = [&open.repeat(levels), "x", &close.repeat(levels)].concat();
+            let facts = format!("({number} = 1 or x = 1)");
+            let condition = [&"not (y = 1 and ".repeat(30), &*facts, &")".repeat(30)].concat();
+            parse(&SOUND.replacen("t1.a = 1", &condition, 1))
+        };
+        let test = of(63).unwrap().remove(0);
+        let text = print(&test);
+        assert_eq!(parse(&text), Ok(vec![test]), "{text}");
+        assert!(of(64).is_err());
+    }
+}
+
 #[test]
 fn other_forms_mean_the_same() {
     let same = |from: &str, to: &str| {

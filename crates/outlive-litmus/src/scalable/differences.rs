@@ -1,8 +1,8 @@
 //! Conditions on differences of integers, decided exactly.
 //!
 //! A constraint `a - b <= n` is an edge from `b` to `a` of length `n`. A set of constraints has a
-//! solution in the integers if and only if the graph has no cycle of negative length; the lengths of
-//! the shortest paths are then a solution.
+//! solution in the integers if and only if the graph has no cycle of negative length; the lengths
+//! of the shortest paths are then a solution.
 
 /// A variable: the value of an object, or [`ZERO`].
 pub(super) type Variable = usize;
@@ -178,8 +178,8 @@ mod tests {
         );
     }
 
-    /// All conditions of three constraints on two variables with bounds from -2 to 2 have a solution
-    /// if and only if they have one from -6 to 6.
+    /// All conditions of three constraints on two variables with bounds from -2 to 2 have a
+    /// solution if and only if they have one from -6 to 6.
     #[test]
     fn solutions_are_those_of_an_enumeration() {
         let mut constraints = Vec::new();

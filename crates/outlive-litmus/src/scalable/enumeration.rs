@@ -180,7 +180,7 @@ fn names(expression: &Expression<Local>, found: &mut BTreeSet<Local>) {
 }
 
 /// The most states of which [`reached`] remembers how they occur.
-const MAX_REACHED: usize = 1 << 10;
+const MAX_REACHED: usize = 1 << 8;
 
 /// Returns states that occur, with the shortest sequences of transactions that lead to them.
 pub(super) fn reached(test: &Test) -> BTreeMap<State, Vec<String>> {

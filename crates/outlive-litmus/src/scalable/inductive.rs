@@ -122,8 +122,8 @@ fn on_objects(
     })
 }
 
-/// Executes a transaction on values that are not known. Returns the values after it, or `None` if it
-/// aborts: that depends on the present objects alone.
+/// Executes a transaction on values that are not known. Returns the values after it, or `None` if
+/// it aborts: that depends on the present objects alone.
 fn symbolic(transaction: &Transaction, before: &Values) -> Result<Option<Values>, NotScalable> {
     let mut state = before.clone();
     let mut locals: Values = vec![None; transaction.locals.len()];

@@ -87,8 +87,8 @@
 //!
 //! # Limits
 //!
-//! A test has at most 64 objects and 64 transactions of 256 steps; phrases are nested at most 64
-//! levels deep.
+//! A test has at most 64 objects and 64 transactions of 256 steps; expressions and conditions have
+//! at most 64 levels.
 
 mod error;
 mod lexer;

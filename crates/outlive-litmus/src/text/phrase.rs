@@ -3,12 +3,16 @@
 //! A parenthesis can begin either; both are therefore parsed by the same rules, and each operator
 //! demands the kind of its operands.
 
+use super::error::ParseError;
 use super::lexer::{Kind, Token};
 use super::parser::{Parsed, Parser};
 use crate::test::{Comparison, Condition, Expression};
 
-/// How deep parentheses and chains of operators may be nested.
-pub(super) const MAX_DEPTH: usize = 64;
+/// The most levels of an expression or a condition. A sum of N terms has N levels.
+const MAX_LEVELS: usize = 64;
+/// The deepest nesting of rules. The text of an expression in a condition of [`MAX_LEVELS`] each
+/// needs two rules for each level.
+const MAX_DEPTH: usize = 4 * MAX_LEVELS + 40;
 
 /// A number or a truth value.
 pub(super) enum Phrase<N> {
@@ -64,14 +68,54 @@ fn truth<N>(parser: &Parser<'_>, begin: Token<'_>, phrase: Phrase<N>) -> Parsed<
     }
 }
 
+fn too_deep(parser: &Parser<'_>) -> ParseError {
+    parser.wrong(
+        parser.next,
+        format!("this is nested more than {MAX_LEVELS} levels deep"),
+        "write fewer parentheses and shorter sums",
+    )
+}
+
 fn deeper(parser: &Parser<'_>, depth: usize) -> Parsed<usize> {
     match depth < MAX_DEPTH {
         true => Ok(depth + 1),
-        false => Err(parser.wrong(
-            parser.next,
-            format!("this is nested more than {MAX_DEPTH} levels deep"),
-            "write fewer parentheses and shorter sums",
-        )),
+        false => Err(too_deep(parser)),
+    }
+}
+
+/// Returns the expression, unless it has too many levels.
+fn limited<N>(parser: &Parser<'_>, it: Expression<N>) -> Parsed<Phrase<N>> {
+    match levels(&it) <= MAX_LEVELS {
+        true => Ok(Phrase::Number(it)),
+        false => Err(too_deep(parser)),
+    }
+}
+
+/// Returns the condition, unless it has too many levels.
+fn limited_truth<N>(parser: &Parser<'_>, it: Condition<N>) -> Parsed<Phrase<N>> {
+    match levels_of_truth(&it) <= MAX_LEVELS {
+        true => Ok(Phrase::Truth(it)),
+        false => Err(too_deep(parser)),
+    }
+}
+
+fn levels<N>(expression: &Expression<N>) -> usize {
+    match expression {
+        Expression::Constant(_) | Expression::Value(_) => 1,
+        Expression::Add(a, b)
+        | Expression::Subtract(a, b)
+        | Expression::Max(a, b)
+        | Expression::Min(a, b) => 1 + levels(a).max(levels(b)),
+    }
+}
+
+fn levels_of_truth<N>(condition: &Condition<N>) -> usize {
+    match condition {
+        Condition::Compare(..) | Condition::Absent(_) => 1,
+        Condition::All(parts) | Condition::Any(parts) => {
+            1 + parts.iter().map(levels_of_truth).max().unwrap_or(0)
+        }
+        Condition::Not(part) => 1 + levels_of_truth(part),
     }
 }
 
@@ -103,7 +147,7 @@ fn chain<'t, N>(
         let next = part(parser)?;
         parts.push(truth(parser, begin, next)?);
     }
-    Ok(Phrase::Truth(all(parts)))
+    limited_truth(parser, all(parts))
 }
 
 fn negation<N: Copy>(
@@ -118,7 +162,7 @@ fn negation<N: Copy>(
     let begin = parser.next;
     let negated = negation(parser, scope, depth)?;
     let negated = truth(parser, begin, negated)?;
-    Ok(Phrase::Truth(Condition::Not(Box::new(negated))))
+    limited_truth(parser, Condition::Not(Box::new(negated)))
 }
 
 const COMPARISONS: [&str; 6] = ["=", "!=", "<", "<=", ">", ">="];
@@ -174,21 +218,20 @@ fn comparison<N: Copy>(
 }
 
 fn sum<N: Copy>(parser: &mut Parser<'_>, scope: &impl Scope<N>, depth: usize) -> Parsed<Phrase<N>> {
-    let mut depth = deeper(parser, depth)?;
+    let depth = deeper(parser, depth)?;
     let begin = parser.next;
     let mut left = primary(parser, scope, depth)?;
     while parser.next.is("+") || parser.next.is("-") {
-        // Each operator makes the expression deeper.
-        depth = deeper(parser, depth)?;
         let first = Box::new(number(parser, begin, left)?);
         let operator = parser.take();
         let begin = parser.next;
         let second = primary(parser, scope, depth)?;
         let second = Box::new(number(parser, begin, second)?);
-        left = Phrase::Number(match operator.text {
+        let both = match operator.text {
             "+" => Expression::Add(first, second),
             _ => Expression::Subtract(first, second),
-        });
+        };
+        left = limited(parser, both)?;
     }
     Ok(left)
 }
@@ -228,21 +271,20 @@ fn extreme<N: Copy>(
     let word = parser.take();
     let context = format!("two or more numbers, as in `{}(a, b)`", word.text);
     parser.expect("(", &context)?;
-    let mut depth = depth;
-    let mut begin = parser.next;
-    let first = sum(parser, scope, depth)?;
-    let mut result = number(parser, begin, first)?;
+    let begin = parser.next;
+    let mut result = sum(parser, scope, depth)?;
     if !parser.next.is(",") {
         return Err(parser.unexpected("`,`", &context));
     }
     while parser.takes(",") {
-        depth = deeper(parser, depth)?;
-        begin = parser.next;
+        let first = number(parser, begin, result)?;
+        let begin = parser.next;
         let other = sum(parser, scope, depth)?;
-        result = of_two(Box::new(result), Box::new(number(parser, begin, other)?));
+        let other = number(parser, begin, other)?;
+        result = limited(parser, of_two(Box::new(first), Box::new(other)))?;
     }
     parser.expect(")", &context)?;
-    Ok(Phrase::Number(result))
+    Ok(result)
 }
 
 /// Takes `all` or `any` with conditions, of which there may be none.
@@ -265,5 +307,5 @@ fn list<N: Copy>(
         parts.push(truth(parser, begin, part)?);
     }
     parser.take();
-    Ok(Phrase::Truth(of_all(parts)))
+    limited_truth(parser, of_all(parts))
 }
