@@ -53,8 +53,10 @@ pub struct StoreDriver<C: Connector = Direct> {
 }
 
 /// Returns a worker for the calling thread.
-type MakeWorker<C> =
-    dyn Fn(&ComputeServer) -> Result<Rc<Worker<Members<C>>>, StoreError> + Send + Sync;
+type MakeWorker<C> = dyn Fn(&ComputeServer) -> Made<C> + Send + Sync;
+
+/// A new worker.
+type Made<C> = Result<Rc<Worker<Members<C>>>, StoreError>;
 
 impl<C: Connector + 'static> StoreDriver<C> {
     /// Returns a driver of the store that `compute` has joined, under the name `target`. Its table
@@ -63,10 +65,7 @@ impl<C: Connector + 'static> StoreDriver<C> {
         target: &str,
         compute: ComputeServer,
         keys: u32,
-        worker: impl Fn(&ComputeServer) -> Result<Rc<Worker<Members<C>>>, StoreError>
-        + Send
-        + Sync
-        + 'static,
+        worker: impl Fn(&ComputeServer) -> Made<C> + Send + Sync + 'static,
     ) -> Self {
         Self {
             target: target.into(),

@@ -106,7 +106,7 @@ pub mod exec;
 pub mod sqlite;
 mod target;
 
-pub use target::{Parameters, SCHEMES, Scheme, open, open_among};
+pub use target::{Open, Parameters, SCHEMES, Scheme, open, open_among};
 
 use std::ops::Range;
 use thiserror::Error;
