@@ -44,7 +44,7 @@ const SET_AT_ONCE: usize = 8;
 /// The time for which a transaction waits for recoveries, and a preparation for other transactions.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A store whose transactions workers of type `Members<C>` execute.
+/// A store, with workers of type `Worker<Members<C>>` that execute the transactions.
 pub struct StoreDriver<C: Connector = Direct> {
     target: String,
     compute: ComputeServer,
@@ -84,7 +84,7 @@ impl<C: Connector + 'static> StoreDriver<C> {
         table.map_err(|error| self.error(error))
     }
 
-    /// Returns a coordinator whose transactions are attempted `attempts` times.
+    /// Returns a coordinator that attempts each transaction `attempts` times at most.
     fn coordinator(&self, attempts: u32) -> Result<Coordinator<Members<C>>, DriverError> {
         let worker = (self.worker)(&self.compute).map_err(|error| self.error(error))?;
         let coordinator = worker.coordinator().map_err(|error| self.error(error))?;

@@ -15,7 +15,7 @@
 //! /// The objects, and the number of commits so far.
 //! type Shared = Arc<Mutex<(BTreeMap<Key, i64>, u64)>>;
 //!
-//! /// A store whose transactions work on copies. A commit succeeds if there was no other one since
+//! /// A store with transactions on copies. A commit succeeds if there was no other one since
 //! /// its transaction began.
 //! struct Memory(Shared);
 //!
