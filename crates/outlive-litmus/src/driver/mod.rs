@@ -121,12 +121,12 @@ pub trait Driver: Send + Sync {
     /// Returns the operations that the store can execute.
     fn capabilities(&self) -> Capabilities;
 
-    /// Creates the driver's table in the store. Fails if the table exists and is not empty: it could
-    /// be of another user.
+    /// Creates the driver's table in the store. Fails if the table exists and is not empty: it
+    /// could be of another user.
     fn create(&self) -> Result<(), DriverError>;
 
-    /// Sets objects to their values, `None` deletes them; no transaction of a test uses them at this
-    /// time. On return, the values are durable and visible to all connections.
+    /// Sets objects to their values, `None` deletes them; no transaction of a test uses them at
+    /// this time. On return, the values are durable and visible to all connections.
     fn set(&self, objects: &[(Key, Option<i64>)]) -> Result<(), DriverError>;
 
     /// Opens a connection.
