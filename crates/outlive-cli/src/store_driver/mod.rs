@@ -23,7 +23,7 @@ pub const SCHEME: Scheme = Scheme {
     about: "a store with live memory servers (`outlive store create`, `outlive store memory`)",
     open: |target, place| {
         let (path, mut given) = Parameters::split(target, place)?;
-        let keys = given.number("keys")?.unwrap_or(StoreDriver::KEYS);
+        let keys = given.number("keys")?.unwrap_or(DEFAULT_KEYS);
         given.end()?;
         let joined = Store::open(path).and_then(|it| it.join_compute());
         let compute = joined.map_err(|error| DriverError::new(target, error.to_string()))?;
@@ -35,13 +35,16 @@ pub const SCHEME: Scheme = Scheme {
 /// The table of the objects.
 const TABLE: &str = "outlive_litmus";
 
+/// The number of keys for which the table is created, unless the target has the parameter `keys`.
+const DEFAULT_KEYS: u32 = 100_000;
+
 /// The number of objects that one transaction sets: few, because log slots bound transactions.
 const SET_AT_ONCE: usize = 8;
 
 /// The time for which a transaction waits for recoveries, and a preparation for other transactions.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A store whose transactions workers of type `Members<C>` execute.
+/// A store, with workers of type `Worker<Members<C>>` that execute the transactions.
 pub struct StoreDriver<C: Connector = Direct> {
     target: String,
     compute: ComputeServer,
@@ -50,23 +53,19 @@ pub struct StoreDriver<C: Connector = Direct> {
 }
 
 /// Returns a worker for the calling thread.
-type MakeWorker<C> =
-    dyn Fn(&ComputeServer) -> Result<Rc<Worker<Members<C>>>, StoreError> + Send + Sync;
+type MakeWorker<C> = dyn Fn(&ComputeServer) -> Made<C> + Send + Sync;
+
+/// A new worker.
+type Made<C> = Result<Rc<Worker<Members<C>>>, StoreError>;
 
 impl<C: Connector + 'static> StoreDriver<C> {
-    /// The number of keys for which the table is created by default.
-    pub const KEYS: u32 = 100_000;
-
     /// Returns a driver of the store that `compute` has joined, under the name `target`. Its table
     /// is created for `keys` keys. `worker` makes a worker for each connection.
     pub fn new(
         target: &str,
         compute: ComputeServer,
         keys: u32,
-        worker: impl Fn(&ComputeServer) -> Result<Rc<Worker<Members<C>>>, StoreError>
-        + Send
-        + Sync
-        + 'static,
+        worker: impl Fn(&ComputeServer) -> Made<C> + Send + Sync + 'static,
     ) -> Self {
         Self {
             target: target.into(),
@@ -85,7 +84,7 @@ impl<C: Connector + 'static> StoreDriver<C> {
         table.map_err(|error| self.error(error))
     }
 
-    /// Returns a coordinator whose transactions are attempted `attempts` times.
+    /// Returns a coordinator that attempts each transaction `attempts` times at most.
     fn coordinator(&self, attempts: u32) -> Result<Coordinator<Members<C>>, DriverError> {
         let worker = (self.worker)(&self.compute).map_err(|error| self.error(error))?;
         let coordinator = worker.coordinator().map_err(|error| self.error(error))?;

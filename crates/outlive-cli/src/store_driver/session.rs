@@ -1,4 +1,4 @@
-//! A connection to a store, whose transactions are executed step by step.
+//! A connection to a store, with transactions that are executed step by step.
 //!
 //! The store executes a transaction as the body of [`Coordinator::transaction`], a future. The
 //! session is one future that executes transactions one after another. Each body takes its steps
@@ -58,7 +58,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Returns a connection whose transactions `coordinator` executes, once each.
+    /// Returns a connection. `coordinator` executes its transactions, once each.
     pub fn new<V: Member + 'static>(coordinator: Coordinator<V>, table: Table<i64>) -> Self {
         let exchange = Rc::new(Exchange::default());
         Self {
@@ -122,7 +122,7 @@ enum End {
     Refused,
 }
 
-/// Executes the steps of a transaction up to its end, whose answer is due after the attempt.
+/// Executes the steps of a transaction up to its end. The last step is answered after the attempt.
 async fn steps<V: Member>(
     tx: &mut Transaction<V>,
     table: Table<i64>,

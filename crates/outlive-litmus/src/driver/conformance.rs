@@ -1,8 +1,8 @@
 //! Checks that a driver keeps the contract of [`Driver`] and [`Connection`].
 //!
 //! They do not check the isolation of concurrent transactions, which the tests are for, but the
-//! assumptions behind the tests: that steps do what they are called, that refused, aborted and cut
-//! transactions have no effect, and that connections see each other's commits.
+//! assumptions behind the tests: that steps have the effects that the traits describe, that
+//! refused, aborted and cut transactions have no effect, and that connections see each other's commits.
 
 use super::{Capabilities, Connection, Driver, DriverError, Key, StepError};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct Violation {
     /// The name of the [check](CHECKS).
     pub check: &'static str,
-    /// What was wrong.
+    /// The way in which it is not met.
     pub problem: String,
 }
 
@@ -122,7 +122,7 @@ pub fn check(driver: &dyn Driver) -> Result<(), Violation> {
     })
 }
 
-/// The outcome of a check; an error is the sentence that says what was wrong.
+/// The outcome of a check; an error is a sentence about the problem.
 type Outcome<T = ()> = Result<T, String>;
 
 /// A connection.

@@ -15,7 +15,7 @@
 //! /// The objects, and the number of commits so far.
 //! type Shared = Arc<Mutex<(BTreeMap<Key, i64>, u64)>>;
 //!
-//! /// A store whose transactions work on copies. A commit succeeds if there was no other one since
+//! /// A store with transactions on copies. A commit succeeds if there was no other one since
 //! /// its transaction began.
 //! struct Memory(Shared);
 //!
@@ -106,7 +106,7 @@ pub mod exec;
 pub mod sqlite;
 mod target;
 
-pub use target::{Parameters, SCHEMES, Scheme, open, open_among};
+pub use target::{Open, Parameters, SCHEMES, Scheme, open, open_among};
 
 use std::ops::Range;
 use thiserror::Error;
@@ -121,12 +121,12 @@ pub trait Driver: Send + Sync {
     /// Returns the operations that the store can execute.
     fn capabilities(&self) -> Capabilities;
 
-    /// Creates the driver's table in the store. Fails if the table exists and is not empty: it could
-    /// be of another user.
+    /// Creates the driver's table in the store. Fails if the table exists and is not empty: it
+    /// could be of another user.
     fn create(&self) -> Result<(), DriverError>;
 
-    /// Sets objects to their values, `None` deletes them; no transaction of a test uses them at this
-    /// time. On return, the values are durable and visible to all connections.
+    /// Sets objects to their values, `None` deletes them; no transaction of a test uses them at
+    /// this time. On return, the values are durable and visible to all connections.
     fn set(&self, objects: &[(Key, Option<i64>)]) -> Result<(), DriverError>;
 
     /// Opens a connection.

@@ -44,7 +44,7 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Returns the driver for `target`, whose part after the scheme is `place`.
+    /// Returns the driver for `target`, with `place` as the part after the scheme.
     ///
     /// # Errors
     /// If the target names no file, or a parameter has no such value.
@@ -116,7 +116,7 @@ impl Sqlite {
         Ok(connection)
     }
 
-    /// Executes `work` on a connection whose commits are durable.
+    /// Executes `work` on a connection with durable commits.
     fn execute<T>(
         &self,
         work: impl FnOnce(&rusqlite::Connection) -> Result<T, Error>,

@@ -11,9 +11,12 @@ pub struct Scheme {
     pub form: &'static str,
     /// The sentence that explains it.
     pub about: &'static str,
-    /// Opens the driver, from the whole target and from its part after the colon.
-    pub open: fn(target: &str, place: &str) -> Result<Box<dyn Driver>, DriverError>,
+    /// Opens the driver.
+    pub open: Open,
 }
+
+/// Opens the driver for a target, from the whole target and from its part after the colon.
+pub type Open = fn(target: &str, place: &str) -> Result<Box<dyn Driver>, DriverError>;
 
 /// The kinds of targets for which this crate has drivers.
 pub const SCHEMES: &[Scheme] = &[

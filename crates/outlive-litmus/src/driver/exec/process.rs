@@ -52,7 +52,7 @@ impl Process {
     /// newline.
     ///
     /// # Errors
-    /// The sentence that says what is wrong. The process cannot be used any more.
+    /// The problem, as a sentence. The process cannot be used any more.
     pub fn ask(&mut self, line: &[u8]) -> Result<Vec<u8>, String> {
         let end = Instant::now() + self.limit;
         let is_early =
