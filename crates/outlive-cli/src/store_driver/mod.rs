@@ -23,7 +23,7 @@ pub const SCHEME: Scheme = Scheme {
     about: "a store with live memory servers (`outlive store create`, `outlive store memory`)",
     open: |target, place| {
         let (path, mut given) = Parameters::split(target, place)?;
-        let keys = given.number("keys")?.unwrap_or(StoreDriver::KEYS);
+        let keys = given.number("keys")?.unwrap_or(DEFAULT_KEYS);
         given.end()?;
         let joined = Store::open(path).and_then(|it| it.join_compute());
         let compute = joined.map_err(|error| DriverError::new(target, error.to_string()))?;
@@ -34,6 +34,9 @@ pub const SCHEME: Scheme = Scheme {
 
 /// The table of the objects.
 const TABLE: &str = "outlive_litmus";
+
+/// The number of keys for which the table is created, unless the target has the parameter `keys`.
+const DEFAULT_KEYS: u32 = 100_000;
 
 /// The number of objects that one transaction sets: few, because log slots bound transactions.
 const SET_AT_ONCE: usize = 8;
@@ -54,9 +57,6 @@ type MakeWorker<C> =
     dyn Fn(&ComputeServer) -> Result<Rc<Worker<Members<C>>>, StoreError> + Send + Sync;
 
 impl<C: Connector + 'static> StoreDriver<C> {
-    /// The number of keys for which the table is created by default.
-    pub const KEYS: u32 = 100_000;
-
     /// Returns a driver of the store that `compute` has joined, under the name `target`. Its table
     /// is created for `keys` keys. `worker` makes a worker for each connection.
     pub fn new(
