@@ -1,7 +1,15 @@
 //! `outlive litmus`: tests of the isolation of transactional stores.
 
 mod check;
+mod choice;
+mod judge;
+mod junit;
+mod lines;
 mod list;
+mod outage;
+mod progress;
+mod report;
+mod run;
 mod serve;
 mod show;
 
@@ -22,6 +30,10 @@ pub enum LitmusCommand {
     Show(show::Show),
     /// Check files of tests: their text, and that no assertion fails in a correct execution
     Check(check::Check),
+    /// Run tests against a store
+    Run(run::Run),
+    /// Run all tests against a store, and report the isolation level that it gave
+    Judge(judge::Judge),
     /// Answer requests for a store on standard input, as a process that a tester can kill
     Serve(serve::Serve),
 }
@@ -32,6 +44,8 @@ impl LitmusCommand {
             Self::List(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Check(command) => command.run(),
+            Self::Run(command) => command.run(),
+            Self::Judge(command) => command.run(),
             Self::Serve(command) => command.run(),
         }
     }

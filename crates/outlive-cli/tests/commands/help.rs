@@ -52,6 +52,8 @@ fn every_command_shows_examples() {
         &["litmus", "show"],
         &["litmus", "check"],
         &["litmus", "serve"],
+        &["litmus", "run"],
+        &["litmus", "judge"],
         &[],
     ] {
         let mut arguments = command.to_vec();

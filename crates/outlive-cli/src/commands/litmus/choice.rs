@@ -1,0 +1,142 @@
+//! The arguments that `outlive litmus run` and `judge` share: the store, the tests, the clients.
+
+use super::read;
+use crate::amount::Many;
+use crate::failure::Failure;
+use crate::table::Table;
+use clap::{Args, ValueEnum};
+use outlive_litmus::driver::Driver;
+use outlive_litmus::run::{self, Limit, Options};
+use outlive_litmus::suite;
+use outlive_litmus::test::{Family, Test};
+use std::path::Path;
+use std::time::Duration;
+
+/// The clients of a run.
+#[derive(Args, Debug)]
+pub struct Clients {
+    /// Number of clients: instances that run concurrently, or connections to the same objects
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..=256))]
+    clients: u16,
+    /// Seed of the clients' choices (a random one by default); a seed repeats transactions, delays
+    /// and crashes, not the store's choices
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Faults to inject; `client` drops connections after each statement, in turn and at random
+    #[arg(long, value_enum, value_name = "FAULT")]
+    faults: Vec<Fault>,
+    /// Seconds within which the store has to answer, and an object can be written after a crash
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    patience: u64,
+}
+
+/// A kind of faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Fault {
+    /// Crashes of clients
+    Client,
+}
+
+impl Fault {
+    /// Returns the name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+        }
+    }
+}
+
+impl Clients {
+    /// Returns the settings of a run with this limit.
+    pub fn options(&self, limit: Limit) -> Options {
+        Options {
+            clients: self.clients.into(),
+            limit,
+            // Short, because it is typed to repeat a run.
+            seed: self.seed.unwrap_or_else(|| fastrand::u64(0..1_000_000)),
+            crashes: self.faults.contains(&Fault::Client),
+            patience: Duration::from_secs(self.patience),
+        }
+    }
+
+    /// Returns the arguments that repeat the clients' choices.
+    pub fn repeated(&self, seed: u64) -> String {
+        let mut arguments = format!("--seed {seed}");
+        if self.clients != 4 {
+            arguments += &format!(" --clients {}", self.clients);
+        }
+        for fault in &self.faults {
+            arguments += &format!(" --faults {}", fault.name());
+        }
+        arguments
+    }
+
+    /// Returns the names of the faults.
+    pub fn faults(&self) -> Vec<&'static str> {
+        self.faults.iter().map(|it| it.name()).collect()
+    }
+}
+
+/// Returns the shipped tests with these names, and the tests of files; all shipped tests if there
+/// are no names.
+pub fn tests(names: &[String]) -> Result<Vec<Test>, Failure> {
+    let shipped = suite::tests();
+    if names.is_empty() {
+        return Ok(shipped);
+    }
+    let mut tests = Vec::new();
+    for name in names {
+        match shipped.iter().find(|it| it.name == *name) {
+            Some(test) => tests.push(test.clone()),
+            None if Path::new(name).exists() => {
+                tests.extend(read(Path::new(name)).map_err(Failure::Failed)?);
+            }
+            None => {
+                return Err(Failure::Usage(format!(
+                    "`{name}` is no shipped test and no file; `outlive litmus list` names the tests"
+                )));
+            }
+        }
+    }
+    Ok(tests)
+}
+
+/// Parses the name of a family.
+pub fn family(name: &str) -> Result<Family, String> {
+    let found = Family::ALL.into_iter().find(|it| it.name() == name);
+    found.ok_or_else(|| {
+        let names = Family::ALL.map(Family::name).join(", ");
+        format!("the families are {names}")
+    })
+}
+
+/// Returns the lines of a dry run: the tests that would run, and the time.
+pub fn dry_run(tests: &[Test], driver: &dyn Driver, limit: Limit) -> Vec<String> {
+    let mut table = Table::new(["test", "family", "forbidden from", "runs"]);
+    let mut count = 0;
+    for test in tests {
+        let levels: Vec<String> = test
+            .forbidden_from
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let reason = run::not_applicable(test, driver.capabilities());
+        count += u64::from(reason.is_none());
+        table.row([
+            test.name.clone(),
+            test.family.name().into(),
+            levels.join(", "),
+            reason.map_or("yes".into(), |it| format!("no: {it}")),
+        ]);
+    }
+    let mut lines: Vec<String> = table.lines().collect();
+    lines.push(match limit {
+        Limit::Time(time) => format!(
+            "{} in {}",
+            Many(count, "test"),
+            humantime::format_duration(time)
+        ),
+        Limit::Instances(each) => format!("{} of {each} instances each", Many(count, "test")),
+    });
+    lines
+}

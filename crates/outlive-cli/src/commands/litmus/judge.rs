@@ -1,0 +1,166 @@
+//! `outlive litmus judge`: the isolation level that a store really gives.
+
+use super::choice::{self, Clients};
+use super::outage::{self, Commands};
+use super::report::Report;
+use super::{junit, lines, progress};
+use crate::failure::Failure;
+use crate::{output, target};
+use clap::Args;
+use outlive_litmus::level::Level;
+use outlive_litmus::run::{Judgement, Limit, Options, Survival, TestReport, Verdict};
+use outlive_litmus::suite;
+use outlive_litmus::test::{Family, Test};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Arguments of `outlive litmus judge`.
+#[derive(Args, Debug)]
+#[command(after_help = format!("Examples:\n  \
+    outlive litmus judge sqlite:/tmp/x.db\n  \
+    outlive litmus judge sqlite:/tmp/x.db --faults client --expect strict-serializable\n  \
+    outlive litmus judge 'exec:python3 store.py' --seconds 300 --json\n  \
+    outlive litmus judge exec:./client --kill 'kill -9 $(cat pid)' --recover ./serve.sh\n\n\
+    A level was given if all tests passed whose outcomes it forbids, in concurrent executions. \
+    The tests use a table of their own, which is removed.\n\n\
+    JSON: target, level, tests and more; docs/json.md says what they mean.\n\n{}",
+    target::help()))]
+pub struct Judge {
+    /// The store: a driver and its address, such as `sqlite:FILE`
+    target: String,
+    /// Duration of all tests together in seconds
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=864_000))]
+    seconds: u64,
+    /// Run the tests of one family only; may be repeated
+    #[arg(long, value_name = "FAMILY", value_parser = choice::family)]
+    only: Vec<Family>,
+    #[command(flatten)]
+    clients: Clients,
+    #[command(flatten)]
+    commands: Commands,
+    /// Fail unless the store gives this level, such as `strict-serializable`
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    expect: Option<Level>,
+    /// List the tests that would run, and do not run them
+    #[arg(long)]
+    dry_run: bool,
+    /// Write the results to this file in JUnit's format: a test fails if it refutes the expected
+    /// level
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Parses the name of a level.
+fn level(name: &str) -> Result<Level, String> {
+    Level::named(name).ok_or_else(|| {
+        let names: Vec<String> = Level::all().map(|it| it.to_string()).collect();
+        format!("the levels are {}", names.join(", "))
+    })
+}
+
+impl Judge {
+    pub fn run(self) -> Result<(), Failure> {
+        if !self.dry_run {
+            self.commands.start()?;
+        }
+        let driver = Arc::from(target::open(&self.target)?);
+        let tests = suite::tests();
+        let is_chosen = |it: &Test| self.only.is_empty() || self.only.contains(&it.family);
+        let tests: Vec<Test> = tests.into_iter().filter(is_chosen).collect();
+        let limit = Limit::Time(Duration::from_secs(self.seconds));
+        if self.dry_run {
+            let lines = choice::dry_run(&tests, &*driver, limit);
+            return lines.into_iter().try_for_each(output::line);
+        }
+        let options = self.clients.options(limit);
+        let stop = progress::stop()?;
+        let report = progress::run(&driver, &tests, &options, &stop)?;
+        let survival = match self.commands.have_kills() {
+            true => Some(progress::survive(&driver, &self.commands, &options, &stop)?),
+            false => None,
+        };
+        let judgement = Judgement::new(&report);
+        let repeat = |test: &TestReport| self.repeat(test, &options);
+        if let Some(path) = &self.junit {
+            let fails = |test: &TestReport| match self.expect {
+                Some(level) => test.refutes(level) || is_blocked(test),
+                None => is_blocked(test),
+            };
+            junit::write(path, &self.target, &report, fails)?;
+        }
+        if self.json {
+            let faults = self.clients.faults();
+            let report = Report::new(&self.target, &report, faults, &repeat);
+            output::json(&report.judged(&judgement, survival.as_ref()))?;
+        } else {
+            for line in lines::lines(&report, &repeat) {
+                output::line(line)?;
+            }
+            output::line("")?;
+            for line in self.conclusion(&judgement, options.seed) {
+                output::line(line)?;
+            }
+            if let Some(survival) = &survival {
+                output::line(outage::line(survival))?;
+            }
+        }
+        let is_given = self.expect.is_none_or(|level| judgement.gives(level));
+        let lacks_crashes = options.crashes && report.tests.iter().any(TestReport::lacks_crashes);
+        let is_wrong = |it: &Survival| it.lost.is_some() || it.blocked.is_some();
+        let has_survived = !survival.as_ref().is_some_and(is_wrong);
+        let is_alive = report.blocked().count() == 0;
+        match is_given && !lacks_crashes && has_survived && is_alive {
+            true => Ok(()),
+            false => Err(Failure::Found),
+        }
+    }
+
+    /// Returns the lines that say which level was given.
+    fn conclusion(&self, judgement: &Judgement, seed: u64) -> Vec<String> {
+        let faults = match self.clients.faults().is_empty() {
+            true => "no faults".into(),
+            false => format!("faults: {}", self.clients.faults().join(", ")),
+        };
+        let scope = match self.only.is_empty() {
+            true => String::new(),
+            false => {
+                let names: Vec<&str> = self.only.iter().map(|it| it.name()).collect();
+                format!(", tests of {} only", names.join(", "))
+            }
+        };
+        let mut lines = vec![format!("level: {judgement} ({faults}, seed {seed}{scope})")];
+        if !judgement.missing.is_empty() {
+            lines.push(format!(
+                "not shown, because tests have no result: {}",
+                judgement.missing.join(", ")
+            ));
+        }
+        if let Some(expected) = self.expect
+            && !judgement.gives(expected)
+        {
+            lines.push(format!("expected: {expected}"));
+        }
+        lines
+    }
+
+    /// Returns the command that repeats a test.
+    fn repeat(&self, test: &TestReport, options: &Options) -> String {
+        let Self {
+            target, clients, ..
+        } = self;
+        let seconds = (test.elapsed.as_secs() * 2).max(10);
+        format!(
+            "outlive litmus run '{target}' {} --seconds {seconds} {}",
+            test.name,
+            clients.repeated(options.seed)
+        )
+    }
+}
+
+fn is_blocked(test: &TestReport) -> bool {
+    matches!(test.verdict, Verdict::Blocked(_))
+}

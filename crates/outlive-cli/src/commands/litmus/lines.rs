@@ -1,0 +1,104 @@
+//! The results of litmus tests as text.
+
+use crate::amount::Many;
+use crate::table::Table;
+use outlive_litmus::run::{Executed, Outcome, Report, TestReport, Violation};
+
+/// The most transactions of a violation that are printed: the last ones.
+const SHOWN: usize = 12;
+
+/// Returns a table of all tests, and a paragraph for each violation, with the command that repeats
+/// its test.
+pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<String> {
+    let mut table = Table::new([
+        "test",
+        "forbidden from",
+        "executions",
+        "overlaps",
+        "aborted",
+        "unknown",
+        "crashes",
+        "verdict",
+    ]);
+    for test in &report.tests {
+        let levels: Vec<String> = test
+            .forbidden_from
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let crashes: u64 = test.crashes.iter().map(|it| it.crashes).sum();
+        table.row([
+            test.name.clone(),
+            levels.join(", "),
+            test.executions.to_string(),
+            test.overlaps.to_string(),
+            test.count(Outcome::Aborted).to_string(),
+            test.count(Outcome::Unknown).to_string(),
+            crashes.to_string(),
+            verdict(test),
+        ]);
+    }
+    let mut lines: Vec<String> = table.lines().collect();
+    for test in report.violated() {
+        lines.push(String::new());
+        lines.push(format!("{}: {}", test.name, test.about));
+        for violation in &test.violations {
+            lines.extend(explained(violation));
+        }
+        lines.push(format!("  repeat: {}", repeat(test)));
+    }
+    lines
+}
+
+fn verdict(test: &TestReport) -> String {
+    let name = test.verdict.name();
+    if let Some(reason) = test.verdict.reason() {
+        return format!("{name}: {reason}");
+    }
+    let kinds: Vec<&str> = test.violations.iter().map(|it| it.kind.name()).collect();
+    match kinds.is_empty() {
+        true => name.into(),
+        false => format!("{name}: {}", kinds.join(", ")),
+    }
+}
+
+fn explained(violation: &Violation) -> Vec<String> {
+    let mut lines = vec![format!(
+        "  {} after {:.3} s and {}",
+        violation.kind.name(),
+        violation.after.as_secs_f64(),
+        Many(violation.executions, "execution")
+    )];
+    if !violation.state.is_empty() {
+        lines.push(format!("    read: {}", values(&violation.state)));
+    }
+    let others = violation.transactions.len().saturating_sub(SHOWN);
+    if others > 0 {
+        lines.push(format!(
+            "    {} before; --json names all",
+            Many(others as u64, "transaction")
+        ));
+    }
+    lines.extend(violation.transactions[others..].iter().map(ran));
+    lines
+}
+
+fn ran(executed: &Executed) -> String {
+    let (begin, end) = (executed.begin.as_micros(), executed.end.as_micros());
+    let returned = match executed.values.is_empty() {
+        true => String::new(),
+        false => format!(", returned {}", values(&executed.values)),
+    };
+    format!(
+        "    {begin:>7} to {end:>7} us: {} {}{returned}",
+        executed.transaction, executed.outcome
+    )
+}
+
+fn values(values: &[(String, Option<i64>)]) -> String {
+    let one = |(name, value): &(String, Option<i64>)| match value {
+        Some(value) => format!("{name} = {value}"),
+        None => format!("{name} absent"),
+    };
+    values.iter().map(one).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,129 @@
+//! Crashes of the store by commands of the user.
+
+use crate::failure::Failure;
+use clap::Args;
+use outlive_litmus::run::{Outage, Survival};
+use serde::Serialize;
+use std::process::{Command, Stdio};
+
+/// The commands that crash a store.
+#[derive(Args, Debug)]
+pub struct Commands {
+    /// Shell command that starts the store before the tests; it returns when the store runs
+    #[arg(long, value_name = "COMMAND")]
+    start: Option<String>,
+    /// Shell command that kills the store; it returns when the store does not run any more
+    #[arg(long, value_name = "COMMAND", requires = "recover")]
+    kill: Option<String>,
+    /// Shell command that starts the store after a kill
+    #[arg(long, value_name = "COMMAND", requires = "kill")]
+    recover: Option<String>,
+    /// Number of kills
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    kills: u64,
+}
+
+impl Commands {
+    /// Starts the store, if a command for that was given.
+    pub fn start(&self) -> Result<(), Failure> {
+        match &self.start {
+            Some(command) => execute("--start", command).map_err(Failure::new),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether the store is killed.
+    pub fn have_kills(&self) -> bool {
+        self.kill.is_some()
+    }
+
+    /// Returns the number of kills.
+    pub fn kills(&self) -> u64 {
+        self.kills
+    }
+}
+
+impl Outage for Commands {
+    fn kill(&self) -> Result<(), String> {
+        execute("--kill", self.kill.as_deref().unwrap_or_default())
+    }
+
+    fn recover(&self) -> Result<(), String> {
+        execute("--recover", self.recover.as_deref().unwrap_or_default())
+    }
+}
+
+/// Executes the command of an option, and waits for its end.
+fn execute(option: &str, command: &str) -> Result<(), String> {
+    let mut shell = Command::new("sh");
+    // Standard output is for the report.
+    let shell = shell
+        .arg("-c")
+        .arg(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    match shell.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!(
+            "the command of {option} has failed ({status}): {command}"
+        )),
+        Err(error) => Err(format!(
+            "the command of {option} cannot be started: {error}: {command}"
+        )),
+    }
+}
+
+/// The result of the kills as JSON.
+#[derive(Debug, Serialize)]
+pub struct Survived {
+    kills: u64,
+    acknowledged: u64,
+    unknown: u64,
+    lost: Option<Lost>,
+    blocked: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Lost {
+    kill: u64,
+    acknowledged: i64,
+    begun: i64,
+    read: Option<i64>,
+}
+
+impl From<&Survival> for Survived {
+    fn from(it: &Survival) -> Self {
+        Self {
+            kills: it.kills,
+            acknowledged: it.acknowledged,
+            unknown: it.unknown,
+            lost: it.lost.map(|lost| Lost {
+                kill: lost.kill,
+                acknowledged: lost.acknowledged,
+                begun: lost.begun,
+                read: lost.read,
+            }),
+            blocked: it.blocked.clone(),
+        }
+    }
+}
+
+/// Returns the line that says whether acknowledged writes survived.
+pub fn line(it: &Survival) -> String {
+    let writes = format!(
+        "{} kills, {} acknowledged writes",
+        it.kills, it.acknowledged
+    );
+    if let Some(lost) = &it.lost {
+        let read = lost.read.map_or("absent".into(), |it| it.to_string());
+        format!(
+            "store: {writes}; after kill {} an object had the value {read}, and the write of {} was \
+             acknowledged (the write of {} had begun)",
+            lost.kill, lost.acknowledged, lost.begun
+        )
+    } else if let Some(reason) = &it.blocked {
+        format!("store: {writes}; {reason}")
+    } else {
+        format!("store: {writes}, all visible after the recoveries")
+    }
+}

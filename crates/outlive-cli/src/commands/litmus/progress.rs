@@ -1,0 +1,62 @@
+//! A run of litmus tests with a progress bar, until it ends or is interrupted.
+
+use super::outage::Commands;
+use crate::failure::Failure;
+use crate::output;
+use indicatif::{ProgressBar, ProgressStyle};
+use outlive_litmus::driver::Driver;
+use outlive_litmus::run::{self, Options, Progress, Report, RunError, Survival};
+use outlive_litmus::test::Test;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Returns the flag that signals set from now on. A run ends after the transactions that run, and
+/// removes its table.
+pub fn stop() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let registered = signal_hook::flag::register(signal, Arc::clone(&stop));
+        registered.map_err(|error| {
+            Failure::new(format_args!(
+                "a signal handler cannot be installed: {error}"
+            ))
+        })?;
+    }
+    Ok(stop)
+}
+
+/// Runs the tests.
+pub fn run(
+    driver: &Arc<dyn Driver>,
+    tests: &[Test],
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Report, Failure> {
+    let bar = ProgressBar::new(tests.len() as u64);
+    let template = "{pos}/{len} {wide_bar} {msg} {elapsed}";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    let report = run::run(driver, tests, options, stop, &mut |now: Progress<'_>| {
+        bar.set_position(now.ended as u64);
+        bar.set_message(format!("{} {}", now.test, now.executions));
+    });
+    bar.finish_and_clear();
+    report.map_err(failed)
+}
+
+/// Kills the store while clients write.
+pub fn survive(
+    driver: &Arc<dyn Driver>,
+    commands: &Commands,
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Survival, Failure> {
+    run::survive(driver, commands, commands.kills(), options, stop).map_err(failed)
+}
+
+fn failed(error: RunError) -> Failure {
+    // Targets and the messages of stores can contain control characters.
+    Failure::new(output::printable(&error))
+}

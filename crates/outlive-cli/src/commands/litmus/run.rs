@@ -1,0 +1,91 @@
+//! `outlive litmus run`: single tests against a store.
+
+use super::choice::{self, Clients};
+use super::report::Report;
+use super::{junit, lines, progress};
+use crate::failure::Failure;
+use crate::{output, target};
+use clap::Args;
+use outlive_litmus::run::{Limit, TestReport, Verdict};
+use outlive_litmus::test::Test;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Arguments of `outlive litmus run`.
+#[derive(Args, Debug)]
+#[command(after_help = format!("Examples:\n  \
+    outlive litmus run sqlite:/tmp/x.db write-skew\n  \
+    outlive litmus run sqlite:/tmp/x.db my.litmus --instances 1000 --seed 7\n  \
+    outlive litmus run 'exec:python3 store.py' write-skew --faults client --json\n\n\
+    The command fails if a test finds a violation or proves nothing. The tests use a table of \
+    their own, which is removed.\n\n\
+    JSON: target, tests and more; docs/json.md says what they mean.\n\n{}",
+    target::help()))]
+pub struct Run {
+    /// The store: a driver and its address, such as `sqlite:FILE`
+    target: String,
+    /// Names of shipped tests, or files of tests; all shipped tests by default
+    tests: Vec<String>,
+    /// Duration of all tests together in seconds
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=864_000))]
+    seconds: u64,
+    /// End each test after this number of instances instead
+    #[arg(long, conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
+    instances: Option<u64>,
+    #[command(flatten)]
+    clients: Clients,
+    /// List the tests that would run, and do not run them
+    #[arg(long)]
+    dry_run: bool,
+    /// Write the results to this file in JUnit's format: a test fails if it finds a violation
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    pub fn run(self) -> Result<(), Failure> {
+        let driver = Arc::from(target::open(&self.target)?);
+        let tests: Vec<Test> = choice::tests(&self.tests)?;
+        let limit = match self.instances {
+            Some(instances) => Limit::Instances(instances),
+            None => Limit::Time(Duration::from_secs(self.seconds)),
+        };
+        if self.dry_run {
+            let lines = choice::dry_run(&tests, &*driver, limit);
+            return lines.into_iter().try_for_each(output::line);
+        }
+        let options = self.clients.options(limit);
+        let stop = progress::stop()?;
+        let report = progress::run(&driver, &tests, &options, &stop)?;
+        let repeat = |_: &TestReport| {
+            let limit = match self.instances {
+                Some(instances) => format!("--instances {instances}"),
+                None => format!("--seconds {}", self.seconds),
+            };
+            let (target, tests) = (&self.target, self.tests.join(" "));
+            let repeated = self.clients.repeated(options.seed);
+            format!("outlive litmus run '{target}' {tests} {limit} {repeated}")
+        };
+        let fails = |test: &TestReport| test.verdict != Verdict::Passed;
+        if let Some(path) = &self.junit {
+            junit::write(path, &self.target, &report, fails)?;
+        }
+        if self.json {
+            let faults = self.clients.faults();
+            output::json(&Report::new(&self.target, &report, faults, &repeat))?;
+        } else {
+            for line in lines::lines(&report, &repeat) {
+                output::line(line)?;
+            }
+            output::line(format_args!("seed {}", options.seed))?;
+        }
+        match report.tests.iter().any(fails) {
+            true => Err(Failure::Found),
+            false => Ok(()),
+        }
+    }
+}
