@@ -1,6 +1,7 @@
 //! `outlive litmus`: tests of the isolation of transactional stores.
 
 mod check;
+mod generate;
 mod list;
 mod show;
 
@@ -21,11 +22,14 @@ pub enum LitmusCommand {
     Show(show::Show),
     /// Check files of tests: their text, and that no assertion fails in a correct execution
     Check(check::Check),
+    /// Print tests that are generated from the consistency model
+    Generate(generate::Generate),
 }
 
 impl LitmusCommand {
     pub fn run(self) -> Result<(), Failure> {
         match self {
+            Self::Generate(command) => command.run(),
             Self::List(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Check(command) => command.run(),

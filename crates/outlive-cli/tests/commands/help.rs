@@ -51,6 +51,7 @@ fn every_command_shows_examples() {
         &["litmus", "list"],
         &["litmus", "show"],
         &["litmus", "check"],
+        &["litmus", "generate"],
         &[],
     ] {
         let mut arguments = command.to_vec();
