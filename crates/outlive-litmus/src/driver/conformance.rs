@@ -2,7 +2,8 @@
 //!
 //! They do not check the isolation of concurrent transactions, which the tests are for, but the
 //! assumptions behind the tests: that steps have the effects that the traits describe, that
-//! refused, aborted and cut transactions have no effect, and that connections see each other's commits.
+//! refused, aborted and cut transactions have no effect, and that connections see each other's
+//! commits.
 
 use super::{Capabilities, Connection, Driver, DriverError, Key, StepError};
 use std::collections::BTreeMap;
