@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The factor by which a test may exceed its limit until each statement was followed by a crash.
-const EXTENSION: u32 = 4;
+const EXTENSION: u32 = 10;
+/// The time that a test may take for that, if its limit is much shorter.
+const EXTENDED: Duration = Duration::from_secs(10);
 
 /// The data that all threads of a test share.
 pub(super) struct Context {
@@ -109,10 +111,13 @@ impl Context {
         }
         let tally = self.tally();
         let lacks_crashes = self.options.crashes && !tally.crashes.are_complete();
-        let extension = if lacks_crashes { EXTENSION } else { 1 };
-        match self.options.limit {
-            Limit::Instances(limit) => tally.instances >= limit.saturating_mul(extension.into()),
-            Limit::Time(limit) => self.elapsed() >= limit * extension,
+        match (self.options.limit, lacks_crashes) {
+            (Limit::Instances(limit), false) => tally.instances >= limit,
+            (Limit::Instances(limit), true) => {
+                tally.instances >= limit.saturating_mul(EXTENSION.into())
+            }
+            (Limit::Time(limit), false) => self.elapsed() >= limit,
+            (Limit::Time(limit), true) => self.elapsed() >= EXTENDED.max(limit * EXTENSION),
         }
     }
 
@@ -162,18 +167,22 @@ impl Context {
     }
 
     /// Chooses the crash of a round or instance, if it has one: one of `clients`, and a transaction
-    /// with a position, the positions in turn and at random alternately.
+    /// with a position: first the positions in turn, twice each, because a transaction that the
+    /// store aborts does not come to its crash; then in turn and at random alternately.
     pub(super) fn crash(&self, number: u64, clients: usize) -> Option<(usize, usize, usize)> {
         // Every second one has none: it can show what needs all transactions.
         if !self.options.crashes || number.is_multiple_of(2) {
             return None;
         }
         let positions = Crashes::new(&self.test).positions();
-        let turn = (number / 4) as usize;
+        let turn = (number / 2) as usize;
         let mut rng = plan::generator(self.options.seed, &self.test.name, usize::MAX, number);
-        let at = match number % 4 {
-            1 => turn % positions.len(),
-            _ => rng.usize(0..positions.len()),
+        let at = if turn < 2 * positions.len() {
+            turn % positions.len()
+        } else if turn.is_multiple_of(2) {
+            turn / 2 % positions.len()
+        } else {
+            rng.usize(0..positions.len())
         };
         let (transaction, position) = positions[at];
         Some((rng.usize(0..clients), transaction, position))
