@@ -107,11 +107,7 @@ impl<C: Connector + 'static> StoreDriver<C> {
 
 impl<C: Connector + 'static> Driver for StoreDriver<C> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            // A snapshot counts, but as a transaction of its own.
-            count: false,
-            ..Capabilities::ALL
-        }
+        Capabilities::ALL
     }
 
     fn create(&self) -> Result<(), DriverError> {

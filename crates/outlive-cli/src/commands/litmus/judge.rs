@@ -134,8 +134,10 @@ impl Judge {
         };
         let mut lines = vec![format!("level: {judgement} ({faults}, seed {seed}{scope})")];
         if !judgement.missing.is_empty() {
+            let levels: Vec<String> = judgement.not_refuted.iter().map(Level::to_string).collect();
             lines.push(format!(
-                "not shown, because tests have no result: {}",
+                "not refuted: {}; not shown, because tests have no result: {}",
+                levels.join(" and "),
                 judgement.missing.join(", ")
             ));
         }
