@@ -269,12 +269,15 @@ impl SideFile {
     /// [`OsError::InUse`] while a thread of this process holds an obituary: its robust list leads
     /// through a window.
     pub(super) fn retire(&self, is_gone: impl Fn(u32, u32) -> bool) -> Result<(), OsError> {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         if self.of != fork::generation() {
-            windows.clear();
-            *self.file.write().unwrap_or_else(PoisonError::into_inner) = None;
+            // A lock that another thread had at the fork is never released in the child. Then the
+            // descriptor stays.
+            if let Ok(mut file) = self.file.try_write() {
+                *file = None;
+            }
             return Ok(());
         }
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let me = std::process::id();
         let is_held = |slot: &u32| {
             let word = self.word(*slot).load(Ordering::Acquire);
