@@ -385,16 +385,18 @@ impl SideFile {
         }
     }
 
-    /// Removes and returns the window on obituary `slot`, if `is_ours` returns true for it.
+    /// Removes and returns the window on obituary `slot` if the thread `tid` has kept it and
+    /// `is_ours` returns true for it.
     pub(super) fn take_window(
         &self,
         slot: u32,
+        tid: u32,
         is_ours: impl FnOnce(&Window) -> bool,
     ) -> Option<Window> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let is_ours = windows
             .get(&slot)
-            .is_some_and(|(_, window)| is_ours(window));
+            .is_some_and(|(holder, window)| *holder == tid && is_ours(window));
         let taken = is_ours.then(|| windows.remove(&slot));
         taken.flatten().map(|(_, window)| window)
     }
