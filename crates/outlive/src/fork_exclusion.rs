@@ -24,8 +24,9 @@ use std::time::Instant;
 
 /// The longest time that a section waits for forks, which copy all page tables.
 const PATIENCE_FOR_FORKS: Duration = Duration::from_secs(1);
-/// The longest time that a fork waits for sections, which make a few system calls.
-const PATIENCE_FOR_SECTIONS: Duration = Duration::from_millis(20);
+/// The longest time that a fork waits for sections. They make a few system calls, but a thread may
+/// lose its processor in the middle.
+const PATIENCE_FOR_SECTIONS: Duration = Duration::from_millis(500);
 /// The time between two checks.
 const PAUSE: Duration = Duration::from_micros(50);
 
