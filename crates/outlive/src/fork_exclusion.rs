@@ -7,32 +7,83 @@
 //!
 //! Both waits have an end, so that nothing is stopped for good: a program may fork in a handler of
 //! a signal that has interrupted a section. After that end the two overlap. Nor does a handler run
-//! if a child is made by a system call, `_Fork` or `vfork`. Such a child keeps the descriptor until
-//! it ends or executes a program.
+//! if a child is made by a system call, `_Fork` or `vfork`. In each of these cases the child keeps
+//! the descriptor until it ends or executes a program.
+//!
+//! The handlers are registered with that of the mappings (`segment/mapped.rs`), before this process
+//! maps its first pod.
 //!
 //! Tests: tests/host_presence.rs.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::fork;
+use core::mem::zeroed;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::time::Instant;
 
 /// The longest time that a section waits for forks, which copy all page tables.
 const PATIENCE_FOR_FORKS: Duration = Duration::from_secs(1);
-/// The longest time that a fork waits for sections, which make a few system calls.
-const PATIENCE_FOR_SECTIONS: Duration = Duration::from_millis(20);
+/// The longest time that a fork waits for sections. They make a few system calls, but a thread may
+/// lose its processor in the middle.
+const PATIENCE_FOR_SECTIONS: Duration = Duration::from_millis(500);
 /// The time between two checks.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The number of threads that are in a section or about to enter it.
-static SECTIONS: AtomicU64 = AtomicU64::new(0);
+static SECTIONS: Count = Count::new();
 /// The number of threads that fork, or are about to.
-static FORKS: AtomicU64 = AtomicU64::new(0);
-/// Whether the handlers are registered.
-static IS_HANDLED: AtomicBool = AtomicBool::new(false);
+static FORKS: Count = Count::new();
 
 // Everywhere below. A section raises its count and then reads that of the forks; a fork raises its
 // count and then reads that of the sections. In one order of all of these, one sees the other.
 const ORDER: Ordering = Ordering::SeqCst;
+
+/// A number of threads of this process, in the lower half of the word. The upper half names the
+/// process that counted them (`fork::generation`). The threads of another process, from which this
+/// one was forked, do not exist here. One word holds both, so that no thread of a child sets a
+/// count to zero that another thread has raised already.
+#[derive(Debug)]
+struct Count(AtomicU64);
+
+impl Count {
+    const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    fn get(&self) -> u32 {
+        counted(self.0.load(ORDER), this_process())
+    }
+
+    fn raise(&self) {
+        self.change(|count| count.checked_add(1));
+    }
+
+    /// Subtracts one, unless it is zero.
+    fn lower(&self) {
+        self.change(|count| count.checked_sub(1));
+    }
+
+    fn change(&self, change: impl Fn(u32) -> Option<u32>) {
+        let own = this_process();
+        let _ = self.0.fetch_update(ORDER, ORDER, |word| {
+            change(counted(word, own)).map(|count| own | u64::from(count))
+        });
+    }
+}
+
+/// Returns the upper half of the words of this process.
+fn this_process() -> u64 {
+    fork::generation() << 32
+}
+
+/// Returns the count in `word` if the process `own` has counted it; else zero.
+fn counted(word: u64, own: u64) -> u32 {
+    match word >> 32 == own >> 32 {
+        true => word as u32,
+        false => 0,
+    }
+}
 
 /// A section. It ends when this is dropped.
 #[derive(Debug)]
@@ -41,10 +92,9 @@ pub(crate) struct Section(());
 impl Section {
     /// Waits for the forks that are in progress, and enters a section.
     pub fn enter() -> Self {
-        handle_forks();
-        SECTIONS.fetch_add(1, ORDER);
+        SECTIONS.raise();
         // Forks that begin from here on wait for the section.
-        wait_while(PATIENCE_FOR_FORKS, || FORKS.load(ORDER) != 0);
+        wait_while(PATIENCE_FOR_FORKS, || FORKS.get() != 0);
         Self(())
     }
 }
@@ -52,13 +102,8 @@ impl Section {
 impl Drop for Section {
     fn drop(&mut self) {
         // Zero in a child that was forked by the thread in the section.
-        lower(&SECTIONS);
+        SECTIONS.lower();
     }
-}
-
-/// Subtracts one from `count`, unless it is zero.
-fn lower(count: &AtomicU64) {
-    let _ = count.fetch_update(ORDER, ORDER, |count| count.checked_sub(1));
 }
 
 /// Waits while `condition` is true, for at most `patience`. Returns whether it is still true.
@@ -68,46 +113,99 @@ fn wait_while(patience: Duration, condition: impl Fn() -> bool) -> bool {
         if Instant::now() >= until {
             return true;
         }
-        std::thread::sleep(PAUSE);
+        pause();
     }
     false
 }
 
-/// Registers the handlers. It is harmless that two threads may do this at the same time: then they
-/// run twice. (If they cannot be registered, forks overlap sections.)
-fn handle_forks() {
-    if IS_HANDLED.load(Ordering::Relaxed) {
-        return;
-    }
-    // SAFETY: the handlers load and store atomics, read the clock and sleep, which they may do.
-    let answer = unsafe { libc::pthread_atfork(Some(begin), Some(end), Some(end_in_child)) };
-    IS_HANDLED.store(answer == 0, Ordering::Relaxed);
+fn pause() {
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: PAUSE.subsec_nanos().into(),
+    };
+    let (call, clock, rest) = (
+        libc::SYS_clock_nanosleep,
+        libc::CLOCK_MONOTONIC,
+        null_mut::<libc::timespec>(),
+    );
+    // SAFETY: a valid time. Unlike the C library's functions, the call is no cancellation point: no
+    // thread is to end in the middle of a fork.
+    unsafe { libc::syscall(call, clock, 0, &raw const time, rest) };
 }
 
-/// Waits, before a fork, until no thread is in a section.
-extern "C" fn begin() {
+/// Waits, before a fork, until no thread is in a section. A handler of `pthread_atfork`.
+pub(crate) extern "C" fn begin() {
     let is_put_off = || {
-        FORKS.fetch_add(1, ORDER);
-        let is_in_section = SECTIONS.load(ORDER) != 0;
+        FORKS.raise();
+        let is_in_section = SECTIONS.get() != 0;
         if is_in_section {
             // The section must not wait for this fork.
-            lower(&FORKS);
+            FORKS.lower();
         }
         is_in_section
     };
-    if wait_while(PATIENCE_FOR_SECTIONS, is_put_off) {
-        // It has waited in vain.
-        FORKS.fetch_add(1, ORDER);
+    without_signals(|| {
+        if wait_while(PATIENCE_FOR_SECTIONS, is_put_off) {
+            // It has waited in vain.
+            FORKS.raise();
+        }
+    });
+}
+
+/// Ends the fork in the parent. In the child, the counts are zero without a handler.
+pub(crate) extern "C" fn end() {
+    // Zero if the handlers were registered in the middle of the fork.
+    FORKS.lower();
+}
+
+/// Runs `wait` while no signal handler interrupts this thread: a handler could jump out of the wait
+/// and leave the count raised.
+fn without_signals(wait: impl FnOnce()) {
+    // SAFETY: sets of signals are plain memory; the calls read and write these two.
+    let (is_blocked, before) = unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
+        libc::sigfillset(&raw mut all);
+        let answer = libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        (answer == 0, before)
+    };
+    wait();
+    if is_blocked {
+        // SAFETY: the set that the call above has written.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, null_mut()) };
     }
 }
 
-extern "C" fn end() {
-    // Zero if the handlers were registered in the middle of the fork.
-    lower(&FORKS);
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The child has no other threads.
-extern "C" fn end_in_child() {
-    SECTIONS.store(0, ORDER);
-    FORKS.store(0, ORDER);
+    #[test]
+    fn counts_of_another_process_are_zero() {
+        let count = Count::new();
+        count.lower();
+        assert_eq!(count.get(), 0);
+        count.raise();
+        count.raise();
+        assert_eq!(count.get(), 2);
+        // No handler of a fork runs.
+        // SAFETY: the child uses atomics and the number of this process only, and ends without
+        // returning.
+        let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+        if child == 0 {
+            let inherited = count.get();
+            count.lower();
+            count.raise();
+            let own = count.get();
+            // SAFETY: ends the process.
+            unsafe { libc::_exit((inherited * 16 + own) as i32) };
+        }
+        let mut status = 0;
+        // SAFETY: a child of this process, and a place for its status.
+        let waited = unsafe { libc::waitpid(child as libc::pid_t, &raw mut status, 0) };
+        assert_eq!(i64::from(waited), child);
+        assert!(libc::WIFEXITED(status), "{status:#x}");
+        assert_eq!(libc::WEXITSTATUS(status), 1);
+        count.lower();
+        assert_eq!(count.get(), 1);
+    }
 }

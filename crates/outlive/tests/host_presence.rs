@@ -7,6 +7,7 @@ use host_support::{Child, Shared, TestPod, nap, run, sleep_for_ever, until};
 use outlive::host::{Linux, Os};
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -49,6 +50,10 @@ fn main() -> ExitCode {
         (
             "not_kept_by_a_child_that_was_forked_while_it_was_claimed",
             not_kept_by_a_child_that_was_forked_while_it_was_claimed,
+        ),
+        (
+            "a_cord_is_not_kept_by_a_child_that_was_forked_while_it_was_tied",
+            a_cord_is_not_kept_by_a_child_that_was_forked_while_it_was_tied,
         ),
         (
             "freed_at_once_though_a_fork_has_the_descriptor",
@@ -406,8 +411,30 @@ fn a_cord_that_a_stranger_made_is_not_used() {
     assert!(!std::path::Path::new(&path).exists());
 }
 
-/// One thread forks while another one claims. The children live on.
 fn not_kept_by_a_child_that_was_forked_while_it_was_claimed() {
+    fork_while(|_, os| os.claim_presence(1).unwrap().is_none());
+}
+
+fn a_cord_is_not_kept_by_a_child_that_was_forked_while_it_was_tied() {
+    fork_while(|pod, os| {
+        drop(os.tie_cord(7, 1).unwrap());
+        let all = Linux::cords().unwrap().into_iter();
+        let ours = all.filter(|cord| cord.pod == pod.id);
+        let inodes: Vec<_> = ours
+            .map(|cord| std::fs::metadata(&cord.path).unwrap().ino())
+            .collect();
+        let has_lease = |line: &str| {
+            let is_of = |inode| line.contains(&format!(":{inode} "));
+            line.contains(" LEASE ") && inodes.iter().any(is_of)
+        };
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(has_lease)
+    });
+}
+
+/// One thread forks while another one claims and frees. The children live on. `claim` returns
+/// whether what it claims is not free.
+fn fork_while(claim: impl Fn(&TestPod, &Linux) -> bool) {
     const FORKS: u32 = 100;
     let (pod, shared) = (TestPod::new(), Shared::new());
     Child::run(|| {
@@ -434,12 +461,12 @@ fn not_kept_by_a_child_that_was_forked_while_it_was_claimed() {
             });
             let mut was_kept = false;
             while shared.at(0).load(SeqCst) < FORKS && !was_kept {
-                was_kept = os.claim_presence(1).unwrap().is_none();
+                was_kept = claim(&pod, os);
             }
             shared.at(0).store(FORKS, SeqCst);
             shared.at(1).store(1, SeqCst);
             forking.join().unwrap();
-            assert!(!was_kept, "a forked child keeps the lock");
+            assert!(!was_kept, "a forked child keeps it");
         });
     })
     .succeed();

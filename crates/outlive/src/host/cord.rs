@@ -9,7 +9,7 @@
 //! 2. asks that it be sent SIGKILL (`F_SETSIG`, `F_SETOWN`) when its lease is broken, and takes a
 //!    read lease,
 //! 3. maps a page through that description, excludes the mapping from `fork`, and closes the
-//!    descriptor.
+//!    descriptor. Forks wait meanwhile, as for a presence.
 //!
 //! A process that opens the file for writing *pulls* the cord: the kernel breaks all leases and so
 //! kills all processes of the host at once, including stopped ones and those that a control group
@@ -32,6 +32,7 @@ use super::side_file_open::{Access, hand_over};
 use super::user_ids::{Kind, is_certain};
 use super::{OsError, Presence};
 use crate::fork;
+use crate::fork_exclusion::Section;
 use crate::segment::mapping_keeps_locks;
 use core::ptr::NonNull;
 use core::time::Duration;
@@ -184,25 +185,46 @@ impl Cords {
                 ),
             });
         }
+        let mut tries = 1;
+        loop {
+            match self.try_tie(host, generation) {
+                // The file is open elsewhere.
+                Err(OsError::Call { source, .. })
+                    if source.raw_os_error() == Some(libc::EAGAIN) && tries < TRIES =>
+                {
+                    tries += 1;
+                    std::thread::sleep(LEASE_RETRY_PAUSE);
+                }
+                tied => return tied,
+            }
+        }
+    }
+
+    /// Ties this process to the cord, or creates it. The error has the code EAGAIN while another
+    /// open description of the file prevents a lease.
+    fn try_tie(&self, host: u32, generation: u32) -> Result<Presence, OsError> {
         let me = rustix::process::geteuid().as_raw();
         let mut all = self.all_of(host, generation).into_iter();
-        let (path, file, is_new) = match all.find(|(_, owner)| *owner == me) {
+        let known = all.find(|(_, owner)| *owner == me);
+        if known.is_none() {
+            // Earlier incarnations may have been killed with all processes that could remove their
+            // cords.
+            self.remove_others(host, generation);
+        }
+        // A child that inherited the descriptor would keep the lease. (It is closed before.)
+        let _section = Section::enter();
+        let (path, file) = match known {
             Some((path, _)) => {
                 let file = open(&path)?;
-                (path, file, false)
+                (path, file)
             }
             None => {
                 let name = format!("{}{host}.{generation}.{:08x}", self.prefix(), random());
                 let path = self.directory.join(name);
                 let file = create(&path, self.access)?;
-                (path, file, true)
+                (path, file)
             }
         };
-        if is_new {
-            // Earlier incarnations may have been killed with all processes that could remove their
-            // cords.
-            self.remove_others(host, generation);
-        }
         let call = |what: &str| OsError::Call {
             call: format!("{what} of {}", path.display()),
             source: std::io::Error::last_os_error(),
@@ -215,16 +237,8 @@ impl Cords {
         if fcntl(F_SETSIG, libc::SIGKILL) != 0 || fcntl(libc::F_SETOWN, me) != 0 {
             return Err(call("F_SETSIG"));
         }
-        let mut tries = 0;
-        while fcntl(libc::F_SETLEASE, libc::F_RDLCK) != 0 {
-            let error = call("F_SETLEASE");
-            let is_open_elsewhere = matches!(&error, OsError::Call { source, .. }
-                if source.raw_os_error() == Some(libc::EAGAIN));
-            tries += 1;
-            if !is_open_elsewhere || tries == TRIES {
-                return Err(error);
-            }
-            std::thread::sleep(LEASE_RETRY_PAUSE);
+        if fcntl(libc::F_SETLEASE, libc::F_RDLCK) != 0 {
+            return Err(call("F_SETLEASE"));
         }
         // SAFETY: a new mapping without access to its bytes.
         let base = unsafe {

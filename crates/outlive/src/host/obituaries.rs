@@ -128,12 +128,14 @@ impl SideFile {
         let word = self.word(slot);
         let list = RobustList::of_this_thread();
         // Other users of the pod can write any thread's id into the word. Whether this thread has
-        // taken it is decided by its own list, which is in private memory.
+        // taken it is decided by private memory: the thread id that is kept with the window, and
+        // this thread's list. Only a thread that has taken it walks its list, in which the program
+        // may have left entries whose memory is unmapped.
         let is_ours = |window: &Window| {
             let entry = SideFile::entry(window, slot);
             list.as_ref().is_ok_and(|list| list.has(entry))
         };
-        let (Some(window), Ok(list)) = (self.take_window(slot, is_ours), &list) else {
+        let (Some(window), Ok(list)) = (self.take_window(slot, tid, is_ours), &list) else {
             tracing::error!(
                 slot,
                 tid,

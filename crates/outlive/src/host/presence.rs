@@ -23,11 +23,15 @@
 //!
 //! **A locked byte proves nothing** but that a description with the lock exists. A forked child
 //! that has inherited the description keeps the lock. So a fork waits while a thread makes the
-//! steps 1 to 4 (`fork_exclusion.rs`); only a child that is made without the C library's `fork`,
-//! and does not exec, can keep it. A program that may write to the file can also lock the byte
-//! itself. Both delay the detection of a death; neither can cause a false one. A program that may
-//! only read the file can take read locks, which delay no detection: a presence is a write lock.
-//! But no process can claim an id while another user has a read lock on its byte.
+//! steps 1 to 4, for a bounded time (`fork_exclusion.rs`). A child that does not exec can keep the
+//! lock only if it was made without the C library's `fork`, or after that time: by a handler of a
+//! signal that interrupted these steps, or while a thread was held up in them. The join lock of a
+//! host (`claim_briefly`) keeps its descriptor and is unlocked explicitly. If a process is killed
+//! while it has that lock, a child that was forked in the meantime keeps the lock until it ends. A
+//! program that may write to the file can also lock the byte itself. All these delay the detection
+//! of a death; none can cause a false one. A program that may only read the file can take read
+//! locks, which delay no detection: a presence is a write lock. But no process can claim an id
+//! while another user has a read lock on its byte.
 //!
 //! Tests: tests/host_presence.rs.
 

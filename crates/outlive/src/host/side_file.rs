@@ -269,12 +269,15 @@ impl SideFile {
     /// [`OsError::InUse`] while a thread of this process holds an obituary: its robust list leads
     /// through a window.
     pub(super) fn retire(&self, is_gone: impl Fn(u32, u32) -> bool) -> Result<(), OsError> {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         if self.of != fork::generation() {
-            windows.clear();
-            *self.file.write().unwrap_or_else(PoisonError::into_inner) = None;
+            // A lock that another thread had at the fork is never released in the child. Then the
+            // descriptor stays.
+            if let Ok(mut file) = self.file.try_write() {
+                *file = None;
+            }
             return Ok(());
         }
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let me = std::process::id();
         let is_held = |slot: &u32| {
             let word = self.word(*slot).load(Ordering::Acquire);
@@ -382,16 +385,18 @@ impl SideFile {
         }
     }
 
-    /// Removes and returns the window on obituary `slot`, if `is_ours` returns true for it.
+    /// Removes and returns the window on obituary `slot` if the thread `tid` has kept it and
+    /// `is_ours` returns true for it.
     pub(super) fn take_window(
         &self,
         slot: u32,
+        tid: u32,
         is_ours: impl FnOnce(&Window) -> bool,
     ) -> Option<Window> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let is_ours = windows
             .get(&slot)
-            .is_some_and(|(_, window)| is_ours(window));
+            .is_some_and(|(holder, window)| *holder == tid && is_ours(window));
         let taken = is_ours.then(|| windows.remove(&slot));
         taken.flatten().map(|(_, window)| window)
     }

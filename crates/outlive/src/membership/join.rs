@@ -227,6 +227,10 @@ pub(crate) fn join_any<M: Memory>(
 /// Returns the first success of `attempt` with an id that looks free. Tries the largest id first,
 /// because explicit ids are mostly small. If there is none, finalises the deaths that no member has
 /// reported, and tries once more.
+///
+/// # Errors
+/// [`JoinError::NotRecovered`] if an id is free as soon as its last incarnation has been recovered;
+/// [`JoinError::Full`] if there is none.
 pub(super) fn first_free<M: Memory, T>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -234,7 +238,7 @@ pub(super) fn first_free<M: Memory, T>(
     attempt: impl Fn(InstanceId) -> Result<T, JoinError>,
 ) -> Result<T, JoinError> {
     match first_that_looks_free(tables, &attempt) {
-        Err(JoinError::Full { .. }) => {
+        Err(JoinError::Full { .. } | JoinError::NotRecovered { .. }) => {
             finalise_deaths(tables, os, os_number);
             first_that_looks_free(tables, &attempt)
         }
@@ -255,6 +259,7 @@ fn first_that_looks_free<M: Memory, T>(
         &[Status::Left, Status::Recovered],
         &[Status::Dead],
     ];
+    let mut not_recovered = None;
     for wanted in free {
         for id in (0..ids).rev() {
             if !generations
@@ -264,16 +269,15 @@ fn first_that_looks_free<M: Memory, T>(
                 continue;
             }
             match attempt(id) {
-                Err(
-                    JoinError::InUse { .. }
-                    | JoinError::NotRecovered { .. }
-                    | JoinError::Retired { .. },
-                ) => {}
+                Err(JoinError::InUse { .. } | JoinError::Retired { .. }) => {}
+                Err(error @ JoinError::NotRecovered { .. }) => {
+                    not_recovered.get_or_insert(error);
+                }
                 other => return other,
             }
         }
     }
-    Err(JoinError::Full { ids })
+    Err(not_recovered.unwrap_or(JoinError::Full { ids }))
 }
 
 /// Takes the obituary of `id` for the calling thread. Finalises the death of a dead holder.

@@ -111,8 +111,10 @@ impl Pod {
         let until = Instant::now() + PATIENCE;
         let thread = loop {
             match process.enter(None, "repair") {
-                // Until the deaths of members are noticed, all ids may be taken.
-                Err(JoinError::Full { .. }) if Instant::now() < until => {
+                // Until the deaths of members are noticed and recovered, all ids may be taken.
+                Err(JoinError::Full { .. } | JoinError::NotRecovered { .. })
+                    if Instant::now() < until =>
+                {
                     std::thread::sleep(ROUND);
                 }
                 entered => break entered?,

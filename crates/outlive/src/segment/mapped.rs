@@ -19,6 +19,7 @@
 //!   are made by a system call or `_Fork`, for which no handler runs, and addresses that could not
 //!   be reserved.
 
+use crate::fork_exclusion;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use rustix::io::Errno;
@@ -218,15 +219,17 @@ pub(crate) fn map_apart(
     }
 }
 
-/// Makes [`reserve_inherited`] run in children that are forked from now on. It is harmless that two
+/// Makes [`reserve_inherited`] run in children that are forked from now on, and the handlers of
+/// `fork_exclusion.rs` in this process. It is harmless that two
 /// threads may do this at the same time, and then it runs twice. (The child of a fork in the middle
 /// would wait forever for a lock that one of them holds.)
 fn handle_forks() -> Result<(), Errno> {
     if IS_HANDLED.load(Ordering::Relaxed) {
         return Ok(());
     }
-    // SAFETY: the handler makes system calls and loads atomics, which a forked child may do.
-    match unsafe { libc::pthread_atfork(None, None, Some(reserve_inherited)) } {
+    let (begin, end) = (fork_exclusion::begin, fork_exclusion::end);
+    // SAFETY: the handlers make system calls and use atomics, which a forked child may do.
+    match unsafe { libc::pthread_atfork(Some(begin), Some(end), Some(reserve_inherited)) } {
         0 => {}
         error => return Err(Errno::from_raw_os_error(error)),
     }

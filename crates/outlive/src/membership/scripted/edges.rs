@@ -38,6 +38,29 @@ fn a_whole_operating_system_that_is_gone_is_taken_over_at_once() {
     assert!(events.contains(&(EventKind::ThreadDied, thread)));
 }
 
+/// Joins with a host of its own.
+fn join_anywhere(tables: Tables, script: &Scripted) -> Result<(Instance, Instance), JoinError> {
+    let os = script.seen_by(script.main_thread(script.spawn_process()));
+    let os: &'static ScriptedOs = Box::leak(Box::new((*os).clone()));
+    let entry = Entry {
+        host: None,
+        host_name: String::new(),
+        id: None,
+        name: "next".into(),
+    };
+    sentinel::enter(shared(tables, os, None), os, &entry)
+}
+
+/// Fills the ids that are free with threads of `process`.
+fn fill(tables: Tables, process: &Actor) -> Vec<(ThreadIdentity, Instance)> {
+    let is_free = |id: &InstanceId| state(tables, *id).status == Status::Free;
+    let free: Vec<_> = (0..IDS).filter(is_free).collect();
+    let threads = free.into_iter().map(|id| process.thread(Some(id)));
+    threads
+        .map(|(identity, _, thread)| (identity, thread))
+        .collect()
+}
+
 /// The table shows all ids as live. The next process is of the same operating system, or of a
 /// container beside it.
 #[test]
@@ -45,35 +68,48 @@ fn ids_of_the_dead_are_joined_if_no_other_is_free() {
     for is_beside in [false, true] {
         let (tables, here, there) = siblings();
         let (first, second) = (join(tables, &here, 0), join(tables, &here, 1));
-        for free in (0..IDS).rev() {
-            if state(tables, free).status == Status::Free {
-                first.thread(Some(free));
-            }
-        }
+        fill(tables, &first);
         let next = if is_beside { &there } else { &here };
-        let own_host = || {
-            let os = next.seen_by(next.main_thread(next.spawn_process()));
-            let os: &'static ScriptedOs = Box::leak(Box::new((*os).clone()));
-            let entry = Entry {
-                host: None,
-                host_name: String::new(),
-                id: None,
-                name: "next".into(),
-            };
-            sentinel::enter(shared(tables, os, None), os, &entry)
-        };
-        let full = own_host().map(drop);
+        let full = join_anywhere(tables, next).map(drop);
         assert!(
             matches!(full, Err(JoinError::Full { ids: IDS })),
             "{full:?}"
         );
         here.kill_process(first.identity);
-        let (host, process) = own_host().expect("the ids of the dead are free");
+        let (host, process) = join_anywhere(tables, next).expect("the ids of the dead are free");
         assert!(tables.generations().is_dead(first.process));
         assert!(!tables.generations().is_dead(second.process));
         assert_eq!(state(tables, host.id).generation, host.generation);
         assert_eq!(state(tables, process.id).status, Status::Live);
     }
+}
+
+/// A host cannot recover a dead thread, but another member will: the pod is not full.
+#[test]
+fn an_id_that_is_not_recovered_yet_is_worth_another_try() {
+    let (tables, here, _) = siblings();
+    let mut first = join(tables, &here, 0);
+    let dead = &fill(tables, &first)[..2];
+    for (identity, _) in dead {
+        here.kill_thread(*identity, true);
+    }
+    first.round();
+    assert!({ dead.iter() }.all(|(_, thread)| state(tables, thread.id).status == Status::Dead));
+    let refused = join_anywhere(tables, &here).map(drop);
+    let ids = dead.iter().map(|(_, thread)| thread.id);
+    assert!(
+        matches!(refused, Err(JoinError::NotRecovered { id, .. }) if { ids.clone() }.any(|dead| dead == id)),
+        "{refused:?}"
+    );
+    for id in ids {
+        let seen = state(tables, id);
+        let recovered = State {
+            status: Status::Recovered,
+            ..seen
+        };
+        assert!(tables.generations().transition(id, seen, recovered));
+    }
+    join_anywhere(tables, &here).expect("the ids have been recovered");
 }
 
 /// While the operator's word is checked, the host that it means ends and its id is joined again, or
