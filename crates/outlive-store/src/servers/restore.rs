@@ -26,7 +26,8 @@ pub struct Restored {
     pub missing: Missing,
 }
 
-/// The error of a restoration. What it has done so far remains, and the next one continues.
+/// The reason why a restoration failed. Replicas that were already restored remain, and the next
+/// restoration continues.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {

@@ -105,5 +105,5 @@ impl<M: Memory> Logs<M> {
 #[inline(never)]
 #[track_caller]
 fn no_such_id(id: InstanceId, capacity: u32) -> ! {
-    panic!("there is no id {id} among {capacity} logs")
+    panic!("id {id} does not exist: the pod has the logs of {capacity} ids, from 0 on")
 }

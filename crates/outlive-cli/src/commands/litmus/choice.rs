@@ -77,8 +77,8 @@ impl Clients {
     }
 }
 
-/// Returns the shipped tests with these names, and the tests of files; all shipped tests if there
-/// are no names.
+/// Returns the tests that `names` selects, each by the name of a shipped test or of a file; all
+/// shipped tests if `names` is empty.
 pub fn tests(names: &[String]) -> Result<Vec<Test>, Failure> {
     let shipped = suite::tests();
     if names.is_empty() {
@@ -93,7 +93,8 @@ pub fn tests(names: &[String]) -> Result<Vec<Test>, Failure> {
             }
             None => {
                 return Err(Failure::Usage(format!(
-                    "`{name}` is no shipped test and no file; `outlive litmus list` names the tests"
+                    "`{name}` is neither a shipped test nor a file; `outlive litmus list` lists the \
+                     tests"
                 )));
             }
         }
