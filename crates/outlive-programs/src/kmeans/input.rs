@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The largest coordinate, without its sign: squares of distances stay finite.
 pub const LARGEST: f64 = 1e150;
-/// The most coordinates that a point may have.
+/// The maximum number of coordinates that a point may have.
 pub const MOST_DIMENSIONS: usize = 1 << 20;
 
 /// Points with equal numbers of coordinates.

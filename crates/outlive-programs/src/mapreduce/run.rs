@@ -36,7 +36,7 @@ pub const LARGEST_UNIT: u64 = 1 << 20;
 /// 3 ms for the largest, which bounds the cost of a death and the wait of workers at the end of a
 /// phase.
 const CHOSEN_UNITS: (u64, u64) = (16 << 10, 512 << 10);
-/// The most parts that keys are divided into, as a binary logarithm.
+/// The maximum number of parts that keys are divided into, as a binary logarithm.
 const MOST_PART_BITS: u32 = 10;
 
 /// The parameters of a reduction.

@@ -38,7 +38,7 @@ pub struct PageRank {
     pub damping: f64,
     /// The residual below which no further iteration is made. At 0, all iterations are made.
     pub tolerance: f64,
-    /// The most iterations that are made.
+    /// The maximum number of iterations that are made.
     pub iterations: u32,
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Plan {
     pub tolerance: f64,
     pub iterations: u64,
     pub vertices: u64,
-    /// The most rows that a task computes.
+    /// The maximum number of rows that a task computes.
     pub rows: u64,
 }
 
