@@ -197,7 +197,7 @@ impl Link {
         Self(offset.0)
     }
 
-    /// The same target with the low four bits of `tags` as its tags.
+    /// Returns a link to the same target, with the low four bits of `tags` as its tags.
     #[inline(always)]
     pub const fn with_tags(self, tags: u8) -> Self {
         Self(self.0 & Offset::MASK | (tags as u64) << 60)

@@ -140,8 +140,8 @@ pub fn header_here() -> Option<Header> {
 }
 
 /// Called right before `unit` is committed. If the host of the post at which this thread
-/// [stands](Post::stand) is to be killed here, waits for that and does not return, unless the run
-/// is called off meanwhile.
+/// [stands](Post::stand) is to be killed here, waits for the kill and does not return, unless the
+/// run is called off before.
 pub fn may_die_before(unit: u64) {
     HERE.with_borrow(|here| {
         if let Some((header, host, process)) = here {

@@ -96,7 +96,7 @@ extern "C" fn begin() {
         is_in_section
     };
     if wait_while(PATIENCE_FOR_SECTIONS, is_put_off) {
-        // It has waited in vain.
+        // The wait has timed out.
         FORKS.fetch_add(1, ORDER);
     }
 }

@@ -233,7 +233,7 @@ impl Layout {
         bins
     }
 
-    /// Returns the number of bytes of a row that count.
+    /// Returns the number of bytes of a row without its padding.
     pub fn row(&self) -> usize {
         self.row
     }

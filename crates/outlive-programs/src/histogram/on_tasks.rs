@@ -110,7 +110,7 @@ impl Counting {
         })
     }
 
-    /// Sets the maximal number of bytes of a task.
+    /// Sets the maximum number of input bytes of a task.
     #[must_use]
     pub fn task_bytes(mut self, bytes: u64) -> Self {
         self.task_bytes = bytes;

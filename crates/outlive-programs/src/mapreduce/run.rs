@@ -30,7 +30,7 @@ const UNIT_BYTES: u64 = 24;
 /// path's first word, and its version.
 const FILE_BYTES: u64 = 32;
 
-/// The largest unit, in bytes: the most that is loaded or mapped at a time.
+/// The largest unit, in bytes: the maximum that is loaded or mapped at a time.
 pub const LARGEST_UNIT: u64 = 1 << 20;
 /// The smallest and the largest unit, in bytes, that are chosen by default. A word count takes some
 /// 3 ms for the largest, which bounds the cost of a death and the wait of workers at the end of a

@@ -74,7 +74,7 @@ impl Ranks {
         let pairs = self.ranks.iter().zip(&other.ranks);
         pairs.fold(0.0, |most, (a, b)| {
             let difference = (a - b).abs();
-            // NaN is no agreement.
+            // NaN does not count as agreement.
             if difference <= most {
                 most
             } else if difference.is_nan() {

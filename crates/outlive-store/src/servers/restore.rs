@@ -18,7 +18,7 @@ use std::rc::Rc;
 pub struct Restored {
     /// The number of replicas of partitions that were filled.
     pub replicas: u64,
-    /// What was copied to them.
+    /// The amounts that were copied to them.
     pub copied: Copied,
     /// The number of replicas for which no live server has enough space.
     pub without_space: u64,

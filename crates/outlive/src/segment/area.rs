@@ -55,7 +55,7 @@ impl AreaKind {
         }
     }
 
-    /// The kind with this number; `None` for 0, which is no kind.
+    /// The kind with this number; `None` for 0, which is not a kind.
     pub const fn from_code(code: u32) -> Option<Self> {
         Some(match code {
             0 => return None,

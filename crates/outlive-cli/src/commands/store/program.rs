@@ -201,7 +201,7 @@ impl Program {
         arguments
     }
 
-    /// How transactions are retried.
+    /// Returns the settings for retries of transactions.
     pub fn retry(&self) -> Retry {
         let stall = if self.stall { 1_000_000 } else { 0 };
         Retry {
