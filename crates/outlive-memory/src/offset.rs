@@ -67,7 +67,7 @@ impl fmt::Display for OffsetOutOfRange {
 impl core::error::Error for OffsetOutOfRange {}
 
 impl Offset {
-    /// The maximal size of one segment in bytes: 256 TiB.
+    /// The maximum size of one segment in bytes: 256 TiB.
     pub const SPAN: u64 = 1 << 48;
     /// The bits that an offset may use: all but the four tag bits.
     pub const MASK: u64 = (1 << 60) - 1;

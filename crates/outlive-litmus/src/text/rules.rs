@@ -47,7 +47,7 @@ fn test(parser: &mut Parser<'_>, names: &mut HashSet<String>) -> Parsed<Test> {
     if !names.insert(name.text.into()) {
         return Err(parser.wrong(
             name,
-            "an earlier test has this name",
+            "another test has this name",
             "give each test a name of its own",
         ));
     }

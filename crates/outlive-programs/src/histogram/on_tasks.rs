@@ -156,7 +156,7 @@ struct Plan {
     layout: [u64; 5],
     /// Of the file.
     version: u64,
-    /// The maximal number of bytes that a task counts.
+    /// The maximum number of bytes that a task counts.
     each: u64,
 }
 

@@ -95,7 +95,7 @@ pub enum TableError {
         /// The size of the program's values, rounded up to words.
         wanted: u64,
     },
-    /// The store has its maximal number of tables.
+    /// The store has its maximum number of tables.
     #[error("the store has {most} tables, which is the maximum; create another store")]
     TooManyTables {
         /// The number.

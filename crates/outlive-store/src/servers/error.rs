@@ -70,7 +70,7 @@ pub enum StoreError {
         /// The path of the file.
         path: PathBuf,
     },
-    /// The store has its maximal number of memory servers, dead ones included.
+    /// The store has its maximum number of memory servers, dead ones included.
     #[error(
         "the store has had {most} memory servers, dead ones included, and cannot have more; create \
          one for more (`outlive store create --memory-servers`)"

@@ -27,9 +27,9 @@ pub struct Logs<M: Memory = Native> {
 impl<M: Memory> Logs<M> {
     /// The size of one id's log in bytes.
     pub const STRIDE: u64 = 0x2000;
-    /// The maximal number of locks that one instance can hold or be taking at once.
+    /// The maximum number of locks that one instance can hold or be taking at once.
     pub const LOCKS: usize = 32;
-    /// The maximal number of stores of one redo transaction.
+    /// The maximum number of stores of one redo transaction.
     pub const RECORDS: usize = ((NODES - RECORDS) / 16) as usize;
     /// The size in bytes of a log's scratch area, which the modules above may use.
     pub const ROOM: u64 = Self::STRIDE - ROOM;

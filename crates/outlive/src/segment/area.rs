@@ -146,7 +146,7 @@ impl fmt::Display for AreaClass {
 pub struct AreaName([u8; Self::BYTES]);
 
 impl AreaName {
-    /// The maximal length of a name in bytes.
+    /// The maximum length of a name in bytes.
     pub const BYTES: usize = 40;
 
     /// The name `text`; `None` if it is empty, too long or holds a zero byte.
@@ -265,7 +265,7 @@ pub enum LayoutError {
     TooMany {
         /// The number of areas, including the roots.
         wanted: usize,
-        /// The maximal number.
+        /// The maximum number.
         most: usize,
     },
     /// There is no rest to describe.

@@ -101,8 +101,8 @@ pub trait Launch: Send {
     fn launch(&self, place: &Place, command: Command) -> io::Result<Box<dyn Launched>>;
 }
 
-/// A handle to a launched program: the child itself, or a program (an ssh client, say) that ends
-/// when the child ends.
+/// A handle to a launched program: the child itself, or a program (an ssh client, for example) that
+/// ends when the child ends.
 pub trait Launched: Send {
     /// Returns its status if it has ended, and reaps it. Must not wait.
     ///
