@@ -2,6 +2,7 @@
 
 mod check;
 mod choice;
+mod generate;
 mod judge;
 mod junit;
 mod lines;
@@ -36,11 +37,14 @@ pub enum LitmusCommand {
     Judge(judge::Judge),
     /// Answer requests on standard input for a store, as a process that a tester can kill
     Serve(serve::Serve),
+    /// Print tests that are generated from the consistency model
+    Generate(generate::Generate),
 }
 
 impl LitmusCommand {
     pub fn run(self) -> Result<(), Failure> {
         match self {
+            Self::Generate(command) => command.run(),
             Self::List(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Check(command) => command.run(),

@@ -54,6 +54,7 @@ fn every_command_shows_examples() {
         &["litmus", "serve"],
         &["litmus", "run"],
         &["litmus", "judge"],
+        &["litmus", "generate"],
         &[],
     ] {
         let mut arguments = command.to_vec();

@@ -1,4 +1,4 @@
-//! `outlive litmus list`, `show` and `check`.
+//! `outlive litmus list`, `show`, `check` and `generate`.
 
 use crate::support::{Place, outlive};
 use serde_json::Value;
@@ -147,5 +147,38 @@ fn the_examples_of_the_document_are_true() {
             .trim()
             .replace(constants.path(), "constants.litmus"),
         shown
+    );
+}
+
+#[test]
+fn generated_tests_are_printed_as_a_file_that_passes_the_check() {
+    let arguments = ["litmus", "generate", "--transactions", "2"];
+    let all = outlive(arguments).succeeds();
+    let generated = file("generated", &all);
+    let checked = outlive(["litmus", "check", generated.path()]).succeeds();
+    assert_eq!(
+        checked.lines().count(),
+        all.matches("\nforbidden from ").count()
+    );
+    let skews = outlive([&arguments[..], &["--family", "read-write"]].concat()).succeeds();
+    assert!(skews.contains("test cycle-rw-rw\n"), "{skews}");
+    assert!(!skews.contains("family direct-write"), "{skews}");
+}
+
+#[test]
+fn numbers_of_cycles_stand_beside_independent_counts() {
+    let text = outlive(["litmus", "generate", "--counts"]).succeeds();
+    let row = |line: &str| -> Vec<usize> {
+        let cells = line.split_whitespace();
+        cells.map(|it| it.parse().unwrap()).collect()
+    };
+    let rows: Vec<Vec<usize>> = text.lines().skip(1).map(row).collect();
+    assert_eq!(
+        rows,
+        [
+            [2, 8, 8, 8, 3, 3],
+            [3, 20, 20, 20, 19, 19],
+            [4, 51, 51, 51, 89, 89]
+        ]
     );
 }

@@ -67,7 +67,7 @@ fn family_of(word: &Word) -> Family {
     } else if has(Edge::ReadWrite) {
         Family::ReadWrite
     } else if has(Edge::WriteRead) {
-        Family::IndirectWrite
+        Family::WriteRead
     } else {
         Family::DirectWrite
     }

@@ -10,7 +10,7 @@
 //! - [`model`]: stores that give a level, small enough to enumerate all executions of a test.
 //!
 //! The crate's `DESIGN.md` has the definitions and the arguments. Tests: `tests/consistency.rs`,
-//! `tests/models.rs`.
+//! `tests/models.rs`, `tests/suite_levels.rs`.
 
 pub mod adya;
 pub mod counts;

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 /// The factor by which a test may exceed its limit, if some statement was not yet followed by a
 /// crash.
-const EXTENSION: u32 = 4;
+const EXTENSION: u32 = 10;
+/// The minimum of the extended time limit, for tests with a short limit.
+const EXTENDED: Duration = Duration::from_secs(10);
 
 /// The data that all threads of a test share.
 pub(super) struct Context {
@@ -110,10 +112,13 @@ impl Context {
         }
         let tally = self.tally();
         let lacks_crashes = self.options.crashes && !tally.crashes.are_complete();
-        let extension = if lacks_crashes { EXTENSION } else { 1 };
-        match self.options.limit {
-            Limit::Instances(limit) => tally.instances >= limit.saturating_mul(extension.into()),
-            Limit::Time(limit) => self.elapsed() >= limit * extension,
+        match (self.options.limit, lacks_crashes) {
+            (Limit::Instances(limit), false) => tally.instances >= limit,
+            (Limit::Instances(limit), true) => {
+                tally.instances >= limit.saturating_mul(EXTENSION.into())
+            }
+            (Limit::Time(limit), false) => self.elapsed() >= limit,
+            (Limit::Time(limit), true) => self.elapsed() >= EXTENDED.max(limit * EXTENSION),
         }
     }
 
@@ -163,18 +168,22 @@ impl Context {
     }
 
     /// Chooses the crash of a round or instance, if it has one: one of `clients`, a transaction and
-    /// a position in it. The positions are chosen alternately in turn and at random.
+    /// a position in it. First the positions are chosen in turn, twice each, because a transaction
+    /// that the store aborts does not reach its crash; then alternately in turn and at random.
     pub(super) fn crash(&self, number: u64, clients: usize) -> Option<(usize, usize, usize)> {
         // Every second one has no crash, so it can show outcomes that need all transactions.
         if !self.options.crashes || number.is_multiple_of(2) {
             return None;
         }
         let positions = Crashes::new(&self.test).positions();
-        let turn = (number / 4) as usize;
+        let turn = (number / 2) as usize;
         let mut rng = plan::generator(self.options.seed, &self.test.name, usize::MAX, number);
-        let at = match number % 4 {
-            1 => turn % positions.len(),
-            _ => rng.usize(0..positions.len()),
+        let at = if turn < 2 * positions.len() {
+            turn % positions.len()
+        } else if turn.is_multiple_of(2) {
+            turn / 2 % positions.len()
+        } else {
+            rng.usize(0..positions.len())
         };
         let (transaction, position) = positions[at];
         Some((rng.usize(0..clients), transaction, position))

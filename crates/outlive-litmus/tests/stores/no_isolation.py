@@ -29,7 +29,7 @@ class NoIsolation:
             try:
                 return execute(**arguments)
             finally:
-                self.store.commit()
+                self.store.abort() if name in ("read", "count") else self.store.commit()
 
         return execute_alone
 

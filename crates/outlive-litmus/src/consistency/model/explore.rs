@@ -6,7 +6,7 @@ use crate::test::{Assertion, Comparison, Condition, Expression, Seen, Test};
 use std::collections::HashSet;
 
 /// The maximum number of states of an exploration.
-const MOST_STATES: usize = 3_000_000;
+const MOST_STATES: usize = 1_000_000;
 
 /// The result of an exploration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,7 @@ pub fn explore(test: &Test, instances: usize, model: &Model) -> Option<Explorati
             break;
         }
         for next in successors(&machine, &state) {
+            let next = machine.canonical(next);
             if can_violate(test, &next) && !seen.contains(&next) {
                 seen.insert(next.clone());
                 left.push(next);

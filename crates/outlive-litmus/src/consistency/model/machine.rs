@@ -1,7 +1,7 @@
 //! One state of a model, and its next states.
 
 use super::Rules;
-use crate::test::{Expression, Local, Step, Test};
+use crate::test::{Assertion, Expression, Local, Step, Test};
 
 /// A value of an object; `None` if it is absent.
 type Value = Option<i64>;
@@ -29,7 +29,7 @@ pub(super) struct State {
 }
 
 /// The progress of a transaction of an instance.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Progress {
     pub(super) status: Status,
     /// The next step.
@@ -45,7 +45,7 @@ pub(super) struct Progress {
     snapshot: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Status {
     Waiting,
     Running,
@@ -297,8 +297,34 @@ impl Machine<'_> {
                 next.current[object] = before;
             }
         }
-        next.running[at].status = Status::Aborted;
+        self.end(&mut next.running[at], Status::Aborted);
         next
+    }
+
+    /// Ends a transaction, and forgets all that does not matter from here on: an assertion on the
+    /// objects alone does not depend on reads, or on which transactions committed.
+    fn end(&self, progress: &mut Progress, status: Status) {
+        progress.status = status;
+        progress.step = 0;
+        progress.snapshot = 0;
+        progress.read_locks = 0;
+        if matches!(self.test.assertion, Assertion::Always(_)) {
+            progress.status = Status::Committed;
+            progress.locals.clear();
+        }
+    }
+
+    /// Returns the state with the instances in a fixed order: they are the same transactions.
+    pub(super) fn canonical(&self, mut state: State) -> State {
+        let size = self.test.transactions.len();
+        let mut instances: Vec<Vec<Progress>> = state
+            .running
+            .chunks(size)
+            .map(<[Progress]>::to_vec)
+            .collect();
+        instances.sort();
+        state.running = instances.concat();
+        state
     }
 
     /// Returns the state after the commit of a transaction, or after its abort for a conflict.
@@ -310,8 +336,7 @@ impl Machine<'_> {
         }
         let mut next = state.clone();
         let writes = std::mem::take(&mut next.running[at].writes);
-        next.running[at].status = Status::Committed;
-        next.running[at].read_locks = 0;
+        self.end(&mut next.running[at], Status::Committed);
         let keeps_past = matches!(
             self.rules,
             Rules::Snapshot { .. } | Rules::Committed { stale: true }

@@ -45,9 +45,11 @@ pub enum Fault {
     MemoryCrash(ServerId),
     /// The connections between a compute server and a memory server break.
     Break(ComputeId, ServerId),
-    /// A connection of a compute server breaks that has outstanding verbs. It is due until there is
-    /// one.
+    /// A connection of a compute server breaks that has outstanding verbs. The fault waits until
+    /// there is one.
     BreakUsed(ComputeId),
+    /// A connection of a compute server breaks on which the answer of a batch is under way.
+    LoseAnswer(ComputeId),
 }
 
 /// The moment after which a fault is injected.
@@ -111,7 +113,7 @@ struct Inner {
     batches: Batches,
     faults: Vec<(Due, Fault)>,
     dead: Vec<ComputeId>,
-    /// The batches that were outstanding on the connections that [`Fault::BreakUsed`] broke.
+    /// The batches that were outstanding on the connections that broke as planned.
     broken: Vec<BrokenBatch>,
     /// The number of batches that each compute server has posted, and the last one.
     posted: HashMap<ComputeId, (u64, Vec<Verb>)>,
@@ -162,11 +164,14 @@ impl Network {
     }
 
     /// Plans the break of a connection of `compute` that has outstanding verbs, for a random step
-    /// after it has posted `batches` batches.
+    /// after it has posted `batches` batches. Every second time, an answer is lost.
     pub fn plan_break(&self, compute: ComputeId, batches: u64) {
-        let due = Due::Batches(compute, batches);
-        let fault = (due, Fault::BreakUsed(compute));
-        self.inner.borrow_mut().faults.push(fault);
+        let inner = &mut *self.inner.borrow_mut();
+        let fault = match inner.random.bool() {
+            true => Fault::BreakUsed(compute),
+            false => Fault::LoseAnswer(compute),
+        };
+        inner.faults.push((Due::Batches(compute, batches), fault));
     }
 
     /// Makes the planned losses of memory servers due now.
@@ -235,7 +240,8 @@ impl Network {
         Some(self.connect(from?, server))
     }
 
-    /// The batches that were outstanding on the connections that [`Fault::BreakUsed`] broke.
+    /// The batches that were outstanding on connections of live compute servers when these broke:
+    /// [`Fault::BreakUsed`] and [`Fault::LoseAnswer`].
     pub fn broken_batches(&self) -> Vec<BrokenBatch> {
         self.inner.borrow().broken.clone()
     }
@@ -314,6 +320,7 @@ impl Inner {
         };
         let is_possible = |fault: Fault| match fault {
             Fault::BreakUsed(compute) => self.used(compute).next().is_some(),
+            Fault::LoseAnswer(compute) => self.answered(compute).next().is_some(),
             _ => true,
         };
         let mut faults = self.faults.iter();
@@ -351,15 +358,14 @@ impl Inner {
         used.map(|(number, _)| number)
     }
 
-    fn break_used(&mut self, compute: ComputeId) {
-        let used: Vec<usize> = self.used(compute).collect();
-        let has_answer = |number: &usize| self.responders[*number].has_answer();
-        let answered: Vec<usize> = used.iter().copied().filter(has_answer).collect();
-        // Often only the answer is lost.
-        let among = match answered.is_empty() || self.random.bool() {
-            true => used,
-            false => answered,
-        };
+    /// Those on which an answer is under way.
+    fn answered(&self, compute: ComputeId) -> impl Iterator<Item = usize> {
+        let used = self.used(compute);
+        used.filter(|number| self.responders[*number].has_answer())
+    }
+
+    /// Breaks one of these connections of `compute`.
+    fn break_one(&mut self, compute: ComputeId, among: &[usize]) {
         let number = among[self.random.usize(..among.len())];
         let responder = &self.responders[number];
         for batch in responder.open() {
@@ -385,7 +391,14 @@ impl Inner {
                 it.words.fill(POISON);
                 self.end_connections_to(server);
             }
-            Fault::BreakUsed(compute) => self.break_used(compute),
+            Fault::BreakUsed(compute) => {
+                let used: Vec<usize> = self.used(compute).collect();
+                self.break_one(compute, &used);
+            }
+            Fault::LoseAnswer(compute) => {
+                let answered: Vec<usize> = self.answered(compute).collect();
+                self.break_one(compute, &answered);
+            }
             Fault::Break(compute, server) => {
                 self.break_connections(|_, it| it.from == compute && it.server == server);
             }

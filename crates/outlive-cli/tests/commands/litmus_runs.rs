@@ -1,0 +1,112 @@
+//! `outlive litmus run` and `judge`, on SQLite.
+
+use crate::support::explained::assert_explained;
+use crate::support::{Place, outlive};
+use serde_json::Value;
+use std::fs;
+
+const HEADING: &str = "## `outlive litmus judge";
+
+/// A database of SQLite in a folder of its own. Drop removes it.
+struct Database(tempfile::TempDir);
+
+impl Database {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn target(&self, parameters: &str) -> String {
+        format!("sqlite:{}/x.db{parameters}", self.0.path().display())
+    }
+}
+
+#[test]
+fn sqlite_is_judged() {
+    let database = Database::new();
+    let target = database.target("?synchronous=off");
+    let junit = Place::new("litmus-junit");
+    let mut judge = vec!["litmus", "judge", &target, "--seconds", "3", "--json"];
+    judge.extend(["--only", "read-write", "--seed", "7", "--faults", "client"]);
+    judge.extend(["--junit", junit.path()]);
+    let printed = outlive(judge).succeeds();
+    assert_explained(HEADING, &printed);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(report["seed"], 7);
+    assert_eq!(report["target"], *target);
+    let tests = report["tests"].as_array().unwrap();
+    for test in tests {
+        assert_eq!(test["verdict"], "passed", "{test:#}");
+        let crashes = test["crashes"].as_array().unwrap();
+        assert!(crashes.iter().all(|it| it["crashes"].as_u64() > Some(0)));
+    }
+    let levels = report["not_refuted"].as_array().unwrap().iter();
+    let levels: Vec<&str> = levels.map(|it| it.as_str().unwrap()).collect();
+    assert_eq!(report["level"], levels.join(" and "));
+    let junit = fs::read_to_string(junit.path()).unwrap();
+    assert_eq!(junit.matches("<testcase").count(), tests.len());
+    assert!(junit.contains("failures=\"0\""), "{junit}");
+}
+
+#[test]
+fn an_expected_level_that_is_not_given_fails() {
+    let database = Database::new();
+    let target = database.target("?cache=shared&read=uncommitted");
+    let judge = [
+        "litmus",
+        "judge",
+        &target,
+        "--seconds",
+        "3",
+        "--only",
+        "aborted-read",
+    ];
+    let expect = ["--expect", "read-committed", "--seed", "7"];
+    let ended = outlive(judge.into_iter().chain(expect));
+    assert_eq!(ended.code, Some(1), "{}", ended.output);
+    assert!(ended.output.contains("state wrong"), "{}", ended.output);
+    let repeat = format!("repeat: outlive litmus run '{target}' aborted-read ");
+    assert!(ended.output.contains(&repeat), "{}", ended.output);
+    assert!(
+        ended.output.contains("\nexpected: read-committed\n"),
+        "{}",
+        ended.output
+    );
+    outlive(judge).succeeds();
+    outlive(["litmus", "judge", &target, "--expect", "quite-good"]).fails(2, "strict-serializable");
+}
+
+#[test]
+fn single_tests_run() {
+    let database = Database::new();
+    let target = database.target("");
+    let run = ["litmus", "run", &target, "write-skew", "--instances", "50"];
+    let text = outlive(run.into_iter().chain(["--seed", "7"])).succeeds();
+    assert!(
+        text.contains("passed") && text.ends_with("seed 7\n"),
+        "{text}"
+    );
+    let printed = outlive(run.into_iter().chain(["--json"])).succeeds();
+    assert_explained(HEADING, &printed);
+    let dry = outlive(run.into_iter().chain(["--dry-run"])).succeeds();
+    assert!(dry.ends_with("1 test of 50 instances each\n"), "{dry}");
+    outlive(["litmus", "run", &target, "none-such"]).fails(2, "no shipped test");
+}
+
+#[test]
+fn a_kill_that_hits_nothing_fails() {
+    let database = Database::new();
+    let target = database.target("");
+    let mut judge = vec![
+        "litmus",
+        "judge",
+        &target,
+        "--only",
+        "aborted-read",
+        "--seconds",
+        "1",
+    ];
+    judge.extend(["--kill", "true", "--recover", "true", "--patience", "1"]);
+    outlive(judge.clone()).fails(1, "no client lost its connection");
+    judge[8] = "false";
+    outlive(judge).fails(1, "the command of --kill has failed");
+}

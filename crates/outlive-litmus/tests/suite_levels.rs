@@ -1,0 +1,56 @@
+//! The levels of the shipped tests, checked by enumerating their executions in reference models.
+
+use outlive_litmus::consistency::model::verify;
+use outlive_litmus::consistency::{Generated, MOST_TRANSACTIONS};
+use outlive_litmus::scalable::prove;
+use outlive_litmus::test::Test;
+use outlive_litmus::{suite, text};
+
+/// Two instances of a test on shared objects run at the same time, or one of a larger test.
+fn instances(test: &Test) -> usize {
+    if test.transactions.len() > 2 { 1 } else { 2 }
+}
+
+#[test]
+fn the_models_confirm_the_levels_of_the_shipped_suite() {
+    let mut objections = Vec::new();
+    let tests = suite::tests();
+    for test in &tests {
+        match verify(test, instances(test)) {
+            Ok(verified) => println!(
+                "{}: shown by {}; not shown: {:?}; {} states",
+                test.name,
+                verified.shown_by.join(", "),
+                verified
+                    .not_shown
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>(),
+                verified.states
+            ),
+            Err(objection) => objections.push(objection.to_string()),
+        }
+    }
+    assert!(
+        objections.is_empty(),
+        "{} of {} tests:\n{}",
+        objections.len(),
+        tests.len(),
+        objections.join("\n")
+    );
+}
+
+/// The generated tests are within the limits of the text format, and pass the check of tests that
+/// users write.
+#[test]
+fn generated_tests_are_read_back_from_their_text() {
+    for transactions in 2..=MOST_TRANSACTIONS {
+        let generated = Generated::with(transactions).expect("both definitions agree");
+        for test in generated.tests() {
+            let text = text::print(test);
+            let read = text::parse(&text).unwrap_or_else(|it| panic!("{it}\n{text}"));
+            assert_eq!(read, std::slice::from_ref(test), "{text}");
+            prove(test).unwrap_or_else(|it| panic!("{it}\n{text}"));
+        }
+    }
+}
