@@ -200,7 +200,7 @@ fn writes_of_crashed_clients_are_found() {
         "{}",
         brief(&report)
     );
-    // An assertion beside running transactions may have failed before.
+    // An assertion may have failed before, while transactions ran.
     let mut found = named(&report, "equal-writes").violations.iter();
     let found = found
         .find(|it| it.kind == Wrong::State)

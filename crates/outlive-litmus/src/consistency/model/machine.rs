@@ -301,7 +301,7 @@ impl Machine<'_> {
         next
     }
 
-    /// Ends a transaction, and forgets all that does not matter from here on: an assertion on the
+    /// Ends a transaction, and forgets the values that have no effect from here on: an assertion on the
     /// objects alone does not depend on reads, or on which transactions committed.
     fn end(&self, progress: &mut Progress, status: Status) {
         progress.status = status;
