@@ -301,8 +301,8 @@ impl Machine<'_> {
         next
     }
 
-    /// Ends a transaction, and forgets the values that have no effect from here on: an assertion on the
-    /// objects alone does not depend on reads, or on which transactions committed.
+    /// Ends a transaction, and forgets the values that have no effect from here on: an assertion on
+    /// the objects alone depends neither on reads nor on the outcomes of transactions.
     fn end(&self, progress: &mut Progress, status: Status) {
         progress.status = status;
         progress.step = 0;
