@@ -78,8 +78,7 @@ const HOST: [&str; 3] = ["run", "host", "--parent"];
 fn host_command() -> Result<impl FnMut() -> Command + Clone + Send + 'static, Failure> {
     let me = own_program().map_err(|error| {
         Failure::new(format_args!(
-            "the path of this executable cannot be determined: {error}; hosts are started from \
-             /proc/self/exe, so mount /proc"
+            "the path of this executable cannot be read from /proc/self/exe: {error}; mount /proc"
         ))
     })?;
     Ok(move || {
