@@ -13,10 +13,10 @@ pub enum Failure {
     Found,
     /// The command could not do its task: one paragraph that explains it.
     Failed(String),
-    /// The arguments make no sense.
+    /// The arguments are not valid.
     Usage(String),
     /// The reader of the output has closed it.
-    NobodyReads,
+    OutputClosed,
 }
 
 impl Failure {
@@ -38,7 +38,7 @@ impl Failure {
     pub fn report(self, program: &str) -> ExitCode {
         let (paragraph, code) = match self {
             // A closed pipe is not a failure.
-            Self::NobodyReads => return ExitCode::SUCCESS,
+            Self::OutputClosed => return ExitCode::SUCCESS,
             Self::Found => return ExitCode::from(1),
             Self::Failed(paragraph) => (paragraph, 1),
             Self::Usage(paragraph) => (paragraph, 2),
@@ -54,7 +54,7 @@ impl From<io::Error> for Failure {
     /// Converts an error of standard output: all others are wrapped where they happen.
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::NobodyReads,
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::Failed(format!("standard output cannot be written to: {error}")),
         }
     }

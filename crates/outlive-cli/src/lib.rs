@@ -41,8 +41,8 @@ pub fn run(program: &str, command: impl FnOnce() -> Result<(), Failure>) -> Exit
         // closed.
         .log_internal_errors(false)
         .init();
-    // Without the handler, a truncated file ends a command without a message; this is no reason to
-    // refuse the command.
+    // Without the handler, a truncated file ends a command without a message; the command runs
+    // nevertheless.
     let _ = outlive::segment::report_bus_errors();
     match command() {
         Ok(()) => ExitCode::SUCCESS,

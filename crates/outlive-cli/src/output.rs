@@ -62,7 +62,7 @@ impl To {
         match self {
             Self::Output => line(text),
             Self::Errors => writeln!(io::stderr(), "{text}").map_err(|error| match error.kind() {
-                io::ErrorKind::BrokenPipe => Failure::NobodyReads,
+                io::ErrorKind::BrokenPipe => Failure::OutputClosed,
                 _ => Failure::new(format_args!("standard error cannot be written to: {error}")),
             }),
         }

@@ -23,7 +23,7 @@ fn what_cannot_be_counted_is_refused_before_anything_starts() {
     run(&[&missing]).fails(1, "missing cannot be read: No such file");
     let empty = stage.path("empty");
     fs::create_dir(&empty).unwrap();
-    run(&[&empty]).fails(1, "there is no file in the directory");
+    run(&[&empty]).fails(1, "contains no file");
     run(&["/dev/null"]).fails(1, "neither a file, a directory nor a pipe");
     let text = stage.write("text", &text(3_000_000, 3));
     let unwritable = run(&[&text, "--output", "/nowhere/counts"]);

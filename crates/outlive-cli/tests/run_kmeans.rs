@@ -195,10 +195,10 @@ fn what_cannot_be_grouped_is_refused() {
     let ragged = stage.write("ragged", b"1 2\n3\n");
     group(&[&ragged]).fails(
         1,
-        "ragged: line 2: 1 coordinates, where the points before have 2",
+        "ragged: line 2 has 1 coordinates, but the points before it have 2",
     );
     let empty = stage.write("empty", b"# nothing\n");
-    group(&[&empty]).fails(1, "empty: there is no point in the input");
+    group(&[&empty]).fails(1, "empty: the input contains no point");
     let half = stage.write("half.npy", &npy("<f2", "False", "1, 1", &[0, 0]));
     group(&[&half]).fails(
         1,

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The isolation between transactions, by Adya's definitions.
 ///
-/// The order of the variants is no order of strength: [`RepeatableRead`](Self::RepeatableRead) and
+/// The order of the variants is not that of strength: [`RepeatableRead`](Self::RepeatableRead) and
 /// [`Snapshot`](Self::Snapshot) are incomparable. [`Level::implies`] compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isolation {
@@ -18,8 +18,8 @@ pub enum Isolation {
     /// PL-2.99: additionally no cycle with an anti-dependency on an object (G2-item). Predicates
     /// are not covered.
     RepeatableRead,
-    /// PL-SI: PL-2, and each transaction reads from a snapshot, and of concurrent writers of an
-    /// object one commits at most (G-SI).
+    /// PL-SI: PL-2, and each transaction reads from a snapshot, and at most one of several
+    /// concurrent writers of an object commits (G-SI).
     Snapshot,
     /// PL-3: no cycle of dependencies at all (G2).
     Serializable,
@@ -89,7 +89,7 @@ impl Level {
         }
     }
 
-    /// All levels.
+    /// Returns all levels.
     pub fn all() -> impl Iterator<Item = Self> {
         let both = |isolation| [false, true].map(|real_time| Self::new(isolation, real_time));
         Isolation::ALL.into_iter().flat_map(both)

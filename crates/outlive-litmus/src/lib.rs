@@ -10,7 +10,7 @@
 //! - [`driver`]: the interface to a store;
 //! - [`text`]: the text format of tests;
 //! - [`scalable`]: the proof that an assertion fails in no correct execution;
-//! - [`consistency`]: tests from the model, and the levels that forbid their outcomes;
+//! - [`consistency`]: tests that are generated from a model of the levels;
 //! - [`suite`]: the shipped tests;
 //! - [`run`]: runs tests against a store, and judges its level.
 

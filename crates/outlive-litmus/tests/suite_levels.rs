@@ -6,7 +6,8 @@ use outlive_litmus::scalable::prove;
 use outlive_litmus::test::Test;
 use outlive_litmus::{suite, text};
 
-/// Two instances of a test on shared objects run at the same time, or one of a larger test.
+/// Returns the number of instances that run concurrently: two of a small test on shared objects,
+/// otherwise one.
 fn instances(test: &Test) -> usize {
     if test.transactions.len() > 2 { 1 } else { 2 }
 }

@@ -6,8 +6,8 @@ use core::fmt::Debug;
 /// a death leaves a state that recovery treats differently.
 ///
 /// An operation passes its points by [`Memory::crash_point`](crate::Memory::crash_point). On native
-/// memory a point is no instruction. The proofs' memories count the points they kill at, and a test
-/// fails while a declared point has not been covered.
+/// memory a point executes no instruction. The proofs' memories count the points they kill at, and
+/// a test fails while a declared point has not been covered.
 ///
 /// Declare one with [`crash_points!`](crate::crash_points).
 pub trait CrashPoint: Copy + Debug + Eq + 'static {

@@ -121,7 +121,7 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     fn spin_hint(self);
 
     /// Marks a crash point: a step at which proofs kill the running operation. On native memory it
-    /// is no instruction, but keeps the compiler from moving a store across it.
+    /// executes no instruction, but keeps the compiler from moving a store across it.
     #[inline(always)]
     fn crash_point<P: CrashPoint>(self, _point: P) {}
 

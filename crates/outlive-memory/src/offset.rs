@@ -67,7 +67,7 @@ impl fmt::Display for OffsetOutOfRange {
 impl core::error::Error for OffsetOutOfRange {}
 
 impl Offset {
-    /// The maximal size of one segment in bytes: 256 TiB.
+    /// The maximum size of one segment in bytes: 256 TiB.
     pub const SPAN: u64 = 1 << 48;
     /// The bits that an offset may use: all but the four tag bits.
     pub const MASK: u64 = (1 << 60) - 1;
@@ -197,7 +197,7 @@ impl Link {
         Self(offset.0)
     }
 
-    /// The same target with the low four bits of `tags` as its tags.
+    /// Returns a link to the same target, with the low four bits of `tags` as its tags.
     #[inline(always)]
     pub const fn with_tags(self, tags: u8) -> Self {
         Self(self.0 & Offset::MASK | (tags as u64) << 60)

@@ -1,6 +1,6 @@
 //! Keys for counting: the words of a key that a table stores, and its hash.
 
-/// The maximal number of bytes of a key that is stored in a table's entry itself.
+/// The maximum number of bytes of a key that is stored in a table's entry itself.
 pub const INLINE: usize = 24;
 
 /// A key to be looked up or inserted: three words with all of its bytes, or the bytes of a long

@@ -29,7 +29,7 @@ pub enum NpyError {
         expected: &'static str,
     },
     /// There are more or fewer elements than the header says.
-    #[error("{found} elements, where the header says {rows} times {columns}")]
+    #[error("the file has {found} elements, but its header says {rows} times {columns}")]
     Count {
         /// The number of elements, as far as there are bytes.
         found: usize,
@@ -280,9 +280,7 @@ pub(crate) mod tests {
         assert!(said("<f8", "1, 2, 3", &[0; 48]).contains("two sides"));
         assert!(said("<f8", "", &[]).contains("two sides"));
         assert!(said("<f8", "0, 3", &[]).contains("at least one element"));
-        assert!(
-            said("<f8", "9, 9", &[0; 8]).contains("1 elements, where the header says 9 times 9")
-        );
+        assert!(said("<f8", "9, 9", &[0; 8]).contains("1 elements, but its header says 9 times 9"));
         assert!(said("<f4", "1, 1", &[0; 5]).contains("1 elements"));
         assert!(
             table(b"\x93NUMPY")

@@ -52,8 +52,8 @@ pub enum HostError {
     /// An input that the driver puts into the pod cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// There is no run in the pod.
-    #[error("there is no run in this pod")]
+    /// The pod does not contain a run.
+    #[error("this pod does not contain a run")]
     NoRun,
     /// The run is of a program that this version does not have.
     #[error(
@@ -70,13 +70,15 @@ pub enum HostError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// A thread cannot be started.
-    #[error("a thread could not be started: {0}")]
+    #[error("a thread cannot be started: {0}; raise the limits on threads (`ulimit -u`)")]
     Thread(std::io::Error),
     /// No process of the run has the id of this process.
     #[error("the run has no process with the id {0}")]
     NoProcess(InstanceId),
     /// Processes of the previous incarnation of a host do not end.
-    #[error("processes of the previous incarnation of host {0} do not end")]
+    #[error(
+        "processes of the previous incarnation of host {0} do not end; end them, then start it again"
+    )]
     FormerLife(InstanceId),
     /// A process of this host failed repeatedly.
     #[error("process {0} of this host failed repeatedly and is not restarted again")]
@@ -138,8 +140,8 @@ pub fn header_here() -> Option<Header> {
 }
 
 /// Called right before `unit` is committed. If the host of the post at which this thread
-/// [stands](Post::stand) is to be killed here, waits for that and does not return, unless the run
-/// is called off meanwhile.
+/// [stands](Post::stand) is to be killed here, waits for the kill and does not return, unless the
+/// run is called off before.
 pub fn may_die_before(unit: u64) {
     HERE.with_borrow(|here| {
         if let Some((header, host, process)) = here {

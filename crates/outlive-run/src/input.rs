@@ -133,7 +133,7 @@ pub enum InputError {
         path: PathBuf,
     },
     /// A directory and its subdirectories contain no file.
-    #[error("there is no file in the directory {}", .path.display())]
+    #[error("the directory {} contains no file", .path.display())]
     Empty {
         /// The path of the directory.
         path: PathBuf,

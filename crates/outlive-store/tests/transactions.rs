@@ -120,7 +120,7 @@ fn what_is_impossible_is_refused() {
     };
     refused(
         compute.table("t", 100),
-        "values of 8 bytes, and the program's have 24",
+        "values of 8 bytes, but this program uses values of 24",
     );
     refused(compute.table("", 100), "1 to 32 bytes");
     refused(compute.table("u", 0), "1 to 8589934592 keys");

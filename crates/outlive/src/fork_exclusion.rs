@@ -146,7 +146,7 @@ pub(crate) extern "C" fn begin() {
     };
     without_signals(|| {
         if wait_while(PATIENCE_FOR_SECTIONS, is_put_off) {
-            // It has waited in vain.
+            // The wait has timed out.
             FORKS.raise();
         }
     });

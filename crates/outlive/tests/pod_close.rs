@@ -71,7 +71,7 @@ fn refuse_one(path: &Path) -> Result<(), PodError> {
     let pod = Pod::create(path, PodOptions::new().size(4 << 20))?;
     for _ in 0..3 {
         let refused = pod.join(ProcessOptions::on_host(u32::MAX)).unwrap_err();
-        assert!(refused.to_string().contains("there is no id"), "{refused}");
+        assert!(refused.to_string().contains("does not exist"), "{refused}");
     }
     pod.close()?;
     Pod::destroy(path)?;

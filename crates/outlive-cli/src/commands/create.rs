@@ -55,7 +55,7 @@ pub struct Create {
     huge: Huge,
     #[command(flatten)]
     watching: Watching,
-    /// Overwrite a device, or a file prepared for the pod; all that it holds is lost
+    /// Overwrite a device, or a file prepared for the pod; its contents are lost
     #[arg(long)]
     replace: bool,
     /// Print what was created as JSON

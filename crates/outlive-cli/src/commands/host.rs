@@ -266,7 +266,8 @@ impl Idlers {
                 })
                 .map_err(|error| {
                     Failure::new(format_args!(
-                        "thread {number} could not be started: {error}"
+                        "thread {number} cannot be started: {error}; raise the limits on threads \
+                         (`ulimit -u`)"
                     ))
                 });
             let joined = thread.and_then(|thread| {

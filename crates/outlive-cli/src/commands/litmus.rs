@@ -29,13 +29,13 @@ pub enum LitmusCommand {
     List(list::List),
     /// Print a test
     Show(show::Show),
-    /// Check files of tests: their text, and that no assertion fails in a correct execution
+    /// Check files of tests: their syntax, and that no assertion fails in a correct execution
     Check(check::Check),
     /// Run tests against a store
     Run(run::Run),
     /// Run all tests against a store, and report the isolation level that it gave
     Judge(judge::Judge),
-    /// Answer requests for a store on standard input, as a process that a tester can kill
+    /// Answer requests on standard input for a store, as a process that a tester can kill
     Serve(serve::Serve),
     /// Print tests that are generated from the consistency model
     Generate(generate::Generate),

@@ -113,7 +113,7 @@ enum PodCommand {
 /// The pod of a command.
 #[derive(Args, Debug)]
 struct Which {
-    /// The pod: a file (in /dev/shm, say), a DAX device, or a PCI device's resource file
+    /// The pod: a file (for example in /dev/shm), a DAX device, or a PCI device's resource file
     path: PathBuf,
 }
 

@@ -78,7 +78,7 @@ const HOST: [&str; 3] = ["run", "host", "--parent"];
 fn host_command() -> Result<impl FnMut() -> Command + Clone + Send + 'static, Failure> {
     let me = own_program().map_err(|error| {
         Failure::new(format_args!(
-            "the executable file of this program cannot be determined: {error}"
+            "the path of this executable cannot be read from /proc/self/exe: {error}; mount /proc"
         ))
     })?;
     Ok(move || {

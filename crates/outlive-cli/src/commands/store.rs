@@ -97,7 +97,7 @@ impl From<StoreError> for Failure {
 /// The argument that names the store.
 #[derive(Args, Debug)]
 struct Which {
-    /// The store: a file (in /dev/shm, say)
+    /// The store: a file, for example in /dev/shm
     path: PathBuf,
 }
 
@@ -111,7 +111,7 @@ struct Which {
 pub struct Create {
     #[command(flatten)]
     which: Which,
-    /// Number of replicas of each object: with N, N - 1 memory servers may die at a time
+    /// Number of replicas of each object: with N, N - 1 memory servers may die at the same time
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
     replicas: u16,
     /// Protocol of the transactions

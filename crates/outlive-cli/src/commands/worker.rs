@@ -36,7 +36,7 @@ use std::time::Duration;
     Each process is a host of its own, unless --host gives the host to which it belongs. \
     docs/launchers.md has an example of each launcher; `outlive pod status` shows the workers.")]
 pub struct Worker {
-    /// The pod: a file (in /dev/shm, say), a DAX device, or a PCI device's resource file
+    /// The pod: a file (for example in /dev/shm), a DAX device, or a PCI device's resource file
     #[arg(long, value_name = "PATH")]
     pod: PathBuf,
     /// Name of the pool, if the pod has several

@@ -83,8 +83,8 @@ fn each_shipped_test_is_shown_and_passes_the_check() {
             "{listed}"
         );
     }
-    outlive(["litmus", "show", "lost-updat"]).fails(1, "it could be one of lost-update,");
-    outlive(["litmus", "show", "a\u{1b}"]).fails(1, "no test `a\\u{1b}`; `outlive litmus list`");
+    outlive(["litmus", "show", "lost-updat"]).fails(1, "similar names: lost-update,");
+    outlive(["litmus", "show", "a\u{1b}"]).fails(1, "the name `a\\u{1b}`; `outlive litmus list`");
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn objects_are_listed_and_removed() {
     let pod = Pod::create(path, PodOptions::new().size(16 << 20).ids(32)).unwrap();
     let none = outlive(["pod", "objects", path]).succeeds();
     assert_eq!(none, "no named objects\n");
-    outlive(["pod", "remove-object", path, "words"]).fails(1, "there is no object `words`");
+    outlive(["pod", "remove-object", path, "words"]).fails(1, "the object `words` does not exist");
     {
         let session = pod.session().unwrap();
         let words = session.map::<str, u64>("words").unwrap();
@@ -62,7 +62,7 @@ fn contents_and_holders_are_shown_and_leaks_found() {
     let place = Place::new("dump");
     let path = place.path();
     let pod = Pod::create(path, PodOptions::new().size(16 << 20).ids(32)).unwrap();
-    outlive(["pod", "dump", path, "words"]).fails(1, "there is no object `words`");
+    outlive(["pod", "dump", path, "words"]).fails(1, "the object `words` does not exist");
     {
         let session = pod.session().unwrap();
         let words = session.map::<str, u64>("words").unwrap();

@@ -298,13 +298,13 @@ fn what_is_damaged_is_found_and_mended() {
         (
             local + 15 * 8,
             0b101,
-            Some("which stand for no block"),
+            Some("which correspond to no block"),
             "cleared the bits 0x5",
         ),
         (
             remote + 15 * 8,
             1 << 63,
-            Some("which stand for no block"),
+            Some("which correspond to no block"),
             "cleared the bits 0x8",
         ),
         // As after an interrupted collection: not wrong, and finished.

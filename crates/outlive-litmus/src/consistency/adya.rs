@@ -25,7 +25,7 @@ pub enum Kind {
 pub struct Dependency {
     /// The transaction that comes first.
     pub from: usize,
-    /// The one that comes second.
+    /// The transaction that comes second.
     pub to: usize,
     /// The kind.
     pub kind: Kind,

@@ -1,10 +1,10 @@
 //! Counts of cycles that do not come from the list of words.
 //!
 //! - [`closed_form`] counts words by Burnside's lemma.
-//! - [`relations`] counts words if real time were an arbitrary relation: then two real-time edges
-//!   may be apart from each other in one word, and no transaction reads before its writer commits.
-//! - [`gadgets`] knows no words: it enumerates, object by object, the reads and writes that give
-//!   each transaction at most one dependency in and one out, puts objects together until the
+//! - [`relations`] counts words as if real time were an arbitrary relation: then one word can have
+//!   two real-time edges that are not adjacent, and no transaction reads before its writer commits.
+//! - [`gadgets`] does not use words: it enumerates, object by object, the reads and writes that
+//!   give each transaction at most one dependency in and one out, puts objects together until the
 //!   dependencies form one cycle, and counts the results up to the names of transactions.
 
 use super::adya::dependencies;
@@ -31,11 +31,12 @@ fn divisor(a: usize, b: usize) -> usize {
     if a == 0 { b } else { divisor(b % a, a) }
 }
 
-/// Returns the number of words over `transactions` transactions in which real-time edges are apart
-/// and some edge is neither a read dependency nor a real-time edge, unless all are dependencies.
+/// Returns the number of words over `transactions` transactions in which real-time edges are not
+/// adjacent and some edge is neither a read dependency nor a real-time edge, unless all are
+/// dependencies.
 ///
-/// Blocks of a real-time edge and the dependency after it are beads of their own: a necklace of
-/// `transactions` places is covered by beads of length 1 (three kinds) and 2 (three kinds).
+/// A real-time edge and the dependency after it form one bead: a necklace of `transactions` places
+/// is covered by beads of length 1 (three kinds) and 2 (three kinds).
 pub fn relations(transactions: usize) -> usize {
     // A rotation by r with d = gcd(r, n) fixes the coverings of a circle of d places. A circle of
     // one place has no covering by a bead of length 2.
@@ -43,7 +44,7 @@ pub fn relations(transactions: usize) -> usize {
     let all = (0..transactions).map(fixed).sum::<usize>() / transactions;
     let fixed = |rotation: usize| coverings(divisor(rotation, transactions), 1, 1);
     let only_reads = (0..transactions).map(fixed).sum::<usize>() / transactions;
-    // Of the words without other edges, the one without a real-time edge stays.
+    // Of the words without other edges, only the one without a real-time edge is counted.
     all - (only_reads - 1)
 }
 
@@ -122,8 +123,8 @@ fn of_gadgets(gadgets: &[Gadget], transactions: usize, real_time: &[(usize, usiz
     }
 }
 
-/// Returns the pairs of the dependencies of `history`; `None` if a transaction has two in or two
-/// out, or a read or a write has no part in any.
+/// Returns the pairs of the dependencies of `history`; `None` if a transaction has two incoming or
+/// two outgoing ones, or a read or a write belongs to none.
 fn sparse_pairs(history: &History) -> Option<Vec<(usize, usize)>> {
     let found = dependencies(history);
     let pairs: Vec<(usize, usize)> = found.iter().map(|it| (it.from, it.to)).collect();
@@ -136,8 +137,8 @@ fn sparse_pairs(history: &History) -> Option<Vec<(usize, usize)>> {
     sparse.then_some(pairs)
 }
 
-/// Returns all objects over `transactions` transactions that make dependencies, with at most one in
-/// and one out for each transaction, and no read or write without a part in one.
+/// Returns all objects over `transactions` transactions that make dependencies, with at most one
+/// incoming and one outgoing for each transaction, and no read or write that belongs to none.
 fn all_gadgets(transactions: usize) -> Vec<(Gadget, Vec<(usize, usize)>)> {
     let names: Vec<usize> = (0..transactions).collect();
     let mut found = Vec::new();

@@ -45,7 +45,8 @@ impl Execution<'_> {
         self.order[..state].iter().filter(done).count()
     }
 
-    /// Returns whether `state` has the version, or for a count a version as present as that.
+    /// Returns whether `state` has the version. For a count, a version with the same presence
+    /// suffices.
     fn has(&self, state: usize, object: usize, version: Version, is_count: bool) -> bool {
         let Some(place) = self.history.place(object, version) else {
             return false;
@@ -64,7 +65,7 @@ impl Execution<'_> {
         let reads_from = |state: usize, (is_count, view): &(bool, Vec<(usize, Version)>)| {
             { view.iter() }.all(|&(object, it)| self.has(state, object, it, *is_count))
         };
-        // At the weak levels, a count may see each object in a state of its own, as Adya's version
+        // At the weak levels, a count may see each object in a different state, as Adya's version
         // sets may.
         let has_read_states = |(is_count, view): &(bool, Vec<(usize, Version)>)| {
             { view.iter() }

@@ -7,15 +7,15 @@ use super::to_test::{object_name, test_of, transaction_name};
 use super::word::{Edge, Word};
 use crate::test::{Family, Test};
 
-/// The most transactions of a generated test.
+/// The maximum number of transactions of a generated test.
 pub const MOST_TRANSACTIONS: usize = 4;
 
-/// The tests of a number of transactions.
+/// The generated tests with a given number of transactions.
 #[derive(Clone, Debug, Default)]
 pub struct Generated {
-    /// One for each word.
+    /// One test for each word.
     pub words: Vec<Test>,
-    /// Those whose dependencies share objects.
+    /// The tests whose dependencies share objects.
     pub shared: Vec<Test>,
     /// The number of cycles with shared objects that have no test: their values do not show their
     /// version order.

@@ -28,7 +28,7 @@ pub struct Chronicle {
 pub struct Executed {
     /// Its reads and writes in program order.
     pub events: Vec<Event>,
-    /// Whether it committed; else it aborted.
+    /// Whether it committed; otherwise it aborted.
     pub commits: bool,
 }
 
@@ -112,7 +112,7 @@ impl History {
         events.iter().filter_map(of_object).collect()
     }
 
-    /// Returns the place of `version` in the version order of `object`, 0 for the initial one;
+    /// Returns the position of `version` in the version order of `object`, 0 for the initial one;
     /// `None` if it is not in that order, since its writer aborted or overwrote it.
     pub fn place(&self, object: usize, version: Version) -> Option<usize> {
         let Version::Written { transaction, write } = version else {
@@ -122,7 +122,7 @@ impl History {
         (write + 1 == self.writes(transaction, object).len()).then_some(place + 1)
     }
 
-    /// Returns whether the object exists in its version at `place`.
+    /// Returns whether the object exists in its version at the position `place`.
     pub fn is_present(&self, object: usize, place: usize) -> bool {
         let chronicle = &self.objects[object];
         match place.checked_sub(1) {
@@ -131,7 +131,7 @@ impl History {
         }
     }
 
-    /// Returns the places of the versions of `object` that change whether it is present.
+    /// Returns the positions of the versions of `object` that change whether it is present.
     pub fn changes_of_presence(&self, object: usize) -> Vec<usize> {
         let places = 1..=self.objects[object].writers.len();
         let changes =
@@ -154,9 +154,9 @@ impl History {
         pairs.filter(|&(a, b)| closed.has(a, b)).collect()
     }
 
-    /// Returns the versions of others that a transaction read, with their objects: one list of
-    /// them for each read and count, and whether it is a count. Own writes are left out; a count
-    /// sees the own write of an object if that made it present or absent.
+    /// Returns the versions of other transactions that a transaction read, with their objects: one
+    /// list for each read and count, and whether it is a count. The transaction's own writes are
+    /// left out; a count sees its own write of an object if that made it present or absent.
     pub(super) fn views(&self, transaction: usize) -> Vec<(bool, Vec<(usize, Version)>)> {
         let is_own = |version: Version| matches!(version, Version::Written { transaction: it, .. } if it == transaction);
         let counts_own = |object: usize, version: Version| {

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// The two definitions of a level disagree on a history: one of the computations is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "the cycles {} what the commit tests {} at {level}; this is an error of the program",
+    "at {level}, the cycles {} a history that the commit tests {}; this is an error in this program",
     if *.by_cycles { "allow" } else { "forbid" },
     if *.by_cycles { "forbid" } else { "allow" }
 )]
@@ -52,7 +52,7 @@ pub fn weakest(levels: &[Level]) -> Vec<Level> {
     levels.iter().filter(is_weakest).copied().collect()
 }
 
-/// Returns the histories that an application cannot tell from `history`.
+/// Returns the histories that an application cannot distinguish from `history`.
 fn with_same_values(history: &History) -> Vec<History> {
     let orders = |chronicle: &Chronicle| {
         let mut orders = permutations(&chronicle.writers);
@@ -71,8 +71,8 @@ fn with_same_values(history: &History) -> Vec<History> {
     found
 }
 
-/// Returns the histories that differ from `history` in the objects that their counts saw, but not
-/// in their number.
+/// Returns the histories that differ from `history` in the objects that were counted, but not in
+/// the numbers that the counts returned.
 fn with_same_counts(history: &History) -> Vec<History> {
     let versions = |object: usize| {
         let writers = history.objects[object].writers.iter();

@@ -1,4 +1,5 @@
-//! Tests from the model: which executions a level allows, and the tests that look for the others.
+//! Tests that are generated from a model of the levels: the executions that a level allows, and the
+//! tests that look for the others.
 //!
 //! - [`History`]: transactions with the versions that they read and wrote;
 //! - [`forbidden`]: the levels that forbid a history, computed by Adya's cycles ([`adya`]) and by

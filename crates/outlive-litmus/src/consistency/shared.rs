@@ -1,8 +1,8 @@
 //! Cycles whose dependencies share objects: words with a set partition of their dependencies.
 //!
 //! A partition is kept if its history, under some version order, has exactly the dependencies of
-//! the word: no other dependency is a chord, which would close a shorter cycle, or runs beside an
-//! edge.
+//! the word: no other dependency is a chord, which would close a shorter cycle, or is parallel to
+//! an edge.
 
 use super::adya::{Kind, dependencies};
 use super::history::{Event, History, Version};
@@ -23,7 +23,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Returns all of them over `transactions` transactions, up to the names of transactions and
+    /// Returns all such words over `transactions` transactions, up to the names of transactions and
     /// objects.
     pub fn all(transactions: usize) -> Vec<Self> {
         let mut seen = BTreeSet::new();

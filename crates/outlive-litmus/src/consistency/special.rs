@@ -1,4 +1,4 @@
-//! Histories beside the cycles of words: dirty reads, counts, and absent objects.
+//! Histories that are not cycles of words: dirty reads, counts, and absent objects.
 
 use super::history::{Change, Chronicle, Event, Executed, History, Version};
 use crate::test::Family;
@@ -188,7 +188,7 @@ fn phantoms() -> Vec<Special> {
     ]
 }
 
-/// Cycles of transactions that count and change.
+/// Cycles of transactions that count objects and change their presence.
 fn count_cycles() -> Vec<Special> {
     vec![
         Special {

@@ -7,8 +7,8 @@ use crate::test::{
     Transaction,
 };
 
-/// Returns the test that looks for `history`; `None` if its values do not tell it from a history
-/// that more levels allow.
+/// Returns the test that looks for `history`; `None` if its values do not distinguish it from a
+/// history that more levels allow.
 pub fn test_of(
     history: &History,
     name: String,
@@ -52,7 +52,7 @@ fn object(history: &History, number: usize) -> Object {
     }
 }
 
-/// Returns the value of a write: different ones for different writes of an object.
+/// Returns the value of a write. Different writes of an object have different values.
 fn value(transaction: usize, write: usize) -> i64 {
     (transaction + 1 + 10 * write) as i64
 }

@@ -78,8 +78,8 @@ impl Word {
     /// Returns the history in which dependency `i` is on the object `on[i]` of `objects` objects,
     /// with the writers of an object in the order of the word.
     ///
-    /// A transaction acts for its outgoing edge, then for its incoming one, as far as possible: so
-    /// each outgoing action can happen before all incoming ones.
+    /// A transaction executes the action of its outgoing edge before that of its incoming one, as
+    /// far as possible: so each outgoing action can happen before all incoming ones.
     pub(super) fn history_over(&self, on: &[usize], objects: usize) -> History {
         let all = self.0.len();
         let mut history = History {
@@ -144,7 +144,7 @@ impl std::fmt::Display for Word {
 }
 
 /// Adds the event of an incoming edge to the one of the outgoing edge. A transaction writes an
-/// object once, and reads a foreign version of it before that.
+/// object once, and reads the version of another transaction before that.
 fn place(events: &mut Vec<Event>, event: Event) {
     let own_write = { events.iter() }
         .position(|it| matches!(it, Event::Write { .. }) && it.object() == event.object());

@@ -1,9 +1,8 @@
 //! Checks that a driver keeps the contract of [`Driver`] and [`Connection`].
 //!
-//! They do not check the isolation of concurrent transactions, which the tests are for, but the
-//! assumptions behind the tests: that steps have the effects that the traits describe, that
-//! refused, aborted and cut transactions have no effect, and that connections see each other's
-//! commits.
+//! The tests check the isolation of concurrent transactions. These checks are about the assumptions
+//! of the tests: steps have the effects that the traits describe; refused and aborted transactions,
+//! and those of dropped connections, have no effect; connections see each other's commits.
 
 use super::{Capabilities, Connection, Driver, DriverError, Key, StepError};
 use std::collections::BTreeMap;
@@ -15,7 +14,7 @@ use std::time::Duration;
 pub struct Violation {
     /// The name of the [check](CHECKS).
     pub check: &'static str,
-    /// The way in which it is not met.
+    /// A sentence that says how the requirement is not met.
     pub problem: String,
 }
 
@@ -108,7 +107,7 @@ pub fn check(driver: &dyn Driver) -> Result<(), Violation> {
     for Check { name, run, .. } in checks {
         let outcome = prepared(driver).and_then(|()| run(driver));
         outcome.map_err(|problem| {
-            // The table is in the way of the next run. That it cannot be removed is not the
+            // A table that remains disturbs the next run. The first problem is reported, not that
             // problem to report.
             let _ = driver.destroy();
             Violation {
@@ -148,7 +147,7 @@ fn connect(driver: &dyn Driver) -> Outcome<Client> {
 /// The number of attempts of a transaction that the store aborts.
 const ATTEMPTS: u32 = 1000;
 
-/// Executes a transaction, again if the store aborts it.
+/// Executes a transaction, and repeats it if the store aborts it.
 fn execute<T>(
     client: &mut Client,
     mut body: impl FnMut(&mut dyn Connection) -> Result<T, StepError>,
@@ -171,7 +170,7 @@ fn execute<T>(
     ))
 }
 
-/// Executes a transaction that no other one disturbs, and commits it.
+/// Executes a transaction without concurrent ones, and commits it.
 fn commit<T>(
     client: &mut Client,
     mut body: impl FnMut(&mut dyn Connection) -> Result<T, StepError>,
@@ -239,7 +238,7 @@ fn set_values(driver: &dyn Driver) -> Outcome {
         objects.insert(key, value);
         set(driver, &[(key, value)])?;
     }
-    // Few at a time, because stores bound their transactions.
+    // Few at a time, because stores limit the size of transactions.
     let all: Vec<_> = objects.into_iter().collect();
     let mut after = connect(driver)?;
     for part in all.chunks(16) {
@@ -368,7 +367,7 @@ fn drop_connection(driver: &dyn Driver) -> Outcome {
         outcome.map_err(|error| format!("a transaction failed: {error}"))?;
         drop(cut);
         let value = 20 + step;
-        // The store notices the cut a moment later.
+        // The store notices that the connection was dropped a moment later.
         commit(&mut survivor, |it| it.write(2, value))?;
         expect(&mut survivor, &[(1, Some(10)), (2, Some(value))])?;
     }

@@ -1,9 +1,10 @@
 //! The interface to a store under test, and the drivers.
 //!
 //! [`open`] returns the driver for a target such as `sqlite:/tmp/x.db`. A store without a driver is
-//! connected in one of two ways: by a program in any language that answers requests on its standard
-//! input and output ([`exec`]), or by an implementation of [`Driver`] and [`Connection`], as here
-//! for a store in memory. [`conformance`] checks that an implementation keeps the contract.
+//! connected in one of two ways: by a program in any language that reads requests from its standard
+//! input and writes answers to its standard output ([`exec`]), or by an implementation of
+//! [`Driver`] and [`Connection`], as here for a store in memory. [`conformance`] checks that an
+//! implementation keeps the contract.
 //!
 //! ```
 //! use outlive_litmus::driver::{Capabilities, Connection, Driver, DriverError, Key, StepError};
@@ -122,11 +123,11 @@ pub trait Driver: Send + Sync {
     fn capabilities(&self) -> Capabilities;
 
     /// Creates the driver's table in the store. Fails if the table exists and is not empty: it
-    /// could be of another user.
+    /// could belong to another user.
     fn create(&self) -> Result<(), DriverError>;
 
-    /// Sets objects to their values, `None` deletes them; no transaction of a test uses them at
-    /// this time. On return, the values are durable and visible to all connections.
+    /// Sets objects to their values; `None` deletes an object. No transaction of a test uses these
+    /// objects at this time. On return, the values are durable and visible to all connections.
     fn set(&self, objects: &[(Key, Option<i64>)]) -> Result<(), DriverError>;
 
     /// Opens a connection.
@@ -139,8 +140,8 @@ pub trait Driver: Send + Sync {
 /// A connection, with one transaction at a time.
 ///
 /// Each call except [`begin`](Self::begin) belongs to the transaction that was begun last. After an
-/// error the transaction has ended, without a call of [`abort`](Self::abort). Dropped in the middle
-/// of a transaction, the connection is cut as if the client had died.
+/// error the transaction has ended, without a call of [`abort`](Self::abort). A connection that is
+/// dropped in the middle of a transaction is cut, as if the client had died.
 ///
 /// A connection remains on the thread that opened it, so it need not be [`Send`].
 pub trait Connection {
@@ -166,7 +167,8 @@ pub trait Connection {
     /// Commits the transaction. `Ok` acknowledges it.
     fn commit(&mut self) -> Result<(), StepError>;
 
-    /// Aborts the transaction, as its user. Called only if [`Capabilities::abort`] is set.
+    /// Aborts the transaction at the request of its user. Called only if [`Capabilities::abort`] is
+    /// set.
     fn abort(&mut self) -> Result<(), StepError>;
 }
 
@@ -177,7 +179,7 @@ pub struct Capabilities {
     pub insert_delete: bool,
     /// Counts objects in a range of keys, as one predicate.
     pub count: bool,
-    /// Aborts a transaction on the user's word, with all its writes undone.
+    /// Aborts a transaction at the request of its user, and undoes all its writes.
     pub abort: bool,
 }
 
@@ -196,11 +198,11 @@ pub enum StepError {
     /// The store aborted the transaction, because of a conflict or a deadlock: it has no effect.
     #[error("the store aborted the transaction: {0}")]
     Aborted(String),
-    /// The object is absent, or present for an insertion: the transaction has no effect.
+    /// The object is absent, or, for an insertion, present: the transaction has no effect.
     #[error("the object is absent, or exists already")]
     Refused,
-    /// The connection is lost. If the step was a commit, its outcome is unknown; else the
-    /// transaction has no effect. The connection is of no use any more.
+    /// The connection is lost. If the step was a commit, its outcome is unknown; otherwise the
+    /// transaction has no effect. The connection cannot be used any more.
     #[error("the connection is lost: {0}")]
     Lost(String),
 }

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `begin` | `deferred`, `immediate`, `exclusive`: how transactions begin | `deferred` |
 //! | `busy` | time in milliseconds for which a statement waits for a lock | 1000 |
-//! | `journal` | `wal`, `delete`, `truncate`, `persist`, `memory`, `off` | that of the database |
+//! | `journal` | `wal`, `delete`, `truncate`, `persist`, `memory`, `off`: the journal mode | that of the database |
 //! | `synchronous` | `off`, `normal`, `full`, `extra` | SQLite's |
 //! | `cache` | `private`, `shared`: whether the connections of this process share a cache | `private` |
 //! | `read` | `committed`, `uncommitted`: with a shared cache, whether reads see open transactions | `committed` |
@@ -96,7 +96,8 @@ impl Sqlite {
     ) -> Result<rusqlite::Connection, DriverError> {
         let open = || {
             let connection = rusqlite::Connection::open_with_flags(&self.path, flags)?;
-            // The journal is switched with the driver's own patience, as it needs all locks.
+            // A change of the journal needs all locks, so it waits as long as the driver's own
+            // statements.
             connection.busy_timeout(PATIENCE)?;
             let Some(journal) = self.journal else {
                 return Ok((connection, None));
@@ -142,7 +143,7 @@ impl Driver for Sqlite {
                 "CREATE TABLE IF NOT EXISTS outlive_litmus \
                  (key INTEGER PRIMARY KEY, value INTEGER NOT NULL)",
             )?;
-            // The names of the columns fail in the table of another program.
+            // The statement fails if another program's table has no columns with these names.
             let any = "SELECT EXISTS (SELECT key, value FROM outlive_litmus)";
             connection.query_row(any, [], |row| row.get(0))
         })?;
@@ -205,7 +206,7 @@ impl Client {
         }
     }
 
-    /// Rolls the transaction back, if SQLite has not, for the reason `error`.
+    /// Rolls the transaction back because of `error`, unless SQLite has done so.
     fn end(&self, error: StepError) -> StepError {
         if self.connection.is_autocommit() {
             return error;

@@ -113,7 +113,7 @@ impl<'t> Parameters<'t> {
     /// Takes the parameter `name`, which has one of the values `choices`.
     ///
     /// # Errors
-    /// If it has another value.
+    /// If it has a value that is not one of `choices`.
     pub fn choice(
         &mut self,
         name: &'static str,
@@ -123,7 +123,7 @@ impl<'t> Parameters<'t> {
             return Ok(None);
         };
         let choice = choices.iter().find(|it| **it == value).copied();
-        let problem = || format!("`{name}={value}` is none of {}", choices.join(", "));
+        let problem = || format!("`{name}={value}` is not one of {}", choices.join(", "));
         let choice = choice.ok_or_else(|| DriverError::new(self.target, problem()))?;
         Ok(Some(choice))
     }
@@ -131,12 +131,12 @@ impl<'t> Parameters<'t> {
     /// Takes the parameter `name`, which is a number.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not a number.
     pub fn number(&mut self, name: &'static str) -> Result<Option<u32>, DriverError> {
         let Some(value) = self.take(name) else {
             return Ok(None);
         };
-        let problem = || format!("`{name}={value}` is no number from 0 to {}", u32::MAX);
+        let problem = || format!("`{name}={value}` is not a number from 0 to {}", u32::MAX);
         let number = value.parse();
         Ok(Some(
             number.map_err(|_| DriverError::new(self.target, problem()))?,
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(all, ("/x", Some("wal"), Some(7)));
         assert_eq!(
             problem("/x?journal=no"),
-            "`journal=no` is none of wal, delete"
+            "`journal=no` is not one of wal, delete"
         );
         assert!(problem("/x?busy=-1").contains("no number"));
         assert!(problem("/x?busy").contains("has no value"));

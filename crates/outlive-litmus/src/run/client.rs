@@ -21,8 +21,9 @@ impl Client {
         }
     }
 
-    /// Returns the connection. Opens one if there is none, and repeats that for the client's
-    /// patience: a store that recovers may refuse connections.
+    /// Returns the connection. If there is none, opens one, and repeats this for
+    /// [`Options::patience`](super::Options::patience): a store that recovers may refuse
+    /// connections.
     pub(super) fn connection(&mut self) -> Result<&mut dyn Connection, DriverError> {
         let connection = match self.connection.take() {
             Some(open) => open,
@@ -43,7 +44,7 @@ impl Client {
         }
     }
 
-    /// Drops the connection: in the middle of a transaction, this is the crash of the client.
+    /// Drops the connection. In the middle of a transaction, this simulates a crash of the client.
     pub(super) fn cut(&mut self) {
         self.connection = None;
     }

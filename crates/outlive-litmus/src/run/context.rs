@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The factor by which a test may exceed its limit until each statement was followed by a crash.
+/// The factor by which a test may exceed its limit, if some statement was not yet followed by a
+/// crash.
 const EXTENSION: u32 = 10;
-/// The time that a test may take for that, if its limit is much shorter.
+/// The minimum of the extended time limit, for tests with a short limit.
 const EXTENDED: Duration = Duration::from_secs(10);
 
 /// The data that all threads of a test share.
@@ -33,7 +34,7 @@ pub(super) struct Context {
     tally: Mutex<Tally>,
 }
 
-/// The numbers of a test.
+/// The counters and findings of a test.
 struct Tally {
     executions: u64,
     instances: u64,
@@ -81,7 +82,7 @@ impl Context {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the store has answered.
+    /// Records that the store has answered.
     pub(super) fn answered(&self) {
         self.answers.fetch_add(1, Ordering::Relaxed);
     }
@@ -104,7 +105,7 @@ impl Context {
         self.tally().executions
     }
 
-    /// Returns whether the test ends: it was stopped, or has reached its limit.
+    /// Returns whether the test must end: it was stopped, or has reached its limit.
     pub(super) fn is_over(&self) -> bool {
         if self.stop.load(Ordering::Relaxed) {
             return true;
@@ -166,11 +167,11 @@ impl Context {
         self.stop();
     }
 
-    /// Chooses the crash of a round or instance, if it has one: one of `clients`, and a transaction
-    /// with a position: first the positions in turn, twice each, because a transaction that the
-    /// store aborts does not come to its crash; then in turn and at random alternately.
+    /// Chooses the crash of a round or instance, if it has one: one of `clients`, a transaction and
+    /// a position in it. First the positions are chosen in turn, twice each, because a transaction
+    /// that the store aborts does not reach its crash; then alternately in turn and at random.
     pub(super) fn crash(&self, number: u64, clients: usize) -> Option<(usize, usize, usize)> {
-        // Every second one has none: it can show what needs all transactions.
+        // Every second one has no crash, so it can show outcomes that need all transactions.
         if !self.options.crashes || number.is_multiple_of(2) {
             return None;
         }
@@ -255,7 +256,7 @@ impl Context {
             (Some(reason), _) => Verdict::Blocked(reason.clone()),
             _ if !tally.violations.is_empty() => Verdict::Violated,
             _ if tally.exercised == 0 => {
-                Verdict::NotExercised("no transactions were concurrent, and committed".into())
+                Verdict::NotExercised("no concurrent transactions committed".into())
             }
             (_, Some(it)) => Verdict::NotExercised(format!(
                 "no client crashed after `{}` of {}",

@@ -49,9 +49,9 @@ pub(super) fn holds(condition: &Condition<Seen>, state: &[Option<i64>]) -> bool 
 /// Returns whether the outcome that must not occur did occur, in an instance and the state after
 /// it.
 ///
-/// An unknown outcome is evaluated both ways, and as absent. The reads of a transaction that did
-/// not commit, or of which that is unknown, prove nothing: isolation is promised to transactions
-/// that commit.
+/// An unknown outcome is evaluated as committed, as aborted, and as absent. The reads of a
+/// transaction prove nothing if it did not commit, or if its outcome is unknown: isolation is
+/// promised to transactions that commit.
 pub(super) fn occurs(
     condition: &Condition<Seen>,
     state: &[Option<i64>],

@@ -24,7 +24,7 @@ pub enum Outcome {
     Crashed,
     /// The connection was lost before the commit: it has no effect.
     Lost,
-    /// The connection was lost during the commit, which has happened or not.
+    /// The connection was lost during the commit, so it is unknown whether it has happened.
     Unknown,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Outcome {
 pub(super) struct Execution {
     pub transaction: usize,
     pub outcome: Outcome,
-    /// The values of its reads, by [`Local`]; absent if it did not come to them.
+    /// The values of its reads, by [`Local`]; absent if it ended before them.
     pub values: Vec<Option<i64>>,
     /// The position after which the client crashed.
     pub crashed: Option<usize>,
@@ -191,7 +191,7 @@ impl Running<'_> {
         }
     }
 
-    /// Returns whether the client crashes after this position, which it has come to.
+    /// Returns whether the client crashes after this position, which it has reached.
     fn crashes_after(&mut self, position: usize) -> bool {
         let crashes = self.plan.crash == Some(position);
         if crashes {

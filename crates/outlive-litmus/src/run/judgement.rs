@@ -6,11 +6,11 @@ use std::fmt;
 
 /// The level that a store gave in a run.
 ///
-/// A level was given if all tests passed whose outcomes it forbids. Only levels that a test tells
-/// from all weaker ones are named.
+/// The store gave a level if all tests passed whose outcomes the level forbids. Only levels that a
+/// test distinguishes from all weaker ones are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// The strongest levels that were given: one, except where incomparable ones were.
+    /// The strongest levels that the store gave: one level, or several that are incomparable.
     pub levels: Vec<Level>,
     /// The strongest levels that no test has refuted. They differ from `levels` if tests did not
     /// run, or proved nothing.
@@ -61,7 +61,7 @@ fn is_shown(tests: &[TestReport], level: Level) -> bool {
     forbidden.all(|it| proves(it) && !it.refutes(level))
 }
 
-/// Returns whether a test tells `level` from all weaker ones.
+/// Returns whether a test distinguishes `level` from all weaker ones.
 fn is_distinct(tests: &[TestReport], level: Level) -> bool {
     let is_weaker = |it: &Level| *it != level && level.implies(*it);
     let tells = |weaker| {

@@ -1,13 +1,14 @@
-//! Runs tests against a store, again and again, and judges the level that it gave.
+//! Runs tests against a store repeatedly, and judges the level that it gave.
 //!
 //! A test with [`Assertion::Always`] runs on one set of objects for all clients, a test with
 //! [`Assertion::Never`] on objects of its own for each instance. The objects of an instance have
-//! contiguous keys. Clients wait for random times between statements, and crash if that is wished;
-//! a seed repeats all choices of the clients, not those of the store and of the scheduler.
+//! contiguous keys. Clients wait for random times between statements, and crash if
+//! [`Options::crashes`] is set; a seed repeats all choices of the clients, but not those of the
+//! store and of the scheduler.
 //!
 //! A test has [passed](Verdict::Passed) only if transactions were concurrent, and if each planned
-//! crash has happened. A failing assertion proves more or less, by its [`Kind`]: the transaction of
-//! an assertion is itself subject to the store's isolation.
+//! crash has happened. The [`Kind`] of a violation says what it proves: the transaction of an
+//! assertion is itself subject to the store's isolation.
 //!
 //! Tests: tests/judged.rs, with stores in memory that are correct or wrong in one respect.
 
@@ -43,11 +44,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// The number of times the patience for an answer after which a store without any is blocked: a
-/// client repeats some requests for its patience.
+/// A store that does not answer for this many times [`Options::patience`] is blocked. The factor is
+/// not 1, because a client repeats some requests for that time.
 const PATIENCES: u32 = 3;
 
-/// The failure of a run. The store's violations are no failures, but results.
+/// The reason why a run failed. Violations by the store are results, not failures.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The driver failed.
@@ -177,13 +178,14 @@ impl Runner<'_, '_> {
         })
     }
 
-    /// Returns the limit of the next test, one of `left` ones.
+    /// Returns the limit of the next test, if `left` tests have not ended.
     fn share(&self, elapsed: Duration, left: usize, tests: usize) -> Limit {
         match self.options.limit {
             Limit::Instances(instances) => Limit::Instances(instances),
             Limit::Time(all) => {
                 let fair = all.saturating_sub(elapsed) / left.max(1) as u32;
-                // Tests that needed more time than their part leave the others a quarter of theirs.
+                // If tests needed more time than their part, each of the others still has a quarter
+                // of its part.
                 Limit::Time(fair.max(all / (4 * tests.max(1) as u32)))
             }
         }

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 /// The commands that crash the store and start it again.
 pub trait Outage: Send + Sync {
-    /// Kills the store. On return it does not run.
+    /// Kills the store. On return, the store does not run.
     ///
     /// # Errors
     /// The reason why it cannot be killed.
     fn kill(&self) -> Result<(), String>;
 
-    /// Starts the store again. On return it runs, or soon will.
+    /// Starts the store again. On return, the store runs, or will run soon.
     ///
     /// # Errors
     /// The reason why it cannot be started.
@@ -29,7 +29,8 @@ pub trait Outage: Send + Sync {
 /// The result of crashes of the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survival {
-    /// The number of times that the store was killed, lost its connections, and was recovered.
+    /// The number of times that the store was killed, its connections were lost, and it was
+    /// recovered.
     pub kills: u64,
     /// The number of acknowledged writes.
     pub acknowledged: u64,
@@ -113,7 +114,7 @@ fn kill_repeatedly(
         let sum = |of: &dyn Fn(&Ledger) -> u64| ledgers.iter().map(of).sum();
         survival.unknown = sum(&|it| it.unknown.load(Ordering::Relaxed));
         survival.acknowledged = sum(&|it| it.acknowledged.load(Ordering::Relaxed) as u64);
-        // A client of its own: its connection is newer than the recovery.
+        // A new client, whose connection is opened after the recovery.
         let mut client = Client::new(driver, options.patience);
         let read = state::read_at_rest(&mut client, 0, ledgers.len(), options.patience)?;
         let Some(read) = read else {
@@ -152,7 +153,7 @@ fn kill_once(
             writers.push(writer.map_err(RunError::Thread)?);
         }
         thread::sleep(delay);
-        // A connection that was lost before is no evidence.
+        // A connection that was lost before the kill proves nothing.
         for ledger in ledgers {
             ledger.is_lost.store(false, Ordering::Relaxed);
         }

@@ -4,8 +4,8 @@ use fastrand::Rng;
 use std::thread;
 use std::time::Duration;
 
-/// Returns the generator for the choices of a client in a round. It depends on nothing else: the
-/// store's answers, and the other clients, do not change the choices.
+/// Returns the generator for the choices of a client in a round. It depends only on the arguments,
+/// so neither the store's answers nor the other clients change the choices.
 pub(super) fn generator(seed: u64, test: &str, client: usize, round: u64) -> Rng {
     let mut hash = seed ^ 0xcbf2_9ce4_8422_2325;
     let numbers = (client as u64).to_le_bytes().into_iter();
@@ -58,7 +58,7 @@ impl Pace {
         match self {
             Self::Immediate => {}
             Self::Yields => (0..rng.u8(0..4)).for_each(|_| thread::yield_now()),
-            // A half of the delays is zero: each pair of statements is sometimes adjacent.
+            // Half of the delays are zero: each pair of statements is sometimes adjacent.
             Self::Sleeps(_) if rng.bool() => {}
             Self::Sleeps(longest) => thread::sleep(Duration::from_micros(rng.u64(1..=longest))),
         }

@@ -41,12 +41,12 @@ pub struct TestReport {
     pub family: Family,
     /// The weakest levels that forbid a failing assertion.
     pub forbidden_from: Vec<Level>,
-    /// The result in one word.
+    /// The result, with its reason.
     pub verdict: Verdict,
     /// The number of executions of transactions, retries included.
     pub executions: u64,
-    /// The number of instances: with shared objects, the executions that are no retries by the
-    /// number of transactions.
+    /// The number of instances. With shared objects, this is the number of executions without
+    /// retries, divided by the number of transactions.
     pub instances: u64,
     /// The number of executions by outcome.
     pub outcomes: Vec<(Outcome, u64)>,
@@ -116,7 +116,7 @@ pub enum Verdict {
     Passed,
     /// A violation was seen.
     Violated,
-    /// Nothing was seen, which proves nothing for this reason.
+    /// No violation was seen, but this proves nothing, for this reason.
     NotExercised(String),
     /// The store lacks an operation.
     NotApplicable(String),
@@ -136,7 +136,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the reason, if there is one to tell.
+    /// Returns the reason, if the verdict has one.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Passed | Self::Violated => None,
@@ -192,9 +192,9 @@ pub struct Violation {
     /// The transactions on these objects since they were set to their initial values, by their
     /// beginning.
     pub transactions: Vec<Executed>,
-    /// The time to detection.
+    /// The time until the violation was detected.
     pub after: Duration,
-    /// The number of executions to detection.
+    /// The number of executions until the violation was detected.
     pub executions: u64,
 }
 
@@ -209,8 +209,8 @@ pub struct Executed {
     pub values: Vec<(String, Option<i64>)>,
     /// The position after which the client crashed; see [`Crash`].
     pub crashed_after: Option<usize>,
-    /// The time of its beginning, since the first one of `transactions` began.
+    /// The time of its beginning, from the beginning of the first one of `transactions`.
     pub begin: Duration,
-    /// The time of its end.
+    /// The time of its end, from the same moment.
     pub end: Duration,
 }

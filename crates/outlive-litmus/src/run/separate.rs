@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 /// The number of instances whose objects are set at once.
 const BATCH: usize = 16;
-/// The time in which a stale read can be told from a wrong state: a failing assertion is evaluated
-/// again until it holds.
+/// The time for which a failing assertion is evaluated again. If it holds within this time, the
+/// first read was stale; otherwise the state is wrong.
 const SETTLES: Duration = Duration::from_millis(500);
 
 /// Runs one client until the test is over.
@@ -59,7 +59,7 @@ pub(super) fn run(
 struct Instances<'i> {
     context: &'i Context,
     condition: &'i Condition<Seen>,
-    /// Whether the assertion is about objects too.
+    /// Whether the assertion names objects.
     names_objects: bool,
     number: usize,
     workers: Vec<Worker<(Key, Plan)>>,
@@ -130,7 +130,7 @@ impl<'i> Instances<'i> {
             seed: rng.u64(..),
         };
         let mut plans: Vec<Plan> = (0..test.transactions.len()).map(one).collect();
-        // Each client takes the positions in turn, from another one on.
+        // Each client takes the positions in turn, and begins with a different one.
         if let Some((_, transaction, position)) = self.context.crash(number, 1) {
             plans[transaction].crash = Some(position);
         }
@@ -175,7 +175,7 @@ impl<'i> Instances<'i> {
         Ok(state)
     }
 
-    /// Tells a wrong state from a stale read of it.
+    /// Distinguishes a wrong state from a stale read of the state.
     fn kind(&mut self, base: Key, executions: &[Execution]) -> Result<Kind, DriverError> {
         if !self.names_objects {
             return Ok(Kind::State);
@@ -195,7 +195,7 @@ impl<'i> Instances<'i> {
 }
 
 /// Returns whether an instance could show a violation: two transactions without an order between
-/// them were concurrent, or, if all are ordered, all ended as their users wished.
+/// them were concurrent, or, if all are ordered, all ended as their users requested.
 fn could_show(test: &Test, executions: &[Execution]) -> bool {
     let count = executions.len();
     let order = ordered(test);

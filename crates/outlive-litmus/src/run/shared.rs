@@ -1,5 +1,5 @@
 //! Tests with [`Assertion::Always`](crate::test::Assertion::Always): all clients run transactions
-//! on one set of objects, beside transactions of the assertion.
+//! on one set of objects, concurrently with transactions of the assertion.
 //!
 //! A test runs in rounds. In a round each client executes a few transactions; then, with no
 //! transaction left, the assertion is evaluated once more, and the objects are set to their initial
@@ -23,9 +23,9 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-/// The most transactions of a client in a round.
+/// The maximum number of transactions of a client in a round.
 const MOST_TRANSACTIONS: usize = 5;
-/// The most executions of a transaction that the store aborts.
+/// The maximum number of executions of a transaction that the store aborts.
 const MOST_ATTEMPTS: u64 = 4;
 /// The longest time between two transactions of the assertion, in microseconds.
 const LONGEST_INTERVAL: u64 = 600;
@@ -34,7 +34,7 @@ const LONGEST_INTERVAL: u64 = 600;
 #[derive(Clone)]
 struct Round {
     base: Key,
-    /// Ends the round early, after the transactions that run.
+    /// Ends the round early, after the running transactions.
     is_over: Arc<AtomicBool>,
 }
 
@@ -74,7 +74,7 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
             is_over: Arc::default(),
         };
         let mut rng = plan::generator(context.options.seed, &context.test.name, 0, number);
-        // Assertions take locks in some stores: in every third round there are none.
+        // Assertions take locks in some stores, so every third round has none.
         let has_assertions = rng.u8(0..3) > 0;
         if has_assertions {
             asserter.give((round.clone(), rng.u64(..)));

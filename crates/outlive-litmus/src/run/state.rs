@@ -36,7 +36,7 @@ pub(super) fn read(
     }
 }
 
-/// Does the same until it commits, and for `patience` at most.
+/// Reads all objects as [`read`] does, and repeats it until it commits, for at most `patience`.
 pub(super) fn read_at_rest(
     client: &mut Client,
     base: Key,
@@ -46,8 +46,8 @@ pub(super) fn read_at_rest(
     retry(patience, || read(client, base, objects, &mut || ()))
 }
 
-/// Writes to each object, one after another, until that commits. Returns the object that cannot be
-/// written within `patience`.
+/// Writes to the objects one after another, each until its transaction commits. Returns the first
+/// object that cannot be written within `patience`.
 pub(super) fn write_all(
     client: &mut Client,
     base: Key,
@@ -65,8 +65,8 @@ pub(super) fn write_all(
     Ok(None)
 }
 
-/// Writes the value of an object again, or creates and deletes it. Returns `None` if that does not
-/// commit.
+/// Writes the value of an object again, or creates and deletes it. Returns `None` if the
+/// transaction does not commit.
 fn write(client: &mut Client, key: Key, can_insert: bool) -> Result<Option<()>, DriverError> {
     fn create(connection: &mut dyn Connection, key: Key) -> Result<(), StepError> {
         connection.insert(key, 0)?;
@@ -94,7 +94,7 @@ fn write(client: &mut Client, key: Key, can_insert: bool) -> Result<Option<()>, 
     }
 }
 
-/// Repeats `attempt` until it succeeds, for `patience` at most.
+/// Repeats `attempt` until it succeeds, for at most `patience`.
 fn retry<T>(
     patience: Duration,
     mut attempt: impl FnMut() -> Result<Option<T>, DriverError>,

@@ -19,9 +19,9 @@ pub(super) enum Formula {
         minus: Variable,
         bound: i128,
     },
-    /// All of them.
+    /// All conditions are true.
     All(Vec<Self>),
-    /// One of them.
+    /// At least one condition is true.
     Any(Vec<Self>),
 }
 
@@ -35,7 +35,7 @@ impl Formula {
     }
 }
 
-/// The most choices that the searches of a proof make.
+/// The maximum number of choices that the searches of a proof make.
 pub(super) const MAX_CHOICES: u32 = 500_000;
 
 /// The result of a search.
@@ -48,7 +48,7 @@ pub(super) enum Search {
     GaveUp,
 }
 
-/// Searches values of which all `formulas` are true. `variables` is the number of variables, with
+/// Searches for values that make all `formulas` true. `variables` is the number of variables, with
 /// [`ZERO`], and `choices` the number of choices so far.
 pub(super) fn search(formulas: &[Formula], variables: usize, choices: &mut u32) -> Search {
     let paths = Paths {

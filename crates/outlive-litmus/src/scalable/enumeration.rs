@@ -5,11 +5,11 @@ use super::{NotScalable, Proof, shown};
 use crate::test::{Condition, Expression, Local, Seen, Step, Test, Transaction};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The most values of an object.
+/// The maximum number of values of an object.
 pub const MAX_VALUES: usize = 16;
-/// The most states.
+/// The maximum number of states.
 pub const MAX_STATES: u64 = 1 << 18;
-/// The most combinations of values of which an expression is evaluated.
+/// The maximum number of combinations of values for which an expression is evaluated.
 const MAX_COMBINATIONS: usize = 1 << 12;
 
 /// Returns whether an assertion on objects holds in a state.
@@ -179,7 +179,7 @@ fn names(expression: &Expression<Local>, found: &mut BTreeSet<Local>) {
     }
 }
 
-/// The most states of which [`reached`] remembers how they occur.
+/// The maximum number of states of which [`reached`] remembers how they occur.
 const MAX_REACHED: usize = 1 << 8;
 
 /// Returns states that occur, with the shortest sequences of transactions that lead to them.

@@ -7,7 +7,7 @@ use super::serial::{State, execute};
 use super::{NotScalable, Proof, shown};
 use crate::test::{Condition, Expression, Local, Seen, Step, Test, Transaction};
 
-/// The most objects that transactions create or delete.
+/// The maximum number of objects that transactions create or delete.
 const MAX_CHANGING: usize = 10;
 
 /// The values of all objects in terms of the values before a transaction.

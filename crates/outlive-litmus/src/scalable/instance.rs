@@ -5,7 +5,7 @@ use super::serial::{State, execute, initial};
 use super::{NotScalable, Proof};
 use crate::test::{Condition, Seen, Test};
 
-/// The most serial executions of an instance that are enumerated.
+/// The maximum number of serial executions of an instance that are enumerated.
 pub const MAX_EXECUTIONS: u64 = 1 << 20;
 
 /// The end of a transaction.
@@ -15,9 +15,9 @@ enum End {
     Committed,
     /// It aborted.
     Aborted,
-    /// It took effect, and its client does not know it.
+    /// It took effect, but its commit was not acknowledged.
     Unanswered,
-    /// It had no effect, and its client does not know it.
+    /// It had no effect, and its outcome is unknown to its client.
     Lost,
 }
 
@@ -65,7 +65,7 @@ impl Execution<'_> {
             let executed = execute(&self.test.transactions[next], state);
             for end in ENDS {
                 let takes_effect = matches!(end, End::Committed | End::Unanswered);
-                // A transaction begins only after the acknowledgement of those before it.
+                // A transaction begins only after those before it in the order were acknowledged.
                 let is_refused = { self.test.order.iter() }
                     .any(|&(a, b)| b == next && !self.ends.contains(&(a, End::Committed)));
                 if takes_effect && (executed.is_none() || is_refused) {

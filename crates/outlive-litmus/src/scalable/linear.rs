@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// The greatest constant that is accepted.
 const MAX_CONSTANT: i128 = 1 << 32;
-/// The most sums in a value, and the most comparisons of sums in a condition.
+/// The maximum number of sums in a value, and of comparisons of sums in a condition.
 const MAX_SUMS: usize = 256;
 
 /// A value.
@@ -189,7 +189,7 @@ fn constraint(sum: &Sum, distance: i128) -> Result<Formula, NotScalable> {
     }
 }
 
-/// Returns a condition as formula, or its opposite if it is to be `wanted` as false.
+/// Returns the formula that is true if the condition has the truth value `wanted`.
 pub(super) fn formula<N: Copy>(
     condition: &Condition<N>,
     wanted: bool,

@@ -13,19 +13,20 @@
 //!    objects that are present, the values after the transaction are sums of a value before it and
 //!    a constant, or the `max` or `min` of such sums. "The assertion holds before and not after" is
 //!    then a condition on differences of two integers, and is decided exactly, for all integers, by
-//!    the search of negative cycles. Accepted are conditions of which each comparison has at most
-//!    one value with `+` and one with `-` (`x = y + 1`, not `x + y = 10`) after the insertion of
-//!    the transaction's values. Arithmetic is that of the integers; constants have at most 32 bits,
-//!    so that no execution of practical length leaves the 64 bits of a value.
+//!    a search for negative cycles. A condition is accepted if, after the transaction's values are
+//!    inserted, each of its comparisons has at most one value with `+` and one with `-`:
+//!    `x = y + 1`, but not `x + y = 10`. Arithmetic is that of the integers; constants have at most
+//!    32 bits, so that no execution of practical length leaves the 64 bits of a value.
 //!
 //! Everything else is refused as [`NotScalable::Undecided`]; no execution of limited length counts
 //! as a proof. A refusal with a counterexample names the state, the transaction, and the state
 //! after it. The state need not occur; a stronger assertion that excludes it can be scalable.
 //!
-//! A `never` assertion is of one instance on objects of its own. It must be false after all serial
-//! executions of the instance that respect the test's order, in which each transaction commits,
-//! aborts, or is cut off with or without its effect. A transaction without effect may have read any
-//! values: optimistic stores abort transactions because their reads do not belong together.
+//! A `never` assertion is about one instance, which has its own objects. It must be false after all
+//! serial executions of the instance that respect the test's order, in which each transaction
+//! commits, aborts, or is cut off with or without its effect. A transaction without effect may have
+//! read any values: optimistic stores abort transactions because their reads do not belong
+//! together.
 
 mod differences;
 mod enumeration;
@@ -86,13 +87,13 @@ impl fmt::Display for Proof {
 /// such as `x = 1, y absent`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotScalable {
-    /// It is false in the first state.
+    /// The assertion is false in the first state.
     #[error("the assertion fails before the first transaction, in the state {state}")]
     Initially {
         /// The first state.
         state: String,
     },
-    /// A transaction leads to a state in which it is false.
+    /// A transaction leads to a state in which the assertion is false.
     #[error(
         "the assertion is not closed: it holds in the state {before}, and after {transaction} it \
          fails in the state {after}; {}",
@@ -116,7 +117,7 @@ pub enum NotScalable {
         execution: String,
     },
     /// Neither proof accepts the test.
-    #[error("the assertion is not decided: {reason}; {instead}")]
+    #[error("it cannot be decided whether the assertion is scalable: {reason}; {instead}")]
     Undecided {
         /// The part of the test that is not accepted.
         reason: String,
@@ -137,7 +138,7 @@ fn hint(path: Option<&[String]>) -> String {
 /// Shows that the assertion of a test holds in all serializable executions.
 ///
 /// # Errors
-/// If it does not, with a counterexample; or if that is not decided.
+/// If the assertion fails, with a counterexample; or if neither proof can decide it.
 pub fn prove(test: &Test) -> Result<Proof, NotScalable> {
     let condition = match &test.assertion {
         Assertion::Always(condition) => condition,

@@ -2,14 +2,14 @@
 
 use crate::test::{Condition, Expression};
 
-/// A value that is known, perhaps as absent, or can be any.
+/// A value that is known (a number, or absent), or that can be any value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     Value(Option<i64>),
     Any,
 }
 
-/// Returns whether the condition can be true, by the values that are known. Each comparison with
+/// Returns whether the condition can be true, given the values that are known. Each comparison with
 /// another value counts as one that can be true or false, whatever the others are.
 pub(super) fn can_be<N: Copy>(
     condition: &Condition<N>,

@@ -36,7 +36,7 @@ impl<N: Copy> Expression<N> {
     }
 }
 
-/// The number of a read among the reads and counts of its transaction, from 0 on.
+/// The index of a read or count among those of its transaction, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Local(pub usize);
 
@@ -60,9 +60,9 @@ pub enum Condition<N> {
     Compare(Expression<N>, Comparison, Expression<N>),
     /// The value is absent.
     Absent(N),
-    /// None of the conditions is false.
+    /// All of the conditions are true.
     All(Vec<Self>),
-    /// One of the conditions is true.
+    /// At least one of the conditions is true.
     Any(Vec<Self>),
     /// The condition is false.
     Not(Box<Self>),

@@ -91,7 +91,7 @@ impl Family {
 pub struct Object {
     /// Its name in the file: a lower-case letter, then letters, digits or underscores.
     pub name: String,
-    /// Its value before the first transaction; `None`: it does not exist.
+    /// Its value before the first transaction; `None` if it does not exist.
     pub initial: Option<i64>,
 }
 
@@ -143,7 +143,7 @@ pub enum Step {
         /// The object.
         object: usize,
     },
-    /// Aborts the transaction, as its user.
+    /// Aborts the transaction at the request of its user.
     Abort,
 }
 
@@ -152,8 +152,8 @@ pub enum Step {
 pub enum Seen {
     /// The value of an object, as the transaction of the assertion reads it.
     Object(usize),
-    /// The value of a read of a transaction of the instance; absent if the object was, or if the
-    /// transaction did not come to it.
+    /// The value of a read of a transaction of the instance; absent if the object was absent, or if
+    /// the transaction ended before the read.
     Read {
         /// The transaction.
         transaction: usize,
@@ -169,10 +169,10 @@ pub enum Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assertion {
     /// Holds whenever one transaction reads all objects, with any number of instances on the same
-    /// objects, concurrent, repeated or cut off: the assertion is scalable. It names only
-    /// [`Seen::Object`].
+    /// objects, also if they are concurrent, repeated, or cut off by a crash of the client: the
+    /// assertion is scalable. It names only [`Seen::Object`].
     Always(Condition<Seen>),
-    /// Is the outcome that must not occur, after all transactions of an instance ended. Each
-    /// instance has objects of its own. A condition on an unknown outcome is false.
+    /// Is the outcome that must not occur after all transactions of an instance have ended. Each
+    /// instance has its own objects. A condition on an unknown outcome is false.
     Never(Condition<Seen>),
 }

@@ -1,8 +1,8 @@
-//! The error of a text that is no list of tests.
+//! The error of a text that is not a list of tests.
 
 use thiserror::Error;
 
-/// A place in a text that is not as the grammar or the meaning of a test demands.
+/// A position in a text that violates the grammar or the meaning of a test.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}, column {column}, at {token}: {problem}; {instead}")]
 pub struct ParseError {

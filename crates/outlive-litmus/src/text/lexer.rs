@@ -45,7 +45,7 @@ const SYMBOLS: [&str; 15] = [
     "!=", "<=", ">=", "<", ">", "=", "+", "-", "(", ")", "{", "}", ",", ".", ";",
 ];
 
-/// Returns the first token of `text` at the byte `from` or behind it. A `#` begins a comment, which
+/// Returns the first token of `text` at or after the byte `from`. A `#` begins a comment, which
 /// ends with the line.
 pub(super) fn token(text: &str, from: usize) -> Token<'_> {
     let mut at = from;
@@ -74,7 +74,7 @@ pub(super) fn token(text: &str, from: usize) -> Token<'_> {
     }
 }
 
-/// Returns the first token at `from` or behind it, where the name of a test, a family or a level is
+/// Returns the first token at or after `from`, where the name of a test, a family or a level is
 /// expected: letters, digits, underscores and hyphens are one word.
 pub(super) fn hyphenated(text: &str, from: usize) -> Token<'_> {
     let first = token(text, from);

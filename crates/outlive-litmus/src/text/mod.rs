@@ -70,7 +70,7 @@
 //!
 //! A `family` is a [`Family`](crate::test::Family), a `level` a [`Level`](crate::level::Level). A
 //! line break in a sentence, with the white space around it, is one space. The words of the grammar
-//! are no names.
+//! are reserved: they cannot be names.
 //!
 //! # Meaning
 //!

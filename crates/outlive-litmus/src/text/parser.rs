@@ -53,7 +53,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Returns the next token, and goes on behind it.
+    /// Returns the next token, and advances past it.
     pub fn take(&mut self) -> Token<'t> {
         let taken = self.next;
         self.next = token(self.text, taken.span().1);
@@ -109,7 +109,7 @@ impl<'t> Parser<'t> {
             return Err(self.wrong(it, problem, "choose another name, as `x` or `t1`"));
         }
         if !it.text.starts_with(|it: char| it.is_ascii_lowercase()) {
-            return Err(self.wrong(it, format!("this is no name of {kind}"), rule));
+            return Err(self.wrong(it, format!("this is not a valid name of {kind}"), rule));
         }
         Ok(self.take())
     }
@@ -159,7 +159,7 @@ impl<'t> Parser<'t> {
             Kind::Quoted => {}
             Kind::Unclosed => {
                 let problem = "the text has no end";
-                return Err(self.wrong(it, problem, "write `\"` behind it"));
+                return Err(self.wrong(it, problem, "write `\"` after it"));
             }
             _ => return Err(self.unexpected("a text in double quotes", context)),
         }
@@ -182,7 +182,7 @@ impl<'t> Parser<'t> {
                             ..it
                         };
                         let known = "write `\\\"`, `\\\\`, or `\\u{HEX}` for another character";
-                        self.wrong(token, "no character is written so", known)
+                        self.wrong(token, "this escape does not exist", known)
                     })?;
                     meaning.push(meant);
                     kept = meaning.len();
@@ -202,7 +202,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Returns the character for which the text behind a backslash stands, and the text behind it.
+/// Returns the character for which the text after a backslash stands, and the text after it.
 fn escape(text: &str) -> Option<(char, &str)> {
     if let Some(rest) = text.strip_prefix("u{") {
         let (hex, rest) = rest.split_at_checked(rest.find('}')?)?;

@@ -1,14 +1,14 @@
 //! Expressions and conditions.
 //!
-//! A parenthesis can begin either; both are therefore parsed by the same rules, and each operator
-//! demands the kind of its operands.
+//! A parenthesis can begin an expression or a condition; both are therefore parsed by the same
+//! rules, and each operator demands the kind of its operands.
 
 use super::error::ParseError;
 use super::lexer::{Kind, Token};
 use super::parser::{Parsed, Parser};
 use crate::test::{Comparison, Condition, Expression};
 
-/// The most levels of an expression or a condition. A sum of N terms has N levels.
+/// The maximum number of levels of an expression or a condition. A sum of N terms has N levels.
 const MAX_LEVELS: usize = 64;
 /// The deepest nesting of rules. The text of an expression in a condition of [`MAX_LEVELS`] each
 /// needs two rules for each level.
@@ -246,7 +246,10 @@ fn primary<N: Copy>(
         "(" => {
             parser.take();
             let inner = any(parser, scope, depth)?;
-            parser.expect(")", "`)` behind the parenthesis, or an operator before it")?;
+            parser.expect(
+                ")",
+                "`)` to close the parenthesis, or an operator before it",
+            )?;
             Ok(inner)
         }
         "max" => extreme(parser, scope, depth, Expression::Max),
@@ -287,7 +290,7 @@ fn extreme<N: Copy>(
     Ok(result)
 }
 
-/// Takes `all` or `any` with conditions, of which there may be none.
+/// Takes `all` or `any` with zero or more conditions.
 fn list<N: Copy>(
     parser: &mut Parser<'_>,
     scope: &impl Scope<N>,

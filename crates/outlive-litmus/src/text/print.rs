@@ -4,7 +4,7 @@ use super::rules::has_outcome;
 use crate::test::{Assertion, Comparison, Condition, Expression, Local, Seen, Step, Test};
 use std::fmt::Write;
 
-/// The widest line, as far as words allow it.
+/// The maximum width of a line. A word that is longer exceeds it.
 const WIDTH: usize = 100;
 
 /// Returns the text of a test. [`parse`](super::parse) reads it as the same test, if the test has

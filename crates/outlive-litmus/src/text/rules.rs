@@ -11,9 +11,9 @@ use crate::test::{
 };
 use std::collections::HashSet;
 
-/// The most objects, and the most transactions of a test.
+/// The maximum number of objects, and of transactions, of a test.
 pub(super) const MAX_PARTS: usize = 64;
-/// The most steps of a transaction.
+/// The maximum number of steps of a transaction.
 pub(super) const MAX_STEPS: usize = 256;
 
 /// Takes all tests.
@@ -36,22 +36,22 @@ pub(super) fn tests(parser: &mut Parser<'_>) -> Parsed<Vec<Test>> {
     Ok(tests)
 }
 
-/// Takes a test behind the word `test`.
+/// Takes a test after the word `test`.
 fn test(parser: &mut Parser<'_>, names: &mut HashSet<String>) -> Parsed<Test> {
     let rule = "a test's name has lower-case letters, digits and hyphens, as `lost-update`";
     let name = parser.hyphenated("the name of a test", rule)?;
     let is_sound = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
     if !name.text.chars().all(is_sound) || name.text.starts_with('-') {
-        return Err(parser.wrong(name, "this is no name of a test", rule));
+        return Err(parser.wrong(name, "this is not a valid name of a test", rule));
     }
     if !names.insert(name.text.into()) {
         return Err(parser.wrong(
             name,
-            "another test before has this name",
+            "another test has this name",
             "give each test a name of its own",
         ));
     }
-    parser.expect("about", "`about \"SENTENCE\"` behind the name of the test")?;
+    parser.expect("about", "`about \"SENTENCE\"` after the name of the test")?;
     let about = parser.quoted("`about \"SENTENCE\"`, which explains the test")?;
     let family = family(parser)?;
     let mut shape = Shape {
@@ -79,13 +79,13 @@ fn test(parser: &mut Parser<'_>, names: &mut HashSet<String>) -> Parsed<Test> {
 fn family(parser: &mut Parser<'_>) -> Parsed<Family> {
     parser.expect(
         "family",
-        "`family` and the kind of anomaly behind the sentence",
+        "`family` and the kind of anomaly after the sentence",
     )?;
     let names = Family::ALL.map(Family::name);
     let known = format!("write one of {}", names.join(", "));
     let word = parser.hyphenated("the name of a family", &known)?;
     let found = { Family::ALL.into_iter() }.find(|it| it.name() == word.text);
-    found.ok_or_else(|| parser.wrong(word, "this is no family", known))
+    found.ok_or_else(|| parser.wrong(word, "this family does not exist", known))
 }
 
 fn objects(parser: &mut Parser<'_>) -> Parsed<Vec<Object>> {
@@ -99,7 +99,7 @@ fn objects(parser: &mut Parser<'_>) -> Parsed<Vec<Object>> {
             return Err(parser.wrong(name, problem, "give each object a name of its own"));
         }
         if objects.len() == MAX_PARTS {
-            let problem = format!("a test has {MAX_PARTS} objects at most");
+            let problem = format!("a test has at most {MAX_PARTS} objects");
             return Err(parser.wrong(name, problem, "leave this one out"));
         }
         let initial = match parser.next.text {
@@ -171,7 +171,7 @@ impl Shape {
 fn transaction(parser: &mut Parser<'_>, shape: &Shape) -> Parsed<Transaction> {
     parser.expect(
         "transaction",
-        "`transaction NAME { STEPS }` behind the objects",
+        "`transaction NAME { STEPS }` after the objects",
     )?;
     let name = parser.name("a transaction")?;
     if { shape.transactions.iter() }.any(|it| it.name == name.text) {
@@ -183,7 +183,7 @@ fn transaction(parser: &mut Parser<'_>, shape: &Shape) -> Parsed<Transaction> {
         return Err(parser.wrong(name, problem, "name transactions as `t1`"));
     }
     if shape.transactions.len() == MAX_PARTS {
-        let problem = format!("a test has {MAX_PARTS} transactions at most");
+        let problem = format!("a test has at most {MAX_PARTS} transactions");
         return Err(parser.wrong(name, problem, "leave this one out"));
     }
     let mut transaction = Transaction {
@@ -195,11 +195,11 @@ fn transaction(parser: &mut Parser<'_>, shape: &Shape) -> Parsed<Transaction> {
     while !parser.next.is("}") {
         let begin = parser.next;
         if transaction.steps.last() == Some(&Step::Abort) {
-            let problem = "a step behind `abort` is never executed";
+            let problem = "a step after `abort` is never executed";
             return Err(parser.wrong(begin, problem, "write `}` here"));
         }
         if transaction.steps.len() == MAX_STEPS {
-            let problem = format!("a transaction has {MAX_STEPS} steps at most");
+            let problem = format!("a transaction has at most {MAX_STEPS} steps");
             return Err(parser.wrong(begin, problem, "write `}` here"));
         }
         let step = step(parser, shape, &mut transaction.locals)?;
@@ -305,7 +305,7 @@ impl Scope<Local> for InTransaction<'_> {
         let is_object = self.shape.objects.iter().any(|it| it.name == name.text);
         let (problem, instead) = match is_object {
             true => (
-                "an object is no value",
+                "this is an object, not a value",
                 format!(
                     "read it first, as in `a = read {}`, and write `a`",
                     name.text
@@ -337,7 +337,7 @@ fn order(parser: &mut Parser<'_>, shape: &Shape) -> Parsed<Vec<(usize, usize)>> 
         )?;
         let second = shape.transaction(parser)?;
         if order.contains(&(first, second)) {
-            let problem = "this order was stated before";
+            let problem = "this order is stated twice";
             return Err(parser.wrong(begin, problem, "leave it out"));
         }
         if first == second || reaches(&order, second, first) {
@@ -368,7 +368,7 @@ fn assertion(parser: &mut Parser<'_>, shape: &Shape) -> Parsed<Assertion> {
     let word = parser.next;
     let is_always = word.is("always");
     if !is_always && !word.is("never") {
-        let context = "`always CONDITION` or `never CONDITION` behind the transactions";
+        let context = "`always CONDITION` or `never CONDITION` after the transactions";
         return Err(parser.unexpected("`always` or `never`", context));
     }
     parser.take();
@@ -430,7 +430,7 @@ impl Scope<Seen> for InAssertion<'_> {
 }
 
 impl InAssertion<'_> {
-    /// Takes the part behind the name of a transaction.
+    /// Takes the part after the name of a transaction.
     fn of_transaction(&self, parser: &mut Parser<'_>, transaction: usize) -> Parsed<Phrase<Seen>> {
         let Transaction { name, locals, .. } = &self.shape.transactions[transaction];
         if parser.takes(".") {
@@ -473,7 +473,7 @@ pub(super) fn has_outcome(transaction: usize, outcome: i64) -> Condition<Seen> {
 }
 
 fn levels(parser: &mut Parser<'_>) -> Parsed<Vec<Level>> {
-    let context = "`forbidden from LEVEL` behind the condition, or continue it with `and` or `or`";
+    let context = "`forbidden from LEVEL` after the condition, or continue it with `and` or `or`";
     parser.expect("forbidden", context)?;
     parser.expect("from", "`forbidden from LEVEL`")?;
     let names: Vec<String> = Level::all().map(|it| it.to_string()).collect();
@@ -482,12 +482,12 @@ fn levels(parser: &mut Parser<'_>) -> Parsed<Vec<Level>> {
     loop {
         let word = parser.hyphenated("an isolation level", &known)?;
         let level = Level::named(word.text)
-            .ok_or_else(|| parser.wrong(word, "this is no isolation level", &*known))?;
+            .ok_or_else(|| parser.wrong(word, "this isolation level does not exist", &*known))?;
         let comparable = |it: &&Level| it.implies(level) || level.implies(**it);
         if let Some(other) = levels.iter().find(comparable) {
             return Err(parser.wrong(
                 word,
-                format!("one of {other} and {level} implies the other"),
+                format!("{other} and {level} are comparable: one of them implies the other"),
                 "name only the weakest levels",
             ));
         }

@@ -120,13 +120,13 @@ fn a_child_that_fails_later_is_a_lost_connection() {
     );
     let wrong = reason("echo welcome; cat");
     assert!(
-        wrong.contains(r#""welcome", which is no answer"#),
+        wrong.contains(r#""welcome", which is not a valid answer"#),
         "{wrong}"
     );
     let wrong = reason(r#"echo '{"ok":7}'; cat"#);
-    assert!(wrong.contains("no answer to this request"), "{wrong}");
+    assert!(wrong.contains("does not answer this request"), "{wrong}");
     let wrong = reason(r#"echo '{"error":"a step"}'; cat"#);
-    assert!(wrong.contains("no answer to this request"), "{wrong}");
+    assert!(wrong.contains("does not answer this request"), "{wrong}");
     let late = loss("cat > /dev/null", Duration::from_millis(200));
     assert_eq!(late, "it did not answer within 200ms");
 }
@@ -141,7 +141,7 @@ fn a_line_too_many_is_a_lost_connection() {
     let Err(StepError::Lost(reason)) = client.commit() else {
         panic!("the second line is taken for the answer to the next request");
     };
-    assert!(reason.contains("answers no request"), "{reason}");
+    assert!(reason.contains("before it received a request"), "{reason}");
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn targets_and_foreign_files_are_refused() {
     let refusal = |target: &str| driver::open(target).err().unwrap().to_string();
     assert!(refusal("sqlite:").contains("write `sqlite:PATH`"));
     assert!(refusal("sqlite::memory:").contains("write `sqlite:PATH`"));
-    assert!(refusal("sqlite:/x?begin=later").contains("`begin=later` is none of deferred"));
+    assert!(refusal("sqlite:/x?begin=later").contains("`begin=later` is not one of deferred"));
     assert!(refusal("sqlite:/x?read=uncommitted").contains("cache=shared"));
 
     let (directory, driver) = database("");

@@ -28,7 +28,7 @@ pub enum ReadError {
         found: String,
     },
     /// The number of options differs from the first line.
-    #[error("{found} options follow, where the first line says {expected}")]
+    #[error("{found} options follow, but the first line says {expected}")]
     Count {
         /// The number of options.
         found: usize,
@@ -37,7 +37,7 @@ pub enum ReadError {
     },
     /// A line has not the fields of an option.
     #[error(
-        "line {line}: {found} fields, where an option has 9: spot, strike, rate, dividend yield, volatility, years, C or P, dividends, reference"
+        "line {line} has {found} fields, but an option has 9: spot, strike, rate, dividend yield, volatility, years, C or P, dividends, reference"
     )]
     Fields {
         /// The line, from 1.
@@ -319,9 +319,9 @@ mod tests {
         assert!(said("").contains("line 1: “” is not the number"));
         assert!(
             said("2\n42 40 .1 0 .2 .5 C 0 0\n")
-                .contains("1 options follow, where the first line says 2")
+                .contains("1 options follow, but the first line says 2")
         );
-        assert!(line("42 40 0.1 0 0.2 0.5 C").contains("line 2: 7 fields"));
+        assert!(line("42 40 0.1 0 0.2 0.5 C").contains("line 2 has 7 fields"));
         assert!(line("42 40 0.1 0 0.2 0.5 X 0 0").contains("the kind is “X”, which is not C or P"));
         assert!(line("42 4o 0.1 0 0.2 0.5 C 0 0").contains("the strike is “4o”"));
         assert!(

@@ -28,7 +28,7 @@ pub struct Pricing<'p> {
     pub portfolio: &'p Portfolio,
     /// The method of computing the normal distribution.
     pub normal: Normal,
-    /// The most options of a task.
+    /// The maximum number of options of a task.
     pub task_options: u64,
 }
 
@@ -59,7 +59,7 @@ fn options(number: usize) -> String {
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Plan {
-    /// The most options of a task.
+    /// The maximum number of options of a task.
     each: u64,
     /// Whether the distribution is the accurate one.
     is_accurate: u64,

@@ -136,7 +136,7 @@ pub enum ArchiveError {
     IndexLen {
         /// The length of the index in bytes.
         len: u64,
-        /// The maximal number of bytes that are read.
+        /// The maximum number of bytes that are read.
         most: u64,
     },
     /// The index is damaged.

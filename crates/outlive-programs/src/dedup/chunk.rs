@@ -27,7 +27,7 @@ pub const WINDOW: usize = 64;
 pub const MIN: usize = 2 << 10;
 /// The length from which any mark ends a chunk.
 pub const USUAL: usize = 8 << 10;
-/// The maximal number of bytes of a chunk.
+/// The maximum number of bytes of a chunk.
 pub const MAX: usize = 64 << 10;
 /// The leading zero bits of a mark: one in 2048 places is one.
 pub const WEAK: u32 = 11;

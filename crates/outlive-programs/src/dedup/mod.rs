@@ -115,8 +115,8 @@ pub enum PackError {
     TooMany,
 }
 
-/// The plain program: archives `tree` with one thread, file after file, at compression level
-/// `level`, 0 to 9.
+/// Archives `tree` with one thread, file after file, at compression level `level`, 0 to 9: the
+/// plain program, with which runs on tasks are compared.
 ///
 /// # Errors
 /// If a file cannot be read, or `out` cannot be written. The output is not an archive then.

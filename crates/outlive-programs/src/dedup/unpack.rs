@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Options of unpacking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The maximal number of bytes that the archive may take, in whole [blocks](BLOCK). Empty
+    /// The maximum number of bytes that the archive may take, in whole [blocks](BLOCK). Empty
     /// files, directories and links take one block each.
     pub most: u64,
     /// Restore owners. Requires root.

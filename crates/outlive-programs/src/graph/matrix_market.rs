@@ -91,7 +91,8 @@ fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         .take_while(|field| !matches!(field[0], b'#' | b'%'))
 }
 
-/// The most edges for which memory is reserved in advance; a file may declare any number.
+/// The maximum number of edges for which memory is reserved in advance; a file may declare any
+/// number.
 const FORESEEN: u64 = 1 << 20;
 
 pub(super) fn read_lines(lines: &mut Lines<impl BufRead>) -> Result<Graph, GraphError> {

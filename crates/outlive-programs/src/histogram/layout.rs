@@ -34,7 +34,7 @@ pub(super) struct Points {
     pub bytes: usize,
     /// The channel of each byte; [`UNUSED`] if it has none.
     pub channel_of: [u8; 4],
-    /// The colour of each value of a point, if the values are numbers of colours.
+    /// The palette, if the value of a point is an index into one.
     pub palette: Option<Box<Palette>>,
 }
 
@@ -233,7 +233,7 @@ impl Layout {
         bins
     }
 
-    /// Returns the number of bytes of a row that count.
+    /// Returns the number of bytes of a row without its padding.
     pub fn row(&self) -> usize {
         self.row
     }

@@ -34,7 +34,7 @@ pub mod verify;
 pub use layout::{Format, FormatError, Layout};
 pub use on_tasks::{Counting, OpenError, count_part};
 
-/// The most channels of data.
+/// The maximum number of channels of data.
 pub const CHANNELS: usize = 3;
 
 /// The count of each value in each channel, the channels in their order in the data.

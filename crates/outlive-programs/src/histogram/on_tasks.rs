@@ -110,7 +110,7 @@ impl Counting {
         })
     }
 
-    /// Sets the maximal number of bytes of a task.
+    /// Sets the maximum number of input bytes of a task.
     #[must_use]
     pub fn task_bytes(mut self, bytes: u64) -> Self {
         self.task_bytes = bytes;
@@ -156,7 +156,7 @@ struct Plan {
     layout: [u64; 5],
     /// Of the file.
     version: u64,
-    /// The maximal number of bytes that a task counts.
+    /// The maximum number of bytes that a task counts.
     each: u64,
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The largest coordinate, without its sign: squares of distances stay finite.
 pub const LARGEST: f64 = 1e150;
-/// The most coordinates that a point may have.
+/// The maximum number of coordinates that a point may have.
 pub const MOST_DIMENSIONS: usize = 1 << 20;
 
 /// Points with equal numbers of coordinates.
@@ -42,7 +42,7 @@ pub enum ReadError {
         found: f64,
     },
     /// A point has more or fewer coordinates than those before it.
-    #[error("line {line}: {found} coordinates, where the points before have {expected}")]
+    #[error("line {line} has {found} coordinates, but the points before it have {expected}")]
     Ragged {
         /// The line, from 1.
         line: usize,
@@ -63,14 +63,14 @@ pub enum ReadError {
         found: f64,
     },
     /// A NumPy array has more columns than a point may have coordinates.
-    #[error("{found} columns, where a point has at most {MOST_DIMENSIONS} coordinates")]
+    #[error("the array has {found} columns, but a point has at most {MOST_DIMENSIONS} coordinates")]
     TooWide {
         /// The number of columns.
         found: usize,
     },
     /// There are no points.
     #[error(
-        "there is no point in the input; write one per line, its coordinates separated by commas or spaces"
+        "the input contains no point; write one per line, its coordinates separated by commas or spaces"
     )]
     Empty,
 }
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(said("x,y\n1,2\n3,z\n"), "line 3: “z” is not a number");
         assert_eq!(
             said("1 2\n\n3\n"),
-            "line 3: 1 coordinates, where the points before have 2"
+            "line 3 has 1 coordinates, but the points before it have 2"
         );
         assert_eq!(said("1,,2"), "line 1: “” is not a number");
         assert!(

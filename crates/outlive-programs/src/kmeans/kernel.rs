@@ -107,7 +107,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Returns the sums of no points.
+    /// Returns the sums of an empty set of points: zeros.
     pub fn new(clusters: usize, dimensions: usize) -> Self {
         Self {
             sums: vec![0; clusters * dimensions],

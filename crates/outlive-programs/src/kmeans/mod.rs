@@ -49,7 +49,7 @@ use std::collections::HashSet;
 pub struct Options {
     /// The number of groups.
     pub clusters: usize,
-    /// The most iterations.
+    /// The maximum number of iterations.
     pub iterations: u32,
     /// The computation ends when no centre moves by more than this; 0: when no centre moves at all.
     pub tolerance: f64,

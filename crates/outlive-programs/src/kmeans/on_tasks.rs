@@ -43,14 +43,14 @@ impl<'p> Clustering<'p> {
         })
     }
 
-    /// Sets the most points of a task.
+    /// Sets the maximum number of points of a task.
     #[must_use]
     pub fn with_task_points(mut self, points: u64) -> Self {
         self.task_points = points;
         self
     }
 
-    /// Returns the most points of a task.
+    /// Returns the maximum number of points of a task.
     pub fn task_points(&self) -> u64 {
         self.task_points
     }

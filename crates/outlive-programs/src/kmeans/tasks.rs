@@ -32,7 +32,7 @@ pub(super) struct Plan {
     pub points: u64,
     pub dimensions: u64,
     pub clusters: u64,
-    /// The most points of a task.
+    /// The maximum number of points of a task.
     pub each: u64,
     pub iterations: u64,
     pub tolerance: f64,

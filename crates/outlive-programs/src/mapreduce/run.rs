@@ -30,13 +30,13 @@ const UNIT_BYTES: u64 = 24;
 /// path's first word, and its version.
 const FILE_BYTES: u64 = 32;
 
-/// The largest unit, in bytes: the most that is loaded or mapped at a time.
+/// The largest unit, in bytes: the maximum that is loaded or mapped at a time.
 pub const LARGEST_UNIT: u64 = 1 << 20;
 /// The smallest and the largest unit, in bytes, that are chosen by default. A word count takes some
 /// 3 ms for the largest, which bounds the cost of a death and the wait of workers at the end of a
 /// phase.
 const CHOSEN_UNITS: (u64, u64) = (16 << 10, 512 << 10);
-/// The most parts that keys are divided into, as a binary logarithm.
+/// The maximum number of parts that keys are divided into, as a binary logarithm.
 const MOST_PART_BITS: u32 = 10;
 
 /// The parameters of a reduction.

@@ -50,7 +50,7 @@ pub enum ReadError {
         found: f64,
     },
     /// The number of elements differs from the header.
-    #[error("{found} elements, where the header says {rows} times {columns}")]
+    #[error("the file has {found} elements, but its header says {rows} times {columns}")]
     Count {
         /// The number of elements (or as many as the bytes allow).
         found: usize,
@@ -254,7 +254,7 @@ mod tests {
         assert!(market("array real general\n0 3\n").contains("size of a matrix"));
         assert!(
             market("array real general\n1 2\n1\n")
-                .contains("1 elements, where the header says 1 times 2")
+                .contains("1 elements, but its header says 1 times 2")
         );
         assert!(market("array real general\n1 2\n1\nx\n").contains("line 4: “x” is not a number"));
         assert!(market("array real general\n1 1\nnan\n").contains("element 0 is NaN"));

@@ -56,7 +56,7 @@ impl<'m> Multiplication<'m> {
         }
     }
 
-    /// Returns the maximal numbers of rows and columns of a block.
+    /// Returns the maximum numbers of rows and columns of a block.
     pub fn block(&self) -> (usize, usize) {
         self.block
     }

@@ -38,7 +38,7 @@ pub struct PageRank {
     pub damping: f64,
     /// The residual below which no further iteration is made. At 0, all iterations are made.
     pub tolerance: f64,
-    /// The most iterations that are made.
+    /// The maximum number of iterations that are made.
     pub iterations: u32,
 }
 
@@ -74,7 +74,7 @@ impl Ranks {
         let pairs = self.ranks.iter().zip(&other.ranks);
         pairs.fold(0.0, |most, (a, b)| {
             let difference = (a - b).abs();
-            // NaN is no agreement.
+            // NaN does not count as agreement.
             if difference <= most {
                 most
             } else if difference.is_nan() {

@@ -16,7 +16,7 @@ pub struct Ranking<'g> {
     pub graph: &'g Graph,
     /// The parameters.
     pub of: PageRank,
-    /// The most rows that a task computes.
+    /// The maximum number of rows that a task computes.
     pub task_rows: u32,
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Plan {
     pub tolerance: f64,
     pub iterations: u64,
     pub vertices: u64,
-    /// The most rows that a task computes.
+    /// The maximum number of rows that a task computes.
     pub rows: u64,
 }
 
@@ -241,8 +241,8 @@ fn sum(sources: &[Vertex], brings: &[f64]) -> f64 {
         return 0.0;
     };
     let brought = |source: &Vertex| {
-        // A source that is not a vertex, in a damaged segment, gives only a wrong rank; and there
-        // is no branch.
+        // A source that is not a vertex, in a damaged segment, gives only a wrong rank. The minimum
+        // needs no branch.
         let at = (*source as usize).min(last);
         // SAFETY: `at` is not after the last index.
         unsafe { *brings.get_unchecked(at) }

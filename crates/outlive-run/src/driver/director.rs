@@ -339,7 +339,8 @@ impl<'o, R: Program> Director<'o, R> {
                     .filter_map(|instance| self.crew.worker_of(instance.id))
                     .filter_map(|worker| self.run.attempting(worker))
                     .collect();
-                // The death of a host that was still joining is never reported: it was no member.
+                // The death of a host that was still joining is never reported: it was not a
+                // member.
                 failure.detected_at = failure.detected_at.or(Some(now));
             }
             if all_gone && failure.recovered_at.is_none() {

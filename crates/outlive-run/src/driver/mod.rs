@@ -74,9 +74,9 @@ pub struct Options {
     pub kill_at: KillAt,
     /// The treatment of hosts that have died.
     pub supervise: Supervise,
-    /// The limits within which the number of workers follows the number of ready tasks, out of the
-    /// workers of all hosts and spares. As many as the hosts have begin. `None`, the default, if
-    /// all of these work all the time.
+    /// The limits within which the number of working workers follows the number of ready tasks. The
+    /// run begins with the workers of the hosts; those of the spares can be added. With `None`, the
+    /// default, the workers of all hosts work all the time.
     pub elastic: Option<Elastic>,
     /// The time for which a worker's heartbeat may stand still while those of others advance before
     /// the worker is suspected; 10 s by default.

@@ -257,7 +257,7 @@ pub enum RunError {
     #[error("worker {0} of the run failed; its host has reported the reason on standard error")]
     Failed(u32),
     /// The run was called off for a reason that its program does not know.
-    #[error("the run was called off: {0:?}")]
+    #[error("the run was called off, for a reason that its program does not know: {0:?}")]
     CalledOff(CalledOff),
     /// All hosts are dead, and the last ones could not be restarted.
     #[error(

@@ -220,7 +220,7 @@ pub struct Came {
 pub struct Stretch {
     /// The name of the phase: one word.
     pub phase: &'static str,
-    /// Roughly how many of the stretch's units are done.
+    /// The approximate number of the stretch's units that are done.
     pub done: u64,
     /// The number of all the stretch's units.
     pub units: u64,

@@ -6,7 +6,7 @@ use super::worker::Member;
 use crate::tables::{LATCH, Place, VALUE, VERSION, Version};
 use crate::verbs::{VerbError, block_on};
 
-/// The error of a commit.
+/// The reason why a commit failed.
 pub(super) enum CommitError {
     /// The attempt has changed nothing.
     Abort(Abort),

@@ -22,7 +22,7 @@ pub struct Coordinator<V: Member> {
     random: fastrand::Rng,
 }
 
-/// How a coordinator retries a transaction after conflicts.
+/// The settings for the retries of a transaction after conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// The largest number of attempts.

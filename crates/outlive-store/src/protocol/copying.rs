@@ -26,7 +26,7 @@ use super::{Abort, Coordinator, TransactionError};
 use crate::tables::{ObjectId, VALUE, VERSION, Version};
 use crate::verbs::{Batch, ServerId, VerbError};
 
-/// What was copied.
+/// The amounts that were copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// The number of objects.
@@ -112,8 +112,8 @@ async fn retried<V: Member, T>(
 }
 
 impl<V: Member> Transaction<V> {
-    /// Returns those of the objects of one partition that were written before. There is no replica
-    /// to fill if all of them are lost; then the result is empty.
+    /// Returns those of the objects of one partition that were written before. If all replicas are
+    /// lost, none can be filled, and the result is empty.
     async fn used(
         &mut self,
         objects: &[(ObjectId, usize)],

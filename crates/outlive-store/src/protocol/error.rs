@@ -42,7 +42,10 @@ pub enum Abort {
         object: ObjectId,
     },
     /// All memory servers that could hold the log are lost.
-    #[error("no memory server is live; start some with `outlive store memory`, in a new store")]
+    #[error(
+        "no memory server is live, so the data of the store is lost; create a new store, and start \
+         its servers with `outlive store memory`"
+    )]
     NoMemory,
     /// A table's words contradict each other.
     #[error("table {} is damaged: {what} at {:#x} of partition {}", .object.table(),
@@ -82,7 +85,7 @@ impl core::fmt::Display for Conflict {
     }
 }
 
-/// The error of a recovery of logs, which must be executed again.
+/// The reason why a recovery of logs failed. It must be executed again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverLogsError {
@@ -103,7 +106,7 @@ pub enum RecoverLogsError {
     },
 }
 
-/// The error of a transaction, which was not committed.
+/// The reason why a transaction was not committed, or why its outcome is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError {

@@ -64,8 +64,8 @@
 //!
 //! A replica [joins](crate::tables::Place::step) with one step of a restoration, and is complete
 //! from the next one on. In between it receives all writes, and each object is
-//! [copied](copy_partition) to it under its latch. It is no primary. A recovery reads and undoes
-//! the replicas that were in use in the epoch of the logged transaction.
+//! [copied](copy_partition) to it under its latch. It cannot be the primary. A recovery reads and
+//! undoes the replicas that were in use in the epoch of the logged transaction.
 
 mod addresses;
 mod check;

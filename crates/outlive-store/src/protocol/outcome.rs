@@ -14,7 +14,7 @@ pub enum Outcome {
     Unknown,
 }
 
-/// What is recorded of a coordinator's commits.
+/// The record of a coordinator's last commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastCommit {
     /// The last attempt that began its commit. At first, an attempt before all others.

@@ -39,7 +39,7 @@ pub struct Policy {
     pub(super) collects_twice: bool,
     /// A snapshot confirms that no latch is held.
     pub(super) collects_latches: bool,
-    /// A replica that is being filled is no primary.
+    /// A replica that is being filled cannot be the primary.
     pub(super) waits_for_copies: bool,
     /// A recovery decides by the replicas that the logged transaction wrote.
     pub(super) decides_in_its_epoch: bool,

@@ -15,7 +15,7 @@ use std::rc::Rc;
 /// The transaction reads its own writes, and repeated reads of a key return the same value. Until
 /// the commit, two reads of different keys may be inconsistent with each other: then the commit
 /// fails, and the body runs again. A body that depends on the consistency of its reads before (to
-/// end a loop, say) must check them.
+/// end a loop, for example) must check them.
 ///
 /// After an access that failed, or whose future was dropped before its end, the attempt is not
 /// committed. An attempt that is dropped before its commit, also by a panic, releases its latches.

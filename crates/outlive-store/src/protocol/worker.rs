@@ -138,7 +138,7 @@ impl Slot {
     }
 }
 
-/// The error of taking a log slot: all are in use.
+/// The reason why a log slot cannot be taken: all are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "all {coordinators} log slots of the compute server are in use; drop a coordinator, or create \

@@ -48,7 +48,7 @@ pub struct TableEntry {
     pub geometry: Geometry,
 }
 
-/// The error of a creation of a table.
+/// The reason why a table cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
@@ -83,7 +83,10 @@ pub enum TableError {
         most: u64,
     },
     /// A table with this name exists, and its values have another size.
-    #[error("table `{name}` has values of {found} bytes, and the program's have {wanted}")]
+    #[error(
+        "table `{name}` has values of {found} bytes, but this program uses values of {wanted} \
+         bytes; use another table"
+    )]
     OtherValues {
         /// The name.
         name: String,
@@ -92,8 +95,8 @@ pub enum TableError {
         /// The size of the program's values, rounded up to words.
         wanted: u64,
     },
-    /// The store has its maximal number of tables.
-    #[error("the store has {most} tables, and cannot have more")]
+    /// The store has its maximum number of tables.
+    #[error("the store has {most} tables, which is the maximum; create another store")]
     TooManyTables {
         /// The number.
         most: u16,
@@ -125,7 +128,7 @@ pub enum TableError {
         free: u64,
     },
     /// Another process is creating a table.
-    #[error("another process is creating a table")]
+    #[error("another process is creating a table; try again when it has finished")]
     Busy,
 }
 

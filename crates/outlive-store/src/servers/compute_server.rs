@@ -169,8 +169,8 @@ impl ComputeServer {
         self.worker_over(Behind::new(link, seed))
     }
 
-    /// Returns a worker whose connections `connector` makes: over an emulated link, say, or such
-    /// that count verbs.
+    /// Returns a worker whose connections `connector` makes: over an emulated link, for example, or
+    /// such that count verbs.
     ///
     /// # Errors
     /// As [`worker`](Self::worker).

@@ -77,7 +77,7 @@ const STATE: u64 = 8;
 const BYTES: u64 = 16;
 const KEY: u64 = 24;
 
-/// The error of opening a configuration that is damaged, or is not one.
+/// The reason why a configuration cannot be opened: it is damaged, or is not one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the payload of the pod is not the configuration of a store: {why}")]
 pub struct BadConfiguration {
@@ -117,7 +117,8 @@ impl<M: Memory> Configuration<M> {
     /// The largest number of process ids. Id 0 is never assigned: it means a free latch.
     pub const MAX_PROCESS_IDS: u16 = u16::MAX;
 
-    /// Writes the configuration of a new store at `at` in zeroed `memory`.
+    /// Writes the configuration of a new store at `at` in zeroed `memory`. With `poisons`, the
+    /// memory of dead memory servers is overwritten with a pattern.
     pub fn create(memory: M, at: Offset, sizes: Sizes, poisons: bool) -> Self {
         let relaxed = Ordering::Relaxed;
         for (offset, size) in [

@@ -8,7 +8,7 @@ use outlive::pod::PodError;
 use outlive::segment::{CreateError, OpenError};
 use std::path::PathBuf;
 
-/// The error of an operation on a store or its servers.
+/// An error of an operation on a store or its servers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -70,7 +70,7 @@ pub enum StoreError {
         /// The path of the file.
         path: PathBuf,
     },
-    /// The store has its maximal number of memory servers, dead ones included.
+    /// The store has its maximum number of memory servers, dead ones included.
     #[error(
         "the store has had {most} memory servers, dead ones included, and cannot have more; create \
          one for more (`outlive store create --memory-servers`)"
@@ -104,15 +104,17 @@ pub enum StoreError {
         process_ids: u16,
     },
     /// A memory server does not exist or cannot be used.
-    #[error("{server} is {phase}; connect to a live one (`outlive store status`)")]
+    #[error("{server} is {phase}; connect to a live one (`outlive store status` lists them)")]
     NotLive {
         /// The server.
         server: ServerId,
         /// Its state.
         phase: Phase,
     },
-    /// The process is no other live compute server.
-    #[error("process {server} is no other live compute server (`outlive store status`)")]
+    /// The process is not another live compute server.
+    #[error(
+        "process {server} is not another live compute server; `outlive store status` lists them"
+    )]
     NoSuchProcess {
         /// The process.
         server: Instance,

@@ -218,7 +218,7 @@ impl<M: Memory> Configuration<M> {
     pub fn is_recovering(self) -> bool {
         let mut areas = 0..self.sizes.log_areas;
         areas.any(|area| {
-            // A claim that is not complete, or has ended, is no recovery.
+            // A claim that is not complete, or has ended, does not count as a recovery.
             let is_used = self.load(self.area_at(area) + PROCESS) != 0;
             is_used && self.log_owner(area).is_some() && self.log_user(area).is_none()
         })

@@ -18,7 +18,7 @@ use std::rc::Rc;
 pub struct Restored {
     /// The number of replicas of partitions that were filled.
     pub replicas: u64,
-    /// What was copied to them.
+    /// The amounts that were copied to them.
     pub copied: Copied,
     /// The number of replicas for which no live server has enough space.
     pub without_space: u64,
@@ -26,7 +26,8 @@ pub struct Restored {
     pub missing: Missing,
 }
 
-/// The error of a restoration. What it has done so far remains, and the next one continues.
+/// The reason why a restoration failed. Replicas that were already restored remain, and the next
+/// restoration continues.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {

@@ -6,7 +6,7 @@ use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, Transactio
 use crate::servers::{ComputeServer, StoreError};
 use bytemuck::{Pod, Zeroable};
 
-/// Where the changes of an invariant's sum are counted.
+/// The place where the changes of an invariant's sum are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Books {
     /// By the program, after the commit.

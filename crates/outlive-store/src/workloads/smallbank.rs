@@ -1,9 +1,9 @@
 //! SmallBank: a bank with checking and savings accounts.
 //!
 //! The six transactions of M. Alomari et al. (ICDE 2008), with the sizes and the mix of FORD:
-//! 100,000 customers of whom 4% are hot and take part in 90% of the transactions. Amounts are whole
-//! cents. Amalgamate and SendPayment conserve money, so the sum of all balances is the initial one
-//! plus the changes of the other transactions.
+//! 100,000 customers, of which 4% are hot and take part in 90% of the transactions. Amounts are
+//! whole cents. Amalgamate and SendPayment conserve money, so the sum of all balances is the
+//! initial one plus the changes of the other transactions.
 
 use super::{Books, Executed, Keys, Ledger, insert, total};
 use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};

@@ -119,7 +119,7 @@ fn the_memory_of_a_dead_memory_server_is_not_read() {
     assert_eq!(place.segments(), 1);
     assert_eq!(read(&other, 0), Ok(0));
     let refused = compute.connect(ServerId(0)).unwrap_err();
-    let text = "memory server 0 is dead; connect to a live one (`outlive store status`)";
+    let text = "memory server 0 is dead; connect to a live one (`outlive store status` lists them)";
     assert_eq!(refused.to_string(), text);
     // The number is not assigned again.
     let (_third, third) = Server::start("memory", &place.0);
@@ -473,7 +473,8 @@ fn limits_and_foreign_files_are_refused() {
     drop(connection);
     let again = store.join_compute().unwrap();
     let none = again.connect(ServerId(64)).unwrap_err().to_string();
-    let text = "memory server 64 is not in use; connect to a live one (`outlive store status`)";
+    let text =
+        "memory server 64 is not in use; connect to a live one (`outlive store status` lists them)";
     assert_eq!(none, text);
     let huge = store.serve_memory(u64::MAX).unwrap_err();
     assert!(matches!(huge, StoreError::Impossible { .. }), "{huge}");

@@ -30,8 +30,8 @@ pub enum EngineError {
         /// The kind of object that it should refer to or be.
         what: &'static str,
     },
-    /// There are no worker slots at an offset.
-    #[error("there are no worker slots at {at}: {why}")]
+    /// No worker slots are at an offset.
+    #[error("no worker slots are at {at}: {why}")]
     NoSlots {
         /// The offset.
         at: Offset,

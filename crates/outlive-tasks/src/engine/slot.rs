@@ -142,7 +142,7 @@ impl Occupant {
     }
 }
 
-/// A view of a slot from outside.
+/// The state of a slot, as a thread other than its owner reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotView {
     /// The owner of the slot.

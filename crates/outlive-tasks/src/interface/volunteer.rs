@@ -64,7 +64,7 @@ pub enum VolunteerError {
     #[error(transparent)]
     Join(#[from] JoinError),
     /// A thread could not be started.
-    #[error("a thread could not be started: {0}")]
+    #[error("a thread cannot be started: {0}; raise the limits on threads (`ulimit -u`)")]
     Thread(io::Error),
     /// The process could not leave.
     #[error(transparent)]

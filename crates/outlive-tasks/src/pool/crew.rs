@@ -258,8 +258,8 @@ impl<'w, M: Memory> Crew<'w, M> {
         self.engine.complete(run, &mut self.publisher)
     }
 
-    /// Fails the task finally. `wanted` is the size that it could not allocate, if that is the
-    /// reason.
+    /// Fails the task without a retry. `wanted` is the size in bytes that it could not allocate, if
+    /// that is the reason.
     pub fn fail(
         &mut self,
         run: &mut Running<M>,

@@ -49,7 +49,7 @@ pub enum Verdict {
     /// There is work; the barrier is to be released.
     Work,
     /// These tasks wait, each in the given life, although all their inputs exist. The binder of the
-    /// last input was no worker, or died, or had no space for them in its deque.
+    /// last input was not a worker, or died, or had no space for them in its deque.
     Runnable(Vec<(Offset, u64)>),
     /// The state has changed during the judgement.
     Void,

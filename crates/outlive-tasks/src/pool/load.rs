@@ -27,7 +27,7 @@ pub enum Advice {
     Shrink(u32),
 }
 
-/// How much there is to do, and for how many workers.
+/// The number of ready tasks, and of workers for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// The number of live workers.
@@ -152,7 +152,8 @@ impl Load {
         self.living.saturating_sub(self.guests)
     }
 
-    /// Returns whether so many of `original` workers are missing that they should be replaced.
+    /// Returns whether more of the `original` workers are missing than `band` allows, so that they
+    /// should be replaced.
     pub fn has_lost(&self, original: u32, band: Band) -> bool {
         original != u32::MAX && f64::from(self.own()) < f64::from(original) * (1.0 - band.failed)
     }

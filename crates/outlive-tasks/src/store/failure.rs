@@ -12,8 +12,8 @@ use outlive::sync::BarrierError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// There is no pool at this offset.
-    #[error("there is no worker pool at {at}: {why}")]
+    /// No pool is at this offset.
+    #[error("no worker pool is at {at}: {why}")]
     NoPool {
         /// The offset.
         at: Offset,
@@ -44,7 +44,7 @@ pub enum PoolError {
         difference: String,
     },
     /// The pool has no such task.
-    #[error("the pool has no task `{name}`")]
+    #[error("the pool has no task `{name}`; create the pool with that task")]
     NoTask {
         /// The task.
         name: String,
@@ -58,7 +58,7 @@ pub enum PoolError {
         workers: u32,
     },
     /// The name is bound.
-    #[error("the name `{name}` has data already")]
+    #[error("the name `{name}` has data already; remove the data, or use another name")]
     Bound {
         /// The name.
         name: String,

@@ -78,8 +78,8 @@ pub enum HeapFinding {
         /// The value of the word.
         class: u64,
     },
-    /// Bits stand for blocks that the slab does not have.
-    #[error("the word at {at} has bits {bits:#x} set, which stand for no block")]
+    /// Bits of a word are set to which no blocks of the slab correspond.
+    #[error("the word at {at} has bits {bits:#x} set, which correspond to no block")]
     NoBlock {
         /// The offset of the word.
         at: Offset,
@@ -173,8 +173,8 @@ impl fmt::Display for HeapStatistics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapRepair {
-    /// Bits that stand for no block were cleared.
-    #[error("cleared the bits {bits:#x} at {at}, which represented no block")]
+    /// Bits that correspond to no block were cleared.
+    #[error("cleared the bits {bits:#x} at {at}, which corresponded to no block")]
     Bits {
         /// The offset of the word.
         at: Offset,

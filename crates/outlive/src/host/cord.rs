@@ -395,7 +395,7 @@ mod tests {
 
     const ALICE: u32 = 61_001;
 
-    /// The name of a cord is no proof of its pod: its kind, mode, group and owner must fit too.
+    /// The name of a cord does not prove its pod: its kind, mode, group and owner must fit too.
     #[test]
     fn the_owner_of_a_file_that_is_not_the_pods_is_not_returned() {
         let directory = tempfile::tempdir().unwrap();

@@ -76,7 +76,8 @@ impl ObservedOs {
         self.identity
     }
 
-    /// Returns whether the presence of the id `id` is locked: a process with this id exists.
+    /// Returns whether a process holds the presence lock of the id `id`, that is, whether a process
+    /// with this id exists.
     pub fn is_present(&self, id: u32) -> bool {
         self.presence.is_locked(id)
     }

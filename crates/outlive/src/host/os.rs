@@ -51,7 +51,7 @@ pub struct ThreadIdentity {
     pub start_time: u64,
 }
 
-/// What is certain about the life of a process or thread.
+/// The certain knowledge about the life of a process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     /// It exists; it may run, sleep, or be stopped.

@@ -75,7 +75,7 @@ pub enum JoinError {
     },
     /// The last incarnation died and has not been recovered yet.
     #[error(
-        "the last incarnation of id {id} died and has not been recovered yet; try again in a moment, or, if no member is left that recovers it, run `outlive pod repair PATH`"
+        "the last incarnation of id {id} died and has not been recovered yet; try again soon, or, if no member is left to recover it, run `outlive pod repair PATH`"
     )]
     NotRecovered {
         /// The id.
@@ -84,7 +84,7 @@ pub enum JoinError {
         why: String,
     },
     /// The id does not exist.
-    #[error("there is no id {id}: hosts, processes and threads share the ids 0 to {last} of this pod; take one of those, or create a pod with more", last = ids.saturating_sub(1))]
+    #[error("id {id} does not exist: hosts, processes and threads share the ids 0 to {last} of this pod; join under one of those, or create a pod with more ids", last = ids.saturating_sub(1))]
     NoSuchId {
         /// The id.
         id: InstanceId,
@@ -93,7 +93,7 @@ pub enum JoinError {
     },
     /// No id is free.
     #[error(
-        "all {ids} ids of this pod are in use, for its hosts, processes and threads together; create a pod with more, or, if its members are dead, free their ids by `outlive pod repair PATH`"
+        "all {ids} ids of this pod are in use (hosts, processes and threads share them); create a pod with more ids, or, if its members are dead, free their ids with `outlive pod repair PATH`"
     )]
     Full {
         /// The number of ids of the pod.

@@ -16,7 +16,7 @@ use std::time::Instant;
 /// The interval between two checks of the heartbeat.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The reason why a host is not declared dead on an operator's word.
+/// The reason why a host is not declared dead, although an operator asserts that it is off.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotBuried {
@@ -49,9 +49,9 @@ pub enum NotBuried {
     Changed(Instance),
 }
 
-/// Finalises the death of the host `id`, and of its processes and threads, on an operator's word
-/// that it is off. `is_present` returns whether a process of this kernel has the presence of an id.
-/// Takes twice the suspicion time. Returns the dead host.
+/// Finalises the death of the host `id`, and of its processes and threads, because an operator
+/// asserts that it is off. `is_present` returns whether a process of this kernel holds the presence
+/// lock of an id. Takes twice the suspicion time. Returns the dead host.
 ///
 /// A caller that dies in the middle leaves the host as it was, being fenced, or dead; then the call
 /// can be repeated.

@@ -231,7 +231,7 @@ impl<M: Memory> Generations<M> {
     pub fn word_at(self, id: InstanceId) -> Offset {
         assert!(
             id < self.capacity,
-            "there is no id {id} among {} ids",
+            "id {id} does not exist: the pod has {} ids, from 0 on",
             self.capacity
         );
         self.table + u64::from(id) * 8

@@ -318,8 +318,8 @@ impl<'h, M: Memory> Objects<'h, M> {
     }
 }
 
-/// Returns the slot of the user of a client; 0 if it has none, or the object is no client. For the
-/// holder of the lock on its name.
+/// Returns the slot of the user of a client; 0 if it has none, or the object is not a client. For
+/// the holder of the lock on its name.
 pub(super) fn user_of<M: Memory>(memory: M, record: Record<M>) -> u64 {
     match record.class() {
         // Acquire: ordered by the lock.

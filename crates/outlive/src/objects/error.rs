@@ -20,14 +20,14 @@ pub enum ObjectError {
         /// The name.
         name: String,
     },
-    /// There is no object of that name.
-    #[error("there is no object `{name}`")]
+    /// No object has that name.
+    #[error("the object `{name}` does not exist")]
     NotFound {
         /// The name.
         name: String,
     },
     /// There is an object of that name.
-    #[error("there is already an object `{name}`; open it, or remove it first")]
+    #[error("the object `{name}` already exists; open it, or remove it first")]
     Exists {
         /// The name.
         name: String,

@@ -548,8 +548,8 @@ impl<'h, M: Memory> Objects<'h, M> {
         }
     }
 
-    /// Leases the object that the entry of `name` leads to, whatever its name is; `None` if there
-    /// is no entry.
+    /// Leases the object that the entry of `name` leads to, even if the object has another name.
+    /// Returns `None` if the entry does not exist.
     fn lease(self, name: &str) -> Result<Option<Lease<'h, M>>, ObjectError> {
         let memory = self.heap.memory();
         let _pin = self.heap.pin();

@@ -109,7 +109,7 @@ pub trait Object<M: Memory = Native>: Sized {
 pub struct Contents<M: Memory = Native> {
     /// The memory that the contents are in.
     pub memory: M,
-    /// Where the contents begin; aligned to 16 bytes.
+    /// The offset of the contents; aligned to 16 bytes.
     pub at: Offset,
     /// Their size in bytes.
     pub bytes: u64,

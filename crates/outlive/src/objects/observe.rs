@@ -20,7 +20,7 @@ use core::time::Duration;
 use outlive_memory::{Memory, Offset, Ordering};
 use std::collections::HashMap;
 
-/// The maximal number of readings of an object that changes.
+/// The maximum number of readings of an object that changes.
 const MAX_READINGS: u32 = 8;
 /// The time between two readings.
 const READING_PAUSE: Duration = Duration::from_millis(1);

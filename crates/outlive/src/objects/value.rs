@@ -67,9 +67,9 @@ impl Value {
     }
 }
 
-/// The maximal number of bytes of a value that its text shows.
+/// The maximum number of bytes of a value that its text shows.
 const MAX_SHOWN_BYTES: usize = 64;
-/// The maximal length of a parsed description in bytes. It bounds the recursion on a damaged one.
+/// The maximum length of a parsed description in bytes. It bounds the recursion on a damaged one.
 const MAX_DESCRIPTION_BYTES: usize = 4096;
 
 impl fmt::Display for Value {

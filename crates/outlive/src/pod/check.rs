@@ -215,7 +215,8 @@ impl Check {
         }
         let remembered = u64::from(pod.tables().extent().events);
         for sequence in tail.saturating_sub(remembered.saturating_sub(1)).max(1)..=tail {
-            // An event that the moving ring overwrote is no violation; any other missing event is.
+            // An event that the moving ring overwrote is not a violation; any other missing event
+            // is.
             if log.event(sequence).is_none() && log.tail() < sequence.saturating_add(remembered) {
                 let what = format!("{group} has lost event {sequence} of {tail}");
                 self.violated("groups", None, what);

@@ -121,7 +121,7 @@ pub enum PodError {
     /// The process could not leave.
     #[error(transparent)]
     Leave(#[from] StillMembers),
-    /// A host could not be declared dead on an operator's word.
+    /// A host could not be declared dead, although an operator asserted that it is off.
     #[error(transparent)]
     NotBuried(#[from] NotBuried),
     /// A control group could not be created or joined.

@@ -353,8 +353,8 @@ impl Pod {
             return Err(PodError::InUse {
                 path: path(),
                 why: format!(
-                    "it is no copy: the heart of host {host} beats in it, which reached the same \
-                     memory by another file (in an overlay, for example); name the pod by that file"
+                    "it is not a copy: host {host} is alive in it, and has opened the same memory \
+                     by another file (in an overlay, for example); name the pod by that file"
                 ),
             });
         }

@@ -10,8 +10,8 @@ pub struct MemberStatus {
     pub id: InstanceId,
     /// The state in the table of generations.
     pub state: State,
-    /// Where the member's incarnation runs or, once it has left or died, ran; `None` if that is
-    /// unknown.
+    /// The record of the member's incarnation, which names its thread. It is kept after the member
+    /// has left or died. `None` if it is unknown.
     pub record: Option<Record>,
     /// The number of the member's heartbeats (hosts and processes).
     pub beats: u64,

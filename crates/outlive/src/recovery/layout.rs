@@ -27,9 +27,9 @@ pub struct Logs<M: Memory = Native> {
 impl<M: Memory> Logs<M> {
     /// The size of one id's log in bytes.
     pub const STRIDE: u64 = 0x2000;
-    /// The maximal number of locks that one instance can hold or be taking at once.
+    /// The maximum number of locks that one instance can hold or be taking at once.
     pub const LOCKS: usize = 32;
-    /// The maximal number of stores of one redo transaction.
+    /// The maximum number of stores of one redo transaction.
     pub const RECORDS: usize = ((NODES - RECORDS) / 16) as usize;
     /// The size in bytes of a log's scratch area, which the modules above may use.
     pub const ROOM: u64 = Self::STRIDE - ROOM;
@@ -105,5 +105,5 @@ impl<M: Memory> Logs<M> {
 #[inline(never)]
 #[track_caller]
 fn no_such_id(id: InstanceId, capacity: u32) -> ! {
-    panic!("there is no id {id} among {capacity} logs")
+    panic!("id {id} does not exist: the pod has the logs of {capacity} ids, from 0 on")
 }

@@ -120,7 +120,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// The maximal number of arguments of an operation.
+    /// The maximum number of arguments of an operation.
     pub const ARGUMENTS: usize = 8;
     /// The number of words of a result.
     pub const RESULTS: usize = 4;

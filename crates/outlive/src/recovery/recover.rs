@@ -60,16 +60,16 @@ pub enum Recovered {
 #[non_exhaustive]
 pub enum RecoverError {
     /// The id does not exist.
-    #[error("there is no id {id} among {capacity} logs")]
+    #[error("id {id} does not exist: the pod has the logs of {capacity} ids, from 0 on")]
     NoSuchId {
         /// The id.
         id: InstanceId,
         /// The number of ids that have a log.
         capacity: u32,
     },
-    /// The claim, or another word that should name an instance, names an impossible one.
+    /// A claim, or another word that should name an instance, names one that cannot exist.
     #[error(
-        "the word at {at} names {named}, which this pod cannot have; the segment is damaged: run `outlive pod check`"
+        "the word at {at} names {named}, which cannot be an instance of this pod; the segment is damaged: run `outlive pod check`"
     )]
     ForeignInstance {
         /// The offset of the word.

@@ -55,7 +55,7 @@ impl AreaKind {
         }
     }
 
-    /// The kind with this number; `None` for 0, which is no kind.
+    /// The kind with this number; `None` for 0, which is not a kind.
     pub const fn from_code(code: u32) -> Option<Self> {
         Some(match code {
             0 => return None,
@@ -146,7 +146,7 @@ impl fmt::Display for AreaClass {
 pub struct AreaName([u8; Self::BYTES]);
 
 impl AreaName {
-    /// The maximal length of a name in bytes.
+    /// The maximum length of a name in bytes.
     pub const BYTES: usize = 40;
 
     /// The name `text`; `None` if it is empty, too long or holds a zero byte.
@@ -265,7 +265,7 @@ pub enum LayoutError {
     TooMany {
         /// The number of areas, including the roots.
         wanted: usize,
-        /// The maximal number.
+        /// The maximum number.
         most: usize,
     },
     /// There is no rest to describe.

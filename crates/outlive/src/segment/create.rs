@@ -80,33 +80,33 @@ impl<'a> SegmentBuilder<'a> {
         }
     }
 
-    /// The size in bytes, rounded up to whole pages. Without it, a device is used whole and a file
-    /// is as large as its areas.
+    /// Sets the size in bytes, rounded up to whole pages. Without it, a device is used whole and a
+    /// file is as large as its areas.
     pub fn size(mut self, bytes: u64) -> Self {
         self.size = Some(bytes);
         self
     }
 
-    /// The persistence domain. Default: [`PersistenceDomain::Flushed`]. The write-back domain is
-    /// refused for now.
+    /// Sets the persistence domain. Default: [`PersistenceDomain::Flushed`]. The write-back domain
+    /// is refused for now.
     pub fn domain(mut self, domain: PersistenceDomain) -> Self {
         self.domain = domain;
         self
     }
 
-    /// The identity of the pod. Default: a new random one.
+    /// Sets the identity of the pod. Default: a new random one.
     pub fn uuid(mut self, uuid: Uuid) -> Self {
         self.uuid = Some(uuid);
         self
     }
 
-    /// The permissions of a new file, whatever the umask. Default: 0600.
+    /// Sets the permissions of a new file, independently of the umask. Default: 0600.
     pub fn mode(mut self, mode: u32) -> Self {
         self.fresh.mode = mode & 0o777;
         self
     }
 
-    /// The kind of pages to request.
+    /// Sets the kind of pages to request.
     pub fn huge_pages(mut self, huge: HugePages) -> Self {
         self.huge = huge;
         self.fresh.reserved_huge_pages = huge == HugePages::Reserved;

@@ -154,7 +154,7 @@ fn reserve_command(page_size: u64, reserve: u64) -> String {
 #[non_exhaustive]
 pub enum OpenError {
     /// The path does not exist.
-    #[error("there is no segment at {}: nothing is there; create it first, or check the path", path.display())]
+    #[error("{} cannot be opened: nothing is there; create the segment first, or check the path", path.display())]
     NotFound {
         /// The path.
         path: PathBuf,

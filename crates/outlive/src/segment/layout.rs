@@ -70,8 +70,8 @@ impl TypeLayout {
     }
 
     /// Describes the type in words: a struct with its fields, any other type by its name. It does
-    /// not describe elements of arrays or the fields of fields, so it is no identity; the
-    /// [fingerprint](Self::fingerprint) is.
+    /// not describe elements of arrays or the fields of fields, so it does not identify the type;
+    /// the [fingerprint](Self::fingerprint) is.
     pub fn in_words(&self) -> String {
         let text = self.to_string();
         match (self.shape, text.split_once(" (")) {

@@ -55,7 +55,7 @@
 //!   the formats of the two minor releases before it.
 //! * The first 24 bytes and the extent of the checksum mean the same in every format, so that every
 //!   library can tell damage from a format that it does not know.
-//! * An area of a kind that a library does not know is no reason to refuse: its kind is
+//! * An area of a kind that a library does not know does not make the segment invalid: its kind is
 //!   [`AreaKind::Other`], and it is left alone.
 
 mod area;

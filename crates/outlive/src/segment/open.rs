@@ -75,7 +75,7 @@ impl<'a> OpenOptions<'a> {
         self
     }
 
-    /// The kind of pages to request. Pages from the system's pool are requested at creation.
+    /// Sets the kind of pages to request. Pages from the system's pool are requested at creation.
     pub fn huge_pages(mut self, huge: HugePages) -> Self {
         self.huge = huge;
         self

@@ -34,7 +34,7 @@ use uuid::Uuid;
 pub(super) const SUPERBLOCK_BYTES: u64 = 4096;
 /// A superblock's bytes.
 pub(super) type Page = [u8; SUPERBLOCK_BYTES as usize];
-/// The maximal number of areas of a segment.
+/// The maximum number of areas of a segment.
 pub(super) const MOST_AREAS: usize = 32;
 
 /// The first word of a complete segment.

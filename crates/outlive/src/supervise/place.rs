@@ -101,8 +101,8 @@ pub trait Launch: Send {
     fn launch(&self, place: &Place, command: Command) -> io::Result<Box<dyn Launched>>;
 }
 
-/// A handle to a launched program: the child itself, or a program (an ssh client, say) that ends
-/// when the child ends.
+/// A handle to a launched program: the child itself, or a program (an ssh client, for example) that
+/// ends when the child ends.
 pub trait Launched: Send {
     /// Returns its status if it has ended, and reaps it. Must not wait.
     ///
@@ -233,8 +233,8 @@ pub fn fewest(_lost: &Lost, survivors: &[Survivor]) -> Option<InstanceId> {
         .map(|survivor| survivor.host)
 }
 
-/// Returns the host that the child was first meant for, which becomes live again by this: for hosts
-/// that are groups of processes on one machine.
+/// Returns the host on which the child was first placed, which becomes live again when the child
+/// starts: for hosts that are groups of processes on one machine.
 pub fn home(lost: &Lost, _survivors: &[Survivor]) -> Option<InstanceId> {
     Some(lost.home)
 }

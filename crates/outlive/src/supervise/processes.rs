@@ -70,11 +70,11 @@ impl fmt::Debug for Child {
 /// the same id and so as the next generation, when it has died or failed and has been recovered.
 /// When a host fails, its children are placed on hosts that have not.
 ///
-/// If the supervisor dies, its children survive. Its successor (started by systemd, say) adopts
-/// them: it watches them like its own, but cannot learn their exit status, so a child that leaves
-/// the pod in good order counts as finished. A child that had finished is started again by a new
-/// supervisor, which knows only the live ones; a program that has nothing left to do reports this
-/// by leaving again.
+/// If the supervisor dies, its children survive. Its successor (started by systemd, for example)
+/// adopts them: it watches them like its own, but cannot learn their exit status, so a child that
+/// leaves the pod in good order counts as finished. A child that had finished is started again by a
+/// new supervisor, which knows only the live ones; a program that has nothing left to do reports
+/// this by leaving again.
 ///
 /// One supervisor acts at a time if it joins the pod under an id of its own, always the same: a
 /// second one is refused while the first lives. So a standby is a second copy of the program that

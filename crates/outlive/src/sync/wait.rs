@@ -28,7 +28,8 @@ use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering};
 use std::time::Instant;
 
-/// How long a waiter spins and yields before it sleeps, and the longest time of one sleep.
+/// The time for which a waiter spins and yields before it sleeps, and the longest time of one
+/// sleep.
 ///
 /// Over a memory other than [`Native`] a waiter without wake-up futexes does nothing but
 /// [`spin_hint`](outlive_memory::Memory::spin_hint), and each hint counts as a microsecond; so does

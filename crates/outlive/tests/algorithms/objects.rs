@@ -49,7 +49,7 @@ fn every_type_is_found_by_its_name_and_refused_as_another() {
         "the object `pair` is of the type \"mutex over [u64; 2]\", not \"counter\"; open it as that, or use another name"
     );
     let missing = theirs.open::<Counter>("misses").unwrap_err();
-    assert_eq!(missing.to_string(), "there is no object `misses`");
+    assert_eq!(missing.to_string(), "the object `misses` does not exist");
     let exists = theirs.create::<Counter>("words", 0).unwrap_err();
     assert!(matches!(exists, ObjectError::Exists { .. }));
     for name in ["", &"x".repeat(256)] {

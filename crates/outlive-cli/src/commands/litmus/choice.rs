@@ -15,17 +15,20 @@ use std::time::Duration;
 /// The clients of a run.
 #[derive(Args, Debug)]
 pub struct Clients {
-    /// Number of clients: instances that run concurrently, or connections to the same objects
+    /// Number of clients: of concurrent instances for a `never` test, of connections to the same
+    /// objects for an `always` test
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..=256))]
     clients: u16,
-    /// Seed of the clients' choices (a random one by default); a seed repeats transactions, delays
-    /// and crashes, not the store's choices
+    /// Seed of the clients' random choices: transactions, delays and crashes, not the store's
+    /// choices [default: random]
     #[arg(long)]
     seed: Option<u64>,
-    /// Faults to inject; `client` drops connections after each statement, in turn and at random
+    /// Faults to inject: with `client`, clients drop their connections after each statement, in
+    /// turn and at random
     #[arg(long, value_enum, value_name = "FAULT")]
     faults: Vec<Fault>,
-    /// Seconds within which the store has to answer, and an object can be written after a crash
+    /// Time in seconds in which the store has to answer, and to accept a write to each object after
+    /// the crash of a client
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     patience: u64,
 }
@@ -77,8 +80,8 @@ impl Clients {
     }
 }
 
-/// Returns the shipped tests with these names, and the tests of files; all shipped tests if there
-/// are no names.
+/// Returns the tests that `names` selects, each by the name of a shipped test or of a file; all
+/// shipped tests if `names` is empty.
 pub fn tests(names: &[String]) -> Result<Vec<Test>, Failure> {
     let shipped = suite::tests();
     if names.is_empty() {
@@ -93,7 +96,8 @@ pub fn tests(names: &[String]) -> Result<Vec<Test>, Failure> {
             }
             None => {
                 return Err(Failure::Usage(format!(
-                    "`{name}` is no shipped test and no file; `outlive litmus list` names the tests"
+                    "`{name}` is neither a shipped test nor a file; `outlive litmus list` lists the \
+                     tests"
                 )));
             }
         }

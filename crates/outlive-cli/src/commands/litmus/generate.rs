@@ -16,17 +16,17 @@ use outlive_litmus::text;
     outlive litmus generate --counts\n\n\
     The tests are the minimal cycles of dependencies and real-time edges between transactions, and \
     reads of aborted and intermediate values, counts, and absent objects. The levels that forbid an \
-    outcome are computed by two definitions, which have to agree. With --counts, the numbers of \
-    cycles stand beside those of independent counts; the command exits with 1 if they differ.")]
+    outcome are computed by two definitions, which have to agree. With --counts, the command \
+    prints the numbers of cycles and those of independent counts, and exits with 1 if they differ.")]
 pub struct Generate {
-    /// Number of transactions of a test; all of 2 to 4 if it is not given
+    /// Number of transactions of a test, 2 to 4 [default: all of them]
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u8).range(2..=MOST_TRANSACTIONS as i64))]
     transactions: Option<u8>,
     /// Family of the tests, as `outlive litmus list` prints it
     #[arg(long, value_parser = family)]
     family: Option<Family>,
-    /// Print numbers of cycles instead of tests
+    /// Print the numbers of cycles instead of tests
     #[arg(long, conflicts_with = "family")]
     counts: bool,
 }

@@ -22,7 +22,8 @@ use std::time::Duration;
     outlive litmus judge sqlite:/tmp/x.db --faults client --expect strict-serializable\n  \
     outlive litmus judge 'exec:python3 store.py' --seconds 300 --json\n  \
     outlive litmus judge exec:./client --kill 'kill -9 $(cat pid)' --recover ./serve.sh\n\n\
-    A level was given if all tests passed whose outcomes it forbids, in concurrent executions. \
+    The store gave a level if all tests whose outcomes the level forbids passed, in concurrent \
+    executions. \
     The tests use a table of their own, which is removed.\n\n\
     JSON: target, level, tests and more; docs/json.md says what they mean.\n\n{}",
     target::help()))]
@@ -42,7 +43,7 @@ pub struct Judge {
     /// Fail unless the store gives this level, such as `strict-serializable`
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     expect: Option<Level>,
-    /// List the tests that would run, and do not run them
+    /// List the tests that would run, without running them
     #[arg(long)]
     dry_run: bool,
     /// Write the results to this file in JUnit's format: a test fails if it refutes the expected

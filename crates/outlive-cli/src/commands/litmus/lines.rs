@@ -4,7 +4,7 @@ use crate::amount::Many;
 use crate::table::Table;
 use outlive_litmus::run::{Executed, Outcome, Report, TestReport, Violation};
 
-/// The most transactions of a violation that are printed: the last ones.
+/// The maximum number of transactions of a violation that are printed: the last ones.
 const SHOWN: usize = 12;
 
 /// Returns a table of all tests, and a paragraph for each violation, with the command that repeats

@@ -16,8 +16,8 @@ use std::path::PathBuf;
     outlive litmus list\n  \
     outlive litmus list my.litmus\n  \
     outlive litmus list --json | jq '.[] | select(.family == \"predicate\") | .name'\n\n\
-    A test with an `always` assertion runs in any number of instances on the same objects; one with \
-    `never` runs on objects of its own. The last column has the weakest isolation levels at which \
+    Any number of instances of a test with an `always` assertion run on the same objects; each \
+    instance of a test with a `never` assertion has its own objects. The last column has the weakest isolation levels at which \
     the assertion cannot fail.\n\n\
     JSON: an array of objects with name, about, family, assertion, condition, objects, transactions \
     and forbidden_from; docs/json.md says what they mean.")]

@@ -12,13 +12,13 @@ pub struct Commands {
     /// Shell command that starts the store before the tests; it returns when the store runs
     #[arg(long, value_name = "COMMAND")]
     start: Option<String>,
-    /// Shell command that kills the store; it returns when the store does not run any more
+    /// Shell command that kills the store; it returns when the store no longer runs
     #[arg(long, value_name = "COMMAND", requires = "recover")]
     kill: Option<String>,
     /// Shell command that starts the store after a kill
     #[arg(long, value_name = "COMMAND", requires = "kill")]
     recover: Option<String>,
-    /// Number of kills
+    /// Number of kills of the store
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     kills: u64,
 }
@@ -65,7 +65,7 @@ fn execute(option: &str, command: &str) -> Result<(), String> {
     match shell.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!(
-            "the command of {option} has failed ({status}): {command}"
+            "the command of {option} failed ({status}): {command}"
         )),
         Err(error) => Err(format!(
             "the command of {option} cannot be started: {error}: {command}"

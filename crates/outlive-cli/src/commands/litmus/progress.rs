@@ -11,8 +11,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Returns the flag that signals set from now on. A run ends after the transactions that run, and
-/// removes its table.
+/// Returns a flag that SIGINT, SIGTERM and SIGHUP set. A run then ends after its running
+/// transactions, and removes its table.
 pub fn stop() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

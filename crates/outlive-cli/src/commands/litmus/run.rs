@@ -25,17 +25,17 @@ use std::time::Duration;
 pub struct Run {
     /// The store: a driver and its address, such as `sqlite:FILE`
     target: String,
-    /// Names of shipped tests, or files of tests; all shipped tests by default
+    /// Names of shipped tests, or files of tests [default: all shipped tests]
     tests: Vec<String>,
     /// Duration of all tests together in seconds
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=864_000))]
     seconds: u64,
-    /// End each test after this number of instances instead
+    /// End each test after this number of instances, instead of a time
     #[arg(long, conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
     instances: Option<u64>,
     #[command(flatten)]
     clients: Clients,
-    /// List the tests that would run, and do not run them
+    /// List the tests that would run, without running them
     #[arg(long)]
     dry_run: bool,
     /// Write the results to this file in JUnit's format: a test fails if it finds a violation

@@ -10,11 +10,11 @@ use std::io;
 #[derive(Args, Debug)]
 #[command(after_help = format!("Examples:\n  \
     outlive litmus run 'exec:outlive litmus serve sqlite:/tmp/x.db'\n\n\
-    Each connection of the tester is then a process, which dies where the tester simulates a crash \
+    Each connection of the tester is then a process, which the tester kills to simulate a crash \
     of the client. docs/litmus-driver.md describes the requests and answers.\n\n{}",
     target::help()))]
 pub struct Serve {
-    /// The store
+    /// The store: a driver and its address, such as `sqlite:FILE`
     target: String,
 }
 

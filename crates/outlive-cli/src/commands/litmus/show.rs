@@ -30,12 +30,12 @@ impl Show {
                 let names = tests.iter().map(|it| &*it.name);
                 let alike: Vec<&str> = names.filter(|it| it.contains(&self.name)).collect();
                 let alike = match alike.is_empty() {
-                    true => "`outlive litmus list` names all".into(),
-                    false => format!("it could be one of {}", alike.join(", ")),
+                    true => "`outlive litmus list` lists all tests".into(),
+                    false => format!("similar names: {}", alike.join(", ")),
                 };
                 let name = output::printable(&self.name);
                 Err(Failure::new(format_args!(
-                    "there is no test `{name}`; {alike}"
+                    "no test has the name `{name}`; {alike}"
                 )))
             }
         }

@@ -126,7 +126,9 @@ impl Command {
             check: {
                 let tree = Arc::clone(&tree);
                 move |_| {
-                    let archive = archive.ok_or_else(|| Failure::new("there is no archive"))?;
+                    let archive = archive.ok_or_else(|| {
+                        Failure::new("the archive is not in a file, so it cannot be verified")
+                    })?;
                     // The archive was created here, so its index is as long as the files require.
                     let checked = Archive::open_at_most(archive, u64::MAX)
                         .map_err(verify::Mismatch::from)
@@ -149,7 +151,10 @@ impl Command {
     /// destination and `--verify`, only the size is of interest, so the archive is discarded.
     fn archive(&self, destination: Option<&Destination>) -> Result<(Out, Option<File>), Failure> {
         let failed = |error: io::Error| {
-            Failure::new(format_args!("a temporary file cannot be created: {error}"))
+            Failure::new(format_args!(
+                "a temporary file for the archive cannot be created: {error}; name a writable directory \
+                 in TMPDIR"
+            ))
         };
         match destination {
             Some(destination) if self.verify && !destination.is_file() => {

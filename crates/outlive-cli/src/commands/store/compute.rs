@@ -130,7 +130,10 @@ impl Compute {
             return Ok(());
         }
         let milliseconds = line.trim().parse().map_err(|error| {
-            Failure::new(format_args!("`{}` is no duration: {error}", line.trim()))
+            Failure::new(format_args!(
+                "`{}` is not a duration: {error}; write 100ms, for example",
+                line.trim()
+            ))
         })?;
         let duration = Duration::from_millis(milliseconds);
         let watching = std::thread::Builder::new().spawn(|| {

@@ -58,7 +58,7 @@ pub struct Program {
     /// Number of coordinators of a compute server, which share its one thread
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub coordinators: u16,
-    /// Number of customers of smallbank; 4% of them are hot
+    /// Number of customers of smallbank; 4% of them take part in 90% of the transactions
     #[arg(long, default_value_t = SmallBank::CUSTOMERS,
         value_parser = clap::value_parser!(u64).range(2..=100_000_000))]
     pub customers: u64,
@@ -78,7 +78,7 @@ pub struct Program {
     #[arg(long, default_value_t = 100_000,
         value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub keys: u64,
-    /// Number of keys that micro uses; 0 for all
+    /// Number of different keys that the transactions of micro access; 0 means all
     #[arg(long, default_value_t = 0)]
     pub hot: u64,
     /// Number of keys in a transaction of micro
@@ -95,7 +95,8 @@ pub struct Program {
     /// Maximum of a random delay of each request on the emulated network
     #[arg(long, default_value = "0s", value_parser = humantime::parse_duration)]
     pub jitter: Duration,
-    /// Wait at latches of compute servers under recovery, instead of aborting and retrying
+    /// Wait for latches of compute servers that are being recovered, instead of aborting and
+    /// retrying
     #[arg(long)]
     pub stall: bool,
     /// Seed of the random choices
@@ -201,7 +202,7 @@ impl Program {
         arguments
     }
 
-    /// How transactions are retried.
+    /// Returns the settings for retries of transactions.
     pub fn retry(&self) -> Retry {
         let stall = if self.stall { 1_000_000 } else { 0 };
         Retry {

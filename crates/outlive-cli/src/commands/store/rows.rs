@@ -213,7 +213,7 @@ impl Scan {
     pub fn run(self) -> Result<(), Failure> {
         if self.from > self.to {
             return Err(Failure::Usage(format!(
-                "no key is in {}..={}; --from is the smaller one",
+                "the range {}..={} is empty; --from must not be greater than --to",
                 self.from, self.to
             )));
         }

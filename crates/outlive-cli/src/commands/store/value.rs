@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use clap::Args;
 
-/// How values are written.
+/// The format of values.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Form {
     /// Values are signed 64-bit numbers, separated by commas, instead of text
@@ -14,7 +14,7 @@ pub struct Form {
 /// The help on values.
 pub const VALUES: &str = "A value is text, or bytes in hexadecimal digits after `0x`, or numbers \
                           with --numbers. Shorter values are filled with zero bytes. A value that \
-                          is no text, or begins with `0x`, is printed in hexadecimal.";
+                          is not text, or begins with `0x`, is printed in hexadecimal.";
 
 impl Form {
     /// Returns the words of a value of `words` words.

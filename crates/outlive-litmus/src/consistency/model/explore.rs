@@ -5,7 +5,7 @@ use super::{Model, Rules};
 use crate::test::{Assertion, Comparison, Condition, Expression, Seen, Test};
 use std::collections::HashSet;
 
-/// The most states of an exploration.
+/// The maximum number of states of an exploration.
 const MOST_STATES: usize = 1_000_000;
 
 /// The result of an exploration.
@@ -17,9 +17,9 @@ pub struct Exploration {
     pub states: usize,
 }
 
-/// Executes `instances` instances of `test` at the same time in a model, in all ways, until the
-/// assertion fails. The instances share the objects, and [`Assertion::Never`] is about one
-/// instance, so it takes one.
+/// Executes `instances` instances of `test` concurrently in a model, in all interleavings, until
+/// the assertion fails. The instances share the objects; [`Assertion::Never`] is about one
+/// instance, so `instances` must then be 1.
 ///
 /// Returns `None` if there are too many states.
 pub fn explore(test: &Test, instances: usize, model: &Model) -> Option<Exploration> {
@@ -77,8 +77,8 @@ fn is_violation(test: &Test, state: &State, rules: Rules) -> bool {
         Assertion::Never(condition) => {
             state.is_final() && condition.holds(&|seen| value(state, seen))
         }
-        // A transaction that reads all objects sees a committed state if it is isolated; else the
-        // assertion is checked when all transactions have ended.
+        // A transaction that reads all objects sees a committed state if it is isolated; otherwise
+        // the assertion is checked when all transactions have ended.
         Assertion::Always(condition) => {
             let is_isolated = matches!(
                 rules,
@@ -102,8 +102,8 @@ fn value(state: &State, seen: Seen) -> Option<i64> {
     }
 }
 
-/// Returns whether the assertion can still fail after the state. A conjunction does not become true
-/// any more if a value that does not change again differs from the one that it demands.
+/// Returns whether the assertion can still fail after the state. A conjunction cannot become true
+/// if a value that does not change again differs from the one that it demands.
 fn can_violate(test: &Test, state: &State) -> bool {
     let Assertion::Never(Condition::All(parts)) = &test.assertion else {
         return true;

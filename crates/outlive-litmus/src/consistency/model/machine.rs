@@ -6,7 +6,7 @@ use crate::test::{Assertion, Expression, Local, Step, Test};
 /// A value of an object; `None` if it is absent.
 type Value = Option<i64>;
 
-/// A test with the number of its instances that run at the same time, under the rules of a model.
+/// A test with the number of its concurrent instances, under the rules of a model.
 pub(super) struct Machine<'t> {
     pub(super) test: &'t Test,
     pub(super) instances: usize,
@@ -16,10 +16,10 @@ pub(super) struct Machine<'t> {
 /// The state of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
-    /// The values in the store. Values in place can be of running transactions.
+    /// The values in the store. If writes are in place, running transactions can have written them.
     pub(super) current: Vec<Value>,
     /// The values from the beginning on: one list for each commit, or for each write in place.
-    /// Models that read the present only keep the first one.
+    /// Models that read only current values keep the first list only.
     past: Vec<Vec<Value>>,
     /// The number of commits before this state.
     commits: usize,
@@ -36,8 +36,8 @@ pub(super) struct Progress {
     step: usize,
     /// The values of reads and counts so far.
     pub(super) locals: Vec<Value>,
-    /// The writes. In place: objects with the values before them, oldest first. Else: objects with
-    /// their values from the commit on.
+    /// The writes. In place: objects with the values before them, oldest first. Otherwise: objects
+    /// with their values from the commit on.
     writes: Vec<(usize, Value)>,
     /// The objects that it read under a lock, one bit each.
     read_locks: u64,
@@ -196,7 +196,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Returns the value of an object that the transaction has written, unless in place.
+    /// Returns the value of an object that the transaction has written, unless writes are in place.
     fn own(&self, state: &State, at: usize, object: usize) -> Option<Value> {
         let writes = &state.running[at].writes;
         let own = || {
@@ -207,7 +207,7 @@ impl Machine<'_> {
         (!self.is_in_place()).then(own).flatten()
     }
 
-    /// Returns the value of an object that the transaction sees, or writes over.
+    /// Returns the value of an object that the transaction sees or overwrites.
     fn seen(&self, state: &State, at: usize, object: usize) -> Value {
         self.own(state, at, object)
             .unwrap_or_else(|| match self.rules {
@@ -301,8 +301,8 @@ impl Machine<'_> {
         next
     }
 
-    /// Ends a transaction, and forgets all that does not matter from here on: an assertion on the
-    /// objects alone does not depend on reads, or on which transactions committed.
+    /// Ends a transaction, and forgets the values that have no effect from here on: an assertion on
+    /// the objects alone depends neither on reads nor on the outcomes of transactions.
     fn end(&self, progress: &mut Progress, status: Status) {
         progress.status = status;
         progress.step = 0;

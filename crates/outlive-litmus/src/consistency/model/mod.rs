@@ -1,9 +1,9 @@
 //! Executable reference models of isolation levels.
 //!
-//! A model is a store that is small enough to enumerate all of its executions of a test. Each gives
-//! the level beside it, so an outcome that the level forbids never occurs in the model. The reverse
-//! does not hold: a model is an implementation, and most implementations are stricter than their
-//! level. [`Model::stricter`] says in which way.
+//! A model is a store that is small enough to enumerate all of its executions of a test. Each model
+//! gives its [`level`](Model::level), so an outcome that the level forbids never occurs in the
+//! model. The reverse does not hold: a model is an implementation, and most implementations are
+//! stricter than their level. [`Model::stricter`] says in which way.
 
 mod explore;
 mod machine;
@@ -21,7 +21,7 @@ pub struct Model {
     pub name: &'static str,
     /// The level that it gives.
     pub level: Level,
-    /// The executions that its level allows, and that it does not have.
+    /// The executions that its level allows and the model cannot show.
     pub stricter: &'static str,
     rules: Rules,
 }
@@ -42,15 +42,15 @@ enum Rules {
     /// Reads and writes of objects under locks that are held until the end; counts take no lock.
     ItemLocks,
     /// Reads from a snapshot; a transaction aborts if an object that it wrote has changed since.
-    /// With `latest`, the snapshot holds everything committed before the transaction began, else it
-    /// can be older.
+    /// With `latest`, the snapshot holds everything committed before the transaction began;
+    /// otherwise it can be older.
     Snapshot { latest: bool },
     /// One transaction after the other. Without `real_time`, in any order.
     Serial { real_time: bool },
 }
 
 impl Model {
-    /// All of them, none before a stronger one.
+    /// All models, by the isolation of their levels.
     pub const ALL: [Self; 10] = [
         Self {
             name: "anything",

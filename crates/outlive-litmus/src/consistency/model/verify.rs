@@ -5,7 +5,7 @@ use crate::level::Level;
 use crate::test::{Assertion, Test};
 use thiserror::Error;
 
-/// A test that its levels explain.
+/// The result for a test whose levels agree with the models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
     /// The strongest models in which the assertion fails.
@@ -21,7 +21,9 @@ pub struct Verified {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Objection {
     /// The assertion fails in a model that gives a level that forbids it.
-    #[error("test `{test}`: {level} forbids a failing assertion, and the model `{model}` has one")]
+    #[error(
+        "test `{test}`: {level} forbids that the assertion fails, but it fails in the model `{model}`"
+    )]
     Occurs {
         /// The test.
         test: String,
@@ -46,8 +48,9 @@ pub enum Objection {
     },
 }
 
-/// Executes the test in the models, the strong ones first, with up to `instances` instances at the
-/// same time, and compares with [`Test::forbidden_from`]. A test on own objects has one instance.
+/// Executes the test in the models, the strongest first, with up to `instances` concurrent
+/// instances, and compares the results with [`Test::forbidden_from`]. A test with
+/// [`Assertion::Never`] is executed with one instance.
 pub fn verify(test: &Test, instances: usize) -> Result<Verified, Objection> {
     let name = || test.name.clone();
     let most = match test.assertion {

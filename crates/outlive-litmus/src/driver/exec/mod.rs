@@ -5,9 +5,9 @@
 //! on its standard output. `docs/litmus-driver.md` describes the protocol, and
 //! `examples/dict_store.py` is a store in Python. Standard error is that of the tester.
 //!
-//! A child that ends, prints something else than one answer, or does not answer within the time
-//! limit is killed, and its connection is lost. When a connection is dropped, the child is killed
-//! with its process group: as if the client had died at this step.
+//! If a child ends, prints anything but one answer, or does not answer within the time limit, it is
+//! killed and its connection is lost. When a connection is dropped, the child is killed with its
+//! process group, as if the client had died at this step.
 
 mod process;
 mod protocol;
@@ -42,10 +42,10 @@ pub struct Exec {
 }
 
 impl Exec {
-    /// The time limit of an answer for targets in text.
+    /// The time limit of an answer, for targets that are opened from text.
     pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-    /// Starts a child of `command`, of which each answer arrives within `limit` or is an error.
+    /// Starts `command` as a child. An answer that does not arrive within `limit` is an error.
     ///
     /// # Errors
     /// If the child cannot be started, or does not speak the protocol.
@@ -63,8 +63,8 @@ impl Exec {
         DriverError::new(format!("exec:{}", self.command), problem)
     }
 
-    /// Has the child for preparations execute a request. If that child has died, with the store's
-    /// server for example, another one is started.
+    /// Executes a request in the child that prepares objects. If that child has died, with the
+    /// store's server for example, another one is started.
     fn control(&self, request: &Request) -> Result<(), DriverError> {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(process) = &mut *control {
@@ -87,7 +87,7 @@ impl Exec {
     }
 }
 
-/// Starts a child, and exchanges greetings with it.
+/// Starts a child, and exchanges the `hello` request and its answer with it.
 fn greeted(command: &str, limit: Duration) -> Result<(Process, Capabilities), DriverError> {
     let greet = || {
         let mut process = Process::start(command, limit)?;
@@ -114,7 +114,7 @@ fn ask(process: &mut Process, request: &Request) -> Result<Answer, String> {
     let answer = process.ask(&line)?;
     serde_json::from_slice(&answer).map_err(|error| {
         let (request, answer) = (shown(line.trim_ascii_end()), shown(&answer));
-        format!("it answered {request} with {answer}, which is no answer: {error}")
+        format!("it answered {request} with {answer}, which is not a valid answer: {error}")
     })
 }
 
@@ -122,7 +122,7 @@ fn unexpected(request: &Request, answer: &Answer) -> String {
     let text = |bytes: Result<Vec<u8>, _>| shown(&bytes.expect("valid JSON"));
     let request = text(serde_json::to_vec(request));
     let answer = text(serde_json::to_vec(answer));
-    format!("it answered {request} with {answer}, which is no answer to this request")
+    format!("it answered {request} with {answer}, which does not answer this request")
 }
 
 impl Driver for Exec {

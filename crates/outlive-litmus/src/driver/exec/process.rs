@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A child process in a process group of its own. Dropped, the group is killed.
+/// A child process in its own process group. Dropping it kills the group.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -52,14 +52,14 @@ impl Process {
     /// newline.
     ///
     /// # Errors
-    /// The problem, as a sentence. The process cannot be used any more.
+    /// The problem, as a sentence. The process cannot be used after an error.
     pub fn ask(&mut self, line: &[u8]) -> Result<Vec<u8>, String> {
         let end = Instant::now() + self.limit;
         let is_early =
             !self.buffer.is_empty() || self.wait(Side::Output, Instant::now())? && self.fill()?;
         if is_early {
             let text = shown(&self.buffer);
-            return Err(format!("it printed {text}, which answers no request"));
+            return Err(format!("it printed {text} before it received a request"));
         }
         self.write(line, end)?;
         loop {
@@ -100,7 +100,7 @@ impl Process {
         Ok(())
     }
 
-    /// Reads bytes that are there. Returns `false` at the end of the output.
+    /// Reads the bytes that are available. Returns `false` at the end of the output.
     fn fill(&mut self) -> Result<bool, String> {
         let mut bytes = [0; 4096];
         loop {
@@ -139,7 +139,7 @@ impl Process {
     /// Returns the sentence that says how the child ended.
     fn ended(&self) -> String {
         // A child closes its output a moment before its end. It is not reaped, so that its process
-        // group keeps its number until it is killed.
+        // group keeps its id until it is killed.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let pid = Pid::from_child(&self.child);
         for _ in 0..100 {
@@ -158,7 +158,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The child is not reaped yet, so the number is that of its group.
+        // The child is not reaped yet, so its process id is still that of its group.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
     }

@@ -16,7 +16,7 @@ pub(super) const MAX_OBJECTS: usize = 500;
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub(super) enum Request {
-    /// Begins the conversation.
+    /// Asks for the version and the capabilities; the first request.
     Hello {
         version: u64,
     },
@@ -61,7 +61,7 @@ pub(super) enum Answer {
     Ok(Value),
     /// [`StepError::Aborted`].
     Aborted(String),
-    /// [`StepError::Refused`]; the text is for people.
+    /// [`StepError::Refused`]; the text is for readers only.
     Refused(Option<String>),
     /// [`StepError::Lost`].
     Lost(String),
@@ -81,7 +81,7 @@ pub(super) enum Value {
     Nothing,
 }
 
-/// The answer to `hello`. A capability that is not named is not given.
+/// The answer to `hello`. A capability that is not named is `false`.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub version: u64,

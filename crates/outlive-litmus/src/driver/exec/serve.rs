@@ -106,7 +106,7 @@ impl Client<'_> {
             Request::Abort => connection.abort(),
             Request::Begin => connection.begin(),
             Request::Hello { .. } | Request::Create | Request::Set { .. } | Request::Destroy => {
-                unreachable!("they are no steps")
+                unreachable!("they are not steps")
             }
         }?;
         Ok(Value::Nothing)

@@ -140,13 +140,13 @@ impl<M: Memory> Record<M> {
         self.word(NUMBER)
     }
 
-    /// Returns the number of bytes that a task of it could not allocate, if that was noted.
+    /// Returns the number of bytes that a task of the job could not allocate, if it was recorded.
     pub fn wanted(self) -> Option<u64> {
         Some(self.word(WANTED)).filter(|wanted| *wanted != 0)
     }
 
-    /// Notes the number of bytes that a task could not allocate. The first one stays. (A heap
-    /// without space for a block may have none for a reason either.)
+    /// Records the number of bytes that a task could not allocate, unless one is recorded already.
+    /// (A heap without space for a block may not have space for a reason either.)
     pub(super) fn note_wanted(self, bytes: u64) {
         let order = (Ordering::Relaxed, Ordering::Relaxed);
         let at = self.at + WANTED;

@@ -130,9 +130,9 @@ impl<M: Memory> Layout<M> {
         }
         let failed = job.state() == JobState::Failed;
         let mut runs = false;
-        // Walk twice: a walk is no snapshot, and a task may spawn others behind it, and end. Tasks
-        // that begin now that the job is over spawn none, so the second walk sees those others. New
-        // tasks do not count: their parent does, or its attempt has died.
+        // Walk twice: a walk is not a snapshot, and a task may spawn others behind it, and end.
+        // Tasks that begin now that the job is over spawn none, so the second walk sees those
+        // others. New tasks do not count: their parent does, or its attempt has died.
         for number in (0..self.slots.used()).chain(0..self.slots.used()) {
             let (slot, chunk) = (self.slots.slot(number), self.slots.settings().chunk);
             supply::each(self.memory, slot, chunk, |task| {

@@ -123,7 +123,7 @@ impl<M: Memory> Heap<M> {
         self.state() + 136
     }
 
-    /// Returns the current era, from 1: 0 is no era.
+    /// Returns the current era, from 1: 0 is not an era.
     ///
     /// Relaxed: the argument at the top needs no more than that one word's values are seen in
     /// order.

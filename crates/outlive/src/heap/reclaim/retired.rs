@@ -76,8 +76,8 @@ impl<M: Memory> LocalHeap<'_, M> {
         self.step();
     }
 
-    /// Returns whether `block` is the last that this instance, or the dead one, retired: for the
-    /// handler of an operation that was interrupted under the pin of that retirement.
+    /// Returns whether `block` is the last that this instance, or the dead instance, retired: for
+    /// the handler of an operation that was interrupted under the pin of that retirement.
     pub fn is_last_retired(&self, block: Offset) -> bool {
         let head = scratch::retired(self.log()) + HEAD;
         self.memory().load::<u64>(head, Ordering::Acquire) == block.raw()

@@ -16,8 +16,8 @@
 //! doing anything, and clears the record afterwards:
 //!
 //! ```text
-//!  allocate into a cell:  note, set the local bit, write the cell, strike out
-//!  free from a cell:      note, write the cell, clear the local bit or set the remote one, strike out
+//!  allocate into a cell:  record, set the local bit, write the cell, clear the record
+//!  free from a cell:      record, write the cell, clear the local or set the remote bit, clear the record
 //! ```
 //!
 //! All of these are plain release stores in this order, except the fetch-or. A thread that settles

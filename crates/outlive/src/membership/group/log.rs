@@ -267,9 +267,9 @@ impl<M: Memory> GroupLog<M> {
         })
     }
 
-    /// Completes an event whose writer has not completed it (it may have died). Returns whether
-    /// there was one. Wait-free. The table may show such an event already, so a member that checks
-    /// the table for news would not find it.
+    /// Completes a pending event, whose writer may have died. Returns whether an event was pending.
+    /// Wait-free. The table may already show the change of a pending event, so a member that
+    /// compares the table with the events that it has read would miss the change.
     pub fn finish_pending(self) -> bool {
         let next = self.tail().saturating_add(1);
         let pending = Event::sequence_of(self.slot(next)) == next;

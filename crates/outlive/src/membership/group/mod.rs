@@ -76,19 +76,19 @@ pub enum GroupError {
         len: usize,
     },
     /// A group of that name exists.
-    #[error("there is a group {name:?} already; join it instead of creating it")]
+    #[error("the group {name:?} already exists; join it instead of creating it")]
     Exists {
         /// The name.
         name: String,
     },
     /// No group of that name exists.
-    #[error("there is no group {name:?}; create it first")]
+    #[error("the group {name:?} does not exist; create it first")]
     NotFound {
         /// The name.
         name: String,
     },
     /// Every slot is taken.
-    #[error("all {most} groups of this pod are taken; create the pod with more")]
+    #[error("all {most} groups of this pod are in use; create a pod with more groups")]
     Full {
         /// The maximum number of groups.
         most: u32,

@@ -1,7 +1,7 @@
 //! Anonymous memory with a file descriptor.
 //!
-//! It has no name and goes away with its last holder. Other processes reach it by a descriptor that
-//! is passed to them (inherited, or over a socket:
+//! It has no name and is freed when its last holder closes it. Other processes reach it by a
+//! descriptor that is passed to them (inherited, or over a socket:
 //! [`Segment::from_file`](crate::segment::Segment::from_file)) or by `/proc/PID/fd/N` of a holder.
 //! It is sealed against shrinking and growing when its pages are there, so no holder can take pages
 //! away under another's accesses; one that is not sealed is refused.

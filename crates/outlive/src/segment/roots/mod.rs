@@ -177,9 +177,9 @@ pub struct Roots<M: Memory = Native> {
 }
 
 impl<M: Memory> Roots<M> {
-    /// The maximal number of roots.
+    /// The maximum number of roots.
     pub const SLOTS: usize = 64;
-    /// The maximal length of a name in bytes.
+    /// The maximum length of a name in bytes.
     pub const NAME_BYTES: usize = table::NAME_BYTES;
     /// The size of the table in bytes.
     pub const BYTES: u64 = Self::SLOTS as u64 * table::SLOT_BYTES;

@@ -255,17 +255,17 @@ impl<M: Memory> Header<M> {
         Ok(this)
     }
 
-    /// Returns the place of the number of buckets, as a logarithm.
+    /// Returns the offset of the binary logarithm of the number of buckets.
     pub fn buckets_at(&self) -> Offset {
         self.at + BUCKETS
     }
 
-    /// Returns the place of the link to the first page of the directory.
+    /// Returns the offset of the link to the first page of the directory.
     pub fn directory_at(&self) -> Offset {
         self.at + DIRECTORY
     }
 
-    /// Returns the place of bucket 0.
+    /// Returns the offset of bucket 0.
     pub fn head_at(&self) -> Offset {
         self.at + HEAD
     }

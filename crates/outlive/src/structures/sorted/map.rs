@@ -217,13 +217,13 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
         Some(Typed::<K, V>::value(self.header.memory, node, value))
     }
 
-    /// Returns the place of the value that `key` was inserted with, unless it has been replaced: in
-    /// the entry itself, whole words, for values that are changed in place by the words' own
-    /// operations. It stays there until the entry is removed. Lock-free.
+    /// Returns the offset of the value that `key` was inserted with, unless it has been replaced.
+    /// The value is inside the entry and consists of whole words, so that atomic operations can
+    /// change it in place. It stays there until the entry is removed. Lock-free.
     ///
-    /// For maps whose entries are not removed while such a place is in use. A value that is changed
-    /// in place may be torn in the results of [`get`](Self::get) and [`iter`](Self::iter): its
-    /// words may be of several moments.
+    /// For maps whose entries are not removed while such an offset is in use. A value that is
+    /// changed in place may be torn in the results of [`get`](Self::get) and [`iter`](Self::iter):
+    /// its words may be of several moments.
     pub fn place(&self, heap: &LocalHeap<'_, M>, key: &K) -> Option<Offset> {
         let pin = heap.pin();
         let (node, value) = self.find(&pin, key)?;

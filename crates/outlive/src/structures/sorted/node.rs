@@ -110,7 +110,7 @@ impl Form {
         }
     }
 
-    /// Returns the place and the length of the value that `word` stands for.
+    /// Returns the offset and the length of the value of `node`, whose value word is `word`.
     #[inline(always)]
     pub fn value<M: Memory>(self, memory: M, node: Offset, word: u64) -> (Offset, u64) {
         if word & INLINE != 0 {

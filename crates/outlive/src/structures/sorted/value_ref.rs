@@ -89,8 +89,8 @@ impl<V: ?Sized + fmt::Debug> fmt::Debug for ValueRef<'_, V> {
 }
 
 impl<K: Datum + ?Sized, V: InPlace + ?Sized> Map<K, V> {
-    /// Returns the value of `key` in place. Lock-free. The structure is not destroyed while the
-    /// value exists: a named handle sees to that.
+    /// Returns the value of `key` in place. Lock-free. A named handle ensures that the structure is
+    /// not destroyed while the value exists.
     #[inline]
     pub(crate) fn read<'h>(&self, heap: &'h LocalHeap<'h>, key: &K) -> Option<ValueRef<'h, V>> {
         let pin = heap.pin();
@@ -101,8 +101,8 @@ impl<K: Datum + ?Sized, V: InPlace + ?Sized> Map<K, V> {
 }
 
 impl<K: OrderedDatum + ?Sized, V: InPlace + ?Sized> List<K, V> {
-    /// Returns the value of `key` in place. Lock-free. The structure is not destroyed while the
-    /// value exists: a named handle sees to that.
+    /// Returns the value of `key` in place. Lock-free. A named handle ensures that the structure is
+    /// not destroyed while the value exists.
     #[inline]
     pub(crate) fn read<'h>(&self, heap: &'h LocalHeap<'h>, key: &K) -> Option<ValueRef<'h, V>> {
         let pin = heap.pin();

@@ -50,7 +50,7 @@ impl BarrierReport {
 }
 
 impl<M: Memory> GroupBarrier<M> {
-    /// The number of attempts to read the barrier without a change of members meanwhile.
+    /// The number of attempts to read the barrier without a concurrent change of members.
     const LOOKS: u32 = 100;
 
     /// Checks whether this can be a barrier of the pod with these generations: whether the word and

@@ -370,8 +370,8 @@ impl<M: Memory> GroupBarrier<M> {
             .is_ok()
     }
 
-    /// Makes the slot of the last step follow it; returns `false` if the barrier has changed
-    /// meanwhile.
+    /// Updates the slot of the last step to agree with it. Returns `false` if the barrier has
+    /// changed concurrently.
     fn settle(&self, state: State) -> Result<bool, BarrierError> {
         let (seat, before) = match state.last {
             Step::None => return Ok(true),
