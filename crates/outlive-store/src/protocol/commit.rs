@@ -101,6 +101,9 @@ impl<V: Member> Transaction<V> {
         if policy.validates_after_latching {
             self.plan_validation()?;
         }
+        if self.worker.has_late_layout() {
+            return Err(self.interrupted());
+        }
         self.plan_log(None)?;
         self.stage = Stage::Logging;
         let known = self.worker.known_failures();

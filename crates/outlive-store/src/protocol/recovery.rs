@@ -236,7 +236,7 @@ async fn decide<V: View>(
     fanout.post_to_live(worker).await?;
     // If no replica of any object is left, a transaction that was logged before its validation may
     // have failed that.
-    let without_replicas = match worker.protocol().logs_at_replicas() {
+    let without_replicas = match worker.protocol().logs_during_validation() {
         true => Decision::Back,
         false => Decision::Forward,
     };

@@ -510,6 +510,11 @@ impl<V: Member> Worker<V> {
             Poll::Pending
         })
         .await?;
+        // Another coordinator of this worker has begun the epoch meanwhile, and its attempt uses the
+        // layouts.
+        if self.is_settled.get() && self.epoch() == epoch {
+            return Ok(());
+        }
         // If a log server cannot be reached, the next call tries again.
         self.is_settled.set(false);
         self.lost.set(Bits::of(self.view.lost(epoch)));

@@ -6,7 +6,10 @@
 //! it was after the last acknowledged commit. A compute server writes the word when a commit is
 //! acknowledged, before its next transaction. The file's pages survive the server's death, so the
 //! row must have at least this number afterwards, and at most one more for each death: that of a
-//! commit whose acknowledgement was not recorded any more.
+//! commit whose acknowledgement was not recorded any more. Each later commit of the row must have a
+//! greater number, otherwise the store has lost the commit before it.
+//!
+//! A commit that is lost is not noticed if the next commit of its row is not acknowledged any more.
 
 use crate::failure::Failure;
 use std::fs::File;
@@ -56,7 +59,17 @@ impl Receipts {
     }
 
     /// Records that a commit was acknowledged, the `count`-th of the coordinator's row.
+    ///
+    /// # Errors
+    /// An acknowledged commit of the row is lost, or the file cannot be read and written.
     pub fn acknowledge(&self, process: u16, coordinator: u16, count: u64) -> io::Result<()> {
+        let before = self.acknowledged(process, coordinator)?;
+        if count <= before {
+            return Err(io::Error::other(format!(
+                "commit {before} of coordinator {coordinator}, process id {process}, was \
+                 acknowledged and is lost: a later commit is number {count}"
+            )));
+        }
         let offset = Self::offset(process, coordinator);
         self.0.write_all_at(&count.to_le_bytes(), offset)
     }
@@ -87,6 +100,9 @@ mod tests {
         assert!(Receipts::create(&store).is_err());
         receipts.acknowledge(3, 7, 41).unwrap();
         receipts.acknowledge(3, 7, 42).unwrap();
+        // The store has lost commit 42.
+        let error = receipts.acknowledge(3, 7, 42).unwrap_err().to_string();
+        assert!(error.contains("commit 42"), "{error}");
         let receipts = Receipts::open(&store).unwrap();
         let acknowledged = |process, number| receipts.acknowledged(process, number).unwrap();
         assert_eq!((acknowledged(3, 7), acknowledged(3, 6)), (42, 0));
