@@ -176,7 +176,10 @@ impl Kind {
             Self::State => true,
             // Below these levels, the assertion itself may see a part of another transaction.
             Self::ConcurrentRead => has(Isolation::RepeatableRead) || has(Isolation::Snapshot),
-            Self::StaleRead => level.real_time,
+            // Weaker levels with real time allow stale reads.
+            Self::StaleRead => {
+                level.real_time && (has(Isolation::RepeatableRead) || has(Isolation::Snapshot))
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const BATCH: usize = 16;
 /// The time for which a failing assertion is evaluated again. If it holds within this time, the
 /// first read was stale; otherwise the state is wrong.
-const SETTLES: Duration = Duration::from_millis(500);
+pub(super) const SETTLES: Duration = Duration::from_millis(500);
 
 /// Runs one client until the test is over.
 pub(super) fn run(

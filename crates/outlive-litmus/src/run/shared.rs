@@ -12,16 +12,17 @@ use super::evaluation;
 use super::execution::{self, Execution, Outcome};
 use super::plan::{self, Pace, Plan};
 use super::report::Kind;
+use super::separate::SETTLES;
 use super::state::{self, State};
 use super::worker::Worker;
-use crate::driver::Key;
+use crate::driver::{DriverError, Key};
 use crate::test::{Condition, Seen};
 use fastrand::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The maximum number of transactions of a client in a round.
 const MOST_TRANSACTIONS: usize = 5;
@@ -108,7 +109,8 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
         };
         context.answered();
         if !evaluation::holds(condition, &last) {
-            context.violate(Kind::State, &last, &all);
+            let kind = kind_at_rest(context, &mut client, base, condition)?;
+            context.violate(kind, &last, &all);
         } else if let Some(failing) = &failing.1 {
             context.violate(Kind::ConcurrentRead, failing, &all);
         }
@@ -121,6 +123,27 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
         }
     }
     Ok(())
+}
+
+/// Distinguishes a wrong state from a stale read of the state, after all transactions have ended.
+fn kind_at_rest(
+    context: &Context,
+    client: &mut Client,
+    base: Key,
+    condition: &Condition<Seen>,
+) -> Result<Kind, DriverError> {
+    let (begin, objects) = (Instant::now(), context.test.objects.len());
+    while begin.elapsed() < SETTLES {
+        thread::sleep(Duration::from_millis(5));
+        let state = state::read_at_rest(client, base, objects, context.options.patience)?;
+        context.answered();
+        match state {
+            None => break,
+            Some(state) if evaluation::holds(condition, &state) => return Ok(Kind::StaleRead),
+            Some(_) => {}
+        }
+    }
+    Ok(Kind::State)
 }
 
 /// Returns whether the connection was lost.
@@ -230,8 +253,9 @@ fn evaluate(
         thread::sleep(Duration::from_micros(rng.u64(0..=LONGEST_INTERVAL)));
         let pace = Pace::choose(&mut rng);
         let mut wait = || pace.wait(&mut rng);
+        // Its answers do not count as progress: with versions, reads go on while a lock that a
+        // crashed client has left blocks all writers.
         let state = state::read(client, round.base, objects, &mut wait)?;
-        context.answered();
         // An assertion whose transaction does not commit proves nothing.
         let Some(state) = state else { continue };
         count += 1;

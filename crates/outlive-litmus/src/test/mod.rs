@@ -22,7 +22,8 @@ pub struct Test {
     pub objects: Vec<Object>,
     /// The transactions of an instance.
     pub transactions: Vec<Transaction>,
-    /// Pairs of transactions (indices): the second begins after the first was acknowledged.
+    /// Pairs of transactions (indices): the second begins after the first has ended, also if that
+    /// was not committed.
     pub order: Vec<(usize, usize)>,
     /// The assertion.
     pub assertion: Assertion,
