@@ -191,7 +191,7 @@ mod tests {
             problem("/x?journal=no"),
             "`journal=no` is not one of wal, delete"
         );
-        assert!(problem("/x?busy=-1").contains("no number"));
+        assert!(problem("/x?busy=-1").contains("not a number"));
         assert!(problem("/x?busy").contains("has no value"));
         assert!(problem("/x?jornal=wal").contains("known are journal, busy"));
     }
