@@ -6,7 +6,7 @@
 //! al.
 //!
 //! - [`level`]: isolation levels, with and without real-time order;
-//! - [`test`]: objects, transactions, assertions;
+//! - [`test`](mod@test): objects, transactions, assertions;
 //! - [`driver`]: the interface to a store;
 //! - [`text`]: the text format of tests;
 //! - [`scalable`]: the proof that an assertion fails in no correct execution;
