@@ -17,6 +17,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
+/// The number of keys that a transaction reads to count the objects among them.
+const MAX_COUNTED: u64 = 4096;
+
 /// A request of the connection to its session.
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -188,6 +191,11 @@ impl Connection for Session {
     /// Reads each key of the range, which has the few objects of a test. The absence of a key is
     /// validated as its value is, so together the reads are one predicate.
     fn count(&mut self, mut range: Range<Key>) -> Result<u64, StepError> {
+        if range.end.saturating_sub(range.start) > MAX_COUNTED {
+            return Err(StepError::Lost(format!(
+                "a transaction of this store counts at most {MAX_COUNTED} keys"
+            )));
+        }
         range.try_fold(0, |count, key| {
             Ok(count + u64::from(self.read(key)?.is_some()))
         })

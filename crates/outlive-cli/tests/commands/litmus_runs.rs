@@ -89,7 +89,7 @@ fn single_tests_run() {
     assert_explained(HEADING, &printed);
     let dry = outlive(run.into_iter().chain(["--dry-run"])).succeeds();
     assert!(dry.ends_with("1 test of 50 instances each\n"), "{dry}");
-    outlive(["litmus", "run", &target, "none-such"]).fails(2, "no shipped test");
+    outlive(["litmus", "run", &target, "none-such"]).fails(2, "neither a shipped test nor a file");
 }
 
 #[test]
@@ -108,5 +108,5 @@ fn a_kill_that_hits_nothing_fails() {
     judge.extend(["--kill", "true", "--recover", "true", "--patience", "1"]);
     outlive(judge.clone()).fails(1, "no client lost its connection");
     judge[8] = "false";
-    outlive(judge).fails(1, "the command of --kill has failed");
+    outlive(judge).fails(1, "the command of --kill failed");
 }

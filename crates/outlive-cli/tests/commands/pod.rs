@@ -251,7 +251,7 @@ fn nonsense_is_bad_usage() {
     // A live view needs a terminal.
     outlive(["pod", "create", path, "--size", "4M", "--ids", "16"]).succeeds();
     outlive(["pod", "watch", path]).fails(2, "--once");
-    outlive(["pod", "host", path, "--host", "16"]).fails(1, "no id 16");
+    outlive(["pod", "host", path, "--host", "16"]).fails(1, "id 16 does not exist");
 }
 
 #[test]

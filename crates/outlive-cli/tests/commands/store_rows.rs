@@ -123,7 +123,7 @@ fn rows_are_written_read_and_deleted() {
         2,
         "scan",
         &["names", "--from", "8", "--to", "7"],
-        "--from is the smaller one",
+        "must not be greater",
     );
     bank.says("check", &[]);
     let [_, mut second] = memory;

@@ -160,7 +160,8 @@ pub trait Connection {
     /// Deletes a present object.
     fn delete(&mut self, key: Key) -> Result<(), StepError>;
 
-    /// Returns the number of present objects with keys in `range`, as one predicate. Called only if
+    /// Returns the number of present objects with keys in `range`, as one predicate. The range has
+    /// the objects of one instance of a test, so a driver may read each key. Called only if
     /// [`Capabilities::count`] is set.
     fn count(&mut self, range: Range<Key>) -> Result<u64, StepError>;
 
