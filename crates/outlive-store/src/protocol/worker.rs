@@ -510,8 +510,8 @@ impl<V: Member> Worker<V> {
             Poll::Pending
         })
         .await?;
-        // Another coordinator of this worker has begun the epoch meanwhile, and its attempt uses the
-        // layouts.
+        // Another coordinator of this worker has begun the epoch in the meantime, and its attempt
+        // uses the layouts.
         if self.is_settled.get() && self.epoch() == epoch {
             return Ok(());
         }
