@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 
 const BYTES: u64 = 32 << 10;
 const SIZES: Sizes = Sizes {
+    memory_servers: 64,
     replicas: 2,
     process_ids: 7,
     tables: 2,
