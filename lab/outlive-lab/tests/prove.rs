@@ -140,9 +140,10 @@ fn transactions_run_on_the_simulated_network() {
         .iter()
         .map(|it| it["name"].as_str().unwrap())
         .collect();
+    let protocols = ["pandora", "ford", "log-a-latch", "latch-to-log"];
     assert_eq!(
         names,
-        ["pandora", "ford", "log-a-latch"].map(|it| format!("transactions: {it} losses"))
+        protocols.map(|it| format!("transactions: {it} losses"))
     );
     for proof in proofs {
         assert_eq!(
