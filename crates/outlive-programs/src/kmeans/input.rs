@@ -277,7 +277,7 @@ mod tests {
         }
         let wide = npy("|u1", "False", "1, 1048577", &[0; (1 << 20) + 1]);
         let said = Points::parse(&wide).unwrap_err().to_string();
-        assert!(said.starts_with("1048577 columns"), "{said}");
+        assert!(said.starts_with("the array has 1048577 columns"), "{said}");
     }
 
     #[test]
