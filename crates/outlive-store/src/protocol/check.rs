@@ -1,6 +1,7 @@
 //! The check of all tables while no transaction runs.
 
-use super::worker::{View, Worker};
+use super::view::View;
+use super::worker::Worker;
 use crate::tables::{
     BUCKET_WORDS, Bucket, Geometry, HEADER_WORDS, KEYS_PER_BUCKET, ObjectId, Place, TransactionId,
     Version,

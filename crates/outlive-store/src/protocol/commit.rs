@@ -2,7 +2,7 @@
 
 use super::Abort;
 use super::transaction::{Latch, Stage, Transaction};
-use super::worker::Member;
+use super::view::Member;
 use crate::tables::{LATCH, Place, VALUE, VERSION, Version};
 use crate::verbs::{VerbError, block_on};
 

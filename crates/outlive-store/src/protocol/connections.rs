@@ -21,7 +21,8 @@
 //! worker notices that at the beginning of the next attempt of any of its coordinators, or when it
 //! [finishes](Worker::finish).
 
-use super::worker::{View, Worker};
+use super::view::View;
+use super::worker::Worker;
 use crate::tables::TransactionId;
 use crate::verbs::{Batch, Completed, Connection, ServerId, VerbError};
 use core::cell::{Ref, RefCell};

@@ -2,7 +2,8 @@
 
 use super::commit::CommitError;
 use super::transaction::{Sets, Transaction};
-use super::worker::{Member, Slot, Worker};
+use super::view::{Member, Slot};
+use super::worker::Worker;
 use super::{Abort, Conflict, TransactionError};
 use crate::tables::{TableLayout, TransactionId};
 use crate::verbs::VerbError;

@@ -21,7 +21,7 @@
 //! is not complete, so nothing reads them, and the next copy writes the object again.
 
 use super::transaction::Transaction;
-use super::worker::Member;
+use super::view::Member;
 use super::{Abort, Coordinator, TransactionError};
 use crate::tables::{ObjectId, VALUE, VERSION, Version};
 use crate::verbs::{Batch, ServerId, VerbError};

@@ -1,7 +1,7 @@
 //! Batches for several memory servers at a time.
 
 use super::Worker;
-use super::worker::View;
+use super::view::View;
 use crate::tables::TransactionId;
 use crate::verbs::{Batch, Connection, ServerId, VerbError};
 use core::future::poll_fn;

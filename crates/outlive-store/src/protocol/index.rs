@@ -10,7 +10,8 @@
 //!   the bucket that the other writes in its read set or write set.
 
 use super::transaction::{Seen, Transaction};
-use super::worker::{Member, Table};
+use super::view::Member;
+use super::worker::Table;
 use super::{Abort, Conflict};
 use crate::tables::{BUCKET_WORDS, Bucket, Geometry, HEADER_WORDS, KEYS_PER_BUCKET, ObjectId};
 use bytemuck::Pod;

@@ -1,7 +1,7 @@
 //! The log of an attempt.
 
 use super::transaction::{Stage, Transaction};
-use super::worker::Member;
+use super::view::Member;
 use super::{Abort, log};
 use crate::tables::{ObjectId, Version};
 use crate::verbs::VerbError;

@@ -87,6 +87,7 @@ mod recycle;
 mod snapshot;
 mod transaction;
 mod variant;
+mod view;
 mod words;
 mod worker;
 
@@ -105,4 +106,5 @@ pub use recycle::release_stray;
 pub use snapshot::Rows;
 pub use transaction::Transaction;
 pub use variant::Protocol;
-pub use worker::{Member, NoSlot, Slot, Table, View, Worker};
+pub use view::{Member, NoSlot, Slot, View};
+pub use worker::{Table, Worker};

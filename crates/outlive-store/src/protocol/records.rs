@@ -12,7 +12,8 @@
 use super::fanout::Fanout;
 use super::log::{LATCH_WORDS, LogArea, LogEntry, length};
 use super::recycle::scan;
-use super::worker::{View, Worker};
+use super::view::View;
+use super::worker::Worker;
 use crate::tables::{LATCH, ObjectId, TransactionId};
 use crate::verbs::VerbError;
 use std::collections::HashSet;

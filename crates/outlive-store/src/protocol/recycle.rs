@@ -14,7 +14,8 @@
 //! not failed. A CAS from a word of the previous owner fails, because the attempts of the next one
 //! begin elsewhere.
 
-use super::worker::{View, Worker};
+use super::view::View;
+use super::worker::Worker;
 use crate::tables::{LATCH, ObjectId, TransactionId};
 use crate::verbs::{Batch, VerbError};
 

@@ -41,7 +41,8 @@
 
 use super::coordinator::{Coordinator, is_over};
 use super::transaction::Latch;
-use super::worker::{Member, Worker};
+use super::view::Member;
+use super::worker::Worker;
 use super::{Abort, Conflict, TransactionError, check::Replica};
 use crate::tables::{BUCKET_WORDS, Bucket, Geometry, KEYS_PER_BUCKET, Version};
 use crate::verbs::VerbError;

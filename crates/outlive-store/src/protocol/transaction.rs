@@ -1,7 +1,8 @@
 //! An attempt of a transaction: its read set and write set, and its accesses to single objects.
 
 use super::fanout::Fanout;
-use super::worker::{Knowledge, Member, View, Worker};
+use super::view::{Member, View};
+use super::worker::{Knowledge, Worker};
 use super::{Abort, Conflict};
 use crate::tables::{LATCH, ObjectId, Place, TransactionId, VALUE, VERSION, Version};
 use crate::verbs::{Batch, Connection, ServerId, Slot, VerbError};

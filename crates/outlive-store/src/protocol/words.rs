@@ -2,7 +2,7 @@
 
 use super::Abort;
 use super::transaction::Transaction;
-use super::worker::Member;
+use super::view::Member;
 
 impl<V: Member> Transaction<V> {
     /// Reads the words of the value of `key`; `None` if the key does not exist.
