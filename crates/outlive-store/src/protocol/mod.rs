@@ -84,6 +84,8 @@ mod policy;
 mod records;
 mod recovery;
 mod recycle;
+#[cfg(test)]
+mod small_view;
 mod snapshot;
 mod transaction;
 mod variant;

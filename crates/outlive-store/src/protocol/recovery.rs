@@ -325,3 +325,41 @@ async fn unlatch<V: View>(
     }
     fanout.post_to_live(worker).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::log::{append, begin, seal};
+    use super::super::small_view::{LOGS, Link, SmallView, TABLES};
+    use super::*;
+    use crate::protocol::Protocol;
+    use crate::tables::{ObjectId, TransactionId, Version};
+    use crate::verbs::{Batch, Connection, block_on};
+
+    /// In `pandora` a logged transaction was validated. In `latch-to-log` it may have failed its
+    /// validation, and its client may know that.
+    #[test]
+    fn a_transaction_whose_replicas_are_lost_is_committed_only_if_it_was_validated() {
+        let id = TransactionId::new(1, 0, 1);
+        for (protocol, committed) in [
+            (Protocol::Pandora, vec![id]),
+            (Protocol::LatchToLog, Vec::new()),
+        ] {
+            let view = SmallView::new(protocol);
+            let mut words = Vec::new();
+            begin(&mut words);
+            let object = ObjectId::new(0, 0, 0);
+            append(&mut words, object, (Version(1), Version(3)), &[7]);
+            seal(&mut words, id, 0, 1);
+            let mut batch = Batch::new();
+            batch.write(view.log_area().slot(0), &words);
+            let wire = view.connect(LOGS).unwrap();
+            block_on(wire.post(batch)).finished().unwrap();
+            view.0.epoch.set(1);
+            view.set_link(TABLES, Link::Dead);
+            let worker = Worker::new(view.clone(), 1, view.log_area(), 0);
+            let recovered = block_on(recover_logs(&worker)).unwrap();
+            assert_eq!(recovered.forward + recovered.back, 1);
+            assert_eq!(*view.0.committed.borrow(), committed, "{protocol}");
+        }
+    }
+}

@@ -463,3 +463,30 @@ impl Bits {
         word.is_some_and(|word| word >> (server.0 % 64) & 1 != 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::small_view::SmallView;
+    use super::*;
+    use core::pin::pin;
+    use core::task::{Context, Waker};
+
+    #[test]
+    fn an_epoch_that_a_sibling_has_begun_is_not_begun_again() {
+        let view = SmallView::new(Protocol::Pandora);
+        let worker = Worker::new(view.clone(), 1, view.log_area(), 0);
+        let mut context = Context::from_waker(Waker::noop());
+        view.0.is_settled.set(false);
+        let (mut first, mut second) = (pin!(worker.renew(None)), pin!(worker.renew(None)));
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        view.0.is_settled.set(true);
+        let begun = first.poll(&mut context);
+        assert!(matches!(begun, Poll::Ready(Ok(()))));
+        // The attempt of the first sibling uses a layout.
+        let layout = worker.layout(0);
+        let begun = second.poll(&mut context);
+        assert!(matches!(begun, Poll::Ready(Ok(()))));
+        assert!(Rc::ptr_eq(&layout, &worker.layout(0)));
+    }
+}
