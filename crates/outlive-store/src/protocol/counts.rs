@@ -1,7 +1,10 @@
 //! The numbers of events in transactions: those of a worker, and the totals of a store.
 
+use bytemuck::{Pod, Zeroable};
+
 /// The numbers of events in the transactions of a worker, or of a store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
 pub struct Counts {
     /// Committed transactions.
     pub committed: u64,
@@ -23,44 +26,16 @@ pub struct Counts {
 
 impl Counts {
     /// The number of different events.
-    pub const EVENTS: usize = 8;
+    pub const EVENTS: usize = size_of::<Self>() / size_of::<u64>();
 
     /// Returns the numbers in the order of the fields.
-    pub const fn to_words(self) -> [u64; Self::EVENTS] {
-        [
-            self.committed,
-            self.latched,
-            self.changed,
-            self.torn,
-            self.user,
-            self.interrupted,
-            self.stolen,
-            self.stalled,
-        ]
+    pub fn to_words(self) -> [u64; Self::EVENTS] {
+        bytemuck::cast(self)
     }
 
     /// Returns the counts of [`to_words`](Self::to_words).
-    pub const fn from_words(words: [u64; Self::EVENTS]) -> Self {
-        let [
-            committed,
-            latched,
-            changed,
-            torn,
-            user,
-            interrupted,
-            stolen,
-            stalled,
-        ] = words;
-        Self {
-            committed,
-            latched,
-            changed,
-            torn,
-            user,
-            interrupted,
-            stolen,
-            stalled,
-        }
+    pub fn from_words(words: [u64; Self::EVENTS]) -> Self {
+        bytemuck::cast(words)
     }
 
     /// Returns the numbers of events since `before`.
