@@ -137,9 +137,12 @@ impl<C: Connection> Fanout<C> {
             if self.entries[..self.used].iter().all(|it| !it.is_due) {
                 return Ok(());
             }
-            for index in { 0..self.used }.filter(|it| self.entries[*it].is_due) {
-                match worker.reconnect(self.entries[index].server).await {
-                    Ok(()) | Err(VerbError::ServerDied { .. }) => {}
+            let entries = self.entries[..self.used].iter_mut();
+            for entry in entries.filter(|it| it.is_due) {
+                match worker.reconnect(entry.server).await {
+                    Ok(()) => {}
+                    // The old connection may be reported as broken for good.
+                    Err(VerbError::ServerDied { .. }) => entry.is_due = false,
                     Err(error) => return Err(error),
                 }
             }
@@ -193,5 +196,33 @@ impl<C: Connection> Fanout<C> {
             }
         }
         self.used = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Protocol;
+    use super::super::small_view::{LOGS, Link, SmallView, TABLES};
+    use super::*;
+    use crate::verbs::RemoteOffset;
+    use core::pin::pin;
+    use core::task::{Context, Waker};
+
+    #[test]
+    fn a_broken_connection_to_a_dead_server_is_given_up() {
+        let view = SmallView::new(Protocol::Pandora);
+        let worker = Worker::new(view.clone(), 1, view.log_area(), 0);
+        assert!(worker.connection(TABLES).is_ok() && worker.connection(LOGS).is_ok());
+        view.set_link(TABLES, Link::Dead);
+        view.set_link(LOGS, Link::Breaks);
+        let mut fanout = Fanout::default();
+        for server in [TABLES, LOGS] {
+            fanout.to(server).1.write(RemoteOffset::new(0), &[7]);
+        }
+        let posted =
+            pin!(fanout.post_to_live(&worker)).poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(posted, Poll::Ready(Ok(())));
+        let is_valid = [0, 1].map(|index| fanout.valid(index).is_some());
+        assert_eq!(is_valid, [false, true]);
     }
 }

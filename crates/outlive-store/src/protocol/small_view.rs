@@ -17,6 +17,8 @@ pub const TABLES: ServerId = ServerId(0);
 /// The server of the log.
 pub const LOGS: ServerId = ServerId(1);
 
+/// The number of batches after which a test fails that would post them forever.
+const MAX_POSTS: u32 = 1000;
 const REGION: u64 = 4096;
 const SLOTS: u16 = 2;
 const SLOT_WORDS: usize = 64;
@@ -47,6 +49,7 @@ pub struct Facts {
     memory: Native,
     protocol: Protocol,
     links: [Cell<Link>; 2],
+    posts: Cell<u32>,
     /// The number of changes. The first one is the loss of the table's server.
     pub epoch: Cell<u64>,
     pub is_settled: Cell<bool>,
@@ -65,6 +68,7 @@ impl SmallView {
             memory: Native::leaked(3 * REGION, PersistenceDomain::Flushed),
             protocol,
             links: [Link::Open; 2].map(Cell::new),
+            posts: Cell::new(0),
             epoch: Cell::new(0),
             is_settled: Cell::new(true),
             slots: RefCell::new((0..SLOTS).map(|it| Slot::new(it, 0)).collect()),
@@ -120,6 +124,8 @@ impl Connection for Wire {
 
     fn post(&self, batch: Batch) -> Arrival {
         let (server, link) = (self.server(), self.link());
+        self.facts.posts.set(self.facts.posts.get() + 1);
+        assert!(self.facts.posts.get() < MAX_POSTS, "the test does not end");
         if matches!(link.get(), Link::Breaks | Link::Dead) {
             self.is_broken.set(true);
         }
