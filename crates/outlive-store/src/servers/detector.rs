@@ -2,8 +2,17 @@
 //!
 //! A detector decides nothing. The core raises the generation of a server only after the server can
 //! no longer write, and recovery begins after that. A detector therefore only *suspects*, and
-//! [`ComputeServer::detect`] requests the fence of each suspect. A wrong suspicion costs a server,
-//! but no data.
+//! [`ComputeServer::detect`] requests the fence of each suspect.
+//!
+//! # Wrong suspicions
+//!
+//! A fence ends a server, also one that has not failed. No transaction is lost or executed twice by
+//! the fence of a compute server. The memory of a fenced memory server is lost, as by its death:
+//! data is lost if the f + 1 memory servers with the replicas of an object are fenced before a
+//! restoration has replaced one of them. That needs f + 1 wrong suspicions, or a pause of f + 1
+//! memory servers for longer than the suspicion time, such as a pause of the whole machine.
+//!
+//! # The evidence of the core
 //!
 //! The [`CoreDetector`] reports the evidence of the core's membership:
 //!
@@ -60,11 +69,59 @@ pub trait Detector {
 pub struct CoreDetector {
     tables: Tables,
     events: GroupEvents,
+    halves: Halves,
+    fences: u64,
+}
+
+/// The deaths of which one of the two events has come. Each server is a process on a host of its
+/// own. The event of the host's death has the evidence, and that of the process names the server.
+/// They come in either order.
+#[derive(Debug, Default)]
+struct Halves {
     /// The servers whose deaths were reported before those of their hosts, by the id of the host.
     servers: HashMap<InstanceId, Instance>,
     /// The hosts whose deaths were reported before those of their servers, with the evidence.
     hosts: HashMap<InstanceId, Evidence>,
-    fences: u64,
+}
+
+impl Halves {
+    /// Returns the server that has died and the evidence, if `event` is the second one of its
+    /// death. `host_of` returns the host of a dead process.
+    fn join(
+        &mut self,
+        event: &Event,
+        host_of: impl FnOnce(Instance) -> Option<InstanceId>,
+    ) -> Option<(Instance, Evidence)> {
+        let instance = event.instance;
+        match event.kind {
+            EventKind::ProcessDied => {
+                let host = host_of(instance)?;
+                let Some(evidence) = self.hosts.remove(&host) else {
+                    self.servers.insert(host, instance);
+                    return None;
+                };
+                Some((instance, evidence))
+            }
+            EventKind::HostDied => {
+                let evidence = match event.fenced {
+                    true => Evidence::Fenced,
+                    false => Evidence::Ended,
+                };
+                let Some(server) = self.servers.remove(&instance.id) else {
+                    self.hosts.insert(instance.id, evidence);
+                    return None;
+                };
+                Some((server, evidence))
+            }
+            // The id has another owner now, which has nothing to do with an earlier death.
+            EventKind::Joined | EventKind::Rejoined => {
+                self.servers.remove(&instance.id);
+                self.hosts.remove(&instance.id);
+                None
+            }
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Debug for CoreDetector {
@@ -81,8 +138,7 @@ impl CoreDetector {
         Self {
             tables,
             events,
-            servers: HashMap::new(),
-            hosts: HashMap::new(),
+            halves: Halves::default(),
             fences: 0,
         }
     }
@@ -92,35 +148,15 @@ impl CoreDetector {
         self.fences
     }
 
-    /// Each server is a process on a host of its own. The event of the host's death has the
-    /// evidence, and that of the process names the server. They come in either order.
-    fn interpret(&mut self, event: Event) -> Option<Finding> {
-        let (instance, generations) = (event.instance, self.tables.generations());
-        let (server, evidence) = match event.kind {
-            EventKind::ProcessDied => {
-                // The word of a dead process keeps its host until the id is assigned again.
-                let state = generations.state(instance.id).ok();
-                let state = state.filter(|it| it.generation == instance.generation + 1)?;
-                let host = InstanceId::from(state.host);
-                let Some(evidence) = self.hosts.remove(&host) else {
-                    self.servers.insert(host, instance);
-                    return None;
-                };
-                (instance, evidence)
-            }
-            EventKind::HostDied => {
-                let evidence = match event.fenced {
-                    true => Evidence::Fenced,
-                    false => Evidence::Ended,
-                };
-                let Some(server) = self.servers.remove(&instance.id) else {
-                    self.hosts.insert(instance.id, evidence);
-                    return None;
-                };
-                (server, evidence)
-            }
-            _ => return None,
+    fn interpret(&mut self, event: &Event) -> Option<Finding> {
+        let generations = self.tables.generations();
+        // The word of a dead process keeps its host until the id is assigned again.
+        let host_of = |process: Instance| {
+            let state = generations.state(process.id).ok();
+            let state = state.filter(|it| it.generation == process.generation + 1)?;
+            Some(InstanceId::from(state.host))
         };
+        let (server, evidence) = self.halves.join(event, host_of)?;
         self.fences += u64::from(evidence == Evidence::Fenced);
         Some(Finding::Died { server, evidence })
     }
@@ -133,15 +169,14 @@ impl Detector for CoreDetector {
             let left = timeout.saturating_sub(begin.elapsed());
             match self.events.wait_for(left)? {
                 News::Event(event) => {
-                    let finding = self.interpret(event);
+                    let finding = self.interpret(&event);
                     if finding.is_some() {
                         return finding;
                     }
                 }
                 News::Resync { missed, .. } => {
                     tracing::warn!(missed, "a failure detector has missed events");
-                    self.servers.clear();
-                    self.hosts.clear();
+                    self.halves = Halves::default();
                 }
             }
         }
@@ -172,5 +207,61 @@ impl ComputeServer {
             }
         }
         Some(finding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: InstanceId = 5;
+
+    fn event(kind: EventKind, instance: Instance, fenced: bool) -> Event {
+        Event {
+            sequence: 1,
+            kind,
+            instance,
+            level: None,
+            fenced,
+        }
+    }
+
+    #[test]
+    fn the_events_of_a_death_come_in_either_order() {
+        let (host, server) = (Instance::new(HOST, 1), Instance::new(6, 1));
+        let died = event(EventKind::ProcessDied, server, false);
+        let fenced = event(EventKind::HostDied, host, true);
+        for (first, second) in [(died, fenced), (fenced, died)] {
+            let mut halves = Halves::default();
+            assert_eq!(halves.join(&first, |_| Some(HOST)), None);
+            let joined = halves.join(&second, |_| Some(HOST));
+            assert_eq!(joined, Some((server, Evidence::Fenced)));
+        }
+    }
+
+    /// One event of the first owner's death is missing: its evidence, or its server, is not that of
+    /// the next owner.
+    #[test]
+    fn the_next_owner_of_an_id_has_evidence_of_its_own() {
+        let (host, server) = (Instance::new(HOST, 3), Instance::new(6, 3));
+        let died = event(EventKind::ProcessDied, server, false);
+        let ended = event(EventKind::HostDied, host, false);
+        let before = [
+            event(EventKind::HostDied, Instance::new(HOST, 1), true),
+            event(EventKind::ProcessDied, Instance::new(7, 1), false),
+        ];
+        for (before, kind) in before
+            .into_iter()
+            .zip([EventKind::Joined, EventKind::Rejoined])
+        {
+            for (first, second) in [(died, ended), (ended, died)] {
+                let mut halves = Halves::default();
+                for event in [before, event(kind, host, false), first] {
+                    assert_eq!(halves.join(&event, |_| Some(HOST)), None);
+                }
+                let joined = halves.join(&second, |_| Some(HOST));
+                assert_eq!(joined, Some((server, Evidence::Ended)));
+            }
+        }
     }
 }

@@ -127,8 +127,12 @@ impl StoreOptions {
     /// On one operating system the kernel reports the end of a process at once, so heartbeats find
     /// only servers that are stopped or hang. Servers that run are fenced as well if they, or the
     /// whole machine, pause for longer than `suspicion`: pauses of 29 to 52 ms were seen on 2 busy
-    /// cores.
-    /// [`CoreDetector::fences`](super::CoreDetector::fences) counts the fences.
+    /// cores. [`CoreDetector::fences`](super::CoreDetector::fences) counts the fences.
+    ///
+    /// A fenced memory server is lost like one that has died. If all f + 1 memory servers with the
+    /// replicas of an object do not beat for `suspicion`, all of them are fenced, and the object is
+    /// lost. A pause of the whole machine can do that, so `suspicion` must be longer than such
+    /// pauses.
     pub fn heartbeats(mut self, heartbeat: Duration, suspicion: Duration) -> Self {
         self.heartbeats = Some((heartbeat, suspicion));
         self
