@@ -118,12 +118,14 @@ impl<M: Memory> Configuration<M> {
         self.append(STEP + u64::from(step));
     }
 
-    /// Returns whether the list has space for the two steps of a restoration, and for the losses of
-    /// all servers.
+    /// Returns whether the list has space for the two steps of another restoration, for the second
+    /// step of the one that is under way, and for the losses of all servers.
     pub(super) fn can_restore(self) -> bool {
         let epoch = self.epoch();
         let left = u64::from(self.sizes.memory_servers) - self.lost(epoch).count() as u64;
-        epoch + 2 + left <= self.sizes.changes() && self.steps(epoch) < NEVER - 2
+        let steps = self.steps(epoch);
+        let new = steps % 2 + 2;
+        epoch + u64::from(new) + left <= self.sizes.changes() && steps < NEVER - new
     }
 
     /// Returns whether a new memory server can take the place of one that is lost, and the lost
@@ -287,5 +289,64 @@ impl<M: Memory> Configuration<M> {
                 Some((user, TransactionId::from_word(self.load(at + BEGUN))?))
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Protocol;
+    use crate::servers::Sizes;
+    use outlive::memory::{Native, PersistenceDomain};
+
+    fn configuration(memory_servers: u16) -> Configuration<Native> {
+        let sizes = Sizes {
+            replicas: 2,
+            memory_servers,
+            process_ids: 1,
+            tables: 0,
+            log_areas: 0,
+            coordinators: 0,
+            log_slot_bytes: 0,
+            protocol: Protocol::Pandora,
+        };
+        let bytes = sizes.bytes().next_multiple_of(4096);
+        let memory = Native::leaked(bytes + 4096, PersistenceDomain::Flushed);
+        Configuration::create(memory, Offset::new(4096), sizes, false)
+    }
+
+    #[test]
+    fn the_list_has_space_for_the_end_of_each_restoration_and_for_all_losses() {
+        for memory_servers in 1..=9 {
+            let configuration = configuration(memory_servers);
+            let mut step = 0;
+            while configuration.can_restore() {
+                step += 1;
+                configuration.append_step(step);
+            }
+            assert_eq!(
+                step % 2,
+                1,
+                "another one is not possible once the last one has begun"
+            );
+            configuration.append_step(step + 1);
+            assert_eq!(configuration.steps(configuration.epoch()), step + 1);
+            let ids = 0..memory_servers;
+            ids.clone().for_each(|id| configuration.lose(ServerId(id)));
+            let lost = configuration.lost(configuration.epoch());
+            assert_eq!(lost.count(), ids.count(), "{memory_servers} servers");
+        }
+    }
+
+    #[test]
+    fn a_store_has_127_restorations_at_most() {
+        let configuration = configuration(256);
+        let mut restorations = 0;
+        while configuration.can_restore() {
+            restorations += 1;
+            configuration.append_step(2 * restorations - 1);
+            configuration.append_step(2 * restorations);
+        }
+        assert_eq!(restorations, 127);
     }
 }

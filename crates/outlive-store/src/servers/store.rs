@@ -71,7 +71,7 @@ impl StoreOptions {
 
     /// Sets the maximum number of memory servers in the life of the store, up to 256. Each one that
     /// is lost while tables name it uses a number for good. The store can have one and a half times
-    /// as many restorations, and 126 at most.
+    /// as many restorations, and 127 at most.
     pub fn memory_servers(mut self, servers: u16) -> Self {
         self.sizes.memory_servers = servers;
         self
