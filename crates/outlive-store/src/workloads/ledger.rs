@@ -4,6 +4,7 @@
 use super::{Executed, get};
 use crate::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
 use crate::servers::{ComputeServer, StoreError};
+use crate::tables::TransactionId;
 use bytemuck::{Pod, Zeroable};
 
 /// The place where the changes of an invariant's sum are counted.
@@ -24,8 +25,49 @@ pub enum Books {
 struct Account {
     /// The sum of the changes.
     change: i64,
-    /// The number of transactions that have written the row.
-    commits: u64,
+    /// The transactions that have written the row.
+    receipt: Receipt,
+}
+
+/// The number of transactions that a [`Receipt`] names.
+const NAMED: usize = 4;
+
+/// The record of the transactions that have written a row of the ledger.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct Receipt {
+    /// The number of transactions.
+    pub commits: u64,
+    /// The ids of the last ones, the last one first.
+    last: [u64; NAMED],
+}
+
+impl Receipt {
+    /// Returns the record with one more transaction.
+    #[must_use]
+    pub fn then(self, transaction: TransactionId) -> Self {
+        let mut last = [transaction.to_word(); NAMED];
+        last[1..].copy_from_slice(&self.last[..NAMED - 1]);
+        Self {
+            commits: self.commits + 1,
+            last,
+        }
+    }
+
+    /// The id of the last transaction; 0 if there is none.
+    pub fn last(&self) -> u64 {
+        self.last[0]
+    }
+
+    /// Returns whether the transaction `id` was the one with number `number`. A transaction that is
+    /// not named any more, because more than three have followed it, is believed.
+    pub fn has(&self, number: u64, id: u64) -> bool {
+        let Some(later) = self.commits.checked_sub(number) else {
+            return false;
+        };
+        let named = usize::try_from(later).ok().and_then(|it| self.last.get(it));
+        named.is_none_or(|named| *named == id)
+    }
 }
 
 /// The changes of a benchmark's sum, as its [`Books`] say.
@@ -82,7 +124,7 @@ impl Ledger {
         let row = row_of(id.process().into(), id.coordinator().into());
         let add = |account: Account| Account {
             change: account.change + change,
-            commits: account.commits + 1,
+            receipt: account.receipt.then(id),
         };
         let old = tx.update(self.rows, row, add).await?;
         if old.is_none() {
@@ -90,7 +132,7 @@ impl Ledger {
         }
         Ok(Executed {
             change: 0,
-            receipt: Some(old.unwrap_or_default().commits + 1),
+            receipt: Some(add(old.unwrap_or_default()).receipt),
         })
     }
 
@@ -104,15 +146,15 @@ impl Ledger {
         Ok(row.unwrap_or_default())
     }
 
-    /// The number of transactions in the row of a coordinator.
-    pub fn receipts<V: Member>(
+    /// The transactions in the row of a coordinator.
+    pub fn receipt<V: Member>(
         self,
         coordinator: &mut Coordinator<V>,
         process: u16,
         number: u16,
-    ) -> Result<u64, TransactionError> {
+    ) -> Result<Receipt, TransactionError> {
         let account = self.account(coordinator, process.into(), number.into())?;
-        Ok(account.commits)
+        Ok(account.receipt)
     }
 
     /// The sum of all recorded changes.
@@ -124,5 +166,30 @@ impl Ledger {
             }
         }
         Ok(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_that_is_replaced_by_a_later_one_is_missed() {
+        let id = |attempt| TransactionId::new(1, 2, attempt);
+        let word = |attempt| id(attempt).to_word();
+        let two = Receipt::default().then(id(1)).then(id(2));
+        assert!(two.has(2, word(2)) && two.has(1, word(1)) && two.has(0, 0));
+        // Transaction 2 is lost, and others have taken its number.
+        let mut other = Receipt::default().then(id(1));
+        assert!(!other.has(2, word(2)));
+        for attempt in 3..=6 {
+            other = other.then(id(attempt));
+            assert!(!other.has(2, word(2)), "{other:?}");
+        }
+        assert_eq!((other.commits, other.last()), (5, word(6)));
+        assert!(
+            other.then(id(7)).has(2, word(2)),
+            "it is not named any more"
+        );
     }
 }

@@ -19,7 +19,7 @@ mod smallbank;
 mod tatp;
 mod tpcc;
 
-pub use ledger::{Books, ledger_table};
+pub use ledger::{Books, Receipt, ledger_table};
 pub use micro::Micro;
 pub use smallbank::{SmallBank, SmallBankKind, SmallBankRequest};
 pub use tatp::Tatp;
@@ -37,9 +37,9 @@ use ledger::Ledger;
 pub struct Executed {
     /// The change of the benchmark's sum, if the program counts it.
     pub change: i64,
-    /// The number of transactions that the coordinator's row of the ledger counts, this one
-    /// included; `None` if it is not counted there.
-    pub receipt: Option<u64>,
+    /// The transactions that the coordinator's row of the ledger counts, this one included; `None`
+    /// if it is not counted there.
+    pub receipt: Option<Receipt>,
 }
 
 /// One of the benchmarks.
@@ -108,24 +108,24 @@ impl Benchmark {
         }
     }
 
-    /// Returns the number of transactions that the ledger counts for the coordinator `number` of
-    /// all compute servers that have had the process id `process`.
+    /// Returns the transactions that the ledger counts for the coordinator `number` of all compute
+    /// servers that have had the process id `process`.
     ///
     /// # Errors
     /// Those of transactions.
-    pub fn receipts<V: Member>(
+    pub fn receipt<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
         process: u16,
         number: u16,
-    ) -> Result<u64, TransactionError> {
+    ) -> Result<Receipt, TransactionError> {
         let ledger = match self {
             Self::SmallBank(it) => it.ledger,
             Self::Tatp(it) => it.ledger,
             Self::TpcC(it) => it.ledger,
             Self::Micro(it) => it.ledger,
         };
-        ledger.receipts(coordinator, process, number)
+        ledger.receipt(coordinator, process, number)
     }
 }
 

@@ -233,9 +233,9 @@ impl<V: Member> Run<V> {
             let begin = Instant::now();
             match benchmark.execute(coordinator, &mut random).await {
                 Ok(executed) => {
-                    if let (Some(receipts), Some(count)) = (&self.receipts, executed.receipt)
+                    if let (Some(receipts), Some(row)) = (&self.receipts, executed.receipt)
                         && let Err(error) =
-                            receipts.acknowledge(self.process, coordinator.number(), count)
+                            receipts.acknowledge(self.process, coordinator.number(), row)
                     {
                         *self.error.borrow_mut() = Some(error.to_string());
                         break;

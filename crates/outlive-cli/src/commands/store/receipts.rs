@@ -1,17 +1,19 @@
 //! The receipts of a run: the commits that were acknowledged to clients, also to those of compute
 //! servers that were killed.
 //!
-//! They are in a file next to the store's, one word for each coordinator of each process id: the
-//! number of commits in the coordinator's row of the [ledger](outlive_store::workloads::Books), as
-//! it was after the last acknowledged commit. A compute server writes the word when a commit is
-//! acknowledged, before its next transaction. The file's pages survive the server's death, so the
-//! row must have at least this number afterwards, and at most one more for each death: that of a
-//! commit whose acknowledgement was not recorded any more. Each later commit of the row must have a
-//! greater number, otherwise the store has lost the commit before it.
+//! They are in a file next to the store's, two words for each coordinator of each process id: the
+//! number and the id of the last acknowledged commit in the coordinator's row of the
+//! [ledger](outlive_store::workloads::Books). A compute server writes them when a commit is
+//! acknowledged, before its next transaction. The file's pages survive the server's death.
 //!
-//! A commit that is lost is not noticed if the next commit of its row is not acknowledged any more.
+//! The row names its last four commits. The acknowledged one must be among them at its number, both
+//! in the row that the next acknowledged commit has written and in that at the end. At most one
+//! commit for each death follows it: one whose acknowledgement was not recorded any more. So a
+//! commit that is lost is noticed although later commits of its row have taken its number, unless
+//! deaths follow just after each of the next four, before these are acknowledged.
 
 use crate::failure::Failure;
+use outlive_store::workloads::Receipt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -55,42 +57,67 @@ impl Receipts {
     }
 
     fn offset(process: u16, coordinator: u16) -> u64 {
-        (u64::from(process) << 16 | u64::from(coordinator)) * 8
+        (u64::from(process) << 16 | u64::from(coordinator)) * 16
     }
 
-    /// Records that a commit was acknowledged, the `count`-th of the coordinator's row.
+    /// Records that the last commit of a coordinator's row was acknowledged. `row` is the row as
+    /// this commit has written it.
     ///
     /// # Errors
-    /// An acknowledged commit of the row is lost, or the file cannot be read and written.
-    pub fn acknowledge(&self, process: u16, coordinator: u16, count: u64) -> io::Result<()> {
+    /// The commit of the row that was acknowledged before is lost, or the file cannot be read and
+    /// written.
+    pub fn acknowledge(&self, process: u16, coordinator: u16, row: Receipt) -> io::Result<()> {
         let before = self.acknowledged(process, coordinator)?;
-        if count <= before {
+        let number = before.number;
+        if row.commits <= number || !before.is_in(&row) {
             return Err(io::Error::other(format!(
-                "commit {before} of coordinator {coordinator}, process id {process}, was \
-                 acknowledged and is lost: a later commit is number {count}"
+                "commit {number} of coordinator {coordinator}, process id {process}, was \
+                 acknowledged and is lost: a later commit is number {} and does not follow it",
+                row.commits
             )));
         }
+        let mut words = [0; 16];
+        words[..8].copy_from_slice(&row.commits.to_le_bytes());
+        words[8..].copy_from_slice(&row.last().to_le_bytes());
+        // A kill does not cut the copy: the words are in one page.
         let offset = Self::offset(process, coordinator);
-        self.0.write_all_at(&count.to_le_bytes(), offset)
+        self.0.write_all_at(&words, offset)
     }
 
-    /// The number of the last acknowledged commit of a coordinator's row; 0 if there is none.
-    pub fn acknowledged(&self, process: u16, coordinator: u16) -> io::Result<u64> {
-        let mut word = [0; 8];
-        let read = self
-            .0
-            .read_at(&mut word, Self::offset(process, coordinator))?;
+    /// The last acknowledged commit of a coordinator's row.
+    pub fn acknowledged(&self, process: u16, coordinator: u16) -> io::Result<Acknowledged> {
+        let mut words = [0; 16];
+        let offset = Self::offset(process, coordinator);
         // Beyond the end of the file, no commit was acknowledged.
-        match read {
-            8 => Ok(u64::from_le_bytes(word)),
-            _ => Ok(0),
-        }
+        let read = self.0.read_at(&mut words, offset)?;
+        let [number, id] = match read {
+            16 => [0, 8].map(|at| u64::from_le_bytes(core::array::from_fn(|it| words[at + it]))),
+            _ => [0; 2],
+        };
+        Ok(Acknowledged { number, id })
+    }
+}
+
+/// An acknowledged commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// Its number in the row, from 1; 0 if no commit was acknowledged.
+    pub number: u64,
+    /// The word of its transaction's id.
+    pub id: u64,
+}
+
+impl Acknowledged {
+    /// Returns whether a later state of the row still has the commit.
+    pub fn is_in(&self, row: &Receipt) -> bool {
+        self.number == 0 || row.has(self.number, self.id)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use outlive_store::tables::TransactionId;
 
     #[test]
     fn receipts_are_found_in_the_file() {
@@ -98,14 +125,24 @@ mod tests {
         let store = directory.path().join("store");
         let receipts = Receipts::create(&store).unwrap();
         assert!(Receipts::create(&store).is_err());
-        receipts.acknowledge(3, 7, 41).unwrap();
-        receipts.acknowledge(3, 7, 42).unwrap();
-        // The store has lost commit 42.
-        let error = receipts.acknowledge(3, 7, 42).unwrap_err().to_string();
-        assert!(error.contains("commit 42"), "{error}");
+        let id = |attempt| TransactionId::new(3, 7, attempt);
+        let one = Receipt::default().then(id(1));
+        let two = one.then(id(2));
+        receipts.acknowledge(3, 7, one).unwrap();
+        receipts.acknowledge(3, 7, two).unwrap();
+        // The store has lost commit 2, and has the next one with its number, or one more after it.
+        let other = one.then(id(3));
+        for row in [other, other.then(id(4))] {
+            let error = receipts.acknowledge(3, 7, row).unwrap_err().to_string();
+            assert!(error.contains("commit 2"), "{error}");
+        }
         let receipts = Receipts::open(&store).unwrap();
         let acknowledged = |process, number| receipts.acknowledged(process, number).unwrap();
-        assert_eq!((acknowledged(3, 7), acknowledged(3, 6)), (42, 0));
-        assert_eq!((acknowledged(2, 7), acknowledged(u16::MAX, 0)), (0, 0));
+        let last = acknowledged(3, 7);
+        assert_eq!((last.number, last.id), (2, id(2).to_word()));
+        assert!(last.is_in(&two.then(id(4))) && !last.is_in(&other));
+        for (process, number) in [(3, 6), (2, 7), (u16::MAX, 0)] {
+            assert_eq!(acknowledged(process, number), Acknowledged::default());
+        }
     }
 }

@@ -255,6 +255,7 @@ impl<'a> Attrition<'a> {
                 ));
             }
             self.tally.ended += 1;
+            self.tally.ended_clients.push(server.id);
             if self.tally.ended > MAX_ENDED {
                 return Err(Server::ended());
             }

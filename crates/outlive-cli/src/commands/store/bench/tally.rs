@@ -1,11 +1,11 @@
 //! The counts of a run with random kills, and the check of the acknowledged commits.
 
-use super::super::receipts::Receipts;
+use super::super::receipts::{Acknowledged, Receipts};
 use super::kills::{Killed, Kind};
 use crate::amount::Many;
 use crate::failure::Failure;
 use outlive_store::protocol::{Coordinator, Member};
-use outlive_store::workloads::Benchmark;
+use outlive_store::workloads::{Benchmark, Receipt};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ pub struct Tally {
     pub restored_replicas: u64,
     /// The number of servers that ended without being killed.
     pub ended: u64,
+    /// The process ids of the compute servers among them that executed transactions.
+    #[serde(skip)]
+    pub ended_clients: Vec<u16>,
     /// The time after which no memory server was killed any more, because the store could not have
     /// another one, in seconds.
     pub memory_kills_until: Option<f64>,
@@ -46,8 +49,8 @@ impl Tally {
     /// Compares the acknowledged commits of `processes` process ids with the rows of the store.
     /// Returns descriptions of the differences. No transaction runs at the same time.
     ///
-    /// A server that was killed had at most one commit of each coordinator that was not
-    /// acknowledged, or whose acknowledgement was not recorded.
+    /// A server that was killed, or ended otherwise, had at most one commit of each coordinator that
+    /// was not acknowledged, or whose acknowledgement was not recorded.
     pub fn check_commits<V: Member>(
         &mut self,
         benchmark: &Benchmark,
@@ -58,22 +61,20 @@ impl Tally {
     ) -> Result<Vec<String>, Failure> {
         let mut problems = Vec::new();
         for process in 1..=processes {
-            let deaths = { killed.iter() }
+            let killed = { killed.iter() }
                 .filter(|it| it.kind == Kind::Compute && it.server == process)
-                .count() as u64;
+                .count();
+            let ended = self.ended_clients.iter().filter(|it| **it == process);
+            let deaths = (killed + ended.count()) as u64;
             for number in 0..coordinators {
                 let acknowledged = receipts.acknowledged(process, number)?;
-                let recorded = benchmark.receipts(coordinator, process, number);
-                let recorded = recorded.map_err(Failure::new)?;
-                self.acknowledged += acknowledged;
-                self.recorded += recorded;
-                let most = acknowledged + deaths + self.ended;
-                if !(acknowledged..=most).contains(&recorded) {
+                let row = benchmark.receipt(coordinator, process, number);
+                let row = row.map_err(Failure::new)?;
+                self.acknowledged += acknowledged.number;
+                self.recorded += row.commits;
+                if let Some(problem) = difference(acknowledged, &row, deaths) {
                     problems.push(format!(
-                        "coordinator {number} of process id {process}: {acknowledged} commits were \
-                         acknowledged, and the store has {recorded}; {} of its compute servers \
-                         were killed",
-                        deaths
+                        "coordinator {number} of process id {process}: {problem}"
                     ));
                 }
             }
@@ -149,5 +150,50 @@ impl Tally {
             lines.push(format!("  {ended} ended without being killed"));
         }
         lines
+    }
+}
+
+/// Describes the difference between the commits of a coordinator's row and those that were
+/// acknowledged, if there is one. `deaths` is the number of deaths of its compute servers.
+fn difference(acknowledged: Acknowledged, row: &Receipt, deaths: u64) -> Option<String> {
+    let (number, commits) = (acknowledged.number, row.commits);
+    if !(number..=number + deaths).contains(&commits) {
+        return Some(format!(
+            "{number} commits were acknowledged, and the store has {commits}; {deaths} of its \
+             compute servers were killed or have ended"
+        ));
+    }
+    (!acknowledged.is_in(row)).then(|| {
+        format!(
+            "commit {number} was acknowledged, and the store has another one in its place, of \
+             {commits} commits"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlive_store::tables::TransactionId;
+
+    #[test]
+    fn a_lost_commit_is_found_although_a_later_one_has_its_number() {
+        let id = |attempt| TransactionId::new(1, 0, attempt);
+        let one = Receipt::default().then(id(1));
+        let two = one.then(id(2));
+        let acknowledged = Acknowledged {
+            number: 2,
+            id: id(2).to_word(),
+        };
+        assert_eq!(difference(acknowledged, &two, 0), None);
+        let problem = |row: Receipt, deaths| difference(acknowledged, &row, deaths).unwrap();
+        // A server died after a commit that was not acknowledged.
+        assert_eq!(difference(acknowledged, &two.then(id(3)), 1), None);
+        assert!(problem(two.then(id(3)), 0).contains("the store has 3"));
+        assert!(problem(one, 1).contains("the store has 1"));
+        // Commit 2 is lost.
+        assert!(problem(one.then(id(3)), 1).contains("another one"));
+        assert!(problem(one.then(id(3)).then(id(4)), 2).contains("another one"));
+        assert_eq!(difference(Acknowledged::default(), &one, 1), None);
     }
 }
