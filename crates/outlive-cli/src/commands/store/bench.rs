@@ -13,13 +13,13 @@ use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 use kills::{Kill, Kind, Servers, Times};
-use outlive_store::servers::{Store, StoreOptions};
+use outlive_store::servers::{ComputeServer, Store, StoreOptions};
 use outlive_store::workloads::Books;
 use random_kills::{Attrition, Plan};
 use report::Report;
 use servers::Server;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -178,119 +178,176 @@ impl Bench {
         kinds.filter(|it| **it == kind).count()
     }
 
-    /// Executes the benchmark.
-    fn measure(&self, duration: Duration, stop: &AtomicBool) -> Result<Report, Failure> {
-        let path = PathBuf::from(format!("/dev/shm/outlive-bench-{}", std::process::id()));
-        let coordinators = self.program.coordinators;
-        let standbys = match self.reuse {
+    /// The number of compute servers that take the places of killed ones.
+    fn standbys(&self) -> u16 {
+        match self.reuse {
             true => self.killed(Kind::Compute) as u16,
             false => 0,
-        };
+        }
+    }
+
+    /// The largest number of compute servers with logs at one time.
+    fn compute_servers(&self) -> u16 {
         // The command is one as well: it fills the tables. With random kills, new servers join
         // before the logs of killed ones are recovered, and restorers are compute servers too.
-        let compute_servers = match self.kill_every {
-            None => self.compute + standbys + 1,
+        match self.kill_every {
+            None => self.compute + self.standbys() + 1,
             Some(_) => 2 * self.compute + 4,
-        };
-        let protocol = self.protocol.into();
-        let mut options = StoreOptions::new()
+        }
+    }
+
+    /// The number of process ids if servers are killed at random: so few that they are recycled
+    /// during the run.
+    fn process_ids(&self) -> u16 {
+        2 * self.compute_servers()
+    }
+
+    fn options(&self) -> StoreOptions {
+        let (protocol, compute_servers) = (self.protocol.into(), self.compute_servers());
+        let options = StoreOptions::new()
             .replicas(self.replicas)
-            .compute_servers(compute_servers, coordinators)
+            .compute_servers(compute_servers, self.program.coordinators)
             .protocol(protocol)
             .log_slot(self.program.log_slot(protocol))
             .members(u32::from(compute_servers + self.memory) * 8 + 64);
-        // So few that they are recycled during the run.
-        let process_ids = 2 * compute_servers;
-        if self.kill_every.is_some() {
-            options = options.process_ids(process_ids).memory_servers(256);
+        match self.kill_every {
+            None => options,
+            Some(_) => options.process_ids(self.process_ids()).memory_servers(256),
         }
-        let store = Store::create(&path, options)?;
-        let scratch = Scratch(path);
-        let program = &self.program;
+    }
+
+    /// The number of bytes of each memory server.
+    fn bytes_per_server(&self) -> u64 {
         let (servers, replicas) = match self.kill_every {
             None => (self.memory, self.replicas),
             // Each may receive a replica of every partition.
             Some(_) => (1, 1),
         };
-        let size = program.bytes_per_server(servers, replicas, compute_servers);
-        let mut memory = Vec::new();
-        for _ in 0..self.memory {
+        let compute_servers = self.compute_servers();
+        { &self.program }.bytes_per_server(servers, replicas, compute_servers)
+    }
+
+    fn start_memory(&self, path: &Path, stop: &AtomicBool) -> Result<Vec<Server>, Failure> {
+        let start = |_| {
             // One after another, so that their numbers are in this order.
-            let mut child = Server::memory(&scratch.0, size)?;
+            let mut child = Server::memory(path, self.bytes_per_server())?;
             child.wait_until_ready(stop)?;
-            memory.push(child);
+            Ok(child)
+        };
+        (0..self.memory).map(start).collect()
+    }
+
+    /// Starts the compute servers, the standbys last.
+    fn start_clients(
+        &self,
+        path: &Path,
+        arguments: &[String],
+        stop: &AtomicBool,
+    ) -> Result<Vec<Server>, Failure> {
+        let all = 0..self.compute + self.standbys();
+        let children = all.map(|_| Server::compute(path, arguments));
+        let mut children = children.collect::<Result<Vec<_>, _>>()?;
+        for child in &mut children {
+            child.wait_until_ready(stop)?;
         }
+        Ok(children)
+    }
+
+    /// Executes the benchmark.
+    fn measure(&self, duration: Duration, stop: &AtomicBool) -> Result<Report, Failure> {
+        let path = PathBuf::from(format!("/dev/shm/outlive-bench-{}", std::process::id()));
+        let store = Store::create(&path, self.options())?;
+        let scratch = Scratch(path);
+        let mut memory = self.start_memory(&scratch.0, stop)?;
         let compute = store.join_compute()?;
-        let worker = compute.worker()?;
+        let mut coordinator = compute.worker()?.coordinator().map_err(Failure::new)?;
         let (books, argument) = match (self.kill_every, self.kill.is_empty()) {
             (Some(_), _) => (Books::Commits, Some("--receipts")),
             (None, false) => (Books::Ledger, Some("--has-kills")),
             (None, true) => (Books::Program, None),
         };
-        let benchmark = program.open(&compute, books)?;
-        let mut loader = worker.coordinator().map_err(Failure::new)?;
+        let benchmark = self.program.open(&compute, books)?;
         let begin = Instant::now();
-        benchmark.load(&mut loader).map_err(Failure::new)?;
+        benchmark.load(&mut coordinator).map_err(Failure::new)?;
         let loaded = begin.elapsed();
-        drop(loader);
 
         let receipts = self.kill_every.map(|_| Receipts::create(&scratch.0));
         let receipts = receipts.transpose()?;
-        let mut arguments = program.arguments();
+        let mut arguments = self.program.arguments();
         arguments.extend(argument.map(String::from));
-        let all = self.compute + standbys;
-        let children = (0..all).map(|_| Server::compute(&scratch.0, &arguments));
-        let mut children = children.collect::<Result<Vec<_>, _>>()?;
-        for child in &mut children {
-            child.wait_until_ready(stop)?;
-        }
-        let mut standbys = children.split_off(self.compute.into());
+        let mut clients = self.start_clients(&scratch.0, &arguments, stop)?;
+        let mut standbys = clients.split_off(self.compute.into());
         let times = Times {
             start: monotonic(),
             duration,
         };
-        for child in &mut children {
-            child.begin(duration)?;
+        for client in &mut clients {
+            client.begin(duration)?;
         }
         let mut report = Report::new(self, duration, loaded, times.start);
-        let mut checker = worker.coordinator().map_err(Failure::new)?;
-        if let (Some(every), Some(receipts)) = (self.kill_every, receipts) {
-            let plan = Plan {
-                path: &scratch.0,
-                every,
-                seed: program.seed,
-                tolerated: usize::from(self.replicas - 1),
-                arguments: &arguments,
-                bytes: size,
-                times,
-            };
-            let attrition = Attrition::new(plan, &compute, stop, children, memory);
-            let (mut tally, killed, _memory) = attrition.execute(&mut report)?;
+        let change = if let (Some(every), Some(receipts)) = (self.kill_every, receipts) {
+            let plan = self.plan(&scratch.0, every, &arguments, times);
+            let attrition = Attrition::new(plan, &compute, stop, clients, memory);
+            let (mut tally, killed, left) = attrition.execute(&mut report)?;
+            memory = left;
             report.add_failures(&killed, &[]);
-            let ids = (process_ids, coordinators);
-            let commits = tally.check_commits(&benchmark, &mut checker, &receipts, &killed, ids);
-            commits?.into_iter().for_each(|it| report.problem(it));
-            let checked = store.check().map_err(Failure::new)?;
-            report.add_random_kills(tally, &checked);
-            let surplus = benchmark.surplus(&mut checker, 0).map_err(Failure::new)?;
-            report.add_check(surplus, checked);
-            return Ok(report);
-        }
-        let servers = Servers {
-            compute: &mut children,
-            standbys: &mut standbys,
-            memory: &mut memory,
+            let ids = (self.process_ids(), self.program.coordinators);
+            let lost = tally.check_commits(&benchmark, &mut coordinator, &receipts, &killed, ids)?;
+            lost.into_iter().for_each(|it| report.problem(it));
+            report.add_random_kills(tally);
+            0
+        } else {
+            let servers = Servers {
+                compute: &mut clients,
+                standbys: &mut standbys,
+                memory: &mut memory,
+            };
+            self.kill_as_planned(&compute, servers, times, stop, &mut report)?;
+            report.change
         };
-        let killed = kills::execute(&self.kill, &compute, servers, times, stop)?;
-        for child in children.iter_mut().chain(&mut standbys) {
-            child.wait_for_end(stop)?;
-            report.add(&child.messages);
-        }
-        report.add_failures(&killed, &standbys);
-        let surplus = benchmark.surplus(&mut checker, report.change);
+        let surplus = benchmark.surplus(&mut coordinator, change);
         let checked = store.check().map_err(Failure::new)?;
         report.add_check(surplus.map_err(Failure::new)?, checked);
+        // Until here, they serve the tables.
+        drop(memory);
         Ok(report)
+    }
+
+    /// The plan of random kills, one in `every` on average.
+    fn plan<'a>(
+        &self,
+        path: &'a Path,
+        every: Duration,
+        arguments: &'a [String],
+        times: Times,
+    ) -> Plan<'a> {
+        Plan {
+            path,
+            every,
+            seed: self.program.seed,
+            tolerated: usize::from(self.replicas - 1),
+            arguments,
+            bytes: self.bytes_per_server(),
+            times,
+        }
+    }
+
+    /// Executes the planned kills, if any, and waits for the end of the compute servers.
+    fn kill_as_planned(
+        &self,
+        compute: &ComputeServer,
+        mut servers: Servers<'_>,
+        times: Times,
+        stop: &AtomicBool,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let killed = kills::execute(&self.kill, compute, &mut servers, times, stop)?;
+        for client in servers.compute.iter_mut().chain(&mut *servers.standbys) {
+            client.wait_for_end(stop)?;
+            report.add(&client.messages);
+        }
+        report.add_failures(&killed, servers.standbys);
+        Ok(())
     }
 }
 

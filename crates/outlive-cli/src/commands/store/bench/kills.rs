@@ -137,7 +137,7 @@ pub struct Times {
 pub fn execute(
     kills: &[Kill],
     compute: &ComputeServer,
-    servers: Servers<'_>,
+    servers: &mut Servers<'_>,
     Times { start, duration }: Times,
     stop: &AtomicBool,
 ) -> Result<Vec<Killed>, Failure> {

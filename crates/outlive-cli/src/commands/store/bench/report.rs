@@ -228,19 +228,19 @@ impl Report {
     }
 
     /// Adds the counts of random kills. All replicas are restored.
-    pub fn add_random_kills(&mut self, tally: Tally, checked: &Checked) {
+    pub fn add_random_kills(&mut self, tally: Tally) {
         self.problems.extend(tally.gaps());
-        if checked.under_replicated + checked.lost > 0 {
+        self.random_kills = Some(tally);
+    }
+
+    /// Adds the result of the final check. After random kills, all replicas must be restored.
+    pub fn add_check(&mut self, surplus: i64, checked: Checked) {
+        if self.random_kills.is_some() && checked.under_replicated + checked.lost > 0 {
             self.problems.push(format!(
                 "{} partitions have too few replicas, and {} have none",
                 checked.under_replicated, checked.lost
             ));
         }
-        self.random_kills = Some(tally);
-    }
-
-    /// Adds the result of the final check.
-    pub fn add_check(&mut self, surplus: i64, checked: Checked) {
         self.surplus = surplus;
         self.keys = checked.keys;
         if surplus != 0 {
