@@ -19,13 +19,14 @@
 //!
 //! Latches are released without waiting, so a release is lost after its transaction has ended. A
 //! worker notices that at the beginning of the next attempt of any of its coordinators, or when it
-//! [finishes](Worker::finish).
+//! [finishes](Worker::finish). A worker that is dropped before leaves its latches to the recovery of
+//! its compute server.
 
 use super::view::View;
 use super::worker::Worker;
 use crate::tables::TransactionId;
 use crate::verbs::{Batch, Completed, Connection, ServerId, VerbError};
-use core::cell::{Ref, RefCell};
+use core::cell::{Ref, RefCell, RefMut};
 use core::future::poll_fn;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
@@ -185,26 +186,35 @@ impl<V: View> Worker<V> {
         V::Connection::CAN_BREAK && !self.connections.releases.borrow().is_empty()
     }
 
+    /// Returns the releases of latches that are not complete, and forgets the others. All of them are
+    /// polled, because one under way to a slow server may precede a lost one to another server.
+    fn remaining_releases(
+        &self,
+        context: &mut Context<'_>,
+    ) -> RefMut<'_, VecDeque<Release<V::Connection>>> {
+        let mut releases = self.connections.releases.borrow_mut();
+        releases.retain_mut(|it| {
+            it.poll(context);
+            !matches!(it.state, ReleaseState::Ended)
+        });
+        releases
+    }
+
     /// Forgets the releases of latches that are complete, and repeats those that are lost. With
     /// `waits`, waits until all are complete.
     pub(super) async fn settle_releases(&self, waits: bool) -> Result<(), VerbError> {
         loop {
             let lost = poll_fn(|context| {
-                let mut releases = self.connections.releases.borrow_mut();
-                while let Some(first) = releases.front_mut() {
-                    first.poll(context);
-                    match first.state {
-                        ReleaseState::Ended => drop(releases.pop_front()),
-                        ReleaseState::Lost(_) => return Poll::Ready(Some(first.server)),
-                        // Completions arrive in the order of the posts, unless the servers differ.
-                        ReleaseState::Posted(_) if !waits => return Poll::Ready(None),
-                        ReleaseState::Posted(_) => {
-                            context.waker().wake_by_ref();
-                            return Poll::Pending;
-                        }
+                let releases = self.remaining_releases(context);
+                let is_lost = |it: &&Release<_>| matches!(it.state, ReleaseState::Lost(_));
+                match releases.iter().find(is_lost) {
+                    Some(lost) => Poll::Ready(Some(lost.server)),
+                    None if waits && !releases.is_empty() => {
+                        context.waker().wake_by_ref();
+                        Poll::Pending
                     }
+                    None => Poll::Ready(None),
                 }
-                Poll::Ready(None)
             });
             let Some(server) = lost.await else {
                 return Ok(());
@@ -234,9 +244,95 @@ impl<V: View> Worker<V> {
     /// program calls it before a worker whose connections can break is idle for long, or dropped.
     /// On mapped memory connections do not break, and the call returns at once.
     ///
+    /// If a worker is dropped while releases are not complete, they may be lost. Then the latches
+    /// are left: they are held until the compute server has ended and is recovered.
+    ///
     /// # Errors
     /// A server has revoked the rights of this compute server, whose recovery releases the latches.
     pub async fn finish(&self) -> Result<(), VerbError> {
         self.settle_releases(true).await
+    }
+}
+
+/// Leaves latches whose releases may be lost to the recovery of the compute server.
+impl<V: View> Drop for Worker<V> {
+    fn drop(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        // A drop does not wait, because the completions may need the calling thread.
+        let remaining = self.remaining_releases(&mut context).len();
+        if remaining > 0 {
+            tracing::debug!(
+                remaining,
+                "a worker was dropped before its releases were complete"
+            );
+            self.view.leave_latches();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Protocol;
+    use super::super::small_view::{LOGS, Link, SmallView, TABLES};
+    use super::*;
+    use crate::verbs::{RemoteOffset, block_on};
+    use core::pin::pin;
+    use std::rc::Rc;
+
+    const LATCH: RemoteOffset = RemoteOffset::new(2048);
+
+    fn holder() -> TransactionId {
+        TransactionId::new(1, 0, 1)
+    }
+
+    /// Latches a word of each of these servers, and posts its release over the link in this state.
+    fn release(links: &[(ServerId, Link)]) -> (SmallView, Rc<Worker<SmallView>>) {
+        let view = SmallView::new(Protocol::Pandora);
+        let worker = Worker::new(view.clone(), 1, view.log_area(), 0);
+        for (server, link) in links {
+            let mut batch = Batch::new();
+            batch.write(LATCH, &[holder().to_word()]);
+            block_on(worker.repeat(*server, batch)).unwrap();
+            view.set_link(*server, *link);
+            let mut batch = Batch::new();
+            batch.write(LATCH, &[0]);
+            let posted = worker.connection(*server).unwrap().post(batch);
+            worker.follow_release(*server, holder(), posted);
+        }
+        (view, worker)
+    }
+
+    fn latch(view: &SmallView, server: ServerId) -> u64 {
+        let mut batch = Batch::new();
+        let slot = batch.read(LATCH, 1);
+        let posted = view.connect(server).unwrap().post(batch);
+        block_on(posted).finished().unwrap().value(slot)
+    }
+
+    #[test]
+    fn a_lost_release_is_repeated_although_an_earlier_one_is_under_way() {
+        let (view, worker) = release(&[(LOGS, Link::Late), (TABLES, Link::Breaks)]);
+        assert_eq!(latch(&view, TABLES), holder().to_word());
+        let mut context = Context::from_waker(Waker::noop());
+        let settled = pin!(worker.settle_releases(false)).poll(&mut context);
+        assert_eq!(settled, Poll::Ready(Ok(())));
+        assert_eq!(latch(&view, TABLES), 0);
+        assert!(worker.has_releases());
+        view.set_link(LOGS, Link::Open);
+        block_on(worker.finish()).unwrap();
+        assert!(!worker.has_releases());
+    }
+
+    #[test]
+    fn a_worker_that_is_dropped_leaves_latches_unless_their_releases_are_complete() {
+        for (link, leaves) in [
+            (Link::Open, false),
+            (Link::Late, true),
+            (Link::Breaks, true),
+        ] {
+            let (view, worker) = release(&[(TABLES, link)]);
+            drop(worker);
+            assert_eq!(view.0.has_latches.get(), leaves, "{link:?}");
+        }
     }
 }

@@ -56,6 +56,8 @@ pub struct Facts {
     slots: RefCell<Vec<Slot>>,
     /// The transactions that recoveries have rolled forward.
     pub committed: RefCell<Vec<TransactionId>>,
+    /// Whether latches may remain.
+    pub has_latches: Cell<bool>,
 }
 
 /// The store as each of its servers sees it.
@@ -73,6 +75,7 @@ impl SmallView {
             is_settled: Cell::new(true),
             slots: RefCell::new((0..SLOTS).map(|it| Slot::new(it, 0)).collect()),
             committed: RefCell::default(),
+            has_latches: Cell::default(),
         }))
     }
 
@@ -230,6 +233,10 @@ impl View for SmallView {
     fn record_commit(&self, transaction: TransactionId) {
         self.0.committed.borrow_mut().push(transaction);
     }
+
+    fn leave_latches(&self) {
+        self.0.has_latches.set(true);
+    }
 }
 
 /// No compute server dies.
@@ -277,6 +284,4 @@ impl Member for SmallView {
     fn is_recovering(&self) -> bool {
         false
     }
-
-    fn leave_latches(&self) {}
 }

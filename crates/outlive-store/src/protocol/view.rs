@@ -48,6 +48,11 @@ pub trait View: core::fmt::Debug {
 
     /// Records that a recovery rolls a transaction forward.
     fn record_commit(&self, transaction: TransactionId);
+
+    /// Latches of this compute server may remain: an attempt ended without releasing them, or a
+    /// worker was dropped before their releases were complete. The process id must not be used
+    /// again before it has failed and its logs are recovered. A recovery leaves none.
+    fn leave_latches(&self);
 }
 
 /// The store as a worker of a compute server sees it.
@@ -99,10 +104,6 @@ pub trait Member: View {
         // Proofs need no totals.
         let _ = events;
     }
-
-    /// An attempt ended without releasing its latches. The process id must not be used again before
-    /// it has failed and its logs are recovered.
-    fn leave_latches(&self);
 }
 
 /// A log slot of a compute server. Its coordinators use it one after another.

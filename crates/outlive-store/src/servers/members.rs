@@ -112,6 +112,10 @@ impl<C: Connector> View for Members<C> {
     fn record_commit(&self, transaction: TransactionId) {
         self.configuration().record_commit(transaction);
     }
+
+    fn leave_latches(&self) {
+        self.rights.leave_latches();
+    }
 }
 
 impl<C: Connector> Member for Members<C> {
@@ -181,10 +185,6 @@ impl<C: Connector> Member for Members<C> {
 
     fn publish(&self, events: Counts) {
         self.configuration().count(events);
-    }
-
-    fn leave_latches(&self) {
-        self.rights.leave_latches();
     }
 
     fn return_slot(&self, slot: Slot) {

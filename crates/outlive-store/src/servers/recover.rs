@@ -244,6 +244,8 @@ impl<C: Connector<Mapped>> View for Survivor<C> {
     fn record_commit(&self, transaction: TransactionId) {
         self.store.configuration().record_commit(transaction);
     }
+
+    fn leave_latches(&self) {}
 }
 
 /// The recovery handler that recovers the entries of a dead instance with its log.

@@ -77,6 +77,9 @@ pub fn restore<M: Memory, V: Member>(
             return Err(RestoreError::Busy { restorer });
         }
     }
+    // The caller may drop the worker.
+    let finished = block_on(worker.finish());
+    finished.map_err(|error| TransactionError::Aborted(error.into()))?;
     configuration.memory.crash_point(RestorePoint::Finished);
     restored.missing = configuration.missing();
     Ok(restored)

@@ -162,6 +162,8 @@ impl<M: Memory> View for SmallStore<M> {
     fn record_commit(&self, transaction: TransactionId) {
         self.configuration.record_commit(transaction);
     }
+
+    fn leave_latches(&self) {}
 }
 
 /// The store as a compute server sees it.
@@ -206,6 +208,8 @@ impl<M: Memory> View for Joined<M> {
     fn record_commit(&self, transaction: TransactionId) {
         self.store.record_commit(transaction);
     }
+
+    fn leave_latches(&self) {}
 }
 
 impl<M: Memory> Member for Joined<M> {
@@ -258,6 +262,4 @@ impl<M: Memory> Member for Joined<M> {
     fn is_recovering(&self) -> bool {
         self.store.configuration.is_recovering()
     }
-
-    fn leave_latches(&self) {}
 }

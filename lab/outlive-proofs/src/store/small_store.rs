@@ -213,6 +213,8 @@ impl<M: Memory> View for Servers<M> {
     }
 
     fn record_commit(&self, _: TransactionId) {}
+
+    fn leave_latches(&self) {}
 }
 
 /// No memory server is lost.
@@ -260,8 +262,6 @@ impl<M: Memory> Member for Servers<M> {
     fn is_recovering(&self) -> bool {
         false
     }
-
-    fn leave_latches(&self) {}
 }
 
 /// Returns a worker of the compute server `process`.

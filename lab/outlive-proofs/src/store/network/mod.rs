@@ -163,6 +163,11 @@ impl Network {
         self.inner.borrow_mut().faults.push(fault);
     }
 
+    /// Crashes `compute` now.
+    pub fn crash(&self, compute: ComputeId) {
+        self.inner.borrow_mut().strike(Fault::ComputeCrash(compute));
+    }
+
     /// Plans the break of a connection of `compute` that has outstanding verbs, for a random step
     /// after it has posted `batches` batches. Every second time, an answer is lost.
     pub fn plan_break(&self, compute: ComputeId, batches: u64) {

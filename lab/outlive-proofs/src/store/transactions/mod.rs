@@ -120,7 +120,7 @@ impl World {
     async fn client(
         &self,
         compute: usize,
-        (worker, mut coordinator): (&Worker<Simulated>, Coordinator<Simulated>),
+        (worker, mut coordinator): (Rc<Worker<Simulated>>, Coordinator<Simulated>),
         name: String,
         seed: u64,
     ) {
@@ -180,6 +180,9 @@ impl World {
                 return;
             }
             self.history.end(record, outcome);
+        }
+        if self.plan.drops_workers {
+            return;
         }
         if let Err(error) = worker.finish().await
             && !self.network.is_dead(compute)
@@ -410,6 +413,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         servers: servers.clone(),
         recoveries: 0,
         recovering: HashSet::new(),
+        left_latches: 0,
     };
     let world = World {
         network: network.clone(),
@@ -422,7 +426,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         is_over: Cell::new(false),
         restoring: Cell::new(0),
     };
-    let workers: Vec<_> = (0..CLIENTS).map(|it| world.worker(it, it)).collect();
+    let mut workers: Vec<_> = (0..CLIENTS).map(|it| world.worker(it, it)).collect();
     let running = Cell::new(CLIENTS * usize::from(COORDINATORS));
     let mut tasks: Vec<Task<'_>> = Vec::new();
     for (compute, worker) in workers.iter().enumerate() {
@@ -430,7 +434,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
             let coordinator = worker.coordinator().expect("a free slot");
             let stall = if plan.stalls { 10_000 } else { 0 };
             let coordinator = coordinator.retry(Retry { stall, ..RETRY });
-            let (world, worker, seed) = (&world, &**worker, random.u64(..));
+            let (world, worker, seed) = (&world, Rc::clone(worker), random.u64(..));
             let name = format!("{compute}.{number}");
             let running = End(&running);
             tasks.push((
@@ -442,6 +446,10 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
                 }),
             ));
         }
+    }
+    if plan.drops_workers {
+        // The last coordinator of a worker drops it.
+        workers.clear();
     }
     for recoverer in CLIENTS..CLIENTS + RECOVERERS {
         tasks.push((recoverer, Box::pin(world.recoverer(recoverer))));
@@ -484,6 +492,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     counts.found_committed = world.history.count(resolved(Outcome::Committed));
     counts.found_without_effect = world.history.count(resolved(Outcome::NoEffect));
     counts.words = network.seen().words;
+    counts.left_latches = world.configuration.borrow().left_latches;
     let add = |all: &mut Steps, compute: usize, batch: &[Verb]| {
         if let Some(step) = Step::of(batch, plan.protocol) {
             let victim = if compute < CLIENTS {

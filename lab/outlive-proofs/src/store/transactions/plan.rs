@@ -28,6 +28,8 @@ pub struct Plan {
     pub reconnects_early: bool,
     /// Broken: an epoch does not wait for the recovery of dead compute servers.
     pub forgets_dead: bool,
+    /// Whether clients drop their workers without [finishing](outlive_store::protocol::Worker).
+    pub drops_workers: bool,
     /// Whether attempts stall at latches of compute servers under recovery.
     pub stalls: bool,
     /// The largest number of accesses of a transaction.
@@ -54,6 +56,7 @@ impl Plan {
         hides_recoveries: false,
         reconnects_early: false,
         forgets_dead: false,
+        drops_workers: false,
         stalls: false,
         accesses: 3,
         keys: 4,
@@ -106,8 +109,13 @@ impl Plan {
         breaks: 16,
         ..Self::LOSSES
     };
+    /// The same with clients that drop their workers while releases of latches are under way.
+    pub const DROPPED_WORKERS: Self = Self {
+        drops_workers: true,
+        ..Self::BROKEN_CONNECTIONS
+    };
     /// The kinds of sound runs, with their names.
-    pub const ALL: [(&str, Self); 9] = [
+    pub const ALL: [(&str, Self); 10] = [
         ("clean", Self::CLEAN),
         ("deaths", Self::DEATHS),
         ("losses", Self::LOSSES),
@@ -117,6 +125,7 @@ impl Plan {
         ("restorations", Self::RESTORATIONS),
         ("restorations-of-three", Self::RESTORATIONS_OF_THREE),
         ("broken-connections", Self::BROKEN_CONNECTIONS),
+        ("dropped-workers", Self::DROPPED_WORKERS),
     ];
 
     /// The plan with another protocol.
@@ -165,6 +174,8 @@ pub struct Counts {
     pub stalled: u64,
     /// Snapshots that were complete.
     pub snapshots: u64,
+    /// Compute servers that were left with latches, because a worker was dropped.
+    pub left_latches: u64,
     /// Words that took effect.
     pub words: u64,
     /// Deaths of compute servers that had posted a batch, by what they posted last.
@@ -194,6 +205,7 @@ impl Counts {
         self.interrupted += other.interrupted;
         self.stalled += other.stalled;
         self.snapshots += other.snapshots;
+        self.left_latches += other.left_latches;
         self.words += other.words;
         self.lost_answers += other.lost_answers;
         for (all, others) in [

@@ -49,6 +49,12 @@ impl World {
                     }
                 }
             }
+            if let Err(error) = worker.finish().await {
+                if !self.network.is_dead(compute) {
+                    self.errors.borrow_mut().push(error.to_string());
+                }
+                return;
+            }
             self.configuration.borrow_mut().changes.push(Change::Step);
             let mut counts = self.counts.borrow_mut();
             counts.restored += 1;

@@ -30,6 +30,8 @@ pub(super) struct Configuration {
     /// The number of recoveries that have begun, and the compute servers under recovery.
     pub recoveries: u64,
     pub recovering: HashSet<usize>,
+    /// The number of live compute servers that have left latches.
+    pub left_latches: u64,
 }
 
 /// A change of the replicas.
@@ -193,6 +195,14 @@ impl View for Simulated {
             last.committed = Some(transaction);
         }
     }
+
+    /// The compute server ends now, and is recovered.
+    fn leave_latches(&self) {
+        if !self.network.is_dead(self.compute) {
+            self.network.crash(self.compute);
+            self.configuration.borrow_mut().left_latches += 1;
+        }
+    }
 }
 
 impl Member for Simulated {
@@ -273,6 +283,4 @@ impl Member for Simulated {
     fn is_recovering(&self) -> bool {
         !self.configuration.borrow().recovering.is_empty()
     }
-
-    fn leave_latches(&self) {}
 }
