@@ -180,6 +180,24 @@ fn latches_of_a_dropped_worker_are_left_to_the_recovery_of_its_server() {
 }
 
 #[test]
+fn restorations_survive_broken_connections() {
+    for protocol in Protocol::ALL {
+        let all = runs(Plan::BROKEN_RESTORATIONS.of(protocol), 300);
+        println!("{protocol}: {all:?}");
+        assert_frequent(&[
+            ("lost answers", all.lost_answers),
+            ("restorations", all.restored),
+            ("restorations by a second restorer", all.restored_again),
+            ("copied objects", all.copied),
+        ]);
+        for step in { Step::ALL.iter() }.filter(|step| step.is_of(Victim::Restorer)) {
+            let is_seen = all.breaks.contains_key(&(Victim::Restorer, *step));
+            assert!(is_seen, "no {step:?} of a restorer was outstanding");
+        }
+    }
+}
+
+#[test]
 fn ford_begins_no_attempt_while_a_compute_server_is_recovered() {
     let plan = Plan {
         hides_recoveries: true,

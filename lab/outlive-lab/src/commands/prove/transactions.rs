@@ -84,9 +84,11 @@ struct Details {
     /// The deaths of compute servers, by what they posted last.
     client_deaths: BTreeMap<&'static str, u64>,
     recoverer_deaths: BTreeMap<&'static str, u64>,
+    restorer_deaths: BTreeMap<&'static str, u64>,
     /// The batches that were outstanding when their connection broke.
     client_breaks: BTreeMap<&'static str, u64>,
     recoverer_breaks: BTreeMap<&'static str, u64>,
+    restorer_breaks: BTreeMap<&'static str, u64>,
     lost_answers: u64,
     messages: Vec<String>,
 }
@@ -210,8 +212,10 @@ impl Transactions {
                 snapshots: counts.snapshots,
                 client_deaths: named(&counts.deaths, Victim::Client),
                 recoverer_deaths: named(&counts.deaths, Victim::Recoverer),
+                restorer_deaths: named(&counts.deaths, Victim::Restorer),
                 client_breaks: named(&counts.breaks, Victim::Client),
                 recoverer_breaks: named(&counts.breaks, Victim::Recoverer),
+                restorer_breaks: named(&counts.breaks, Victim::Restorer),
                 lost_answers: counts.lost_answers,
                 messages,
             },
@@ -239,6 +243,8 @@ fn about(kind: &str) -> &'static str {
         "snapshots" => "as losses; a third of the transactions read the whole table",
         "restorations" => "as losses; the replicas are restored, and another server is lost later",
         "broken-connections" => "as losses; connections with outstanding verbs break",
+        "dropped-workers" => "the same; workers are dropped while they release latches",
+        "broken-restorations" => "as restorations; connections with outstanding verbs break",
         "restorations-of-three" => "the same with three replicas, and the loss in the restoration",
         _ => "",
     }
@@ -290,11 +296,13 @@ fn say(proof: &Proof<Details>) -> Result<(), Failure> {
     for (what, steps) in [
         ("clients died after", &more.client_deaths),
         ("recoverers died after", &more.recoverer_deaths),
+        ("restorers died after", &more.restorer_deaths),
         ("connections of clients broke with", &more.client_breaks),
         (
             "connections of recoverers broke with",
             &more.recoverer_breaks,
         ),
+        ("connections of restorers broke with", &more.restorer_breaks),
     ] {
         if !steps.is_empty() {
             output::line(format_args!("  {what}: {}", each(steps)))?;

@@ -15,10 +15,12 @@ pub enum Victim {
     Client,
     /// It recovers another one.
     Recoverer,
+    /// It restores lost replicas.
+    Restorer,
 }
 
 impl Victim {
-    /// All kinds of victims.
+    /// The kinds of victims in all runs with deaths.
     pub const ALL: [Self; 2] = [Self::Client, Self::Recoverer];
 }
 
@@ -75,6 +77,8 @@ impl Step {
         match victim {
             Victim::Client => !matches!(self, Self::ReadLog),
             Victim::Recoverer => !matches!(self, Self::Latch | Self::Unlatch),
+            // A copy is not logged.
+            Victim::Restorer => !matches!(self, Self::ReadLog | Self::Log),
         }
     }
 

@@ -379,7 +379,8 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         }
     }
     for _ in 0..plan.breaks {
-        match random.u8(..3) {
+        match random.u8(..if plan.restores { 4 } else { 3 }) {
+            3 => network.plan_break(RESTORER + random.usize(..RESTORERS), random.u64(..40)),
             0 => network.plan_break(CLIENTS + random.usize(..RECOVERERS), random.u64(..40)),
             _ => network.plan_break(random.usize(..CLIENTS), random.u64(..80)),
         }
@@ -495,15 +496,15 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     counts.left_latches = world.configuration.borrow().left_latches;
     let add = |all: &mut Steps, compute: usize, batch: &[Verb]| {
         if let Some(step) = Step::of(batch, plan.protocol) {
-            let victim = if compute < CLIENTS {
-                Victim::Client
-            } else {
-                Victim::Recoverer
+            let victim = match compute {
+                ..CLIENTS => Victim::Client,
+                ..RESTORER => Victim::Recoverer,
+                _ => Victim::Restorer,
             };
             *all.entry((victim, step)).or_default() += 1;
         }
     };
-    for compute in { 0..RESTORER }.filter(|it| network.is_dead(*it)) {
+    for compute in { 0..OBSERVER }.filter(|it| network.is_dead(*it)) {
         if let Some(batch) = network.last_batch(compute) {
             add(&mut counts.deaths, compute, &batch);
         }

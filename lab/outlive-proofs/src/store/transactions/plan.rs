@@ -114,8 +114,13 @@ impl Plan {
         drops_workers: true,
         ..Self::BROKEN_CONNECTIONS
     };
+    /// A run in which lost replicas are restored, and connections break, also those of restorers.
+    pub const BROKEN_RESTORATIONS: Self = Self {
+        breaks: 16,
+        ..Self::RESTORATIONS
+    };
     /// The kinds of sound runs, with their names.
-    pub const ALL: [(&str, Self); 10] = [
+    pub const ALL: [(&str, Self); 11] = [
         ("clean", Self::CLEAN),
         ("deaths", Self::DEATHS),
         ("losses", Self::LOSSES),
@@ -126,6 +131,7 @@ impl Plan {
         ("restorations-of-three", Self::RESTORATIONS_OF_THREE),
         ("broken-connections", Self::BROKEN_CONNECTIONS),
         ("dropped-workers", Self::DROPPED_WORKERS),
+        ("broken-restorations", Self::BROKEN_RESTORATIONS),
     ];
 
     /// The plan with another protocol.
