@@ -19,8 +19,8 @@
 //!
 //! Latches are released without waiting, so a release is lost after its transaction has ended. A
 //! worker notices that at the beginning of the next attempt of any of its coordinators, or when it
-//! [finishes](Worker::finish). A worker that is dropped before leaves its latches to the recovery of
-//! its compute server.
+//! [finishes](Worker::finish). A worker that is dropped before leaves its latches to the recovery
+//! of its compute server.
 
 use super::view::View;
 use super::worker::Worker;
@@ -186,8 +186,8 @@ impl<V: View> Worker<V> {
         V::Connection::CAN_BREAK && !self.connections.releases.borrow().is_empty()
     }
 
-    /// Returns the releases of latches that are not complete, and forgets the others. All of them are
-    /// polled, because one under way to a slow server may precede a lost one to another server.
+    /// Returns the releases of latches that are not complete, and forgets the others. All of them
+    /// are polled, because one under way to a slow server may precede a lost one to another server.
     fn remaining_releases(
         &self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! The store as a worker sees it: its connections, its tables, and the facts that all servers share.
+//! The store as a worker sees it: its connections, its tables, and the facts that servers share.
 
 use super::{Counts, LogArea};
 use crate::tables::{TableLayout, TransactionId};

@@ -49,8 +49,8 @@ impl Tally {
     /// Compares the acknowledged commits of `processes` process ids with the rows of the store.
     /// Returns descriptions of the differences. No transaction runs at the same time.
     ///
-    /// A server that was killed, or ended otherwise, had at most one commit of each coordinator that
-    /// was not acknowledged, or whose acknowledgement was not recorded.
+    /// A server that was killed, or ended otherwise, had at most one commit of each coordinator
+    /// that was not acknowledged, or whose acknowledgement was not recorded.
     pub fn check_commits<V: Member>(
         &mut self,
         benchmark: &Benchmark,
