@@ -2,7 +2,8 @@
 //! pod.
 
 use super::join::{self, Claim, JoinError};
-use super::join_lock::{JoinLock, attach_host, end_host_if_empty};
+use super::join_lock::{JoinLock, attach_host, end_dead_host, end_host_if_empty};
+use super::unreported;
 use super::watch::{Watch, watcher_of};
 use super::{Instance, InstanceId, Level, Record, Settings, State, Tables, agents, death};
 use crate::host::{Os, OsIdentity};
@@ -124,6 +125,24 @@ pub unsafe fn bury_host<M: Memory>(
 /// Finalises the deaths of members whose hosts have ended, as a manager does in each round.
 pub fn bury_orphans<M: Memory>(tables: Tables<M>, os: &dyn Os, by: Instance) {
     death::bury_orphans(tables, os.bells(), Some(by));
+}
+
+/// Finalises the deaths that no member is left to report, as a join on operating system `os_number`
+/// does if it finds no free id.
+pub fn finalise_deaths<M: Memory>(tables: Tables<M>, os: &dyn Os, os_number: u16) {
+    unreported::finalise_deaths(tables, os, os_number);
+}
+
+/// Finalises the deaths of the absent processes of `host`, which is of an operating system on the
+/// caller's kernel, and then that of `host` if it has no process.
+pub fn finalise_empty_host<M: Memory>(
+    tables: Tables<M>,
+    os: &dyn Os,
+    os_number: u16,
+    host: Instance,
+) {
+    death::bury_absent_processes(tables, os, host.id, None);
+    end_dead_host(tables, os, os_number, host, None);
 }
 
 /// Returns whether a process has published that an agent against `host` is at work. The caller has

@@ -8,7 +8,8 @@
 //! The evidence is that of the [detector](super::detector): a free presence for a process, and for
 //! a host that it has no process and that its join lock is free.
 //!
-//! Tests: scripted/edges.rs, tests/pod_session.rs.
+//! Tests: scripted/edges.rs, tests/pod_session.rs; proofs:
+//! `lab/outlive-proofs/src/membership/unreported_sweeps.rs`.
 
 use super::death::{bury_orphans, bury_process};
 use super::join_lock::end_dead_host;

@@ -7,3 +7,4 @@ mod obituaries;
 pub mod scenarios;
 pub mod sweeps;
 pub(crate) mod tables;
+mod unreported_sweeps;

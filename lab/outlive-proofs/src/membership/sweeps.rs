@@ -5,6 +5,7 @@
 use super::host_sweeps::BuryHost;
 use super::obituaries::Obituaries;
 use super::tables::Silent;
+use super::unreported_sweeps::FinaliseDeaths;
 use outlive::host::{Obituary, Os};
 use outlive::membership::{
     AppendPoint, BuryPoint, CreateGroupPoint, Event, EventKind, Extent, GroupError, GroupId,
@@ -23,6 +24,7 @@ pub fn add_to(suite: &mut Suite) {
         .add(Bury::Thread)
         .add(Bury::FencedHost)
         .add(BuryHost::Whole)
+        .add(FinaliseDeaths::Whole)
         .add(CreateGroup)
         .add(TakeRole)
         .add(TakeWatch);
@@ -33,6 +35,18 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     vec![
         (Box::new(Bury::ForgetsTheFence), "without its reason"),
         (Box::new(BuryHost::LooksForDeadHosts), "are still live"),
+        (
+            Box::new(FinaliseDeaths::LeavesOrphans),
+            "of id 2 is not finalised",
+        ),
+        (
+            Box::new(FinaliseDeaths::TrustsOtherKernels),
+            "nothing proves its death",
+        ),
+        (
+            Box::new(FinaliseDeaths::LeavesGroupsUnnotified),
+            "was reported 0 times",
+        ),
     ]
 }
 
