@@ -2,7 +2,6 @@
 
 mod connection;
 mod data;
-pub mod tests;
 
 use data::Data;
 use outlive_litmus::driver::{Capabilities, Connection, Driver, DriverError, Key};
