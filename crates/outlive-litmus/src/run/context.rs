@@ -41,6 +41,7 @@ struct Tally {
     outcomes: [u64; Outcome::ALL.len()],
     overlaps: u64,
     assertions: u64,
+    undecided: u64,
     /// The number of instances that could have shown a violation.
     exercised: u64,
     crashes: Crashes,
@@ -70,6 +71,7 @@ impl Context {
                 outcomes: [0; Outcome::ALL.len()],
                 overlaps: 0,
                 assertions: 0,
+                undecided: 0,
                 exercised: 0,
                 crashes: Crashes::new(test),
                 violations: Vec::new(),
@@ -159,6 +161,11 @@ impl Context {
     /// Adds evaluations of the assertion.
     pub(super) fn count_assertions(&self, assertions: u64) {
         self.tally().assertions += assertions;
+    }
+
+    /// Counts an instance whose assertion names too many unknown outcomes.
+    pub(super) fn count_undecided(&self) {
+        self.tally().undecided += 1;
     }
 
     /// Ends the test because the store is blocked.
@@ -272,6 +279,7 @@ impl Context {
         }
         report.overlaps = tally.overlaps;
         report.assertions = tally.assertions;
+        report.undecided = tally.undecided;
         report.crashes = crashes;
         report.violations = tally.violations.clone();
         report.elapsed = self.elapsed();

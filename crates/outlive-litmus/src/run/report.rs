@@ -54,6 +54,9 @@ pub struct TestReport {
     pub overlaps: u64,
     /// The number of assertions that were evaluated.
     pub assertions: u64,
+    /// The number of instances whose assertion was not evaluated, because it names more than 8
+    /// transactions whose outcomes are unknown.
+    pub undecided: u64,
     /// The crashes by statement; empty in a run without crashes.
     pub crashes: Vec<Crash>,
     /// The violations: the first of each kind. A violation of [`Kind::State`] ends the test.
@@ -102,6 +105,7 @@ impl TestReport {
             outcomes: Outcome::ALL.map(|it| (it, 0)).to_vec(),
             overlaps: 0,
             assertions: 0,
+            undecided: 0,
             crashes: Vec::new(),
             violations: Vec::new(),
             elapsed: Duration::ZERO,

@@ -4,7 +4,7 @@
 use super::RunError;
 use super::client::Client;
 use super::context::Context;
-use super::evaluation;
+use super::evaluation::{self, Occurrence};
 use super::execution::{self, Execution, Outcome};
 use super::plan::{self, Pace, Plan};
 use super::report::Kind;
@@ -106,10 +106,14 @@ impl<'i> Instances<'i> {
         let is_exercised = could_show(&context.test, &executions);
         context.count_instances(1, u64::from(is_exercised));
         if let Some(state) = self.state(base)? {
-            context.count_assertions(1);
-            if evaluation::occurs(self.condition, &state, &executions) {
-                let kind = self.kind(base, &executions)?;
-                context.violate(kind, &state, &executions);
+            match evaluation::occurs(self.condition, &state, &executions) {
+                Occurrence::Undecided => context.count_undecided(),
+                Occurrence::NotShown => context.count_assertions(1),
+                Occurrence::Occurs => {
+                    context.count_assertions(1);
+                    let kind = self.kind(base, &executions)?;
+                    context.violate(kind, &state, &executions);
+                }
             }
         }
         if executions.iter().any(|it| it.crashed.is_some()) {
@@ -186,7 +190,8 @@ impl<'i> Instances<'i> {
             let Some(state) = self.state(base)? else {
                 break;
             };
-            if !evaluation::occurs(self.condition, &state, executions) {
+            let found = evaluation::occurs(self.condition, &state, executions);
+            if found != Occurrence::Occurs {
                 return Ok(Kind::StaleRead);
             }
         }

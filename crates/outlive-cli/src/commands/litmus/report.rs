@@ -38,6 +38,7 @@ struct Test {
     outcomes: Outcomes,
     overlaps: u64,
     assertions: u64,
+    undecided: u64,
     crashes: Vec<Crashed>,
     violations: Vec<Violated>,
 }
@@ -142,6 +143,7 @@ impl Test {
             outcomes: Outcomes::new(test),
             overlaps: test.overlaps,
             assertions: test.assertions,
+            undecided: test.undecided,
             crashes: test.crashes.iter().map(Crashed::new).collect(),
             violations: violations.collect(),
         }
