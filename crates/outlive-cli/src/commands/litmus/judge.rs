@@ -5,7 +5,7 @@ use super::outage::{self, Commands};
 use super::report::Report;
 use super::{junit, lines, progress};
 use crate::failure::Failure;
-use crate::{output, target};
+use crate::{interruption, output, target};
 use clap::Args;
 use outlive_litmus::level::Level;
 use outlive_litmus::run::{Judgement, Limit, Options, Survival, TestReport, Verdict};
@@ -78,7 +78,7 @@ impl Judge {
             return lines.into_iter().try_for_each(output::line);
         }
         let options = self.clients.options(limit);
-        let stop = progress::stop()?;
+        let stop = interruption::flag(&interruption::SIGNALS)?;
         let report = progress::run(&driver, &tests, &options, &stop)?;
         let survival = match self.commands.have_kills() {
             true => Some(progress::survive(&driver, &self.commands, &options, &stop)?),

@@ -7,24 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use outlive_litmus::driver::Driver;
 use outlive_litmus::run::{self, Options, Progress, Report, RunError, Survival};
 use outlive_litmus::test::Test;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-
-/// Returns a flag that SIGINT, SIGTERM and SIGHUP set. A run then ends after its running
-/// transactions, and removes its table.
-pub fn stop() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let registered = signal_hook::flag::register(signal, Arc::clone(&stop));
-        registered.map_err(|error| {
-            Failure::new(format_args!(
-                "a signal handler cannot be installed: {error}"
-            ))
-        })?;
-    }
-    Ok(stop)
-}
 
 /// Runs the tests.
 pub fn run(

@@ -4,7 +4,7 @@ use super::choice::{self, Clients};
 use super::report::Report;
 use super::{junit, lines, progress};
 use crate::failure::Failure;
-use crate::{output, target};
+use crate::{interruption, output, target};
 use clap::Args;
 use outlive_litmus::run::{Limit, TestReport, Verdict};
 use outlive_litmus::test::Test;
@@ -59,7 +59,7 @@ impl Run {
             return lines.into_iter().try_for_each(output::line);
         }
         let options = self.clients.options(limit);
-        let stop = progress::stop()?;
+        let stop = interruption::flag(&interruption::SIGNALS)?;
         let report = progress::run(&driver, &tests, &options, &stop)?;
         let repeat = |_: &TestReport| {
             let limit = match self.instances {
