@@ -3,12 +3,13 @@
 use super::client::Client;
 use super::crashes::Crashes;
 use super::execution::{Execution, Outcome};
+use super::keys::Keys;
 use super::options::{Limit, Options};
 use super::plan;
 use super::report::{Executed, Kind, TestReport, Verdict, Violation};
 use super::state::{self, State};
-use crate::driver::{Capabilities, Driver, DriverError, Key};
-use crate::test::Test;
+use crate::driver::{Capabilities, Driver, DriverError};
+use crate::test::{Step, Test};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ pub(super) struct Context {
     pub capabilities: Capabilities,
     pub test: Arc<Test>,
     pub options: Options,
-    /// The next free key.
+    /// The number of the next free block of keys.
     pub keys: Arc<AtomicU64>,
     begin: Instant,
     stop: AtomicBool,
@@ -124,17 +125,22 @@ impl Context {
         }
     }
 
-    /// Returns keys for objects of `instances` instances: contiguous, and never used before.
-    pub(super) fn new_keys(&self, instances: usize) -> Key {
-        let count = (instances * self.test.objects.len()) as u64;
-        self.keys.fetch_add(count, Ordering::Relaxed)
+    /// Returns the keys of the first one of `instances` instances; they were never used before.
+    pub(super) fn new_keys(&self, instances: usize) -> Keys {
+        let objects = self.test.objects.len();
+        let counts = |it: &Step| matches!(it, Step::Count { .. });
+        let counts = { self.test.transactions.iter() }.any(|it| it.steps.iter().any(counts));
+        let blocks = instances as u64 * Keys::blocks(objects, counts);
+        let first = self.keys.fetch_add(blocks, Ordering::Relaxed);
+        Keys::new(first, objects, counts)
     }
 
-    /// Sets the objects from the key `base` on to their initial values.
-    pub(super) fn reset(&self, base: Key, instances: usize) -> Result<(), DriverError> {
+    /// Sets the objects of `instances` instances, of which the first has these keys, to their
+    /// initial values.
+    pub(super) fn reset(&self, keys: Keys, instances: usize) -> Result<(), DriverError> {
         let initial = self.test.objects.iter().map(|it| it.initial);
-        let all = (0..instances).flat_map(|_| initial.clone());
-        let objects: Vec<_> = (base..).zip(all).collect();
+        let of = |at| keys.instance(at).all().zip(initial.clone());
+        let objects: Vec<_> = (0..instances).flat_map(of).collect();
         self.driver.set(&objects)?;
         self.answered();
         Ok(())
@@ -197,11 +203,10 @@ impl Context {
     }
 
     /// Asserts after a crash that each object can be written.
-    pub(super) fn assert_alive(&self, client: &mut Client, base: Key) -> Result<(), DriverError> {
-        let objects = self.test.objects.len();
+    pub(super) fn assert_alive(&self, client: &mut Client, keys: Keys) -> Result<(), DriverError> {
         let can_insert = self.capabilities.insert_delete;
         let patience = self.options.patience;
-        if let Some(object) = state::write_all(client, base, objects, can_insert, patience)? {
+        if let Some(object) = state::write_all(client, keys, can_insert, patience)? {
             self.block(format!(
                 "{} cannot be written within {patience:?} after the crash of a client",
                 self.test.objects[object].name

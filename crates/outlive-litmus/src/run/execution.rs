@@ -1,8 +1,9 @@
 //! The execution of a transaction, statement by statement.
 
 use super::client::Client;
+use super::keys::Keys;
 use super::plan::Plan;
-use crate::driver::{Connection, DriverError, Key, StepError};
+use crate::driver::{Connection, DriverError, StepError};
 use crate::test::{Expression, Local, Step, Test};
 use fastrand::Rng;
 use std::fmt;
@@ -101,11 +102,11 @@ impl From<StepError> for End {
     }
 }
 
-/// Executes a transaction of `test` whose first object has the key `base`.
+/// Executes a transaction of `test` on the objects with these keys.
 pub(super) fn execute(
     client: &mut Client,
     test: &Test,
-    base: Key,
+    keys: Keys,
     plan: &Plan,
 ) -> Result<Execution, DriverError> {
     let mut rng = Rng::with_seed(plan.seed);
@@ -117,7 +118,7 @@ pub(super) fn execute(
     let mut run = Running {
         connection,
         test,
-        base,
+        keys,
         plan,
         values: &mut values,
         crashed: None,
@@ -141,7 +142,7 @@ pub(super) fn execute(
 struct Running<'r> {
     connection: &'r mut dyn Connection,
     test: &'r Test,
-    base: Key,
+    keys: Keys,
     plan: &'r Plan,
     values: &'r mut [Option<i64>],
     crashed: Option<usize>,
@@ -201,24 +202,23 @@ impl Running<'_> {
     }
 
     fn perform(&mut self, step: &Step) -> Result<(), End> {
-        let key = |object: usize| self.base + object as Key;
+        let keys = self.keys;
         match step {
             Step::Read { object, into } => {
-                self.values[into.0] = self.connection.read(key(*object))?;
+                self.values[into.0] = self.connection.read(keys.key(*object))?;
             }
             Step::Count { into } => {
-                let range = self.base..key(self.test.objects.len());
-                self.values[into.0] = Some(self.connection.count(range)? as i64);
+                self.values[into.0] = Some(self.connection.count(keys.range())? as i64);
             }
             Step::Write { object, value } => {
                 let value = self.evaluate(value)?;
-                self.connection.write(key(*object), value)?;
+                self.connection.write(keys.key(*object), value)?;
             }
             Step::Insert { object, value } => {
                 let value = self.evaluate(value)?;
-                self.connection.insert(key(*object), value)?;
+                self.connection.insert(keys.key(*object), value)?;
             }
-            Step::Delete { object } => self.connection.delete(key(*object))?,
+            Step::Delete { object } => self.connection.delete(keys.key(*object))?,
             Step::Abort => self.connection.abort()?,
         }
         Ok(())

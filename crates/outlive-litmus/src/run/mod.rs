@@ -1,8 +1,8 @@
 //! Runs tests against a store repeatedly, and judges the level that it gave.
 //!
 //! A test with [`Assertion::Always`] runs on one set of objects for all clients, a test with
-//! [`Assertion::Never`] on objects of its own for each instance. The objects of an instance have
-//! contiguous keys. Clients wait for random times between statements, and crash if
+//! [`Assertion::Never`] on objects of its own for each instance. The keys of an instance are
+//! spread over all keys, unless it counts objects. Clients wait for random times between statements, and crash if
 //! [`Options::crashes`] is set; a seed repeats all choices of the clients, but not those of the
 //! store and of the scheduler.
 //!
@@ -18,6 +18,7 @@ mod crashes;
 mod evaluation;
 mod execution;
 mod judgement;
+mod keys;
 mod options;
 mod outage;
 mod plan;
@@ -69,6 +70,12 @@ pub enum RunError {
          process that serves the target"
     )]
     NotKilled,
+    /// No write was acknowledged before the store was killed.
+    #[error(
+        "no write was acknowledged before the store was to be killed, so nothing could be lost; \
+         the store must accept writes, or raise the time that it has for them"
+    )]
+    NothingAcknowledged,
     /// The run was stopped.
     #[error("the run was interrupted")]
     Stopped,
@@ -131,6 +138,8 @@ pub fn not_applicable(test: &Test, capabilities: Capabilities) -> Option<&'stati
         Some("the store or its driver cannot insert and delete objects")
     } else if has(|it| matches!(it, Step::Count { .. })) && !capabilities.count {
         Some("the store or its driver cannot count objects in a range")
+    } else if has(|it| matches!(it, Step::Count { .. })) && test.objects.len() as u64 > keys::BLOCK {
+        Some("the runner counts at most 64 objects")
     } else if has(|it| matches!(it, Step::Abort)) && !capabilities.abort {
         Some("the store or its driver cannot abort a transaction for its user")
     } else {
