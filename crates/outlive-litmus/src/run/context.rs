@@ -1,8 +1,10 @@
 //! The data that all threads of a test share.
 
 use super::client::Client;
+use super::conflicts::Conflicts;
 use super::crashes::Crashes;
 use super::execution::{Execution, Outcome};
+use super::exercise;
 use super::keys::Keys;
 use super::options::{Limit, Options};
 use super::plan;
@@ -19,6 +21,8 @@ use std::time::{Duration, Instant};
 const EXTENSION: u32 = 10;
 /// The minimum of the extended time limit, for tests with a short limit.
 const EXTENDED: Duration = Duration::from_secs(10);
+/// The factor by which a test may exceed its limit, if too few instances were exercised.
+const EXTENSION_TO_EXERCISE: u32 = 3;
 
 /// The data that all threads of a test share.
 pub(super) struct Context {
@@ -26,6 +30,7 @@ pub(super) struct Context {
     pub capabilities: Capabilities,
     pub test: Arc<Test>,
     pub options: Options,
+    pub conflicts: Conflicts,
     /// The number of the next free block of keys.
     pub keys: Arc<AtomicU64>,
     begin: Instant,
@@ -41,9 +46,12 @@ struct Tally {
     instances: u64,
     outcomes: [u64; Outcome::ALL.len()],
     overlaps: u64,
+    conflicts: u64,
     assertions: u64,
     undecided: u64,
-    /// The number of instances that could have shown a violation.
+    /// The number of instances on objects of their own, or of rounds on shared objects.
+    trials: u64,
+    /// The number of trials that could have shown a violation.
     exercised: u64,
     crashes: Crashes,
     violations: Vec<Violation>,
@@ -61,6 +69,7 @@ impl Context {
             driver: Arc::clone(driver),
             capabilities: driver.capabilities(),
             test: Arc::new(test.clone()),
+            conflicts: Conflicts::of(test),
             options: options.clone(),
             keys: Arc::clone(keys),
             begin: Instant::now(),
@@ -71,8 +80,10 @@ impl Context {
                 instances: 0,
                 outcomes: [0; Outcome::ALL.len()],
                 overlaps: 0,
+                conflicts: 0,
                 assertions: 0,
                 undecided: 0,
+                trials: 0,
                 exercised: 0,
                 crashes: Crashes::new(test),
                 violations: Vec::new(),
@@ -115,13 +126,15 @@ impl Context {
         }
         let tally = self.tally();
         let lacks_crashes = self.options.crashes && !tally.crashes.are_complete();
-        match (self.options.limit, lacks_crashes) {
-            (Limit::Instances(limit), false) => tally.instances >= limit,
-            (Limit::Instances(limit), true) => {
-                tally.instances >= limit.saturating_mul(EXTENSION.into())
-            }
-            (Limit::Time(limit), false) => self.elapsed() >= limit,
-            (Limit::Time(limit), true) => self.elapsed() >= EXTENDED.max(limit * EXTENSION),
+        let is_exercised = tally.exercised >= exercise::required(tally.trials);
+        let (factor, least) = match (lacks_crashes, is_exercised) {
+            (true, _) => (EXTENSION, EXTENDED),
+            (_, false) => (EXTENSION_TO_EXERCISE, Duration::ZERO),
+            _ => (1, Duration::ZERO),
+        };
+        match self.options.limit {
+            Limit::Instances(limit) => tally.instances >= limit.saturating_mul(factor.into()),
+            Limit::Time(limit) => self.elapsed() >= least.max(limit * factor),
         }
     }
 
@@ -154,14 +167,16 @@ impl Context {
             tally.outcomes[execution.outcome as usize] += 1;
             tally.crashes.count(execution);
         }
-        tally.overlaps += overlapping(executions);
+        tally.overlaps += with_another(executions, |a, b| a.overlaps(b));
+        tally.conflicts += with_another(executions, |a, b| self.conflicts.met(a, b));
     }
 
-    /// Adds instances, and those of them that could have shown a violation.
-    pub(super) fn count_instances(&self, instances: u64, exercised: u64) {
+    /// Adds a trial with this number of instances, and whether it could have shown a violation.
+    pub(super) fn count_trial(&self, instances: u64, is_exercised: bool) {
         let mut tally = self.tally();
         tally.instances += instances;
-        tally.exercised += exercised;
+        tally.trials += 1;
+        tally.exercised += u64::from(is_exercised);
     }
 
     /// Adds evaluations of the assertion.
@@ -264,12 +279,15 @@ impl Context {
             false => Vec::new(),
         };
         let missing = crashes.iter().find(|it| it.crashes == 0);
+        let required = exercise::required(tally.trials);
         let verdict = match (&tally.blocked, missing) {
             (Some(reason), _) => Verdict::Blocked(reason.clone()),
             _ if !tally.violations.is_empty() => Verdict::Violated,
-            _ if tally.exercised == 0 => {
-                Verdict::NotExercised("no concurrent transactions committed".into())
-            }
+            _ if tally.exercised < required => Verdict::NotExercised(format!(
+                "conflicting transactions were concurrent, and one committed, in {} of {} trials; \
+                 {required} are required",
+                tally.exercised, tally.trials
+            )),
             (_, Some(it)) => Verdict::NotExercised(format!(
                 "no client crashed after `{}` of {}",
                 it.after, it.transaction
@@ -283,6 +301,8 @@ impl Context {
             *count = tally.outcomes[*outcome as usize];
         }
         report.overlaps = tally.overlaps;
+        report.conflicts = tally.conflicts;
+        (report.trials, report.exercised) = (tally.trials, tally.exercised);
         report.assertions = tally.assertions;
         report.undecided = tally.undecided;
         report.crashes = crashes;
@@ -292,14 +312,11 @@ impl Context {
     }
 }
 
-/// Returns the number of executions that were concurrent with another one.
-fn overlapping(executions: &[Execution]) -> u64 {
-    let is_concurrent = |(at, one): &(usize, &Execution)| {
-        let mut others = executions
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| other != at);
-        others.any(|(_, other)| one.overlaps(other))
+/// Returns the number of executions for which another one exists so that `both` is true.
+fn with_another(executions: &[Execution], both: impl Fn(&Execution, &Execution) -> bool) -> u64 {
+    let has_another = |(at, one): &(usize, &Execution)| {
+        let mut others = executions.iter().enumerate();
+        others.any(|(other, another)| other != *at && both(one, another))
     };
-    executions.iter().enumerate().filter(is_concurrent).count() as u64
+    executions.iter().enumerate().filter(has_another).count() as u64
 }

@@ -6,17 +6,19 @@
 //! [`Options::crashes`] is set; a seed repeats all choices of the clients, but not those of the
 //! store and of the scheduler.
 //!
-//! A test has [passed](Verdict::Passed) only if transactions were concurrent, and if each planned
-//! crash has happened. The [`Kind`] of a violation says what it proves: the transaction of an
+//! A test has [passed](Verdict::Passed) only if conflicting transactions were concurrent in enough
+//! instances (`exercise`), and if each planned crash has happened. The [`Kind`] of a violation says what it proves: the transaction of an
 //! assertion is itself subject to the store's isolation.
 //!
 //! Tests: tests/judged.rs, with stores in memory that are correct or wrong in one respect.
 
 mod client;
+mod conflicts;
 mod context;
 mod crashes;
 mod evaluation;
 mod execution;
+mod exercise;
 mod judgement;
 mod keys;
 mod options;

@@ -52,6 +52,14 @@ pub struct TestReport {
     pub outcomes: Vec<(Outcome, u64)>,
     /// The number of executions that were concurrent with another one on the same objects.
     pub overlaps: u64,
+    /// The number of executions that were concurrent with another one that conflicts with it: both
+    /// use an object, and one of them writes it.
+    pub conflicts: u64,
+    /// The number of instances on objects of their own, or of rounds on shared objects.
+    pub trials: u64,
+    /// The number of trials that could have shown a violation: a transaction committed, and
+    /// conflicting transactions without an order between them were concurrent.
+    pub exercised: u64,
     /// The number of assertions that were evaluated.
     pub assertions: u64,
     /// The number of instances whose assertion was not evaluated, because it names more than 8
@@ -104,6 +112,9 @@ impl TestReport {
             instances: 0,
             outcomes: Outcome::ALL.map(|it| (it, 0)).to_vec(),
             overlaps: 0,
+            conflicts: 0,
+            trials: 0,
+            exercised: 0,
             assertions: 0,
             undecided: 0,
             crashes: Vec::new(),
@@ -116,7 +127,7 @@ impl TestReport {
 /// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// No violation was seen in concurrent executions.
+    /// No violation was seen, and enough trials were exercised.
     Passed,
     /// A violation was seen.
     Violated,

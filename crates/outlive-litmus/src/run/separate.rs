@@ -103,8 +103,8 @@ impl<'i> Instances<'i> {
         let context = self.context;
         let executions = self.execute(keys, &self.plans(number))?;
         context.count(&executions);
-        let is_exercised = could_show(&context.test, &executions);
-        context.count_instances(1, u64::from(is_exercised));
+        let is_exercised = could_show(context, &executions);
+        context.count_trial(1, is_exercised);
         if let Some(state) = self.state(keys)? {
             match evaluation::occurs(self.condition, &state, &executions) {
                 Occurrence::Undecided => context.count_undecided(),
@@ -198,14 +198,15 @@ impl<'i> Instances<'i> {
     }
 }
 
-/// Returns whether an instance could show a violation: two transactions without an order between
-/// them were concurrent, or, if all are ordered, all ended as their users requested.
-fn could_show(test: &Test, executions: &[Execution]) -> bool {
+/// Returns whether an instance could show a violation: two conflicting transactions without an order
+/// between them were concurrent, or, if all such pairs are ordered, all transactions ended as their
+/// users requested.
+fn could_show(context: &Context, executions: &[Execution]) -> bool {
     let count = executions.len();
-    let order = ordered(test);
+    let order = ordered(&context.test);
     let pairs = || (0..count).flat_map(|a| (0..a).map(move |b| (a, b)));
     let mut free = pairs()
-        .filter(|(a, b)| !order[*a][*b] && !order[*b][*a])
+        .filter(|(a, b)| context.conflicts.are(*a, *b) && !order[*a][*b] && !order[*b][*a])
         .peekable();
     if free.peek().is_none() {
         let has_ended = |outcome| matches!(outcome, Outcome::Committed | Outcome::AbortedByUser);

@@ -98,9 +98,9 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
         };
         context.count_assertions(failing.0 + 1);
         let can_show = all.iter().any(|it| it.outcome == Outcome::Committed);
-        let overlaps = (1..all.len()).any(|at| all[..at].iter().any(|it| it.overlaps(&all[at])));
         let instances = planned / context.test.transactions.len();
-        context.count_instances(instances.max(1) as u64, u64::from(can_show && overlaps));
+        let is_exercised = can_show && context.conflicts.any_met(&all);
+        context.count_trial(instances.max(1) as u64, is_exercised);
 
         let patience = context.options.patience;
         let Some(last) = state::read_at_rest(&mut client, keys, patience)? else {
