@@ -3,14 +3,14 @@
 #[allow(dead_code)]
 mod reference;
 
-use outlive_litmus::driver::{Capabilities, Driver};
+use outlive_litmus::driver::{Capabilities, Connection, Driver, DriverError, Key};
 use outlive_litmus::run::{self, Judgement, Kind as Wrong, Limit, Options, Outcome, Verdict};
 use outlive_litmus::run::{Report, TestReport};
 use outlive_litmus::suite;
 use outlive_litmus::test::Test;
 use reference::{Kind, Memory};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// One test or two for each phenomenon.
@@ -258,6 +258,18 @@ fn a_lock_of_a_crashed_client_blocks() {
 }
 
 #[test]
+fn transactions_that_are_reported_aborted_and_take_effect_are_found() {
+    let report = run_on(Kind::AppliesAborted, &options());
+    let found = |it: &&TestReport| it.violations.iter().any(|it| it.kind == Wrong::AbortedWrite);
+    let first = report.tests.iter().find(found).expect("a visible write");
+    let violation = { first.violations.iter() }.find(|it| it.kind == Wrong::AbortedWrite);
+    let transactions = &violation.unwrap().transactions;
+    assert!(transactions.iter().any(|it| it.outcome == Outcome::Aborted));
+    let judgement = Judgement::new(&report).to_string();
+    assert_eq!(judgement, "strict-read-uncommitted", "{}", brief(&report));
+}
+
+#[test]
 fn lost_answers_prove_nothing() {
     let report = run_on(Kind::LosesAnswers, &options());
     assert_judged(&report, "strict-serializable", &[]);
@@ -290,6 +302,63 @@ fn transactions_that_never_commit_exercise_nothing() {
     let verdict = &report.tests[0].verdict;
     assert!(matches!(verdict, Verdict::NotExercised(_)), "{verdict:?}");
     assert_eq!(Judgement::new(&report).to_string(), "none");
+}
+
+/// A store in memory that cannot prepare the objects of one test in its middle.
+struct FailsOnce {
+    memory: Memory,
+    sets: AtomicU64,
+    failing: std::ops::Range<u64>,
+}
+
+impl Driver for FailsOnce {
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities()
+    }
+
+    fn create(&self) -> Result<(), DriverError> {
+        self.memory.create()
+    }
+
+    fn set(&self, objects: &[(Key, Option<i64>)]) -> Result<(), DriverError> {
+        match self.failing.contains(&self.sets.fetch_add(1, Ordering::Relaxed)) {
+            true => Err(DriverError::new("memory", "no space")),
+            false => self.memory.set(objects),
+        }
+    }
+
+    fn connect(&self) -> Result<Box<dyn Connection>, DriverError> {
+        self.memory.connect()
+    }
+
+    fn destroy(&self) -> Result<(), DriverError> {
+        Err(DriverError::new("memory", "no access"))
+    }
+}
+
+#[test]
+fn an_error_ends_its_test_only() {
+    let run = |failing| {
+        let driver: Arc<dyn Driver> = Arc::new(FailsOnce {
+            memory: Memory::new(Kind::Snapshot),
+            sets: AtomicU64::new(0),
+            failing,
+        });
+        let stop = AtomicBool::new(false);
+        let tests = picked(&["litmus-1", "write-skew", "lost-update", "read-skew"]);
+        run::run(&driver, &tests, &options(), &stop, &mut |_| ()).unwrap()
+    };
+    let verdicts = |report: &Report| -> Vec<&str> {
+        { report.tests.iter() }.map(|it| it.verdict.name()).collect()
+    };
+    let report = run(0..1);
+    assert_eq!(verdicts(&report), ["failed", "violated", "passed", "passed"]);
+    let reason = report.tests[0].verdict.reason().unwrap();
+    assert!(reason.contains("no space"), "{reason}");
+    assert_eq!(Judgement::new(&report).to_string(), "none");
+    assert!(report.left.unwrap().contains("no access"));
+    let report = run(0..u64::MAX);
+    assert_eq!(verdicts(&report), ["failed", "failed", "failed", "not exercised"]);
 }
 
 #[test]

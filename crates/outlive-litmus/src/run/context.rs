@@ -1,5 +1,6 @@
 //! The data that all threads of a test share.
 
+use super::RunError;
 use super::client::Client;
 use super::conflicts::Conflicts;
 use super::crashes::Crashes;
@@ -56,6 +57,7 @@ struct Tally {
     crashes: Crashes,
     violations: Vec<Violation>,
     blocked: Option<String>,
+    failed: Option<String>,
 }
 
 impl Context {
@@ -88,6 +90,7 @@ impl Context {
                 crashes: Crashes::new(test),
                 violations: Vec::new(),
                 blocked: None,
+                failed: None,
             }),
         }
     }
@@ -195,6 +198,12 @@ impl Context {
         self.stop();
     }
 
+    /// Ends the test because of an error.
+    pub(super) fn fail(&self, error: &RunError) {
+        self.tally().failed.get_or_insert(error.to_string());
+        self.stop();
+    }
+
     /// Chooses the crash of a round or instance, if it has one: one of `clients`, a transaction and
     /// a position in it. First the positions are chosen in turn, twice each, because a transaction
     /// that the store aborts does not reach its crash; then alternately in turn and at random.
@@ -282,6 +291,9 @@ impl Context {
         let required = exercise::required(tally.trials);
         let verdict = match (&tally.blocked, missing) {
             (Some(reason), _) => Verdict::Blocked(reason.clone()),
+            _ if tally.failed.is_some() => {
+                Verdict::Failed(tally.failed.clone().unwrap_or_default())
+            }
             _ if !tally.violations.is_empty() => Verdict::Violated,
             _ if tally.exercised < required => Verdict::NotExercised(format!(
                 "conflicting transactions were concurrent, and one committed, in {} of {} trials; \

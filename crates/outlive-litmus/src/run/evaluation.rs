@@ -1,7 +1,7 @@
 //! Assertions evaluated on an execution.
 
 use super::execution::{Execution, Outcome};
-use crate::test::{Condition, Expression, Seen};
+use crate::test::{Condition, Expression, Object, Seen};
 
 /// Returns the names in a condition.
 pub(super) fn names(condition: &Condition<Seen>) -> Vec<Seen> {
@@ -108,6 +108,26 @@ pub(super) fn occurs(
     }
 }
 
+/// Returns whether an object has a value that only transactions without effect have requested to
+/// write: the store reported them as aborted, or their clients crashed before the commit.
+///
+/// A value that the object had at first, or that a transaction with an unknown outcome has written
+/// too, proves nothing.
+pub(super) fn shows_aborted_write(
+    objects: &[Object],
+    state: &[Option<i64>],
+    executions: &[Execution],
+) -> bool {
+    let may_have_effect = |it: &Execution| it.outcome.is_committed() != Some(false);
+    let values = objects.iter().zip(state).enumerate();
+    let mut values = values.filter(|(_, (object, value))| object.initial != **value);
+    values.any(|(object, (_, value))| {
+        let wrote = |it: &&Execution| it.writes.contains(&(object, *value));
+        let mut writers = executions.iter().filter(wrote).peekable();
+        writers.peek().is_some() && !writers.any(may_have_effect)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +140,7 @@ mod tests {
             transaction,
             outcome: *outcome,
             values: vec![Some(1)],
+            writes: vec![(0, Some(1))],
             crashed: None,
             begin: now,
             end: now,
@@ -174,6 +195,22 @@ mod tests {
             let has_occurred = has_occurred(&condition, &[outcome]);
             assert_eq!(has_occurred, outcome == Outcome::Committed, "{outcome}");
         }
+    }
+
+    #[test]
+    fn a_value_is_that_of_an_aborted_transaction_if_no_other_wrote_it() {
+        let objects = [Object {
+            name: "x".into(),
+            initial: Some(0),
+        }];
+        let shows = |value, outcomes: &[Outcome]| {
+            shows_aborted_write(&objects, &[Some(value)], &instance(outcomes))
+        };
+        assert!(shows(1, &[Outcome::Aborted]));
+        assert!(shows(1, &[Outcome::Aborted, Outcome::Crashed]));
+        assert!(!shows(1, &[Outcome::Aborted, Outcome::Committed]));
+        assert!(!shows(1, &[Outcome::Aborted, Outcome::Unknown]));
+        assert!(!shows(1, &[]) && !shows(0, &[Outcome::Aborted]));
     }
 
     #[test]

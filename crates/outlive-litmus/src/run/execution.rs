@@ -76,6 +76,8 @@ pub(super) struct Execution {
     pub outcome: Outcome,
     /// The values of its reads, by [`Local`]; absent if it ended before them.
     pub values: Vec<Option<i64>>,
+    /// The objects and values that it has requested to write; `None` is a deletion.
+    pub writes: Vec<(usize, Option<i64>)>,
     /// The position after which the client crashed.
     pub crashed: Option<usize>,
     pub begin: Instant,
@@ -121,10 +123,11 @@ pub(super) fn execute(
         keys,
         plan,
         values: &mut values,
+        writes: Vec::new(),
         crashed: None,
     };
     let (outcome, is_cut) = run.run(&mut rng);
-    let crashed = run.crashed;
+    let (crashed, writes) = (run.crashed, run.writes);
     if is_cut {
         client.cut();
     }
@@ -132,6 +135,7 @@ pub(super) fn execute(
         transaction: plan.transaction,
         outcome,
         values,
+        writes,
         crashed,
         begin,
         end: Instant::now(),
@@ -145,6 +149,7 @@ struct Running<'r> {
     keys: Keys,
     plan: &'r Plan,
     values: &'r mut [Option<i64>],
+    writes: Vec<(usize, Option<i64>)>,
     crashed: Option<usize>,
 }
 
@@ -212,13 +217,18 @@ impl Running<'_> {
             }
             Step::Write { object, value } => {
                 let value = self.evaluate(value)?;
+                self.writes.push((*object, Some(value)));
                 self.connection.write(keys.key(*object), value)?;
             }
             Step::Insert { object, value } => {
                 let value = self.evaluate(value)?;
+                self.writes.push((*object, Some(value)));
                 self.connection.insert(keys.key(*object), value)?;
             }
-            Step::Delete { object } => self.connection.delete(keys.key(*object))?,
+            Step::Delete { object } => {
+                self.writes.push((*object, None));
+                self.connection.delete(keys.key(*object))?;
+            }
             Step::Abort => self.connection.abort()?,
         }
         Ok(())

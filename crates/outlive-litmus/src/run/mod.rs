@@ -51,6 +51,10 @@ use thiserror::Error;
 /// not 1, because a client repeats some requests for that time.
 const PATIENCES: u32 = 3;
 
+/// The number of failed tests in sequence after which no other test runs: each of them can wait for
+/// [`Options::patience`] for a store that is gone.
+pub const MOST_FAILURES: usize = 3;
+
 /// The reason why a run failed. Violations by the store are results, not failures.
 #[derive(Debug, Error)]
 pub enum RunError {
@@ -101,8 +105,11 @@ pub struct Progress<'p> {
 /// [`Limit::Time`] is for all tests together: each has an equal part of the time that is left.
 /// `progress` is called several times a second. The run ends early when `stop` is set.
 ///
+/// An error in a test ends it with [`Verdict::Failed`], and the other tests run. After
+/// [`MOST_FAILURES`] failed tests in sequence, the others are [`Verdict::NotExercised`].
+///
 /// # Errors
-/// If the driver fails apart from transactions, or threads cannot be started.
+/// If the table cannot be created, or the run is stopped.
 pub fn run(
     driver: &Arc<dyn Driver>,
     tests: &[Test],
@@ -118,14 +125,14 @@ pub fn run(
         stop,
         progress,
     };
-    let result = runner.run(tests);
+    let mut result = runner.run(tests);
     // Threads that wait for a blocked store still use the table.
     let is_blocked = result.as_ref().is_ok_and(|it| it.blocked().count() > 0);
-    if !is_blocked {
-        let destroyed = driver.destroy();
-        if result.is_ok() {
-            destroyed?;
-        }
+    if !is_blocked
+        && let Err(error) = driver.destroy()
+        && let Ok(report) = &mut result
+    {
+        report.left = Some(error.to_string());
     }
     result
 }
@@ -163,6 +170,7 @@ impl Runner<'_, '_> {
         let capabilities = self.driver.capabilities();
         let mut reports: Vec<TestReport> = Vec::new();
         let mut blocked: Option<String> = None;
+        let mut failures = 0;
         for (at, test) in tests.iter().enumerate() {
             let report = if let Some(why) = not_applicable(test, capabilities) {
                 TestReport::not_run(test, Verdict::NotApplicable(why.into()))
@@ -177,8 +185,18 @@ impl Runner<'_, '_> {
                 };
                 self.run_test(test, &options, (at, tests.len()))?
             };
-            if matches!(report.verdict, Verdict::Blocked(_)) {
-                blocked = Some(format!("the store blocked during the test {}", test.name));
+            match &report.verdict {
+                Verdict::Blocked(_) => {
+                    blocked = Some(format!("the store blocked during the test {}", test.name));
+                }
+                Verdict::Failed(_) => {
+                    failures += 1;
+                    if failures == MOST_FAILURES {
+                        blocked = Some(format!("{failures} tests in sequence have failed"));
+                    }
+                }
+                Verdict::NotApplicable(_) => {}
+                _ => failures = 0,
             }
             reports.push(report);
         }
@@ -186,6 +204,7 @@ impl Runner<'_, '_> {
             seed: self.options.seed,
             crashes: self.options.crashes,
             tests: reports,
+            left: None,
         })
     }
 
@@ -209,21 +228,26 @@ impl Runner<'_, '_> {
         (ended, tests): (usize, usize),
     ) -> Result<TestReport, RunError> {
         let context = Arc::new(Context::new(self.driver, test, options, &self.keys));
-        let mut threads = start(&context)?;
+        let mut threads = match start(&context) {
+            Ok(threads) => threads,
+            Err(error) => {
+                context.fail(&error);
+                return Ok(context.report());
+            }
+        };
         let mut last_answer = (context.answers(), Instant::now());
-        let mut failure = None;
+        let mut is_stopped = false;
         while !threads.is_empty() {
             thread::sleep(Duration::from_millis(5));
             if self.stop.load(Ordering::Relaxed) {
                 context.stop();
-                failure.get_or_insert(RunError::Stopped);
+                is_stopped = true;
             }
             let (over, running) = threads.into_iter().partition(JoinHandle::is_finished);
             threads = running;
             for thread in over {
                 if let Err(error) = join(thread) {
-                    context.stop();
-                    failure.get_or_insert(error);
+                    context.fail(&error);
                 }
             }
             let answers = context.answers();
@@ -244,9 +268,9 @@ impl Runner<'_, '_> {
                 executions: context.executions(),
             });
         }
-        match failure {
-            Some(error) => Err(error),
-            None => Ok(context.report()),
+        match is_stopped {
+            true => Err(RunError::Stopped),
+            false => Ok(context.report()),
         }
     }
 }

@@ -105,7 +105,18 @@ impl<'i> Instances<'i> {
         context.count(&executions);
         let is_exercised = could_show(context, &executions);
         context.count_trial(1, is_exercised);
-        if let Some(state) = self.state(keys)? {
+        let may_show = |it: &Execution| {
+            it.outcome.is_committed() == Some(false) && !it.writes.is_empty()
+        };
+        let is_read = self.names_objects || executions.iter().any(may_show);
+        let state = match is_read {
+            true => self.state(keys)?,
+            false => Some(State::new()),
+        };
+        if let Some(state) = state {
+            if evaluation::shows_aborted_write(&context.test.objects, &state, &executions) {
+                context.violate(Kind::AbortedWrite, &state, &executions);
+            }
             match evaluation::occurs(self.condition, &state, &executions) {
                 Occurrence::Undecided => context.count_undecided(),
                 Occurrence::NotShown => context.count_assertions(1),
@@ -162,12 +173,8 @@ impl<'i> Instances<'i> {
         Ok(ended.into_iter().flatten().collect())
     }
 
-    /// Returns the state after an instance if the assertion is about it; `None` if the store is
-    /// blocked.
+    /// Returns the state after an instance; `None` if the store is blocked.
     fn state(&mut self, keys: Keys) -> Result<Option<State>, DriverError> {
-        if !self.names_objects {
-            return Ok(Some(State::new()));
-        }
         let patience = self.context.options.patience;
         let state = state::read_at_rest(&mut self.client, keys, patience)?;
         self.context.answered();

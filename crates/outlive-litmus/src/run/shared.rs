@@ -108,6 +108,9 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
             break;
         };
         context.answered();
+        if evaluation::shows_aborted_write(&context.test.objects, &last, &all) {
+            context.violate(Kind::AbortedWrite, &last, &all);
+        }
         if !evaluation::holds(condition, &last) {
             let kind = kind_at_rest(context, &mut client, keys, condition)?;
             context.violate(kind, &last, &all);

@@ -151,7 +151,7 @@ impl Client {
     fn conflict(&self, transaction: &Transaction, data: &Data) -> Option<&'static str> {
         let is_unchanged = |key: &Key| data.is_unchanged(*key, transaction.commit);
         let validates = match self.kind() {
-            Kind::Optimistic | Kind::OptimisticItems => true,
+            Kind::Optimistic | Kind::OptimisticItems | Kind::AppliesAborted => true,
             Kind::Stale => !transaction.writes.is_empty(),
             _ => false,
         };
@@ -254,6 +254,9 @@ impl Connection for Client {
             return Err(StepError::Lost("the store has crashed".into()));
         }
         if let Some(reason) = self.conflict(&transaction, &data) {
+            if self.kind() == Kind::AppliesAborted {
+                data.install(&transaction.writes);
+            }
             data.refresh();
             return Err(StepError::Aborted(reason.into()));
         }

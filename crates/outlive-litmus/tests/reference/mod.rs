@@ -24,6 +24,8 @@ pub enum Kind {
     AbortsAll,
     /// Reads of a snapshot; at the commit, all that was read has to be unchanged.
     Optimistic,
+    /// As `Optimistic`, but a transaction that is reported as aborted takes effect.
+    AppliesAborted,
     /// As `Optimistic`, but counts are not validated.
     OptimisticItems,
     /// As `Optimistic`, but snapshots may be old, and only transactions that write are validated.

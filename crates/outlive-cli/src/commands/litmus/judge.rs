@@ -80,16 +80,21 @@ impl Judge {
         let options = self.clients.options(limit);
         let stop = interruption::flag(&interruption::SIGNALS)?;
         let report = progress::run(&driver, &tests, &options, &stop)?;
+        // Its error does not discard the report of the tests.
         let survival = match self.commands.have_kills() {
-            true => Some(progress::survive(&driver, &self.commands, &options, &stop)?),
-            false => None,
+            true => progress::survive(&driver, &self.commands, &options, &stop).map(Some),
+            false => Ok(None),
+        };
+        let (survival, failure) = match survival {
+            Ok(survival) => (survival, None),
+            Err(failure) => (None, Some(failure)),
         };
         let judgement = Judgement::new(&report);
         let repeat = |test: &TestReport| self.repeat(test, &options);
         if let Some(path) = &self.junit {
             let fails = |test: &TestReport| match self.expect {
-                Some(level) => test.refutes(level) || is_blocked(test),
-                None => is_blocked(test),
+                Some(level) => test.refutes(level) || has_broken(test),
+                None => has_broken(test),
             };
             junit::write(path, &self.target, &report, fails)?;
         }
@@ -109,12 +114,15 @@ impl Judge {
                 output::line(outage::line(survival))?;
             }
         }
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
         let is_given = self.expect.is_none_or(|level| judgement.gives(level));
         let lacks_crashes = options.crashes && report.tests.iter().any(TestReport::lacks_crashes);
         let is_wrong = |it: &Survival| it.lost.is_some() || it.blocked.is_some();
         let has_survived = !survival.as_ref().is_some_and(is_wrong);
-        let is_alive = report.blocked().count() == 0;
-        match is_given && !lacks_crashes && has_survived && is_alive {
+        let is_whole = report.blocked().chain(report.failed()).count() == 0 && report.left.is_none();
+        match is_given && !lacks_crashes && has_survived && is_whole {
             true => Ok(()),
             false => Err(Failure::Found),
         }
@@ -164,6 +172,6 @@ impl Judge {
     }
 }
 
-fn is_blocked(test: &TestReport) -> bool {
-    matches!(test.verdict, Verdict::Blocked(_))
+fn has_broken(test: &TestReport) -> bool {
+    matches!(test.verdict, Verdict::Blocked(_) | Verdict::Failed(_))
 }

@@ -1,6 +1,7 @@
 //! The results of litmus tests as text.
 
 use crate::amount::Many;
+use crate::output;
 use crate::table::Table;
 use outlive_litmus::run::{Executed, Outcome, Report, TestReport, Violation};
 
@@ -41,6 +42,9 @@ pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<St
         ]);
     }
     let mut lines: Vec<String> = table.lines().collect();
+    if let Some(reason) = &report.left {
+        lines.push(format!("the table of the tests was not removed: {}", output::printable(reason)));
+    }
     for test in report.violated() {
         lines.push(String::new());
         lines.push(format!("{}: {}", test.name, test.about));
@@ -55,7 +59,8 @@ pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<St
 fn verdict(test: &TestReport) -> String {
     let name = test.verdict.name();
     if let Some(reason) = test.verdict.reason() {
-        return format!("{name}: {reason}");
+        // Targets and the messages of stores can contain control characters.
+        return format!("{name}: {}", output::printable(&reason));
     }
     let kinds: Vec<&str> = test.violations.iter().map(|it| it.kind.name()).collect();
     match kinds.is_empty() {

@@ -22,6 +22,7 @@ pub struct Report {
     survival: Option<Survived>,
     faults: Vec<&'static str>,
     seed: u64,
+    left: Option<String>,
     tests: Vec<Test>,
 }
 
@@ -108,6 +109,7 @@ impl Report {
             survival: None,
             faults,
             seed: report.seed,
+            left: report.left.clone(),
             tests: { report.tests.iter() }
                 .map(|it| Test::new(it, &repeat(it)))
                 .collect(),

@@ -83,7 +83,7 @@ impl Run {
             }
             output::line(format_args!("seed {}", options.seed))?;
         }
-        match report.tests.iter().any(fails) {
+        match report.tests.iter().any(fails) || report.left.is_some() {
             true => Err(Failure::Found),
             false => Ok(()),
         }
