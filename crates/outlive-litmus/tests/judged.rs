@@ -239,6 +239,24 @@ fn writes_of_crashed_clients_are_found() {
 }
 
 #[test]
+fn halves_of_commits_whose_clients_are_killed_are_found() {
+    let without = run_on(Kind::SplitsKilledCommits, &options());
+    assert_judged(&without, "strict-serializable", &[]);
+    let options = Options {
+        crashes: true,
+        limit: Limit::Instances(5000),
+        ..options()
+    };
+    let tests = picked(&["litmus-1", "dirty-write"]);
+    let report = run_with(Memory::new(Kind::SplitsKilledCommits), &tests, &options);
+    for test in &report.tests {
+        assert_eq!(test.verdict, Verdict::Violated, "{test:#?}");
+        let within = test.crashes.iter().filter(|it| it.within_commit);
+        assert!(within.map(|it| it.crashes).sum::<u64>() > 0, "{test:#?}");
+    }
+}
+
+#[test]
 fn a_lock_of_a_crashed_client_blocks() {
     let options = Options {
         crashes: true,

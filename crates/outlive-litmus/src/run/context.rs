@@ -87,7 +87,7 @@ impl Context {
                 undecided: 0,
                 trials: 0,
                 exercised: 0,
-                crashes: Crashes::new(test),
+                crashes: Crashes::new(test, driver.kills_in_commits()),
                 violations: Vec::new(),
                 blocked: None,
                 failed: None,
@@ -212,7 +212,7 @@ impl Context {
         if !self.options.crashes || number.is_multiple_of(2) {
             return None;
         }
-        let positions = Crashes::new(&self.test).positions();
+        let positions = Crashes::new(&self.test, self.driver.kills_in_commits()).positions();
         let turn = (number / 2) as usize;
         let mut rng = plan::generator(self.options.seed, &self.test.name, usize::MAX, number);
         let at = if turn < 2 * positions.len() {

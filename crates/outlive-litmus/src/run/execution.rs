@@ -1,13 +1,19 @@
 //! The execution of a transaction, statement by statement.
 
 use super::client::Client;
+use super::crashes::within_commit;
 use super::keys::Keys;
 use super::plan::Plan;
 use crate::driver::{Connection, DriverError, StepError};
 use crate::test::{Expression, Local, Step, Test};
 use fastrand::Rng;
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// The logarithm of the longest time from the request of a commit to the kill of its client, in
+/// microseconds. The logarithm is chosen at random, because stores need from microseconds to tens
+/// of milliseconds for a commit.
+const LONGEST_TO_KILL: u32 = 14;
 
 /// The end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +31,8 @@ pub enum Outcome {
     Crashed,
     /// The connection was lost before the commit: it has no effect.
     Lost,
-    /// The connection was lost during the commit, so it is unknown whether it has happened.
+    /// The connection was lost, or the client killed, during the commit, so it is unknown whether it
+    /// has happened.
     Unknown,
 }
 
@@ -78,7 +85,7 @@ pub(super) struct Execution {
     pub values: Vec<Option<i64>>,
     /// The objects and values that it has requested to write; `None` is a deletion.
     pub writes: Vec<(usize, Option<i64>)>,
-    /// The position after which the client crashed.
+    /// The position at which the client crashed.
     pub crashed: Option<usize>,
     pub begin: Instant,
     pub end: Instant,
@@ -181,6 +188,24 @@ impl Running<'_> {
             }
         }
         self.plan.pace.wait(rng);
+        let within_commit = within_commit(test, self.plan.transaction);
+        if self.plan.crash == Some(within_commit) {
+            let longest = 1 << rng.u32(0..=LONGEST_TO_KILL);
+            let delay = Duration::from_micros(rng.u64(0..longest));
+            return match self.connection.commit_and_kill(delay) {
+                None => {
+                    self.crashed = Some(within_commit);
+                    (Outcome::Unknown, true)
+                }
+                // The answer was faster, so the crash is one after the commit.
+                Some(Ok(())) => {
+                    self.crashed = Some(steps.len() + 1);
+                    (Outcome::Committed, true)
+                }
+                Some(Err(StepError::Lost(_))) => (Outcome::Unknown, true),
+                Some(Err(error)) => (Self::failed(&error).0, true),
+            };
+        }
         match self.connection.commit() {
             Ok(()) => (Outcome::Committed, self.crashes_after(steps.len() + 1)),
             Err(StepError::Lost(_)) => (Outcome::Unknown, true),

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Duration;
 
 /// A connection to a store in memory.
 pub struct Client {
@@ -59,7 +60,7 @@ impl Client {
     fn is_serial(&self) -> bool {
         use Kind::{AbortsAll, KeepsCrashedLock, KeepsCrashedWrites, LosesAnswers, Serial};
         let kind = self.kind();
-        matches!(kind, Serial | AbortsAll | LosesAnswers)
+        matches!(kind, Serial | AbortsAll | LosesAnswers | Kind::SplitsKilledCommits)
             || matches!(kind, KeepsCrashedWrites | KeepsCrashedLock)
     }
 
@@ -267,6 +268,29 @@ impl Connection for Client {
                 Err(StepError::Lost("after the commit".into()))
             }
             _ => Ok(()),
+        }
+    }
+
+    fn commit_and_kill(&mut self, _: Duration) -> Option<Result<(), StepError>> {
+        match (self.kind(), fastrand::u8(0..4)) {
+            (Kind::SplitsKilledCommits, 0..2) => {
+                let undo = &mut self.transaction().undo;
+                // Only the last write is rolled back.
+                let last = undo.pop();
+                *undo = last.into_iter().collect();
+                self.roll_back();
+                None
+            }
+            (_, 0) => {
+                self.roll_back();
+                None
+            }
+            (_, 1) => {
+                // The commit happens or is aborted, and the answer is lost.
+                let _ = self.commit();
+                None
+            }
+            _ => Some(self.commit()),
         }
     }
 

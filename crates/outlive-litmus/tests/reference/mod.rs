@@ -16,6 +16,9 @@ pub enum Kind {
     Serial,
     /// One after another; the writes of a client that crashes stay.
     KeepsCrashedWrites,
+    /// One after another; of a client that is killed within its commit, all writes but the last one
+    /// stay.
+    SplitsKilledCommits,
     /// One after another; a client that crashes keeps the lock.
     KeepsCrashedLock,
     /// One after another; some commits lose their answer, and some of these have not happened.
@@ -145,6 +148,10 @@ impl Driver for Memory {
     fn set(&self, objects: &[(Key, Option<i64>)]) -> Result<(), DriverError> {
         self.shared.data().set(objects);
         Ok(())
+    }
+
+    fn kills_in_commits(&self) -> bool {
+        true
     }
 
     fn connect(&self) -> Result<Box<dyn Connection>, DriverError> {

@@ -24,7 +24,7 @@ pub struct Clients {
     #[arg(long)]
     seed: Option<u64>,
     /// Faults to inject: with `client`, clients drop their connections after each statement, in
-    /// turn and at random
+    /// turn and at random; if they are processes (`exec:`), they are also killed within commits
     #[arg(long, value_enum, value_name = "FAULT")]
     faults: Vec<Fault>,
     /// Time in seconds in which the store has to answer, and to accept a write to each object after

@@ -20,6 +20,7 @@ pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<St
         "aborted",
         "unknown",
         "crashes",
+        "in commits",
         "verdict",
     ]);
     for test in &report.tests {
@@ -28,6 +29,8 @@ pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<St
             .iter()
             .map(ToString::to_string)
             .collect();
+        let in_commits = test.crashes.iter().filter(|it| it.within_commit);
+        let in_commits: u64 = in_commits.map(|it| it.crashes).sum();
         let crashes: u64 = test.crashes.iter().map(|it| it.crashes).sum();
         table.row([
             test.name.clone(),
@@ -38,6 +41,7 @@ pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<St
             test.count(Outcome::Aborted).to_string(),
             test.count(Outcome::Unknown).to_string(),
             crashes.to_string(),
+            in_commits.to_string(),
             verdict(test),
         ]);
     }

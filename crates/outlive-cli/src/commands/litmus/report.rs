@@ -70,6 +70,7 @@ struct Named {
 struct Crashed {
     transaction: String,
     after: String,
+    within_commit: bool,
     crashes: u64,
 }
 
@@ -187,6 +188,7 @@ impl Crashed {
         Self {
             transaction: crash.transaction.clone(),
             after: crash.after.clone(),
+            within_commit: crash.within_commit,
             crashes: crash.crashes,
         }
     }
