@@ -9,12 +9,14 @@ use super::exercise;
 use super::keys::Keys;
 use super::options::{Limit, Options};
 use super::plan;
+use super::shared::is_lost;
 use super::report::{Executed, Kind, TestReport, Verdict, Violation};
 use super::state::{self, State};
 use crate::driver::{Capabilities, Driver, DriverError};
 use crate::test::{Step, Test};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The factor by which a test may exceed its limit, if some statement was not yet followed by a
@@ -38,6 +40,10 @@ pub(super) struct Context {
     stop: AtomicBool,
     /// Counts answers of the store.
     answers: AtomicU64,
+    /// Counts connections that clients have lost.
+    lost: AtomicU64,
+    /// The number of kills of the store that are planned.
+    planned_kills: u64,
     tally: Mutex<Tally>,
 }
 
@@ -55,6 +61,8 @@ struct Tally {
     /// The number of trials that could have shown a violation.
     exercised: u64,
     crashes: Crashes,
+    /// The number of kills of the store by which clients have lost their connections.
+    kills: u64,
     violations: Vec<Violation>,
     blocked: Option<String>,
     failed: Option<String>,
@@ -66,6 +74,7 @@ impl Context {
         test: &Test,
         options: &Options,
         keys: &Arc<AtomicU64>,
+        planned_kills: u64,
     ) -> Self {
         Self {
             driver: Arc::clone(driver),
@@ -77,6 +86,8 @@ impl Context {
             begin: Instant::now(),
             stop: AtomicBool::new(false),
             answers: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            planned_kills,
             tally: Mutex::new(Tally {
                 executions: 0,
                 instances: 0,
@@ -88,6 +99,7 @@ impl Context {
                 trials: 0,
                 exercised: 0,
                 crashes: Crashes::new(test, driver.kills_in_commits()),
+                kills: 0,
                 violations: Vec::new(),
                 blocked: None,
                 failed: None,
@@ -109,6 +121,38 @@ impl Context {
         self.answers.load(Ordering::Relaxed)
     }
 
+    /// Records the end of an execution: an answer, or a lost connection.
+    pub(super) fn executed_one(&self, execution: &Execution) {
+        self.answered();
+        if is_lost(execution.outcome) && execution.crashed.is_none() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of connections that clients have lost.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Counts a kill of the store.
+    pub(super) fn count_kill(&self) {
+        self.tally().kills += 1;
+    }
+
+    /// Returns whether the objects of these executions have to be writable again: a client has
+    /// crashed, or the store was killed.
+    pub(super) fn have_crashed(&self, executions: &[Execution]) -> bool {
+        let is_hit = |it: &Execution| {
+            it.crashed.is_some() || self.planned_kills > 0 && is_lost(it.outcome)
+        };
+        executions.iter().any(is_hit)
+    }
+
+    /// Returns whether the test was ended.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// Ends the test.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -128,7 +172,8 @@ impl Context {
             return true;
         }
         let tally = self.tally();
-        let lacks_crashes = self.options.crashes && !tally.crashes.are_complete();
+        let lacks_crashes = self.options.crashes && !tally.crashes.are_complete()
+            || tally.kills < self.planned_kills;
         let is_exercised = tally.exercised >= exercise::required(tally.trials);
         let (factor, least) = match (lacks_crashes, is_exercised) {
             (true, _) => (EXTENSION, EXTENDED),
@@ -157,7 +202,17 @@ impl Context {
         let initial = self.test.objects.iter().map(|it| it.initial);
         let of = |at| keys.instance(at).all().zip(initial.clone());
         let objects: Vec<_> = (0..instances).flat_map(of).collect();
-        self.driver.set(&objects)?;
+        let begin = Instant::now();
+        loop {
+            match self.driver.set(&objects) {
+                // The store is being recovered.
+                Err(_) if self.planned_kills > 0 && begin.elapsed() < self.options.patience => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                Err(error) => return Err(error),
+                Ok(()) => break,
+            }
+        }
         self.answered();
         Ok(())
     }
@@ -226,13 +281,13 @@ impl Context {
         Some((rng.usize(0..clients), transaction, position))
     }
 
-    /// Asserts after a crash that each object can be written.
+    /// Asserts after the crash of a client or of the store that each object can be written.
     pub(super) fn assert_alive(&self, client: &mut Client, keys: Keys) -> Result<(), DriverError> {
         let can_insert = self.capabilities.insert_delete;
         let patience = self.options.patience;
         if let Some(object) = state::write_all(client, keys, can_insert, patience)? {
             self.block(format!(
-                "{} cannot be written within {patience:?} after the crash of a client",
+                "{} cannot be written within {patience:?} after a crash",
                 self.test.objects[object].name
             ));
         }
@@ -300,6 +355,10 @@ impl Context {
                  {required} are required",
                 tally.exercised, tally.trials
             )),
+            _ if tally.kills < self.planned_kills => Verdict::NotExercised(format!(
+                "the store was killed {} times of {}",
+                tally.kills, self.planned_kills
+            )),
             (_, Some(it)) => Verdict::NotExercised(format!(
                 "no client crashed after `{}` of {}",
                 it.after, it.transaction
@@ -318,6 +377,7 @@ impl Context {
         report.assertions = tally.assertions;
         report.undecided = tally.undecided;
         report.crashes = crashes;
+        report.kills = tally.kills;
         report.violations = tally.violations.clone();
         report.elapsed = self.elapsed();
         report

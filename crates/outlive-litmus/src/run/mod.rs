@@ -34,7 +34,7 @@ pub use crashes::Crash;
 pub use execution::Outcome;
 pub use judgement::Judgement;
 pub use options::{Limit, Options};
-pub use outage::{LostWrite, Outage, Survival, survive};
+pub use outage::{LostWrite, Outage, Outages, Survival, survive};
 pub use report::{Executed, Kind, Report, TestReport, Verdict, Violation};
 
 use crate::driver::{Capabilities, Driver, DriverError};
@@ -117,10 +117,30 @@ pub fn run(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Report, RunError> {
+    run_with_outages(driver, tests, options, None, stop, progress)
+}
+
+/// Runs tests as [`run`] does, and kills the store during each of them.
+///
+/// Instances go on around an outage. The outcomes of interrupted commits are unknown; assertions
+/// are evaluated after the recovery, when each object of an interrupted instance has to be writable
+/// within [`Options::patience`].
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with_outages(
+    driver: &Arc<dyn Driver>,
+    tests: &[Test],
+    options: &Options,
+    outages: Option<Outages<'_>>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Report, RunError> {
     driver.create()?;
     let mut runner = Runner {
         driver,
         options,
+        outages,
         keys: Arc::default(),
         stop,
         progress,
@@ -159,6 +179,7 @@ pub fn not_applicable(test: &Test, capabilities: Capabilities) -> Option<&'stati
 struct Runner<'r, 'p> {
     driver: &'r Arc<dyn Driver>,
     options: &'r Options,
+    outages: Option<Outages<'r>>,
     keys: Arc<AtomicU64>,
     stop: &'r AtomicBool,
     progress: &'r mut (dyn FnMut(Progress<'_>) + 'p),
@@ -227,14 +248,48 @@ impl Runner<'_, '_> {
         options: &Options,
         (ended, tests): (usize, usize),
     ) -> Result<TestReport, RunError> {
-        let context = Arc::new(Context::new(self.driver, test, options, &self.keys));
-        let mut threads = match start(&context) {
+        let kills = self.outages.map_or(0, |it| it.each);
+        let context = Context::new(self.driver, test, options, &self.keys, kills);
+        let context = Arc::new(context);
+        let threads = match start(&context) {
             Ok(threads) => threads,
             Err(error) => {
                 context.fail(&error);
                 return Ok(context.report());
             }
         };
+        // The store runs again when the scope ends.
+        let is_stopped = thread::scope(|scope| {
+            if let Some(outages) = self.outages {
+                let context = &context;
+                let kill = move || {
+                    if let Err(error) = outages.run(context) {
+                        context.fail(&error);
+                    }
+                };
+                if let Err(error) = thread::Builder::new().spawn_scoped(scope, kill) {
+                    context.fail(&RunError::Thread(error));
+                }
+            }
+            let is_stopped = self.wait(&context, threads, (ended, tests));
+            // Ends the kills.
+            context.stop();
+            is_stopped
+        });
+        match is_stopped {
+            true => Err(RunError::Stopped),
+            false => Ok(context.report()),
+        }
+    }
+
+    /// Waits for the end of the threads of a test. Returns whether the run was stopped.
+    fn wait(
+        &mut self,
+        context: &Context,
+        mut threads: Vec<JoinHandle<Result<(), RunError>>>,
+        (ended, tests): (usize, usize),
+    ) -> bool {
+        let patience = context.options.patience;
         let mut last_answer = (context.answers(), Instant::now());
         let mut is_stopped = false;
         while !threads.is_empty() {
@@ -253,25 +308,22 @@ impl Runner<'_, '_> {
             let answers = context.answers();
             if answers != last_answer.0 {
                 last_answer = (answers, Instant::now());
-            } else if last_answer.1.elapsed() > options.patience * PATIENCES {
+            } else if last_answer.1.elapsed() > patience * PATIENCES {
                 // The threads are abandoned: they wait for the store.
                 context.block(format!(
                     "the store did not answer for {:?}",
-                    options.patience * PATIENCES
+                    patience * PATIENCES
                 ));
                 break;
             }
             (self.progress)(Progress {
-                test: &test.name,
+                test: &context.test.name,
                 ended,
                 tests,
                 executions: context.executions(),
             });
         }
-        match is_stopped {
-            true => Err(RunError::Stopped),
-            false => Ok(context.report()),
-        }
+        is_stopped
     }
 }
 

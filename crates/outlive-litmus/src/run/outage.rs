@@ -2,6 +2,7 @@
 
 use super::RunError;
 use super::client::Client;
+use super::context::Context;
 use super::keys::Keys;
 use super::options::Options;
 use super::plan;
@@ -58,6 +59,50 @@ pub struct LostWrite {
 
 /// The longest time from the beginning of the writes to a kill, in milliseconds.
 const LONGEST_TO_KILL: u64 = 300;
+
+/// Kills of the store while a test runs.
+#[derive(Clone, Copy)]
+pub struct Outages<'o> {
+    /// The commands.
+    pub outage: &'o dyn Outage,
+    /// The number of kills in each test.
+    pub each: u64,
+}
+
+impl Outages<'_> {
+    /// Kills the store until it was killed often enough or the test is over. Each kill follows
+    /// answers of the store, and a client has to lose its connection by it.
+    pub(super) fn run(&self, context: &Context) -> Result<(), RunError> {
+        let patience = context.options.patience;
+        let wait_until = |condition: &dyn Fn() -> bool| {
+            let begin = Instant::now();
+            while !condition() && !context.is_stopped() && begin.elapsed() < patience {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        for kill in 1..=self.each {
+            let options = &context.options;
+            let mut rng = plan::generator(options.seed, &context.test.name, usize::MAX - 1, kill);
+            let delay = Duration::from_millis(rng.u64(1..=LONGEST_TO_KILL));
+            let answers = context.answers();
+            wait_until(&|| context.answers() > answers);
+            let begin = Instant::now();
+            wait_until(&|| begin.elapsed() >= delay);
+            if context.is_stopped() {
+                break;
+            }
+            let lost = context.lost();
+            self.outage.kill().map_err(RunError::Outage)?;
+            self.outage.recover().map_err(RunError::Outage)?;
+            wait_until(&|| context.lost() > lost);
+            if context.lost() == lost && !context.is_stopped() {
+                return Err(RunError::NotKilled);
+            }
+            context.count_kill();
+        }
+        Ok(())
+    }
+}
 
 /// An object to which one client writes increasing values.
 #[derive(Default)]

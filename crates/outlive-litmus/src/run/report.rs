@@ -75,6 +75,8 @@ pub struct TestReport {
     pub undecided: u64,
     /// The crashes by statement; empty in a run without crashes.
     pub crashes: Vec<Crash>,
+    /// The number of times that the store was killed, and clients lost their connections by it.
+    pub kills: u64,
     /// The violations: the first of each kind. A violation of [`Kind::State`] ends the test.
     pub violations: Vec<Violation>,
     /// The duration of the test.
@@ -122,6 +124,7 @@ impl TestReport {
             assertions: 0,
             undecided: 0,
             crashes: Vec::new(),
+            kills: 0,
             violations: Vec::new(),
             elapsed: Duration::ZERO,
         }

@@ -80,7 +80,7 @@ impl<'i> Instances<'i> {
                 let context = Arc::clone(context);
                 move |client, (keys, plan): (Keys, Plan)| {
                     let execution = execution::execute(client, &context.test, keys, &plan)?;
-                    context.answered();
+                    context.executed_one(&execution);
                     Ok(execution)
                 }
             })
@@ -127,7 +127,7 @@ impl<'i> Instances<'i> {
                 }
             }
         }
-        if executions.iter().any(|it| it.crashed.is_some()) {
+        if context.have_crashed(&executions) {
             context.assert_alive(&mut self.client, keys)?;
         }
         Ok(executions)

@@ -117,7 +117,7 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
         } else if let Some(failing) = &failing.1 {
             context.violate(Kind::ConcurrentRead, failing, &all);
         }
-        if all.iter().any(|it| it.crashed.is_some()) {
+        if context.have_crashed(&all) {
             context.assert_alive(&mut client, keys)?;
         }
         // A commit whose answer was lost could still be running.
@@ -224,7 +224,7 @@ fn execute(client: &mut Client, context: &Context, round: &Round, plans: &[Plan]
                 ..*plan
             };
             let execution = execution::execute(client, &context.test, round.keys, &plan)?;
-            context.answered();
+            context.executed_one(&execution);
             let outcome = execution.outcome;
             // In every second round with a crash, no transaction begins after it that could hide
             // what it left.

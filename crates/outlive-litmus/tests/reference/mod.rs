@@ -103,6 +103,10 @@ pub struct Power {
     shared: Arc<Shared>,
     /// Whether commits since the last checkpoint are lost.
     pub loses_commits: bool,
+    /// Whether half of the objects lose their commits since the last checkpoint.
+    pub loses_halves: bool,
+    /// Whether a lock of a killed transaction is still taken after the recovery.
+    pub keeps_lock: bool,
     /// Whether connections survive, as if another store had been killed.
     pub misses: bool,
 }
@@ -112,6 +116,8 @@ impl Memory {
         Power {
             shared: Arc::clone(&self.shared),
             loses_commits: false,
+            loses_halves: false,
+            keeps_lock: false,
             misses: false,
         }
     }
@@ -125,13 +131,19 @@ impl Outage for Power {
             self.shared.crashes.fetch_add(1, Ordering::Relaxed);
         }
         if self.loses_commits {
-            data.lose_commits();
+            data.lose_commits(|_| true);
+        }
+        if self.loses_halves {
+            data.lose_commits(|key| key % 2 == 0);
         }
         Ok(())
     }
 
     fn recover(&self) -> Result<(), String> {
         self.shared.is_down.store(false, Ordering::Relaxed);
+        if self.keeps_lock {
+            *self.shared.is_taken.lock().unwrap() = true;
+        }
         Ok(())
     }
 }

@@ -40,6 +40,9 @@ pub struct Judge {
     clients: Clients,
     #[command(flatten)]
     commands: Commands,
+    /// Number of kills of the store, after the tests, while clients write
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    kills: u64,
     /// Fail unless the store gives this level, such as `strict-serializable`
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     expect: Option<Level>,
@@ -79,10 +82,10 @@ impl Judge {
         }
         let options = self.clients.options(limit);
         let stop = interruption::flag(&interruption::SIGNALS)?;
-        let report = progress::run(&driver, &tests, &options, &stop)?;
+        let report = progress::run(&driver, &tests, &options, &self.commands, &stop)?;
         // Its error does not discard the report of the tests.
         let survival = match self.commands.have_kills() {
-            true => progress::survive(&driver, &self.commands, &options, &stop).map(Some),
+            true => progress::survive(&driver, &self.commands, self.kills, &options, &stop).map(Some),
             false => Ok(None),
         };
         let (survival, failure) = match survival {

@@ -15,6 +15,7 @@ pub fn run(
     driver: &Arc<dyn Driver>,
     tests: &[Test],
     options: &Options,
+    commands: &Commands,
     stop: &AtomicBool,
 ) -> Result<Report, Failure> {
     let bar = ProgressBar::new(tests.len() as u64);
@@ -22,10 +23,12 @@ pub fn run(
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
-    let report = run::run(driver, tests, options, stop, &mut |now: Progress<'_>| {
+    let mut progress = |now: Progress<'_>| {
         bar.set_position(now.ended as u64);
         bar.set_message(format!("{} {}", now.test, now.executions));
-    });
+    };
+    let outages = commands.outages();
+    let report = run::run_with_outages(driver, tests, options, outages, stop, &mut progress);
     bar.finish_and_clear();
     report.map_err(failed)
 }
@@ -34,10 +37,11 @@ pub fn run(
 pub fn survive(
     driver: &Arc<dyn Driver>,
     commands: &Commands,
+    kills: u64,
     options: &Options,
     stop: &AtomicBool,
 ) -> Result<Survival, Failure> {
-    run::survive(driver, commands, commands.kills(), options, stop).map_err(failed)
+    run::survive(driver, commands, kills, options, stop).map_err(failed)
 }
 
 fn failed(error: RunError) -> Failure {

@@ -44,6 +44,7 @@ struct Test {
     assertions: u64,
     undecided: u64,
     crashes: Vec<Crashed>,
+    kills: u64,
     violations: Vec<Violated>,
 }
 
@@ -154,6 +155,7 @@ impl Test {
             assertions: test.assertions,
             undecided: test.undecided,
             crashes: test.crashes.iter().map(Crashed::new).collect(),
+            kills: test.kills,
             violations: violations.collect(),
         }
     }

@@ -1,6 +1,7 @@
 //! `outlive litmus run`: single tests against a store.
 
 use super::choice::{self, Clients};
+use super::outage::Commands;
 use super::report::Report;
 use super::{junit, lines, progress};
 use crate::failure::Failure;
@@ -35,6 +36,8 @@ pub struct Run {
     instances: Option<u64>,
     #[command(flatten)]
     clients: Clients,
+    #[command(flatten)]
+    commands: Commands,
     /// List the tests that would run, without running them
     #[arg(long)]
     dry_run: bool,
@@ -48,6 +51,9 @@ pub struct Run {
 
 impl Run {
     pub fn run(self) -> Result<(), Failure> {
+        if !self.dry_run {
+            self.commands.start()?;
+        }
         let driver = Arc::from(target::open(&self.target)?);
         let tests: Vec<Test> = choice::tests(&self.tests)?;
         let limit = match self.instances {
@@ -60,7 +66,7 @@ impl Run {
         }
         let options = self.clients.options(limit);
         let stop = interruption::flag(&interruption::SIGNALS)?;
-        let report = progress::run(&driver, &tests, &options, &stop)?;
+        let report = progress::run(&driver, &tests, &options, &self.commands, &stop)?;
         let repeat = |_: &TestReport| {
             let limit = match self.instances {
                 Some(instances) => format!("--instances {instances}"),
