@@ -58,6 +58,8 @@ struct Shared {
     /// The number of crashes.
     crashes: AtomicU64,
     is_down: AtomicBool,
+    /// Whether the lock is never released.
+    is_stuck: AtomicBool,
 }
 
 impl Shared {
@@ -67,7 +69,9 @@ impl Shared {
 
     fn take(&self) {
         let taken = self.is_taken.lock().unwrap();
-        let mut taken = self.released.wait_while(taken, |it| *it).unwrap();
+        let mut taken = self.released.wait_while(taken, |it| {
+            *it || self.is_stuck.load(Ordering::Relaxed)
+        }).unwrap();
         *taken = true;
     }
 
@@ -91,6 +95,7 @@ impl Memory {
             released: Condvar::new(),
             crashes: AtomicU64::new(0),
             is_down: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
         };
         Self {
             shared: Arc::new(shared),
@@ -142,7 +147,7 @@ impl Outage for Power {
     fn recover(&self) -> Result<(), String> {
         self.shared.is_down.store(false, Ordering::Relaxed);
         if self.keeps_lock {
-            *self.shared.is_taken.lock().unwrap() = true;
+            self.shared.is_stuck.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
