@@ -1,6 +1,6 @@
 //! `outlive litmus judge`: the isolation level that a store really gives.
 
-use super::choice::{self, Clients};
+use super::choice::{self, Clients, Results};
 use super::outage::{self, Commands};
 use super::report::Report;
 use super::{junit, lines, progress};
@@ -11,7 +11,6 @@ use outlive_litmus::level::Level;
 use outlive_litmus::run::{Judgement, Limit, Options, Survival, TestReport, Verdict};
 use outlive_litmus::suite;
 use outlive_litmus::test::{Family, Test};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,16 +45,8 @@ pub struct Judge {
     /// Fail unless the store gives this level, such as `strict-serializable`
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     expect: Option<Level>,
-    /// List the tests that would run, without running them
-    #[arg(long)]
-    dry_run: bool,
-    /// Write the results to this file in JUnit's format: a test fails if it refutes the expected
-    /// level
-    #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    results: Results,
 }
 
 /// Parses the name of a level.
@@ -68,7 +59,7 @@ fn level(name: &str) -> Result<Level, String> {
 
 impl Judge {
     pub fn run(self) -> Result<(), Failure> {
-        if !self.dry_run {
+        if !self.results.dry_run {
             self.commands.start()?;
         }
         let driver = Arc::from(target::open(&self.target)?);
@@ -76,7 +67,7 @@ impl Judge {
         let is_chosen = |it: &Test| self.only.is_empty() || self.only.contains(&it.family);
         let tests: Vec<Test> = tests.into_iter().filter(is_chosen).collect();
         let limit = Limit::Time(Duration::from_secs(self.seconds));
-        if self.dry_run {
+        if self.results.dry_run {
             let lines = choice::dry_run(&tests, &*driver, limit);
             return lines.into_iter().try_for_each(output::line);
         }
@@ -94,17 +85,17 @@ impl Judge {
         };
         let judgement = Judgement::new(&report);
         let repeat = |test: &TestReport| self.repeat(test, &options);
-        if let Some(path) = &self.junit {
+        if let Some(path) = &self.results.junit {
             let fails = |test: &TestReport| match self.expect {
                 Some(level) => test.refutes(level) || has_broken(test),
                 None => has_broken(test),
             };
             junit::write(path, &self.target, &report, fails)?;
         }
-        if self.json {
+        if self.results.json {
             let faults = self.clients.faults();
             let report = Report::new(&self.target, &report, faults, &repeat);
-            output::json(&report.judged(&judgement, survival.as_ref()))?;
+            output::json(&report.judged(&judgement, &self.only, survival.as_ref()))?;
         } else {
             for line in lines::lines(&report, &repeat) {
                 output::line(line)?;

@@ -4,6 +4,7 @@ use super::outage::Survived;
 use outlive_litmus::run::{
     self, Crash, Executed, Judgement, Outcome, Survival, TestReport, Violation,
 };
+use outlive_litmus::test::Family;
 use serde::Serialize;
 
 /// The report of `outlive litmus run` and `judge`.
@@ -17,6 +18,9 @@ pub struct Report {
     not_refuted: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<Vec<String>>,
+    /// The families to which the run was narrowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    only: Option<Vec<&'static str>>,
     /// Only with commands that kill the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     survival: Option<Survived>,
@@ -108,6 +112,7 @@ impl Report {
             level: None,
             not_refuted: None,
             missing: None,
+            only: None,
             survival: None,
             faults,
             seed: report.seed,
@@ -118,13 +123,20 @@ impl Report {
         }
     }
 
-    /// Adds the level, and the result of kills of the store.
-    pub fn judged(self, judgement: &Judgement, survival: Option<&Survival>) -> Self {
+    /// Adds the level, the families to which the run was narrowed, and the result of kills of the
+    /// store.
+    pub fn judged(
+        self,
+        judgement: &Judgement,
+        only: &[Family],
+        survival: Option<&Survival>,
+    ) -> Self {
         let names = judgement.not_refuted.iter().map(ToString::to_string);
         Self {
             level: Some(judgement.to_string()),
             not_refuted: Some(names.collect()),
             missing: Some(judgement.missing.clone()),
+            only: Some(only.iter().map(|it| it.name()).collect()),
             survival: survival.map(Survived::from),
             ..self
         }

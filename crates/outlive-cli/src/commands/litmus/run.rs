@@ -1,6 +1,6 @@
 //! `outlive litmus run`: single tests against a store.
 
-use super::choice::{self, Clients};
+use super::choice::{self, Clients, Results};
 use super::outage::Commands;
 use super::report::Report;
 use super::{junit, lines, progress};
@@ -9,7 +9,6 @@ use crate::{interruption, output, target};
 use clap::Args;
 use outlive_litmus::run::{Limit, TestReport, Verdict};
 use outlive_litmus::test::Test;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,20 +37,13 @@ pub struct Run {
     clients: Clients,
     #[command(flatten)]
     commands: Commands,
-    /// List the tests that would run, without running them
-    #[arg(long)]
-    dry_run: bool,
-    /// Write the results to this file in JUnit's format: a test fails if it finds a violation
-    #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    results: Results,
 }
 
 impl Run {
     pub fn run(self) -> Result<(), Failure> {
-        if !self.dry_run {
+        if !self.results.dry_run {
             self.commands.start()?;
         }
         let driver = Arc::from(target::open(&self.target)?);
@@ -60,7 +52,7 @@ impl Run {
             Some(instances) => Limit::Instances(instances),
             None => Limit::Time(Duration::from_secs(self.seconds)),
         };
-        if self.dry_run {
+        if self.results.dry_run {
             let lines = choice::dry_run(&tests, &*driver, limit);
             return lines.into_iter().try_for_each(output::line);
         }
@@ -77,10 +69,10 @@ impl Run {
             format!("outlive litmus run '{target}' {tests} {limit} {repeated}")
         };
         let fails = |test: &TestReport| test.verdict != Verdict::Passed;
-        if let Some(path) = &self.junit {
+        if let Some(path) = &self.results.junit {
             junit::write(path, &self.target, &report, fails)?;
         }
-        if self.json {
+        if self.results.json {
             let faults = self.clients.faults();
             output::json(&Report::new(&self.target, &report, faults, &repeat))?;
         } else {
