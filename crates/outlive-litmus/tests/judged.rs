@@ -278,7 +278,11 @@ fn a_lock_of_a_crashed_client_blocks() {
 #[test]
 fn transactions_that_are_reported_aborted_and_take_effect_are_found() {
     let report = run_on(Kind::AppliesAborted, &options());
-    let found = |it: &&TestReport| it.violations.iter().any(|it| it.kind == Wrong::AbortedWrite);
+    let found = |it: &&TestReport| {
+        it.violations
+            .iter()
+            .any(|it| it.kind == Wrong::AbortedWrite)
+    };
     let first = report.tests.iter().find(found).expect("a visible write");
     let violation = { first.violations.iter() }.find(|it| it.kind == Wrong::AbortedWrite);
     let transactions = &violation.unwrap().transactions;
@@ -339,7 +343,10 @@ impl Driver for FailsOnce {
     }
 
     fn set(&self, objects: &[(Key, Option<i64>)]) -> Result<(), DriverError> {
-        match self.failing.contains(&self.sets.fetch_add(1, Ordering::Relaxed)) {
+        match self
+            .failing
+            .contains(&self.sets.fetch_add(1, Ordering::Relaxed))
+        {
             true => Err(DriverError::new("memory", "no space")),
             false => self.memory.set(objects),
         }
@@ -367,16 +374,24 @@ fn an_error_ends_its_test_only() {
         run::run(&driver, &tests, &options(), &stop, &mut |_| ()).unwrap()
     };
     let verdicts = |report: &Report| -> Vec<&str> {
-        { report.tests.iter() }.map(|it| it.verdict.name()).collect()
+        { report.tests.iter() }
+            .map(|it| it.verdict.name())
+            .collect()
     };
     let report = run(0..1);
-    assert_eq!(verdicts(&report), ["failed", "violated", "passed", "passed"]);
+    assert_eq!(
+        verdicts(&report),
+        ["failed", "violated", "passed", "passed"]
+    );
     let reason = report.tests[0].verdict.reason().unwrap();
     assert!(reason.contains("no space"), "{reason}");
     assert_eq!(Judgement::new(&report).to_string(), "none");
     assert!(report.left.unwrap().contains("no access"));
     let report = run(0..u64::MAX);
-    assert_eq!(verdicts(&report), ["failed", "failed", "failed", "not exercised"]);
+    assert_eq!(
+        verdicts(&report),
+        ["failed", "failed", "failed", "not exercised"]
+    );
 }
 
 #[test]

@@ -74,5 +74,8 @@ fn an_outage_that_hits_nothing_is_an_error() {
     let change = |it: &mut Power| it.misses = true;
     let report = run_killed((Kind::Optimistic, "litmus-1"), 3, patience, change);
     let reason = report.verdict.reason().unwrap_or_default();
-    assert!(reason.contains("no client lost its connection"), "{report:#?}");
+    assert!(
+        reason.contains("no client lost its connection"),
+        "{report:#?}"
+    );
 }

@@ -174,7 +174,7 @@ fn wrong_levels_and_assertions_are_refused() {
     let wrong = file("levels", &sound.replace(weak, "forbidden from snapshot"));
     let ended = outlive(["litmus", "check", wrong.path()]);
     assert_eq!(ended.code, Some(1), "{}", ended.output);
-    let objection = "strict-snapshot forbids that the assertion fails, but it fails in the model";
+    let objection = "snapshot forbids that the assertion fails, but it fails in the model";
     assert!(ended.output.contains(objection), "{}", ended.output);
     let ended = outlive(["litmus", "check", "--json", wrong.path()]);
     assert_explained("## `outlive litmus check", &ended.output);
@@ -186,7 +186,10 @@ fn wrong_levels_and_assertions_are_refused() {
         serde_json::from_str(&outlive(["litmus", "check", "--json", right.path()]).succeeds())
             .unwrap();
     assert_eq!(json[0]["levels"], "confirmed");
-    let open = file("refuted", &sound.replace("t1.a = 0 and t2.a = 0", "t1.a = 0"));
+    let open = file(
+        "refuted",
+        &sound.replace("t1.a = 0 and t2.a = 0", "t1.a = 0"),
+    );
     let folder = tempfile::tempdir().unwrap();
     let target = format!("sqlite:{}/x.db", folder.path().display());
     let run = ["litmus", "run", &target, open.path()];
@@ -201,11 +204,17 @@ fn generated_tests_and_counts_are_printed_as_json() {
     let tests: Value = serde_json::from_str(&printed).unwrap();
     let first = &tests[0];
     let heading = format!("test {}\n", first["name"].as_str().unwrap());
-    assert!(first["text"].as_str().unwrap().starts_with(&heading), "{first:#}");
+    assert!(
+        first["text"].as_str().unwrap().starts_with(&heading),
+        "{first:#}"
+    );
     let counted = outlive(generate.into_iter().chain(["--counts"])).succeeds();
     assert_explained("## `outlive litmus generate", &counted);
     let counts: Value = serde_json::from_str(&counted).unwrap();
-    assert_eq!((&counts[0]["cycles"], &counts[0]["shared"]), (&8.into(), &3.into()));
+    assert_eq!(
+        (&counts[0]["cycles"], &counts[0]["shared"]),
+        (&8.into(), &3.into())
+    );
 }
 
 #[test]

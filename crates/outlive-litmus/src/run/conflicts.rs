@@ -82,6 +82,15 @@ mod tests {
         let conflicts = Conflicts::of(&parse(text).unwrap()[0]);
         let with = |a: usize| (0..5).filter(|b| conflicts.are(a, *b)).collect::<Vec<_>>();
         let all: Vec<Vec<usize>> = (0..5).map(with).collect();
-        assert_eq!(all, [vec![2], vec![1, 2, 4], vec![0, 1, 2], vec![4], vec![1, 3, 4]]);
+        assert_eq!(
+            all,
+            [
+                vec![2],
+                vec![1, 2, 4],
+                vec![0, 1, 2],
+                vec![4],
+                vec![1, 3, 4]
+            ]
+        );
     }
 }

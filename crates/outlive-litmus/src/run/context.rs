@@ -9,8 +9,8 @@ use super::exercise;
 use super::keys::Keys;
 use super::options::{Limit, Options};
 use super::plan;
-use super::shared::is_lost;
 use super::report::{Executed, Kind, TestReport, Verdict, Violation};
+use super::shared::is_lost;
 use super::state::{self, State};
 use crate::driver::{Capabilities, Driver, DriverError};
 use crate::test::{Step, Test};
@@ -142,9 +142,8 @@ impl Context {
     /// Returns whether the objects of these executions have to be writable again: a client has
     /// crashed, or the store was killed.
     pub(super) fn have_crashed(&self, executions: &[Execution]) -> bool {
-        let is_hit = |it: &Execution| {
-            it.crashed.is_some() || self.planned_kills > 0 && is_lost(it.outcome)
-        };
+        let is_hit =
+            |it: &Execution| it.crashed.is_some() || self.planned_kills > 0 && is_lost(it.outcome);
         executions.iter().any(is_hit)
     }
 

@@ -167,7 +167,8 @@ pub fn not_applicable(test: &Test, capabilities: Capabilities) -> Option<&'stati
         Some("the store or its driver cannot insert and delete objects")
     } else if has(|it| matches!(it, Step::Count { .. })) && !capabilities.count {
         Some("the store or its driver cannot count objects in a range")
-    } else if has(|it| matches!(it, Step::Count { .. })) && test.objects.len() as u64 > keys::BLOCK {
+    } else if has(|it| matches!(it, Step::Count { .. })) && test.objects.len() as u64 > keys::BLOCK
+    {
         Some("the runner counts at most 64 objects")
     } else if has(|it| matches!(it, Step::Abort)) && !capabilities.abort {
         Some("the store or its driver cannot abort a transaction for its user")

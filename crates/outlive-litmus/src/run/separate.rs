@@ -105,9 +105,8 @@ impl<'i> Instances<'i> {
         context.count(&executions);
         let is_exercised = could_show(context, &executions);
         context.count_trial(1, is_exercised);
-        let may_show = |it: &Execution| {
-            it.outcome.is_committed() == Some(false) && !it.writes.is_empty()
-        };
+        let may_show =
+            |it: &Execution| it.outcome.is_committed() == Some(false) && !it.writes.is_empty();
         let is_read = self.names_objects || executions.iter().any(may_show);
         let state = match is_read {
             true => self.state(keys)?,

@@ -48,11 +48,10 @@ impl Sum {
 fn added(a: i128, factor: i128, b: i128) -> Result<i128, NotScalable> {
     let sum = factor.checked_mul(b).and_then(|it| a.checked_add(it));
     let is_small = |it: &i128| it.unsigned_abs() <= MAX_NUMBER.unsigned_abs();
-    sum.filter(is_small)
-        .ok_or_else(|| NotScalable::Undecided {
-            reason: "a sum has a constant, or a multiple of a value, of more than 32 bits".into(),
-            instead: "add smaller numbers, and add a value to itself less often".into(),
-        })
+    sum.filter(is_small).ok_or_else(|| NotScalable::Undecided {
+        reason: "a sum has a constant, or a multiple of a value, of more than 32 bits".into(),
+        instead: "add smaller numbers, and add a value to itself less often".into(),
+    })
 }
 
 fn too_complex() -> NotScalable {

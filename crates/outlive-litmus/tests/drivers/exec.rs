@@ -78,7 +78,10 @@ fn a_client_is_killed_within_its_commit() {
     assert_eq!(answers.commit_and_kill(LONG), Some(Ok(())));
     let mut aborts = connected(r#"echo '{"aborted":"a conflict"}'"#);
     let aborted = aborts.commit_and_kill(LONG);
-    assert!(matches!(aborted, Some(Err(StepError::Aborted(_)))), "{aborted:?}");
+    assert!(
+        matches!(aborted, Some(Err(StepError::Aborted(_)))),
+        "{aborted:?}"
+    );
 }
 
 /// Returns the problem with which a child of `command` does not greet.

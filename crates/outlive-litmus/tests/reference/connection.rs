@@ -60,8 +60,10 @@ impl Client {
     fn is_serial(&self) -> bool {
         use Kind::{AbortsAll, KeepsCrashedLock, KeepsCrashedWrites, LosesAnswers, Serial};
         let kind = self.kind();
-        matches!(kind, Serial | AbortsAll | LosesAnswers | Kind::SplitsKilledCommits)
-            || matches!(kind, KeepsCrashedWrites | KeepsCrashedLock)
+        matches!(
+            kind,
+            Serial | AbortsAll | LosesAnswers | Kind::SplitsKilledCommits
+        ) || matches!(kind, KeepsCrashedWrites | KeepsCrashedLock)
     }
 
     fn writes_in_place(&self) -> bool {

@@ -69,9 +69,10 @@ impl Shared {
 
     fn take(&self) {
         let taken = self.is_taken.lock().unwrap();
-        let mut taken = self.released.wait_while(taken, |it| {
-            *it || self.is_stuck.load(Ordering::Relaxed)
-        }).unwrap();
+        let mut taken = self
+            .released
+            .wait_while(taken, |it| *it || self.is_stuck.load(Ordering::Relaxed))
+            .unwrap();
         *taken = true;
     }
 

@@ -110,7 +110,10 @@ fn refuse_wrong(file: &str, test: &Test) -> Result<(), Failure> {
             ));
             Ok(())
         }
-        Err(problem) => Err(Failure::new(format_args!("{file}: {}: {problem}", test.name))),
+        Err(problem) => Err(Failure::new(format_args!(
+            "{file}: {}: {problem}",
+            test.name
+        ))),
     }
 }
 

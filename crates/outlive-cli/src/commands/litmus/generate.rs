@@ -1,7 +1,7 @@
 //! `outlive litmus generate`.
 
-use super::list::Answer;
 use super::choice;
+use super::list::Answer;
 use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;

@@ -76,7 +76,9 @@ impl Judge {
         let report = progress::run(&driver, &tests, &options, &self.commands, &stop)?;
         // Its error does not discard the report of the tests.
         let survival = match self.commands.have_kills() {
-            true => progress::survive(&driver, &self.commands, self.kills, &options, &stop).map(Some),
+            true => {
+                progress::survive(&driver, &self.commands, self.kills, &options, &stop).map(Some)
+            }
             false => Ok(None),
         };
         let (survival, failure) = match survival {
@@ -115,7 +117,8 @@ impl Judge {
         let lacks_crashes = options.crashes && report.tests.iter().any(TestReport::lacks_crashes);
         let is_wrong = |it: &Survival| it.lost.is_some() || it.blocked.is_some();
         let has_survived = !survival.as_ref().is_some_and(is_wrong);
-        let is_whole = report.blocked().chain(report.failed()).count() == 0 && report.left.is_none();
+        let is_whole =
+            report.blocked().chain(report.failed()).count() == 0 && report.left.is_none();
         match is_given && !lacks_crashes && has_survived && is_whole {
             true => Ok(()),
             false => Err(Failure::Found),

@@ -47,7 +47,10 @@ pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<St
     }
     let mut lines: Vec<String> = table.lines().collect();
     if let Some(reason) = &report.left {
-        lines.push(format!("the table of the tests was not removed: {}", output::printable(reason)));
+        lines.push(format!(
+            "the table of the tests was not removed: {}",
+            output::printable(reason)
+        ));
     }
     for test in report.violated() {
         lines.push(String::new());
