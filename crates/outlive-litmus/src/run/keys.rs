@@ -49,11 +49,6 @@ impl Keys {
         }
     }
 
-    /// Returns the number of objects.
-    pub(super) fn objects(self) -> usize {
-        self.objects
-    }
-
     /// Returns the key of an object.
     pub(super) fn key(self, object: usize) -> Key {
         let object = object as u64;

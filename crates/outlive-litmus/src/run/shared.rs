@@ -60,8 +60,8 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
     let (clients, executions) = start_clients(context)?;
     let (results, assertions) = mpsc::channel();
     let asserter = Worker::start(&context.driver, context.options.patience, results, {
-        let (context, condition) = (Arc::clone(context), condition.clone());
-        move |client, (round, seed)| evaluate(client, &context, &condition, &round, seed)
+        let condition = condition.clone();
+        move |client, (round, seed)| evaluate(client, &condition, &round, seed)
     })?;
     let mut client = Client::new(&context.driver, context.options.patience);
     let mut keys = context.new_keys(1);
@@ -244,7 +244,6 @@ fn execute(client: &mut Client, context: &Context, round: &Round, plans: &[Plan]
 /// the round.
 fn evaluate(
     client: &mut Client,
-    context: &Context,
     condition: &Condition<Seen>,
     round: &Round,
     seed: u64,
