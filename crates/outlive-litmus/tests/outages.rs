@@ -1,4 +1,4 @@
-//! Tests go on around outages of the store, and find what the outages break.
+//! Tests go on around outages of the store, and find violations that the outages cause.
 
 #[allow(dead_code)]
 mod reference;

@@ -112,7 +112,7 @@ pub(super) fn occurs(
 /// write: the store reported them as aborted, or their clients crashed before the commit.
 ///
 /// A value that the object had at first, or that a transaction with an unknown outcome has written
-/// too, proves nothing.
+/// too, is no evidence.
 pub(super) fn shows_aborted_write(
     objects: &[Object],
     state: &[Option<i64>],

@@ -1,4 +1,4 @@
-//! The number of instances that a test needs to have shown anything.
+//! The number of instances that have to be exercised before a test has a result.
 
 /// One in this number of instances has to be exercised.
 const ONE_IN: u64 = 100;

@@ -7,10 +7,11 @@
 //! store and of the scheduler.
 //!
 //! A test has [passed](Verdict::Passed) only if conflicting transactions were concurrent in enough
-//! instances (`exercise`), and if each planned crash has happened. The [`Kind`] of a violation says what it proves: the transaction of an
-//! assertion is itself subject to the store's isolation.
+//! instances (`exercise`), and if each planned crash has happened. The [`Kind`] of a violation says
+//! which part of the store's work is wrong: the transaction of an assertion is itself subject to
+//! the store's isolation.
 //!
-//! Tests: tests/judged.rs, with stores in memory that are correct or wrong in one respect.
+//! Tests: tests/judged.rs and tests/outages.rs, with stores in memory that are correct or wrong in one respect.
 
 mod client;
 mod conflicts;

@@ -214,7 +214,7 @@ impl Run<'_> {
                 let writer = thread::Builder::new().spawn_scoped(scope, write);
                 writers.push(writer.map_err(RunError::Thread)?);
             }
-            // Before the first acknowledgement, a kill cannot lose anything.
+            // Before the first acknowledgement, a kill cannot lose an acknowledged write.
             self.wait_until(|| self.acknowledged() > before);
             if self.stop.load(Ordering::Relaxed) {
                 return Err(RunError::Stopped);
@@ -223,7 +223,7 @@ impl Run<'_> {
                 return Err(RunError::NothingAcknowledged);
             }
             thread::sleep(delay);
-            // A connection that was lost before the kill proves nothing.
+            // A connection that was lost before the kill is no evidence of it.
             for ledger in &self.ledgers {
                 ledger.is_lost.store(false, Ordering::Relaxed);
             }
