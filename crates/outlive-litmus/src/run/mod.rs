@@ -2,16 +2,17 @@
 //!
 //! A test with [`Assertion::Always`] runs on one set of objects for all clients, a test with
 //! [`Assertion::Never`] on objects of its own for each instance. The keys of an instance are
-//! spread over all keys, unless it counts objects. Clients wait for random times between statements, and crash if
-//! [`Options::crashes`] is set; a seed repeats all choices of the clients, but not those of the
-//! store and of the scheduler.
+//! spread over all keys, unless it counts objects. Clients wait for random times between
+//! statements, and crash if [`Options::crashes`] is set; a seed repeats all choices of the clients,
+//! but not those of the store and of the scheduler.
 //!
 //! A test has [passed](Verdict::Passed) only if conflicting transactions were concurrent in enough
 //! instances (`exercise`), and if each planned crash has happened. The [`Kind`] of a violation says
 //! which part of the store's work is wrong: the transaction of an assertion is itself subject to
 //! the store's isolation.
 //!
-//! Tests: tests/judged.rs and tests/outages.rs, with stores in memory that are correct or wrong in one respect.
+//! Tests: tests/judged.rs and tests/outages.rs, with stores in memory that are correct or wrong in
+//! one respect.
 
 mod client;
 mod conflicts;

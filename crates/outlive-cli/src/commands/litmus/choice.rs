@@ -97,8 +97,8 @@ impl Clients {
     }
 }
 
-/// Returns an error if an assertion of a user fails in a correct execution: it would accuse a correct
-/// store.
+/// Returns an error if an assertion of a user fails in a correct execution: it would accuse a
+/// correct store.
 fn refuse_wrong(file: &str, test: &Test) -> Result<(), Failure> {
     let file = output::printable(&file);
     match prove(test) {
