@@ -31,8 +31,8 @@ pub enum Outcome {
     Crashed,
     /// The connection was lost before the commit: it has no effect.
     Lost,
-    /// The connection was lost, or the client killed, during the commit, so it is unknown whether it
-    /// has happened.
+    /// The connection was lost, or the client killed, during the commit, so it is unknown whether
+    /// it has happened.
     Unknown,
 }
 

@@ -204,9 +204,9 @@ impl<'i> Instances<'i> {
     }
 }
 
-/// Returns whether an instance could show a violation: two conflicting transactions without an order
-/// between them were concurrent, or, if all such pairs are ordered, all transactions ended as their
-/// users requested.
+/// Returns whether an instance could show a violation: two conflicting transactions without an
+/// order between them were concurrent, or, if all such pairs are ordered, all transactions ended as
+/// their users requested.
 fn could_show(context: &Context, executions: &[Execution]) -> bool {
     let count = executions.len();
     let order = ordered(&context.test);
