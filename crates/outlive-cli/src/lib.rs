@@ -15,6 +15,7 @@ pub mod amount;
 mod commands;
 mod event_text;
 pub mod failure;
+mod interruption;
 mod look;
 pub mod output;
 pub mod store_driver;

@@ -157,6 +157,23 @@ fn values_of_many_sums_are_undecided() {
     assert!(reason.contains("sums"), "{reason}");
 }
 
+/// A value that is added to itself has a factor of 2^130 in the end.
+#[test]
+fn values_with_large_factors_are_undecided() {
+    let doubled: String = (0..65)
+        .map(|it| format!("a{it} = read x write x = a{it} + a{it} + a{it} + a{it}\n"))
+        .collect();
+    let text = format!(
+        "test many about \"\" family read-write objects x = 1 transaction t1 {{ {doubled} }}
+        always x >= 0 forbidden from serializable"
+    );
+    let test = parse(&text).unwrap().remove(0);
+    let Err(NotScalable::Undecided { reason, .. }) = prove(&test) else {
+        panic!("{:?}", prove(&test));
+    };
+    assert!(reason.contains("a multiple of a value"), "{reason}");
+}
+
 #[test]
 fn outcomes_of_serial_executions_are_refused() {
     let test = changed("write-skew", "t1.a = 0 and t2.a = 0", "t1.a = 0");

@@ -1,16 +1,9 @@
 //! The levels of the shipped tests, checked by enumerating their executions in reference models.
 
-use outlive_litmus::consistency::model::verify;
+use outlive_litmus::consistency::model::{instances, verify};
 use outlive_litmus::consistency::{Generated, MOST_TRANSACTIONS};
 use outlive_litmus::scalable::prove;
-use outlive_litmus::test::Test;
 use outlive_litmus::{suite, text};
-
-/// Returns the number of instances that run concurrently: two of a small test on shared objects,
-/// otherwise one.
-fn instances(test: &Test) -> usize {
-    if test.transactions.len() > 2 { 1 } else { 2 }
-}
 
 #[test]
 fn the_models_confirm_the_levels_of_the_shipped_suite() {

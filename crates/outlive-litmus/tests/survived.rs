@@ -12,7 +12,15 @@ use std::time::Duration;
 
 /// Kills a store twelve times.
 fn killed(change: impl FnOnce(&mut Power), patience: Duration) -> Result<Survival, RunError> {
-    let memory = Memory::new(Kind::Optimistic);
+    killed_of(Kind::Optimistic, change, patience)
+}
+
+fn killed_of(
+    kind: Kind,
+    change: impl FnOnce(&mut Power),
+    patience: Duration,
+) -> Result<Survival, RunError> {
+    let memory = Memory::new(kind);
     let mut power = memory.power();
     change(&mut power);
     let driver: Arc<dyn Driver> = Arc::new(memory);
@@ -45,4 +53,11 @@ fn lost_writes_are_found() {
 fn a_kill_that_hits_nothing_is_no_kill() {
     let result = killed(|it| it.misses = true, Duration::from_millis(100));
     assert!(matches!(result, Err(RunError::NotKilled)), "{result:?}");
+}
+
+#[test]
+fn a_kill_before_any_acknowledgement_shows_nothing() {
+    let result = killed_of(Kind::AbortsAll, |_| (), Duration::from_millis(100));
+    let is_refused = matches!(result, Err(RunError::NothingAcknowledged));
+    assert!(is_refused, "{result:?}");
 }

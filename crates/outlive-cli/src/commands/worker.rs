@@ -3,17 +3,15 @@
 use super::guest::{Found, refused};
 use super::pools::{self, NoPool};
 use crate::failure::Failure;
-use crate::output;
+use crate::{interruption, output};
 use clap::Args;
 use outlive::pod::Pod;
 use outlive::supervise::Stop;
 use outlive_run::header::Header;
 use outlive_tasks::{Volunteer, WorkerPool};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::num::NonZeroU32;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -69,14 +67,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 impl Worker {
     pub fn run(self) -> Result<(), Failure> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|error| {
-                Failure::new(format_args!(
-                    "the handler of signal {signal} cannot be installed: {error}"
-                ))
-            })?;
-        }
+        let interrupted = interruption::flag(&interruption::SIGNALS)?;
         let is_interrupted = || interrupted.load(Ordering::Relaxed);
         let (pod, pool, found) = self.find(is_interrupted)?;
         let volunteer = Volunteer::new()

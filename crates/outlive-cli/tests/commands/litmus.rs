@@ -1,5 +1,6 @@
 //! `outlive litmus list`, `show`, `check` and `generate`.
 
+use crate::support::explained::assert_explained;
 use crate::support::{Place, outlive};
 use serde_json::Value;
 
@@ -163,6 +164,57 @@ fn generated_tests_are_printed_as_a_file_that_passes_the_check() {
     let skews = outlive([&arguments[..], &["--family", "read-write"]].concat()).succeeds();
     assert!(skews.contains("test cycle-rw-rw\n"), "{skews}");
     assert!(!skews.contains("family direct-write"), "{skews}");
+}
+
+/// Levels that a reference model contradicts are found, and refuted assertions do not run.
+#[test]
+fn wrong_levels_and_assertions_are_refused() {
+    let sound = outlive(["litmus", "show", "write-skew"]).succeeds();
+    let weak = "forbidden from repeatable-read";
+    let wrong = file("levels", &sound.replace(weak, "forbidden from snapshot"));
+    let ended = outlive(["litmus", "check", wrong.path()]);
+    assert_eq!(ended.code, Some(1), "{}", ended.output);
+    let objection = "snapshot forbids that the assertion fails, but it fails in the model";
+    assert!(ended.output.contains(objection), "{}", ended.output);
+    let ended = outlive(["litmus", "check", "--json", wrong.path()]);
+    assert_explained("## `outlive litmus check", &ended.output);
+    let json: Value = serde_json::from_str(&ended.output).unwrap();
+    assert_eq!(json[0]["levels"], "wrong");
+    assert_eq!(json[0]["sound"], false);
+    let right = file("right", &sound);
+    let json: Value =
+        serde_json::from_str(&outlive(["litmus", "check", "--json", right.path()]).succeeds())
+            .unwrap();
+    assert_eq!(json[0]["levels"], "confirmed");
+    let open = file(
+        "refuted",
+        &sound.replace("t1.a = 0 and t2.a = 0", "t1.a = 0"),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let target = format!("sqlite:{}/x.db", folder.path().display());
+    let run = ["litmus", "run", &target, open.path()];
+    outlive(run).fails(1, "the outcome occurs in a correct execution");
+}
+
+#[test]
+fn generated_tests_and_counts_are_printed_as_json() {
+    let generate = ["litmus", "generate", "--transactions", "2", "--json"];
+    let printed = outlive(generate).succeeds();
+    assert_explained("## `outlive litmus generate", &printed);
+    let tests: Value = serde_json::from_str(&printed).unwrap();
+    let first = &tests[0];
+    let heading = format!("test {}\n", first["name"].as_str().unwrap());
+    assert!(
+        first["text"].as_str().unwrap().starts_with(&heading),
+        "{first:#}"
+    );
+    let counted = outlive(generate.into_iter().chain(["--counts"])).succeeds();
+    assert_explained("## `outlive litmus generate", &counted);
+    let counts: Value = serde_json::from_str(&counted).unwrap();
+    assert_eq!(
+        (&counts[0]["cycles"], &counts[0]["shared"]),
+        (&8.into(), &3.into())
+    );
 }
 
 #[test]

@@ -33,6 +33,7 @@ fn sqlite_is_judged() {
     let report: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(report["seed"], 7);
     assert_eq!(report["target"], *target);
+    assert_eq!(report["only"], serde_json::json!(["read-write"]));
     let tests = report["tests"].as_array().unwrap();
     for test in tests {
         assert_eq!(test["verdict"], "passed", "{test:#}");

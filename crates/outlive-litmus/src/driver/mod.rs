@@ -110,6 +110,7 @@ mod target;
 pub use target::{Open, Parameters, SCHEMES, Scheme, open, open_among};
 
 use std::ops::Range;
+use std::time::Duration;
 use thiserror::Error;
 
 /// The key of an object in the store, less than 2^63, because many stores have signed keys.
@@ -135,6 +136,12 @@ pub trait Driver: Send + Sync {
 
     /// Removes the driver's table.
     fn destroy(&self) -> Result<(), DriverError>;
+
+    /// Returns whether [`Connection::commit_and_kill`] kills clients: each connection is a process
+    /// of its own.
+    fn kills_in_commits(&self) -> bool {
+        false
+    }
 }
 
 /// A connection, with one transaction at a time.
@@ -167,6 +174,15 @@ pub trait Connection {
 
     /// Commits the transaction. `Ok` acknowledges it.
     fn commit(&mut self) -> Result<(), StepError>;
+
+    /// Requests the commit of the transaction, and kills the client if the answer has not arrived
+    /// after `delay`. Returns the answer, or `None` if the client was killed before it: the outcome
+    /// is then unknown, and the connection cannot be used any more. Called only if
+    /// [`Driver::kills_in_commits`] is true.
+    fn commit_and_kill(&mut self, delay: Duration) -> Option<Result<(), StepError>> {
+        let _ = delay;
+        Some(self.commit())
+    }
 
     /// Aborts the transaction at the request of its user. Called only if [`Capabilities::abort`] is
     /// set.

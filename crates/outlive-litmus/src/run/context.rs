@@ -1,16 +1,22 @@
 //! The data that all threads of a test share.
 
+use super::RunError;
 use super::client::Client;
+use super::conflicts::Conflicts;
 use super::crashes::Crashes;
 use super::execution::{Execution, Outcome};
+use super::exercise;
+use super::keys::Keys;
 use super::options::{Limit, Options};
 use super::plan;
 use super::report::{Executed, Kind, TestReport, Verdict, Violation};
+use super::shared::is_lost;
 use super::state::{self, State};
-use crate::driver::{Capabilities, Driver, DriverError, Key};
-use crate::test::Test;
+use crate::driver::{Capabilities, Driver, DriverError};
+use crate::test::{Step, Test};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The factor by which a test may exceed its limit, if some statement was not yet followed by a
@@ -18,6 +24,8 @@ use std::time::{Duration, Instant};
 const EXTENSION: u32 = 10;
 /// The minimum of the extended time limit, for tests with a short limit.
 const EXTENDED: Duration = Duration::from_secs(10);
+/// The factor by which a test may exceed its limit, if too few instances were exercised.
+const EXTENSION_TO_EXERCISE: u32 = 3;
 
 /// The data that all threads of a test share.
 pub(super) struct Context {
@@ -25,12 +33,17 @@ pub(super) struct Context {
     pub capabilities: Capabilities,
     pub test: Arc<Test>,
     pub options: Options,
-    /// The next free key.
+    pub conflicts: Conflicts,
+    /// The number of the next free block of keys.
     pub keys: Arc<AtomicU64>,
     begin: Instant,
     stop: AtomicBool,
     /// Counts answers of the store.
     answers: AtomicU64,
+    /// Counts connections that clients have lost.
+    lost: AtomicU64,
+    /// The number of kills of the store that are planned.
+    planned_kills: u64,
     tally: Mutex<Tally>,
 }
 
@@ -40,12 +53,19 @@ struct Tally {
     instances: u64,
     outcomes: [u64; Outcome::ALL.len()],
     overlaps: u64,
+    conflicts: u64,
     assertions: u64,
-    /// The number of instances that could have shown a violation.
+    undecided: u64,
+    /// The number of instances on objects of their own, or of rounds on shared objects.
+    trials: u64,
+    /// The number of trials that could have shown a violation.
     exercised: u64,
     crashes: Crashes,
+    /// The number of kills of the store by which clients have lost their connections.
+    kills: u64,
     violations: Vec<Violation>,
     blocked: Option<String>,
+    failed: Option<String>,
 }
 
 impl Context {
@@ -54,26 +74,35 @@ impl Context {
         test: &Test,
         options: &Options,
         keys: &Arc<AtomicU64>,
+        planned_kills: u64,
     ) -> Self {
         Self {
             driver: Arc::clone(driver),
             capabilities: driver.capabilities(),
             test: Arc::new(test.clone()),
+            conflicts: Conflicts::of(test),
             options: options.clone(),
             keys: Arc::clone(keys),
             begin: Instant::now(),
             stop: AtomicBool::new(false),
             answers: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            planned_kills,
             tally: Mutex::new(Tally {
                 executions: 0,
                 instances: 0,
                 outcomes: [0; Outcome::ALL.len()],
                 overlaps: 0,
+                conflicts: 0,
                 assertions: 0,
+                undecided: 0,
+                trials: 0,
                 exercised: 0,
-                crashes: Crashes::new(test),
+                crashes: Crashes::new(test, driver.kills_in_commits()),
+                kills: 0,
                 violations: Vec::new(),
                 blocked: None,
+                failed: None,
             }),
         }
     }
@@ -90,6 +119,37 @@ impl Context {
     /// Returns the number of the store's answers.
     pub(super) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Records the end of an execution: an answer, or a lost connection.
+    pub(super) fn executed_one(&self, execution: &Execution) {
+        self.answered();
+        if is_lost(execution.outcome) && execution.crashed.is_none() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of connections that clients have lost.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Counts a kill of the store.
+    pub(super) fn count_kill(&self) {
+        self.tally().kills += 1;
+    }
+
+    /// Returns whether the objects of these executions have to be writable again: a client has
+    /// crashed, or the store was killed.
+    pub(super) fn have_crashed(&self, executions: &[Execution]) -> bool {
+        let is_hit =
+            |it: &Execution| it.crashed.is_some() || self.planned_kills > 0 && is_lost(it.outcome);
+        executions.iter().any(is_hit)
+    }
+
+    /// Returns whether the test was ended.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Ends the test.
@@ -111,29 +171,47 @@ impl Context {
             return true;
         }
         let tally = self.tally();
-        let lacks_crashes = self.options.crashes && !tally.crashes.are_complete();
-        match (self.options.limit, lacks_crashes) {
-            (Limit::Instances(limit), false) => tally.instances >= limit,
-            (Limit::Instances(limit), true) => {
-                tally.instances >= limit.saturating_mul(EXTENSION.into())
-            }
-            (Limit::Time(limit), false) => self.elapsed() >= limit,
-            (Limit::Time(limit), true) => self.elapsed() >= EXTENDED.max(limit * EXTENSION),
+        let lacks_crashes = self.options.crashes && !tally.crashes.are_complete()
+            || tally.kills < self.planned_kills;
+        let is_exercised = tally.exercised >= exercise::required(tally.trials);
+        let (factor, least) = match (lacks_crashes, is_exercised) {
+            (true, _) => (EXTENSION, EXTENDED),
+            (_, false) => (EXTENSION_TO_EXERCISE, Duration::ZERO),
+            _ => (1, Duration::ZERO),
+        };
+        match self.options.limit {
+            Limit::Instances(limit) => tally.instances >= limit.saturating_mul(factor.into()),
+            Limit::Time(limit) => self.elapsed() >= least.max(limit * factor),
         }
     }
 
-    /// Returns keys for objects of `instances` instances: contiguous, and never used before.
-    pub(super) fn new_keys(&self, instances: usize) -> Key {
-        let count = (instances * self.test.objects.len()) as u64;
-        self.keys.fetch_add(count, Ordering::Relaxed)
+    /// Returns the keys of the first one of `instances` instances; they were never used before.
+    pub(super) fn new_keys(&self, instances: usize) -> Keys {
+        let objects = self.test.objects.len();
+        let counts = |it: &Step| matches!(it, Step::Count { .. });
+        let counts = { self.test.transactions.iter() }.any(|it| it.steps.iter().any(counts));
+        let blocks = instances as u64 * Keys::blocks(objects, counts);
+        let first = self.keys.fetch_add(blocks, Ordering::Relaxed);
+        Keys::new(first, objects, counts)
     }
 
-    /// Sets the objects from the key `base` on to their initial values.
-    pub(super) fn reset(&self, base: Key, instances: usize) -> Result<(), DriverError> {
+    /// Sets the objects of `instances` instances, of which the first has these keys, to their
+    /// initial values.
+    pub(super) fn reset(&self, keys: Keys, instances: usize) -> Result<(), DriverError> {
         let initial = self.test.objects.iter().map(|it| it.initial);
-        let all = (0..instances).flat_map(|_| initial.clone());
-        let objects: Vec<_> = (base..).zip(all).collect();
-        self.driver.set(&objects)?;
+        let of = |at| keys.instance(at).all().zip(initial.clone());
+        let objects: Vec<_> = (0..instances).flat_map(of).collect();
+        let begin = Instant::now();
+        loop {
+            match self.driver.set(&objects) {
+                // The store is being recovered.
+                Err(_) if self.planned_kills > 0 && begin.elapsed() < self.options.patience => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                Err(error) => return Err(error),
+                Ok(()) => break,
+            }
+        }
         self.answered();
         Ok(())
     }
@@ -146,14 +224,16 @@ impl Context {
             tally.outcomes[execution.outcome as usize] += 1;
             tally.crashes.count(execution);
         }
-        tally.overlaps += overlapping(executions);
+        tally.overlaps += with_another(executions, |a, b| a.overlaps(b));
+        tally.conflicts += with_another(executions, |a, b| self.conflicts.met(a, b));
     }
 
-    /// Adds instances, and those of them that could have shown a violation.
-    pub(super) fn count_instances(&self, instances: u64, exercised: u64) {
+    /// Adds a trial with this number of instances, and whether it could have shown a violation.
+    pub(super) fn count_trial(&self, instances: u64, is_exercised: bool) {
         let mut tally = self.tally();
         tally.instances += instances;
-        tally.exercised += exercised;
+        tally.trials += 1;
+        tally.exercised += u64::from(is_exercised);
     }
 
     /// Adds evaluations of the assertion.
@@ -161,9 +241,20 @@ impl Context {
         self.tally().assertions += assertions;
     }
 
+    /// Counts an instance whose assertion names too many unknown outcomes.
+    pub(super) fn count_undecided(&self) {
+        self.tally().undecided += 1;
+    }
+
     /// Ends the test because the store is blocked.
     pub(super) fn block(&self, reason: String) {
         self.tally().blocked.get_or_insert(reason);
+        self.stop();
+    }
+
+    /// Ends the test because of an error.
+    pub(super) fn fail(&self, error: &RunError) {
+        self.tally().failed.get_or_insert(error.to_string());
         self.stop();
     }
 
@@ -175,7 +266,7 @@ impl Context {
         if !self.options.crashes || number.is_multiple_of(2) {
             return None;
         }
-        let positions = Crashes::new(&self.test).positions();
+        let positions = Crashes::new(&self.test, self.driver.kills_in_commits()).positions();
         let turn = (number / 2) as usize;
         let mut rng = plan::generator(self.options.seed, &self.test.name, usize::MAX, number);
         let at = if turn < 2 * positions.len() {
@@ -189,14 +280,13 @@ impl Context {
         Some((rng.usize(0..clients), transaction, position))
     }
 
-    /// Asserts after a crash that each object can be written.
-    pub(super) fn assert_alive(&self, client: &mut Client, base: Key) -> Result<(), DriverError> {
-        let objects = self.test.objects.len();
+    /// Asserts after the crash of a client or of the store that each object can be written.
+    pub(super) fn assert_alive(&self, client: &mut Client, keys: Keys) -> Result<(), DriverError> {
         let can_insert = self.capabilities.insert_delete;
         let patience = self.options.patience;
-        if let Some(object) = state::write_all(client, base, objects, can_insert, patience)? {
+        if let Some(object) = state::write_all(client, keys, can_insert, patience)? {
             self.block(format!(
-                "{} cannot be written within {patience:?} after the crash of a client",
+                "{} cannot be written within {patience:?} after a crash",
                 self.test.objects[object].name
             ));
         }
@@ -252,12 +342,22 @@ impl Context {
             false => Vec::new(),
         };
         let missing = crashes.iter().find(|it| it.crashes == 0);
+        let required = exercise::required(tally.trials);
         let verdict = match (&tally.blocked, missing) {
             (Some(reason), _) => Verdict::Blocked(reason.clone()),
-            _ if !tally.violations.is_empty() => Verdict::Violated,
-            _ if tally.exercised == 0 => {
-                Verdict::NotExercised("no concurrent transactions committed".into())
+            _ if tally.failed.is_some() => {
+                Verdict::Failed(tally.failed.clone().unwrap_or_default())
             }
+            _ if !tally.violations.is_empty() => Verdict::Violated,
+            _ if tally.exercised < required => Verdict::NotExercised(format!(
+                "conflicting transactions were concurrent, and one committed, in {} of {} trials; \
+                 {required} are required",
+                tally.exercised, tally.trials
+            )),
+            _ if tally.kills < self.planned_kills => Verdict::NotExercised(format!(
+                "the store was killed {} times of {}",
+                tally.kills, self.planned_kills
+            )),
             (_, Some(it)) => Verdict::NotExercised(format!(
                 "no client crashed after `{}` of {}",
                 it.after, it.transaction
@@ -271,22 +371,23 @@ impl Context {
             *count = tally.outcomes[*outcome as usize];
         }
         report.overlaps = tally.overlaps;
+        report.conflicts = tally.conflicts;
+        (report.trials, report.exercised) = (tally.trials, tally.exercised);
         report.assertions = tally.assertions;
+        report.undecided = tally.undecided;
         report.crashes = crashes;
+        report.kills = tally.kills;
         report.violations = tally.violations.clone();
         report.elapsed = self.elapsed();
         report
     }
 }
 
-/// Returns the number of executions that were concurrent with another one.
-fn overlapping(executions: &[Execution]) -> u64 {
-    let is_concurrent = |(at, one): &(usize, &Execution)| {
-        let mut others = executions
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| other != at);
-        others.any(|(_, other)| one.overlaps(other))
+/// Returns the number of executions for which another one exists so that `both` is true.
+fn with_another(executions: &[Execution], both: impl Fn(&Execution, &Execution) -> bool) -> u64 {
+    let has_another = |(at, one): &(usize, &Execution)| {
+        let mut others = executions.iter().enumerate();
+        others.any(|(other, another)| other != *at && both(one, another))
     };
-    executions.iter().enumerate().filter(is_concurrent).count() as u64
+    executions.iter().enumerate().filter(has_another).count() as u64
 }

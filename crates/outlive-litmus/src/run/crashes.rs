@@ -3,8 +3,9 @@
 use super::execution::Execution;
 use crate::test::{Step, Test};
 
-/// A position of a transaction after which a client can crash: 0 is after its beginning, `n` after
-/// its step `n`, and the last one after its commit, if it commits.
+/// A position of a transaction at which a client can crash: 0 is after its beginning, `n` after its
+/// step `n`. If it commits, the next one is after the commit, and the last one within the commit,
+/// if the driver can kill a client there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crash {
     /// The name of the transaction.
@@ -13,6 +14,8 @@ pub struct Crash {
     pub position: usize,
     /// The statement before it, such as `write x`.
     pub after: String,
+    /// Whether the client is killed within the commit: after its request, and before its answer.
+    pub within_commit: bool,
     /// The number of crashes at this position.
     pub crashes: u64,
 }
@@ -25,10 +28,14 @@ pub(super) struct Crashes {
 }
 
 impl Crashes {
-    pub(super) fn new(test: &Test) -> Self {
+    /// Returns counters of zero. With `in_commits`, clients also crash within commits.
+    pub(super) fn new(test: &Test, in_commits: bool) -> Self {
         let counts = test.transactions.iter().map(|transaction| {
-            let commits = !transaction.steps.contains(&Step::Abort);
-            vec![0; transaction.steps.len() + 1 + usize::from(commits)]
+            let commits = match transaction.steps.contains(&Step::Abort) {
+                true => 0,
+                false => 1 + usize::from(in_commits),
+            };
+            vec![0; transaction.steps.len() + 1 + commits]
         });
         Self {
             counts: counts.collect(),
@@ -59,10 +66,16 @@ impl Crashes {
             transaction: test.transactions[transaction].name.clone(),
             position,
             after: statement(test, transaction, position),
+            within_commit: position == within_commit(test, transaction),
             crashes: self.counts[transaction][position],
         };
         self.positions().into_iter().map(one).collect()
     }
+}
+
+/// Returns the position within the commit of a transaction.
+pub(super) fn within_commit(test: &Test, transaction: usize) -> usize {
+    test.transactions[transaction].steps.len() + 2
 }
 
 /// Returns the statement before a position.
@@ -70,6 +83,9 @@ fn statement(test: &Test, transaction: usize, position: usize) -> String {
     let Some(at) = position.checked_sub(1) else {
         return "begin".into();
     };
+    if position == within_commit(test, transaction) {
+        return "request of the commit".into();
+    }
     let name = |object: &usize| &*test.objects[*object].name;
     match test.transactions[transaction].steps.get(at) {
         Some(Step::Read { object, .. }) => format!("read {}", name(object)),

@@ -1,12 +1,19 @@
 //! The execution of a transaction, statement by statement.
 
 use super::client::Client;
+use super::crashes::within_commit;
+use super::keys::Keys;
 use super::plan::Plan;
-use crate::driver::{Connection, DriverError, Key, StepError};
+use crate::driver::{Connection, DriverError, StepError};
 use crate::test::{Expression, Local, Step, Test};
 use fastrand::Rng;
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// The logarithm of the longest time from the request of a commit to the kill of its client, in
+/// microseconds. The logarithm is chosen at random, because stores need from microseconds to tens
+/// of milliseconds for a commit.
+const LONGEST_TO_KILL: u32 = 14;
 
 /// The end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +31,8 @@ pub enum Outcome {
     Crashed,
     /// The connection was lost before the commit: it has no effect.
     Lost,
-    /// The connection was lost during the commit, so it is unknown whether it has happened.
+    /// The connection was lost, or the client killed, during the commit, so it is unknown whether
+    /// it has happened.
     Unknown,
 }
 
@@ -75,7 +83,9 @@ pub(super) struct Execution {
     pub outcome: Outcome,
     /// The values of its reads, by [`Local`]; absent if it ended before them.
     pub values: Vec<Option<i64>>,
-    /// The position after which the client crashed.
+    /// The objects and values that it has requested to write; `None` is a deletion.
+    pub writes: Vec<(usize, Option<i64>)>,
+    /// The position at which the client crashed.
     pub crashed: Option<usize>,
     pub begin: Instant,
     pub end: Instant,
@@ -101,11 +111,11 @@ impl From<StepError> for End {
     }
 }
 
-/// Executes a transaction of `test` whose first object has the key `base`.
+/// Executes a transaction of `test` on the objects with these keys.
 pub(super) fn execute(
     client: &mut Client,
     test: &Test,
-    base: Key,
+    keys: Keys,
     plan: &Plan,
 ) -> Result<Execution, DriverError> {
     let mut rng = Rng::with_seed(plan.seed);
@@ -117,13 +127,14 @@ pub(super) fn execute(
     let mut run = Running {
         connection,
         test,
-        base,
+        keys,
         plan,
         values: &mut values,
+        writes: Vec::new(),
         crashed: None,
     };
     let (outcome, is_cut) = run.run(&mut rng);
-    let crashed = run.crashed;
+    let (crashed, writes) = (run.crashed, run.writes);
     if is_cut {
         client.cut();
     }
@@ -131,6 +142,7 @@ pub(super) fn execute(
         transaction: plan.transaction,
         outcome,
         values,
+        writes,
         crashed,
         begin,
         end: Instant::now(),
@@ -141,9 +153,10 @@ pub(super) fn execute(
 struct Running<'r> {
     connection: &'r mut dyn Connection,
     test: &'r Test,
-    base: Key,
+    keys: Keys,
     plan: &'r Plan,
     values: &'r mut [Option<i64>],
+    writes: Vec<(usize, Option<i64>)>,
     crashed: Option<usize>,
 }
 
@@ -175,6 +188,24 @@ impl Running<'_> {
             }
         }
         self.plan.pace.wait(rng);
+        let within_commit = within_commit(test, self.plan.transaction);
+        if self.plan.crash == Some(within_commit) {
+            let longest = 1 << rng.u32(0..=LONGEST_TO_KILL);
+            let delay = Duration::from_micros(rng.u64(0..longest));
+            return match self.connection.commit_and_kill(delay) {
+                None => {
+                    self.crashed = Some(within_commit);
+                    (Outcome::Unknown, true)
+                }
+                // The answer was faster, so the crash is one after the commit.
+                Some(Ok(())) => {
+                    self.crashed = Some(steps.len() + 1);
+                    (Outcome::Committed, true)
+                }
+                Some(Err(StepError::Lost(_))) => (Outcome::Unknown, true),
+                Some(Err(error)) => (Self::failed(&error).0, true),
+            };
+        }
         match self.connection.commit() {
             Ok(()) => (Outcome::Committed, self.crashes_after(steps.len() + 1)),
             Err(StepError::Lost(_)) => (Outcome::Unknown, true),
@@ -201,24 +232,28 @@ impl Running<'_> {
     }
 
     fn perform(&mut self, step: &Step) -> Result<(), End> {
-        let key = |object: usize| self.base + object as Key;
+        let keys = self.keys;
         match step {
             Step::Read { object, into } => {
-                self.values[into.0] = self.connection.read(key(*object))?;
+                self.values[into.0] = self.connection.read(keys.key(*object))?;
             }
             Step::Count { into } => {
-                let range = self.base..key(self.test.objects.len());
-                self.values[into.0] = Some(self.connection.count(range)? as i64);
+                self.values[into.0] = Some(self.connection.count(keys.range())? as i64);
             }
             Step::Write { object, value } => {
                 let value = self.evaluate(value)?;
-                self.connection.write(key(*object), value)?;
+                self.writes.push((*object, Some(value)));
+                self.connection.write(keys.key(*object), value)?;
             }
             Step::Insert { object, value } => {
                 let value = self.evaluate(value)?;
-                self.connection.insert(key(*object), value)?;
+                self.writes.push((*object, Some(value)));
+                self.connection.insert(keys.key(*object), value)?;
             }
-            Step::Delete { object } => self.connection.delete(key(*object))?,
+            Step::Delete { object } => {
+                self.writes.push((*object, None));
+                self.connection.delete(keys.key(*object))?;
+            }
             Step::Abort => self.connection.abort()?,
         }
         Ok(())

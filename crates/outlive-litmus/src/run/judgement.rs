@@ -55,10 +55,10 @@ fn proves(test: &TestReport) -> bool {
     matches!(test.verdict, Verdict::Passed | Verdict::Violated)
 }
 
-/// Returns whether all tests passed whose outcomes `level` forbids.
+/// Returns whether all tests have a result whose outcomes `level` forbids, and none refutes it.
 fn is_shown(tests: &[TestReport], level: Level) -> bool {
     let mut forbidden = tests.iter().filter(|it| it.is_forbidden_at(level));
-    forbidden.all(|it| proves(it) && !it.refutes(level))
+    forbidden.all(proves) && !tests.iter().any(|it| it.refutes(level))
 }
 
 /// Returns whether a test distinguishes `level` from all weaker ones.

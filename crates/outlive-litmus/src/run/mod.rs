@@ -1,23 +1,28 @@
 //! Runs tests against a store repeatedly, and judges the level that it gave.
 //!
 //! A test with [`Assertion::Always`] runs on one set of objects for all clients, a test with
-//! [`Assertion::Never`] on objects of its own for each instance. The objects of an instance have
-//! contiguous keys. Clients wait for random times between statements, and crash if
-//! [`Options::crashes`] is set; a seed repeats all choices of the clients, but not those of the
-//! store and of the scheduler.
+//! [`Assertion::Never`] on objects of its own for each instance. The keys of an instance are
+//! spread over all keys, unless it counts objects. Clients wait for random times between
+//! statements, and crash if [`Options::crashes`] is set; a seed repeats all choices of the clients,
+//! but not those of the store and of the scheduler.
 //!
-//! A test has [passed](Verdict::Passed) only if transactions were concurrent, and if each planned
-//! crash has happened. The [`Kind`] of a violation says what it proves: the transaction of an
-//! assertion is itself subject to the store's isolation.
+//! A test has [passed](Verdict::Passed) only if conflicting transactions were concurrent in enough
+//! instances (`exercise`), and if each planned crash has happened. The [`Kind`] of a violation says
+//! which part of the store's work is wrong: the transaction of an assertion is itself subject to
+//! the store's isolation.
 //!
-//! Tests: tests/judged.rs, with stores in memory that are correct or wrong in one respect.
+//! Tests: tests/judged.rs and tests/outages.rs, with stores in memory that are correct or wrong in
+//! one respect.
 
 mod client;
+mod conflicts;
 mod context;
 mod crashes;
 mod evaluation;
 mod execution;
+mod exercise;
 mod judgement;
+mod keys;
 mod options;
 mod outage;
 mod plan;
@@ -31,7 +36,7 @@ pub use crashes::Crash;
 pub use execution::Outcome;
 pub use judgement::Judgement;
 pub use options::{Limit, Options};
-pub use outage::{LostWrite, Outage, Survival, survive};
+pub use outage::{LostWrite, Outage, Outages, Survival, survive};
 pub use report::{Executed, Kind, Report, TestReport, Verdict, Violation};
 
 use crate::driver::{Capabilities, Driver, DriverError};
@@ -47,6 +52,10 @@ use thiserror::Error;
 /// A store that does not answer for this many times [`Options::patience`] is blocked. The factor is
 /// not 1, because a client repeats some requests for that time.
 const PATIENCES: u32 = 3;
+
+/// The number of failed tests in sequence after which no other test runs: each of them can wait for
+/// [`Options::patience`] for a store that is gone.
+pub const MOST_FAILURES: usize = 3;
 
 /// The reason why a run failed. Violations by the store are results, not failures.
 #[derive(Debug, Error)]
@@ -69,6 +78,12 @@ pub enum RunError {
          process that serves the target"
     )]
     NotKilled,
+    /// No write was acknowledged before the store was killed.
+    #[error(
+        "no write was acknowledged before the store was to be killed, so nothing could be lost; \
+         the store must accept writes, or raise the time that it has for them"
+    )]
+    NothingAcknowledged,
     /// The run was stopped.
     #[error("the run was interrupted")]
     Stopped,
@@ -92,8 +107,11 @@ pub struct Progress<'p> {
 /// [`Limit::Time`] is for all tests together: each has an equal part of the time that is left.
 /// `progress` is called several times a second. The run ends early when `stop` is set.
 ///
+/// An error in a test ends it with [`Verdict::Failed`], and the other tests run. After
+/// [`MOST_FAILURES`] failed tests in sequence, the others are [`Verdict::NotExercised`].
+///
 /// # Errors
-/// If the driver fails apart from transactions, or threads cannot be started.
+/// If the table cannot be created, or the run is stopped.
 pub fn run(
     driver: &Arc<dyn Driver>,
     tests: &[Test],
@@ -101,22 +119,42 @@ pub fn run(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Report, RunError> {
+    run_with_outages(driver, tests, options, None, stop, progress)
+}
+
+/// Runs tests as [`run`] does, and kills the store during each of them.
+///
+/// Instances go on around an outage. The outcomes of interrupted commits are unknown; assertions
+/// are evaluated after the recovery, when each object of an interrupted instance has to be writable
+/// within [`Options::patience`].
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with_outages(
+    driver: &Arc<dyn Driver>,
+    tests: &[Test],
+    options: &Options,
+    outages: Option<Outages<'_>>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Report, RunError> {
     driver.create()?;
     let mut runner = Runner {
         driver,
         options,
+        outages,
         keys: Arc::default(),
         stop,
         progress,
     };
-    let result = runner.run(tests);
+    let mut result = runner.run(tests);
     // Threads that wait for a blocked store still use the table.
     let is_blocked = result.as_ref().is_ok_and(|it| it.blocked().count() > 0);
-    if !is_blocked {
-        let destroyed = driver.destroy();
-        if result.is_ok() {
-            destroyed?;
-        }
+    if !is_blocked
+        && let Err(error) = driver.destroy()
+        && let Ok(report) = &mut result
+    {
+        report.left = Some(error.to_string());
     }
     result
 }
@@ -131,6 +169,9 @@ pub fn not_applicable(test: &Test, capabilities: Capabilities) -> Option<&'stati
         Some("the store or its driver cannot insert and delete objects")
     } else if has(|it| matches!(it, Step::Count { .. })) && !capabilities.count {
         Some("the store or its driver cannot count objects in a range")
+    } else if has(|it| matches!(it, Step::Count { .. })) && test.objects.len() as u64 > keys::BLOCK
+    {
+        Some("the runner counts at most 64 objects")
     } else if has(|it| matches!(it, Step::Abort)) && !capabilities.abort {
         Some("the store or its driver cannot abort a transaction for its user")
     } else {
@@ -141,6 +182,7 @@ pub fn not_applicable(test: &Test, capabilities: Capabilities) -> Option<&'stati
 struct Runner<'r, 'p> {
     driver: &'r Arc<dyn Driver>,
     options: &'r Options,
+    outages: Option<Outages<'r>>,
     keys: Arc<AtomicU64>,
     stop: &'r AtomicBool,
     progress: &'r mut (dyn FnMut(Progress<'_>) + 'p),
@@ -152,6 +194,7 @@ impl Runner<'_, '_> {
         let capabilities = self.driver.capabilities();
         let mut reports: Vec<TestReport> = Vec::new();
         let mut blocked: Option<String> = None;
+        let mut failures = 0;
         for (at, test) in tests.iter().enumerate() {
             let report = if let Some(why) = not_applicable(test, capabilities) {
                 TestReport::not_run(test, Verdict::NotApplicable(why.into()))
@@ -166,8 +209,18 @@ impl Runner<'_, '_> {
                 };
                 self.run_test(test, &options, (at, tests.len()))?
             };
-            if matches!(report.verdict, Verdict::Blocked(_)) {
-                blocked = Some(format!("the store blocked during the test {}", test.name));
+            match &report.verdict {
+                Verdict::Blocked(_) => {
+                    blocked = Some(format!("the store blocked during the test {}", test.name));
+                }
+                Verdict::Failed(_) => {
+                    failures += 1;
+                    if failures == MOST_FAILURES {
+                        blocked = Some(format!("{failures} tests in sequence have failed"));
+                    }
+                }
+                Verdict::NotApplicable(_) => {}
+                _ => failures = 0,
             }
             reports.push(report);
         }
@@ -175,6 +228,7 @@ impl Runner<'_, '_> {
             seed: self.options.seed,
             crashes: self.options.crashes,
             tests: reports,
+            left: None,
         })
     }
 
@@ -197,46 +251,82 @@ impl Runner<'_, '_> {
         options: &Options,
         (ended, tests): (usize, usize),
     ) -> Result<TestReport, RunError> {
-        let context = Arc::new(Context::new(self.driver, test, options, &self.keys));
-        let mut threads = start(&context)?;
+        let kills = self.outages.map_or(0, |it| it.each);
+        let context = Context::new(self.driver, test, options, &self.keys, kills);
+        let context = Arc::new(context);
+        let threads = match start(&context) {
+            Ok(threads) => threads,
+            Err(error) => {
+                context.fail(&error);
+                return Ok(context.report());
+            }
+        };
+        // The store runs again when the scope ends.
+        let is_stopped = thread::scope(|scope| {
+            if let Some(outages) = self.outages {
+                let context = &context;
+                let kill = move || {
+                    if let Err(error) = outages.run(context) {
+                        context.fail(&error);
+                    }
+                };
+                if let Err(error) = thread::Builder::new().spawn_scoped(scope, kill) {
+                    context.fail(&RunError::Thread(error));
+                }
+            }
+            let is_stopped = self.wait(&context, threads, (ended, tests));
+            // Ends the kills.
+            context.stop();
+            is_stopped
+        });
+        match is_stopped {
+            true => Err(RunError::Stopped),
+            false => Ok(context.report()),
+        }
+    }
+
+    /// Waits for the end of the threads of a test. Returns whether the run was stopped.
+    fn wait(
+        &mut self,
+        context: &Context,
+        mut threads: Vec<JoinHandle<Result<(), RunError>>>,
+        (ended, tests): (usize, usize),
+    ) -> bool {
+        let patience = context.options.patience;
         let mut last_answer = (context.answers(), Instant::now());
-        let mut failure = None;
+        let mut is_stopped = false;
         while !threads.is_empty() {
             thread::sleep(Duration::from_millis(5));
             if self.stop.load(Ordering::Relaxed) {
                 context.stop();
-                failure.get_or_insert(RunError::Stopped);
+                is_stopped = true;
             }
             let (over, running) = threads.into_iter().partition(JoinHandle::is_finished);
             threads = running;
             for thread in over {
                 if let Err(error) = join(thread) {
-                    context.stop();
-                    failure.get_or_insert(error);
+                    context.fail(&error);
                 }
             }
             let answers = context.answers();
             if answers != last_answer.0 {
                 last_answer = (answers, Instant::now());
-            } else if last_answer.1.elapsed() > options.patience * PATIENCES {
+            } else if last_answer.1.elapsed() > patience * PATIENCES {
                 // The threads are abandoned: they wait for the store.
                 context.block(format!(
                     "the store did not answer for {:?}",
-                    options.patience * PATIENCES
+                    patience * PATIENCES
                 ));
                 break;
             }
             (self.progress)(Progress {
-                test: &test.name,
+                test: &context.test.name,
                 ended,
                 tests,
                 executions: context.executions(),
             });
         }
-        match failure {
-            Some(error) => Err(error),
-            None => Ok(context.report()),
-        }
+        is_stopped
     }
 }
 

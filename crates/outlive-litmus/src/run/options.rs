@@ -13,7 +13,7 @@ pub struct Options {
     /// The seed of the clients' choices: transactions, delays, crashes.
     pub seed: u64,
     /// Whether clients crash: the connection is dropped after a statement, after each one in turn
-    /// and at random.
+    /// and at random; and within commits, if the driver can kill a client there.
     pub crashes: bool,
     /// The longest time in which the store has to answer, and to let an object be written after a
     /// crash. A store that takes longer is [`Blocked`](super::Verdict::Blocked).

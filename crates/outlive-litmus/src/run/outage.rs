@@ -2,6 +2,8 @@
 
 use super::RunError;
 use super::client::Client;
+use super::context::Context;
+use super::keys::Keys;
 use super::options::Options;
 use super::plan;
 use super::state;
@@ -32,7 +34,7 @@ pub struct Survival {
     /// The number of times that the store was killed, its connections were lost, and it was
     /// recovered.
     pub kills: u64,
-    /// The number of acknowledged writes.
+    /// The number of acknowledged writes, at least one before each kill.
     pub acknowledged: u64,
     /// The number of commits that have lost their answers.
     pub unknown: u64,
@@ -58,11 +60,60 @@ pub struct LostWrite {
 /// The longest time from the beginning of the writes to a kill, in milliseconds.
 const LONGEST_TO_KILL: u64 = 300;
 
+/// Kills of the store while a test runs.
+#[derive(Clone, Copy)]
+pub struct Outages<'o> {
+    /// The commands.
+    pub outage: &'o dyn Outage,
+    /// The number of kills in each test.
+    pub each: u64,
+}
+
+impl Outages<'_> {
+    /// Kills the store until it was killed often enough or the test is over. Each kill follows
+    /// answers of the store, and a client has to lose its connection by it.
+    pub(super) fn run(&self, context: &Context) -> Result<(), RunError> {
+        let patience = context.options.patience;
+        let wait_until = |condition: &dyn Fn() -> bool| {
+            let begin = Instant::now();
+            while !condition() && !context.is_stopped() && begin.elapsed() < patience {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        for kill in 1..=self.each {
+            let options = &context.options;
+            let mut rng = plan::generator(options.seed, &context.test.name, usize::MAX - 1, kill);
+            let delay = Duration::from_millis(rng.u64(1..=LONGEST_TO_KILL));
+            let answers = context.answers();
+            wait_until(&|| context.answers() > answers);
+            let begin = Instant::now();
+            wait_until(&|| begin.elapsed() >= delay);
+            if context.is_stopped() {
+                break;
+            }
+            let lost = context.lost();
+            self.outage.kill().map_err(RunError::Outage)?;
+            self.outage.recover().map_err(RunError::Outage)?;
+            wait_until(&|| context.lost() > lost);
+            if context.lost() == lost && !context.is_stopped() {
+                return Err(RunError::NotKilled);
+            }
+            context.count_kill();
+        }
+        Ok(())
+    }
+}
+
 /// An object to which one client writes increasing values.
 #[derive(Default)]
 struct Ledger {
+    /// The value of the last write that was begun.
     begun: AtomicI64,
+    /// The value of the last write that was acknowledged.
     acknowledged: AtomicI64,
+    /// The number of acknowledgements.
+    acknowledgements: AtomicU64,
+    /// The number of commits that have lost their answers.
     unknown: AtomicU64,
     /// Whether the connection was lost since the last kill.
     is_lost: AtomicBool,
@@ -72,7 +123,8 @@ struct Ledger {
 /// that all acknowledged writes are visible after each recovery.
 ///
 /// # Errors
-/// If the driver fails, or the store cannot be killed or started.
+/// If the driver fails, the store cannot be killed or started, or no write is acknowledged before a
+/// kill.
 pub fn survive(
     driver: &Arc<dyn Driver>,
     outage: &dyn Outage,
@@ -81,7 +133,15 @@ pub fn survive(
     stop: &AtomicBool,
 ) -> Result<Survival, RunError> {
     driver.create()?;
-    let result = kill_repeatedly(driver, outage, kills, options, stop);
+    let run = Run {
+        driver,
+        outage,
+        options,
+        stop,
+        ledgers: (0..options.clients).map(|_| Ledger::default()).collect(),
+        keys: Keys::new(0, options.clients, false),
+    };
+    let result = run.kill_repeatedly(kills);
     let destroyed = driver.destroy();
     if result.as_ref().is_ok_and(|it| it.blocked.is_none()) {
         destroyed?;
@@ -89,88 +149,119 @@ pub fn survive(
     result
 }
 
-fn kill_repeatedly(
-    driver: &Arc<dyn Driver>,
-    outage: &dyn Outage,
-    kills: u64,
-    options: &Options,
-    stop: &AtomicBool,
-) -> Result<Survival, RunError> {
-    let ledgers: Vec<Ledger> = (0..options.clients).map(|_| Ledger::default()).collect();
-    let objects: Vec<_> = (0..).zip(ledgers.iter().map(|_| Some(0))).collect();
-    driver.set(&objects)?;
-    let mut survival = Survival::default();
-    for kill in 1..=kills {
-        if stop.load(Ordering::Relaxed) {
-            return Err(RunError::Stopped);
+/// A run with kills of the store.
+struct Run<'r> {
+    driver: &'r Arc<dyn Driver>,
+    outage: &'r dyn Outage,
+    options: &'r Options,
+    stop: &'r AtomicBool,
+    ledgers: Vec<Ledger>,
+    keys: Keys,
+}
+
+impl Run<'_> {
+    fn kill_repeatedly(&self, kills: u64) -> Result<Survival, RunError> {
+        let objects: Vec<_> = self.keys.all().map(|it| (it, Some(0))).collect();
+        self.driver.set(&objects)?;
+        let mut survival = Survival::default();
+        for kill in 1..=kills {
+            let mut rng = plan::generator(self.options.seed, "acknowledged-writes", 0, kill);
+            let delay = Duration::from_millis(rng.u64(1..=LONGEST_TO_KILL));
+            self.kill_once(delay)?;
+            if !self.has_lost() {
+                return Err(RunError::NotKilled);
+            }
+            survival.kills = kill;
+            survival.unknown = self.sum(|it| &it.unknown);
+            survival.acknowledged = self.acknowledged();
+            self.check(&mut survival)?;
+            if survival.lost.is_some() || survival.blocked.is_some() {
+                break;
+            }
         }
-        let mut rng = plan::generator(options.seed, "acknowledged-writes", 0, kill);
-        let delay = Duration::from_millis(rng.u64(1..=LONGEST_TO_KILL));
-        kill_once(driver, outage, options, &ledgers, delay)?;
-        if !ledgers.iter().any(|it| it.is_lost.load(Ordering::Relaxed)) {
-            return Err(RunError::NotKilled);
-        }
-        survival.kills = kill;
-        let sum = |of: &dyn Fn(&Ledger) -> u64| ledgers.iter().map(of).sum();
-        survival.unknown = sum(&|it| it.unknown.load(Ordering::Relaxed));
-        survival.acknowledged = sum(&|it| it.acknowledged.load(Ordering::Relaxed) as u64);
-        // A new client, whose connection is opened after the recovery.
-        let mut client = Client::new(driver, options.patience);
-        let read = state::read_at_rest(&mut client, 0, ledgers.len(), options.patience)?;
-        let Some(read) = read else {
+        Ok(survival)
+    }
+
+    /// Reads and writes all objects after a recovery, with a new client.
+    fn check(&self, survival: &mut Survival) -> Result<(), RunError> {
+        let patience = self.options.patience;
+        let mut client = Client::new(self.driver, patience);
+        let Some(read) = state::read_at_rest(&mut client, self.keys, patience)? else {
             survival.blocked = Some("no transaction commits after the recovery".into());
-            break;
+            return Ok(());
         };
-        survival.lost = { ledgers.iter().zip(&read) }.find_map(|(it, read)| it.lost(kill, *read));
-        let patience = options.patience;
-        if let Some(object) = state::write_all(&mut client, 0, ledgers.len(), false, patience)? {
+        let mut both = self.ledgers.iter().zip(&read);
+        survival.lost = both.find_map(|(it, read)| it.lost(survival.kills, *read));
+        if let Some(object) = state::write_all(&mut client, self.keys, false, patience)? {
             let reason = format!("object {object} cannot be written after the recovery");
             survival.blocked = Some(reason);
         }
-        if survival.lost.is_some() || survival.blocked.is_some() {
-            break;
-        }
+        Ok(())
     }
-    Ok(survival)
-}
 
-/// Writes to all ledgers, kills the store after `delay`, and recovers it.
-fn kill_once(
-    driver: &Arc<dyn Driver>,
-    outage: &dyn Outage,
-    options: &Options,
-    ledgers: &[Ledger],
-    delay: Duration,
-) -> Result<(), RunError> {
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let mut writers = Vec::new();
-        let over = Over(&is_over);
-        for (key, ledger) in (0..).zip(ledgers) {
-            let is_over = &is_over;
-            let write = move || ledger.write(driver, key, options.patience, is_over);
-            let writer = thread::Builder::new().spawn_scoped(scope, write);
-            writers.push(writer.map_err(RunError::Thread)?);
-        }
-        thread::sleep(delay);
-        // A connection that was lost before the kill proves nothing.
-        for ledger in ledgers {
-            ledger.is_lost.store(false, Ordering::Relaxed);
-        }
-        outage.kill().map_err(RunError::Outage)?;
-        outage.recover().map_err(RunError::Outage)?;
-        // Each client notices the kill with its next statement.
+    /// Writes to all ledgers, kills the store `delay` after the first acknowledgement, and recovers
+    /// it.
+    fn kill_once(&self, delay: Duration) -> Result<(), RunError> {
+        let before = self.acknowledged();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let mut writers = Vec::new();
+            let over = Over(&is_over);
+            for (key, ledger) in self.keys.all().zip(&self.ledgers) {
+                let is_over = &is_over;
+                let patience = self.options.patience;
+                let write = move || ledger.write(self.driver, key, patience, is_over);
+                let writer = thread::Builder::new().spawn_scoped(scope, write);
+                writers.push(writer.map_err(RunError::Thread)?);
+            }
+            // Before the first acknowledgement, a kill cannot lose an acknowledged write.
+            self.wait_until(|| self.acknowledged() > before);
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(RunError::Stopped);
+            }
+            if self.acknowledged() == before {
+                return Err(RunError::NothingAcknowledged);
+            }
+            thread::sleep(delay);
+            // A connection that was lost before the kill is no evidence of it.
+            for ledger in &self.ledgers {
+                ledger.is_lost.store(false, Ordering::Relaxed);
+            }
+            self.outage.kill().map_err(RunError::Outage)?;
+            self.outage.recover().map_err(RunError::Outage)?;
+            // Each client notices the kill with its next statement.
+            self.wait_until(|| self.has_lost());
+            drop(over);
+            for writer in writers {
+                writer.join().map_err(|_| RunError::Panicked)??;
+            }
+            Ok(())
+        })
+    }
+
+    /// Waits for a condition, at most for [`Options::patience`], or until the run is stopped.
+    fn wait_until(&self, condition: impl Fn() -> bool) {
         let begin = Instant::now();
-        let has_noticed = || ledgers.iter().any(|it| it.is_lost.load(Ordering::Relaxed));
-        while !has_noticed() && begin.elapsed() < options.patience {
+        while !condition()
+            && begin.elapsed() < self.options.patience
+            && !self.stop.load(Ordering::Relaxed)
+        {
             thread::sleep(Duration::from_millis(1));
         }
-        drop(over);
-        for writer in writers {
-            writer.join().map_err(|_| RunError::Panicked)??;
-        }
-        Ok(())
-    })
+    }
+
+    fn has_lost(&self) -> bool {
+        { self.ledgers.iter() }.any(|it| it.is_lost.load(Ordering::Relaxed))
+    }
+
+    fn acknowledged(&self) -> u64 {
+        self.sum(|it| &it.acknowledgements)
+    }
+
+    fn sum(&self, number: impl Fn(&Ledger) -> &AtomicU64) -> u64 {
+        let numbers = self.ledgers.iter().map(number);
+        numbers.map(|it| it.load(Ordering::Relaxed)).sum()
+    }
 }
 
 /// Ends the writes when it is dropped, also after an error.
@@ -202,7 +293,10 @@ impl Ledger {
                 .and_then(|()| connection.write(key, value));
             let ended = before.map(|()| connection.commit());
             match &ended {
-                Ok(Ok(())) => self.acknowledged.store(value, Ordering::Relaxed),
+                Ok(Ok(())) => {
+                    self.acknowledged.store(value, Ordering::Relaxed);
+                    self.acknowledgements.fetch_add(1, Ordering::Relaxed);
+                }
                 Ok(Err(StepError::Lost(_))) => {
                     self.unknown.fetch_add(1, Ordering::Relaxed);
                 }

@@ -15,6 +15,8 @@ pub struct Report {
     pub crashes: bool,
     /// The tests, in their order.
     pub tests: Vec<TestReport>,
+    /// The reason why the driver's table was not removed.
+    pub left: Option<String>,
 }
 
 impl Report {
@@ -24,9 +26,15 @@ impl Report {
         self.tests.iter().filter(is_blocked)
     }
 
+    /// Returns the tests that ended with an error.
+    pub fn failed(&self) -> impl Iterator<Item = &TestReport> {
+        let has_failed = |it: &&TestReport| matches!(it.verdict, Verdict::Failed(_));
+        self.tests.iter().filter(has_failed)
+    }
+
     /// Returns the tests that found a violation.
     pub fn violated(&self) -> impl Iterator<Item = &TestReport> {
-        { self.tests.iter() }.filter(|it| it.verdict == Verdict::Violated)
+        { self.tests.iter() }.filter(|it| !it.violations.is_empty())
     }
 }
 
@@ -52,10 +60,23 @@ pub struct TestReport {
     pub outcomes: Vec<(Outcome, u64)>,
     /// The number of executions that were concurrent with another one on the same objects.
     pub overlaps: u64,
+    /// The number of executions that were concurrent with another one that conflicts with it: both
+    /// use an object, and one of them writes it.
+    pub conflicts: u64,
+    /// The number of instances on objects of their own, or of rounds on shared objects.
+    pub trials: u64,
+    /// The number of trials that could have shown a violation: a transaction committed, and
+    /// conflicting transactions without an order between them were concurrent.
+    pub exercised: u64,
     /// The number of assertions that were evaluated.
     pub assertions: u64,
+    /// The number of instances whose assertion was not evaluated, because it names more than 8
+    /// transactions whose outcomes are unknown.
+    pub undecided: u64,
     /// The crashes by statement; empty in a run without crashes.
     pub crashes: Vec<Crash>,
+    /// The number of times that the store was killed, and clients lost their connections by it.
+    pub kills: u64,
     /// The violations: the first of each kind. A violation of [`Kind::State`] ends the test.
     pub violations: Vec<Violation>,
     /// The duration of the test.
@@ -66,11 +87,7 @@ impl TestReport {
     /// Returns whether an outcome was seen that `level` forbids.
     pub fn refutes(&self, level: Level) -> bool {
         let is_forbidden = self.is_forbidden_at(level);
-        is_forbidden
-            && self
-                .violations
-                .iter()
-                .any(|it| it.kind.is_refutation(level))
+        { self.violations.iter() }.any(|it| it.kind.is_refutation(level, is_forbidden))
     }
 
     /// Returns whether `level` forbids a failing assertion.
@@ -101,8 +118,13 @@ impl TestReport {
             instances: 0,
             outcomes: Outcome::ALL.map(|it| (it, 0)).to_vec(),
             overlaps: 0,
+            conflicts: 0,
+            trials: 0,
+            exercised: 0,
             assertions: 0,
+            undecided: 0,
             crashes: Vec::new(),
+            kills: 0,
             violations: Vec::new(),
             elapsed: Duration::ZERO,
         }
@@ -112,7 +134,7 @@ impl TestReport {
 /// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// No violation was seen in concurrent executions.
+    /// No violation was seen, and enough trials were exercised.
     Passed,
     /// A violation was seen.
     Violated,
@@ -122,6 +144,8 @@ pub enum Verdict {
     NotApplicable(String),
     /// The store did not answer, or an object could not be written after a crash.
     Blocked(String),
+    /// The test ended with an error, of the driver for example.
+    Failed(String),
 }
 
 impl Verdict {
@@ -133,6 +157,7 @@ impl Verdict {
             Self::NotExercised(_) => "not exercised",
             Self::NotApplicable(_) => "not applicable",
             Self::Blocked(_) => "blocked",
+            Self::Failed(_) => "failed",
         }
     }
 
@@ -140,7 +165,10 @@ impl Verdict {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Passed | Self::Violated => None,
-            Self::NotExercised(why) | Self::NotApplicable(why) | Self::Blocked(why) => Some(why),
+            Self::NotExercised(why)
+            | Self::NotApplicable(why)
+            | Self::Blocked(why)
+            | Self::Failed(why) => Some(why),
         }
     }
 }
@@ -157,6 +185,10 @@ pub enum Kind {
     /// The assertion failed after all transactions had ended, and held when it was evaluated again:
     /// it read an earlier state.
     StaleRead,
+    /// After all transactions had ended, an object had a value that was written only by
+    /// transactions which the store reported as aborted, or whose clients crashed before the
+    /// commit. This is independent of the test's assertion.
+    AbortedWrite,
 }
 
 impl Kind {
@@ -166,13 +198,17 @@ impl Kind {
             Self::State => "state wrong",
             Self::ConcurrentRead => "assertion read skewed",
             Self::StaleRead => "assertion read stale",
+            Self::AbortedWrite => "aborted write visible",
         }
     }
 
-    /// Returns whether the violation of an assertion that `level` forbids refutes the level.
-    fn is_refutation(self, level: Level) -> bool {
+    /// Returns whether a violation refutes `level`, which forbids a failing assertion or does not.
+    fn is_refutation(self, level: Level, is_forbidden: bool) -> bool {
         let has = |isolation| level.implies(Level::new(isolation, false));
         match self {
+            // The assertion has read the write of an aborted transaction (G1a).
+            Self::AbortedWrite => has(Isolation::ReadCommitted),
+            _ if !is_forbidden => false,
             Self::State => true,
             // Below these levels, the assertion itself may see a part of another transaction.
             Self::ConcurrentRead => has(Isolation::RepeatableRead) || has(Isolation::Snapshot),

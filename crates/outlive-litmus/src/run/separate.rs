@@ -4,14 +4,15 @@
 use super::RunError;
 use super::client::Client;
 use super::context::Context;
-use super::evaluation;
+use super::evaluation::{self, Occurrence};
 use super::execution::{self, Execution, Outcome};
+use super::keys::Keys;
 use super::plan::{self, Pace, Plan};
 use super::report::Kind;
 use super::shared::{is_lost, received};
 use super::state::{self, State};
 use super::worker::Worker;
-use crate::driver::{DriverError, Key};
+use crate::driver::DriverError;
 use crate::test::{Condition, Seen, Test};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -31,25 +32,24 @@ pub(super) fn run(
     client: usize,
 ) -> Result<(), RunError> {
     let mut instances = Instances::start(context, condition, client)?;
-    let size = context.test.objects.len() as Key;
-    let mut base = context.new_keys(BATCH);
+    let mut keys = context.new_keys(BATCH);
     for batch in 0.. {
         if context.is_over() {
             break;
         }
-        context.reset(base, BATCH)?;
+        context.reset(keys, BATCH)?;
         let mut has_lost = false;
-        for at in 0..BATCH as u64 {
+        for at in 0..BATCH {
             if context.is_over() {
                 break;
             }
-            let number = batch * BATCH as u64 + at;
-            let executions = instances.run(base + at * size, number)?;
+            let number = (batch * BATCH + at) as u64;
+            let executions = instances.run(keys.instance(at), number)?;
             has_lost |= executions.iter().any(|it| is_lost(it.outcome));
         }
         // A commit whose answer was lost could still be running.
         if has_lost {
-            base = context.new_keys(BATCH);
+            keys = context.new_keys(BATCH);
         }
     }
     Ok(())
@@ -62,7 +62,7 @@ struct Instances<'i> {
     /// Whether the assertion names objects.
     names_objects: bool,
     number: usize,
-    workers: Vec<Worker<(Key, Plan)>>,
+    workers: Vec<Worker<(Keys, Plan)>>,
     executions: Receiver<Result<Execution, RunError>>,
     client: Client,
 }
@@ -78,9 +78,9 @@ impl<'i> Instances<'i> {
             let patience = context.options.patience;
             Worker::start(&context.driver, patience, results.clone(), {
                 let context = Arc::clone(context);
-                move |client, (base, plan): (Key, Plan)| {
-                    let execution = execution::execute(client, &context.test, base, &plan)?;
-                    context.answered();
+                move |client, (keys, plan): (Keys, Plan)| {
+                    let execution = execution::execute(client, &context.test, keys, &plan)?;
+                    context.executed_one(&execution);
                     Ok(execution)
                 }
             })
@@ -99,21 +99,35 @@ impl<'i> Instances<'i> {
     }
 
     /// Runs an instance and evaluates the assertion. Returns the executions by transaction.
-    fn run(&mut self, base: Key, number: u64) -> Result<Vec<Execution>, RunError> {
+    fn run(&mut self, keys: Keys, number: u64) -> Result<Vec<Execution>, RunError> {
         let context = self.context;
-        let executions = self.execute(base, &self.plans(number))?;
+        let executions = self.execute(keys, &self.plans(number))?;
         context.count(&executions);
-        let is_exercised = could_show(&context.test, &executions);
-        context.count_instances(1, u64::from(is_exercised));
-        if let Some(state) = self.state(base)? {
-            context.count_assertions(1);
-            if evaluation::occurs(self.condition, &state, &executions) {
-                let kind = self.kind(base, &executions)?;
-                context.violate(kind, &state, &executions);
+        let is_exercised = could_show(context, &executions);
+        context.count_trial(1, is_exercised);
+        let may_show =
+            |it: &Execution| it.outcome.is_committed() == Some(false) && !it.writes.is_empty();
+        let is_read = self.names_objects || executions.iter().any(may_show);
+        let state = match is_read {
+            true => self.state(keys)?,
+            false => Some(State::new()),
+        };
+        if let Some(state) = state {
+            if evaluation::shows_aborted_write(&context.test.objects, &state, &executions) {
+                context.violate(Kind::AbortedWrite, &state, &executions);
+            }
+            match evaluation::occurs(self.condition, &state, &executions) {
+                Occurrence::Undecided => context.count_undecided(),
+                Occurrence::NotShown => context.count_assertions(1),
+                Occurrence::Occurs => {
+                    context.count_assertions(1);
+                    let kind = self.kind(keys, &executions)?;
+                    context.violate(kind, &state, &executions);
+                }
             }
         }
-        if executions.iter().any(|it| it.crashed.is_some()) {
-            context.assert_alive(&mut self.client, base)?;
+        if context.have_crashed(&executions) {
+            context.assert_alive(&mut self.client, keys)?;
         }
         Ok(executions)
     }
@@ -139,7 +153,7 @@ impl<'i> Instances<'i> {
 
     /// Executes the transactions concurrently, except that a transaction begins after those before
     /// it in the test's order have ended.
-    fn execute(&self, base: Key, plans: &[Plan]) -> Result<Vec<Execution>, RunError> {
+    fn execute(&self, keys: Keys, plans: &[Plan]) -> Result<Vec<Execution>, RunError> {
         let order = &self.context.test.order;
         let mut ended: Vec<Option<Execution>> = vec![None; plans.len()];
         let mut has_begun = vec![false; plans.len()];
@@ -148,7 +162,7 @@ impl<'i> Instances<'i> {
                 let mut before = order.iter().filter(|(_, later)| *later == at);
                 if !has_begun[at] && before.all(|(earlier, _)| ended[*earlier].is_some()) {
                     has_begun[at] = true;
-                    self.workers[at].give((base, *plan));
+                    self.workers[at].give((keys, *plan));
                 }
             }
             let execution = received(&self.executions)?;
@@ -158,15 +172,10 @@ impl<'i> Instances<'i> {
         Ok(ended.into_iter().flatten().collect())
     }
 
-    /// Returns the state after an instance if the assertion is about it; `None` if the store is
-    /// blocked.
-    fn state(&mut self, base: Key) -> Result<Option<State>, DriverError> {
-        if !self.names_objects {
-            return Ok(Some(State::new()));
-        }
-        let objects = self.context.test.objects.len();
+    /// Returns the state after an instance; `None` if the store is blocked.
+    fn state(&mut self, keys: Keys) -> Result<Option<State>, DriverError> {
         let patience = self.context.options.patience;
-        let state = state::read_at_rest(&mut self.client, base, objects, patience)?;
+        let state = state::read_at_rest(&mut self.client, keys, patience)?;
         self.context.answered();
         if state.is_none() {
             let reason = "no transaction that reads all objects commits";
@@ -176,17 +185,18 @@ impl<'i> Instances<'i> {
     }
 
     /// Distinguishes a wrong state from a stale read of the state.
-    fn kind(&mut self, base: Key, executions: &[Execution]) -> Result<Kind, DriverError> {
+    fn kind(&mut self, keys: Keys, executions: &[Execution]) -> Result<Kind, DriverError> {
         if !self.names_objects {
             return Ok(Kind::State);
         }
         let begin = Instant::now();
         while begin.elapsed() < SETTLES {
             thread::sleep(Duration::from_millis(5));
-            let Some(state) = self.state(base)? else {
+            let Some(state) = self.state(keys)? else {
                 break;
             };
-            if !evaluation::occurs(self.condition, &state, executions) {
+            let found = evaluation::occurs(self.condition, &state, executions);
+            if found != Occurrence::Occurs {
                 return Ok(Kind::StaleRead);
             }
         }
@@ -194,14 +204,15 @@ impl<'i> Instances<'i> {
     }
 }
 
-/// Returns whether an instance could show a violation: two transactions without an order between
-/// them were concurrent, or, if all are ordered, all ended as their users requested.
-fn could_show(test: &Test, executions: &[Execution]) -> bool {
+/// Returns whether an instance could show a violation: two conflicting transactions without an
+/// order between them were concurrent, or, if all such pairs are ordered, all transactions ended as
+/// their users requested.
+fn could_show(context: &Context, executions: &[Execution]) -> bool {
     let count = executions.len();
-    let order = ordered(test);
+    let order = ordered(&context.test);
     let pairs = || (0..count).flat_map(|a| (0..a).map(move |b| (a, b)));
     let mut free = pairs()
-        .filter(|(a, b)| !order[*a][*b] && !order[*b][*a])
+        .filter(|(a, b)| context.conflicts.are(*a, *b) && !order[*a][*b] && !order[*b][*a])
         .peekable();
     if free.peek().is_none() {
         let has_ended = |outcome| matches!(outcome, Outcome::Committed | Outcome::AbortedByUser);

@@ -10,12 +10,13 @@ use super::client::Client;
 use super::context::Context;
 use super::evaluation;
 use super::execution::{self, Execution, Outcome};
+use super::keys::Keys;
 use super::plan::{self, Pace, Plan};
 use super::report::Kind;
 use super::separate::SETTLES;
 use super::state::{self, State};
 use super::worker::Worker;
-use crate::driver::{DriverError, Key};
+use crate::driver::DriverError;
 use crate::test::{Condition, Seen};
 use fastrand::Rng;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ const LONGEST_INTERVAL: u64 = 600;
 /// A round.
 #[derive(Clone)]
 struct Round {
-    base: Key,
+    keys: Keys,
     /// Ends the round early, after the running transactions.
     is_over: Arc<AtomicBool>,
 }
@@ -59,19 +60,18 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
     let (clients, executions) = start_clients(context)?;
     let (results, assertions) = mpsc::channel();
     let asserter = Worker::start(&context.driver, context.options.patience, results, {
-        let (context, condition) = (Arc::clone(context), condition.clone());
-        move |client, (round, seed)| evaluate(client, &context, &condition, &round, seed)
+        let condition = condition.clone();
+        move |client, (round, seed)| evaluate(client, &condition, &round, seed)
     })?;
-    let objects = context.test.objects.len();
     let mut client = Client::new(&context.driver, context.options.patience);
-    let mut base = context.new_keys(1);
+    let mut keys = context.new_keys(1);
     for number in 0.. {
         if context.is_over() {
             break;
         }
-        context.reset(base, 1)?;
+        context.reset(keys, 1)?;
         let round = Round {
-            base,
+            keys,
             is_over: Arc::default(),
         };
         let mut rng = plan::generator(context.options.seed, &context.test.name, 0, number);
@@ -98,28 +98,31 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
         };
         context.count_assertions(failing.0 + 1);
         let can_show = all.iter().any(|it| it.outcome == Outcome::Committed);
-        let overlaps = (1..all.len()).any(|at| all[..at].iter().any(|it| it.overlaps(&all[at])));
         let instances = planned / context.test.transactions.len();
-        context.count_instances(instances.max(1) as u64, u64::from(can_show && overlaps));
+        let is_exercised = can_show && context.conflicts.any_met(&all);
+        context.count_trial(instances.max(1) as u64, is_exercised);
 
         let patience = context.options.patience;
-        let Some(last) = state::read_at_rest(&mut client, base, objects, patience)? else {
+        let Some(last) = state::read_at_rest(&mut client, keys, patience)? else {
             context.block("no transaction that reads all objects commits".into());
             break;
         };
         context.answered();
+        if evaluation::shows_aborted_write(&context.test.objects, &last, &all) {
+            context.violate(Kind::AbortedWrite, &last, &all);
+        }
         if !evaluation::holds(condition, &last) {
-            let kind = kind_at_rest(context, &mut client, base, condition)?;
+            let kind = kind_at_rest(context, &mut client, keys, condition)?;
             context.violate(kind, &last, &all);
         } else if let Some(failing) = &failing.1 {
             context.violate(Kind::ConcurrentRead, failing, &all);
         }
-        if all.iter().any(|it| it.crashed.is_some()) {
-            context.assert_alive(&mut client, base)?;
+        if context.have_crashed(&all) {
+            context.assert_alive(&mut client, keys)?;
         }
         // A commit whose answer was lost could still be running.
         if all.iter().any(|it| is_lost(it.outcome)) {
-            base = context.new_keys(1);
+            keys = context.new_keys(1);
         }
     }
     Ok(())
@@ -129,13 +132,13 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
 fn kind_at_rest(
     context: &Context,
     client: &mut Client,
-    base: Key,
+    keys: Keys,
     condition: &Condition<Seen>,
 ) -> Result<Kind, DriverError> {
-    let (begin, objects) = (Instant::now(), context.test.objects.len());
+    let begin = Instant::now();
     while begin.elapsed() < SETTLES {
         thread::sleep(Duration::from_millis(5));
-        let state = state::read_at_rest(client, base, objects, context.options.patience)?;
+        let state = state::read_at_rest(client, keys, context.options.patience)?;
         context.answered();
         match state {
             None => break,
@@ -220,8 +223,8 @@ fn execute(client: &mut Client, context: &Context, round: &Round, plans: &[Plan]
                 seed: plan.seed.wrapping_add(attempt),
                 ..*plan
             };
-            let execution = execution::execute(client, &context.test, round.base, &plan)?;
-            context.answered();
+            let execution = execution::execute(client, &context.test, round.keys, &plan)?;
+            context.executed_one(&execution);
             let outcome = execution.outcome;
             // In every second round with a crash, no transaction begins after it that could hide
             // what it left.
@@ -241,21 +244,19 @@ fn execute(client: &mut Client, context: &Context, round: &Round, plans: &[Plan]
 /// the round.
 fn evaluate(
     client: &mut Client,
-    context: &Context,
     condition: &Condition<Seen>,
     round: &Round,
     seed: u64,
 ) -> Assertions {
     let mut rng = Rng::with_seed(seed);
     let mut count = 0;
-    let objects = context.test.objects.len();
     while !round.is_over.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_micros(rng.u64(0..=LONGEST_INTERVAL)));
         let pace = Pace::choose(&mut rng);
         let mut wait = || pace.wait(&mut rng);
         // Its answers do not count as progress: with versions, reads go on while a lock that a
         // crashed client has left blocks all writers.
-        let state = state::read(client, round.base, objects, &mut wait)?;
+        let state = state::read(client, round.keys, &mut wait)?;
         // An assertion whose transaction does not commit proves nothing.
         let Some(state) = state else { continue };
         count += 1;

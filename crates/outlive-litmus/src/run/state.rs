@@ -1,6 +1,7 @@
 //! Reads of all objects, and writes to them after a crash.
 
 use super::client::Client;
+use super::keys::Keys;
 use crate::driver::{Connection, DriverError, Key, StepError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,17 +12,16 @@ pub(super) type State = Vec<Option<i64>>;
 /// Reads all objects in one transaction. Returns `None` if it does not commit.
 pub(super) fn read(
     client: &mut Client,
-    base: Key,
-    objects: usize,
+    keys: Keys,
     wait: &mut dyn FnMut(),
 ) -> Result<Option<State>, DriverError> {
     let connection = client.connection()?;
     let mut transaction = || -> Result<State, StepError> {
         connection.begin()?;
         let mut values = State::new();
-        for object in 0..objects {
+        for key in keys.all() {
             wait();
-            values.push(connection.read(base + object as Key)?);
+            values.push(connection.read(key)?);
         }
         connection.commit()?;
         Ok(values)
@@ -39,24 +39,21 @@ pub(super) fn read(
 /// Reads all objects as [`read`] does, and repeats it until it commits, for at most `patience`.
 pub(super) fn read_at_rest(
     client: &mut Client,
-    base: Key,
-    objects: usize,
+    keys: Keys,
     patience: Duration,
 ) -> Result<Option<State>, DriverError> {
-    retry(patience, || read(client, base, objects, &mut || ()))
+    retry(patience, || read(client, keys, &mut || ()))
 }
 
 /// Writes to the objects one after another, each until its transaction commits. Returns the first
 /// object that cannot be written within `patience`.
 pub(super) fn write_all(
     client: &mut Client,
-    base: Key,
-    objects: usize,
+    keys: Keys,
     can_insert: bool,
     patience: Duration,
 ) -> Result<Option<usize>, DriverError> {
-    for object in 0..objects {
-        let key = base + object as Key;
+    for (object, key) in keys.all().enumerate() {
         let written = retry(patience, || write(client, key, can_insert))?;
         if written.is_none() {
             return Ok(Some(object));

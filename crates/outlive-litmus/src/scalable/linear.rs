@@ -5,8 +5,8 @@ use super::differences::{Formula, Variable, ZERO};
 use crate::test::{Comparison, Condition, Expression};
 use std::collections::BTreeMap;
 
-/// The greatest constant that is accepted.
-const MAX_CONSTANT: i128 = 1 << 32;
+/// The greatest constant, and the greatest factor of a variable, in a sum that is accepted.
+const MAX_NUMBER: i128 = 1 << 32;
 /// The maximum number of sums in a value, and of comparisons of sums in a condition.
 const MAX_SUMS: usize = 256;
 
@@ -26,21 +26,32 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Returns `self + factor * other`.
-    fn plus(&self, factor: i128, other: &Self) -> Self {
+    /// Returns `self + factor * other`. A value that is added to itself again and again doubles its
+    /// factors and its constant each time, so they are bounded here too.
+    fn plus(&self, factor: i128, other: &Self) -> Result<Self, NotScalable> {
         let mut factors = self.factors.clone();
         for (&variable, &it) in &other.factors {
             let sum = factors.entry(variable).or_insert(0);
-            *sum += factor * it;
+            *sum = added(*sum, factor, it)?;
             if *sum == 0 {
                 factors.remove(&variable);
             }
         }
-        Self {
+        Ok(Self {
             factors,
-            constant: self.constant + factor * other.constant,
-        }
+            constant: added(self.constant, factor, other.constant)?,
+        })
     }
+}
+
+/// Returns `a + factor * b`, if it has at most 32 bits.
+fn added(a: i128, factor: i128, b: i128) -> Result<i128, NotScalable> {
+    let sum = factor.checked_mul(b).and_then(|it| a.checked_add(it));
+    let is_small = |it: &i128| it.unsigned_abs() <= MAX_NUMBER.unsigned_abs();
+    sum.filter(is_small).ok_or_else(|| NotScalable::Undecided {
+        reason: "a sum has a constant, or a multiple of a value, of more than 32 bits".into(),
+        instead: "add smaller numbers, and add a value to itself less often".into(),
+    })
 }
 
 fn too_complex() -> NotScalable {
@@ -73,7 +84,7 @@ impl Value {
         value: &impl Fn(N) -> Option<Self>,
     ) -> Result<Option<Self>, NotScalable> {
         let (a, b) = match expression {
-            Expression::Constant(it) if i128::from(*it).abs() > MAX_CONSTANT => {
+            Expression::Constant(it) if i128::from(*it).abs() > MAX_NUMBER => {
                 return Err(NotScalable::Undecided {
                     reason: format!("the constant {it} has more than 32 bits"),
                     instead: "write a smaller one".into(),
@@ -116,7 +127,7 @@ impl Value {
         // The sum with the greater of two values is the greater of two sums. The difference to the
         // greater of two values is the smaller of two differences.
         Ok(match (self, other) {
-            (Self::Sum(a), Self::Sum(b)) => Self::Sum(a.plus(factor, b)),
+            (Self::Sum(a), Self::Sum(b)) => Self::Sum(a.plus(factor, b)?),
             (Self::Max(a, b), _) => {
                 let (a, b) = both(a.plus(factor, other), b.plus(factor, other))?;
                 Self::Max(a, b)
@@ -153,7 +164,7 @@ impl Value {
             (_, Self::Min(a, b)) => {
                 Formula::All(both(self.at_most(distance, a), self.at_most(distance, b))?)
             }
-            (Self::Sum(a), Self::Sum(b)) => constraint(&a.plus(-1, b), distance)?,
+            (Self::Sum(a), Self::Sum(b)) => constraint(&a.plus(-1, b)?, distance)?,
         })
     }
 }

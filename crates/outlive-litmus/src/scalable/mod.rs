@@ -15,8 +15,9 @@
 //!    then a condition on differences of two integers, and is decided exactly, for all integers, by
 //!    a search for negative cycles. A condition is accepted if, after the transaction's values are
 //!    inserted, each of its comparisons has at most one value with `+` and one with `-`:
-//!    `x = y + 1`, but not `x + y = 10`. Arithmetic is that of the integers; constants have at most
-//!    32 bits, so that no execution of practical length leaves the 64 bits of a value.
+//!    `x = y + 1`, but not `x + y = 10`. Arithmetic is that of the integers; constants and
+//!    factors have at most 32 bits, also in sums, so that no execution of practical length leaves
+//!    the 64 bits of a value.
 //!
 //! Everything else is refused as [`NotScalable::Undecided`]; no execution of limited length counts
 //! as a proof. A refusal with a counterexample names the state, the transaction, and the state

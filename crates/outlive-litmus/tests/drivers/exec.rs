@@ -61,6 +61,29 @@ fn a_store_without_isolation_does_not_conform() {
     assert_eq!(reader.read(1), Ok(Some(11)), "an uncommitted value");
 }
 
+#[test]
+fn a_client_is_killed_within_its_commit() {
+    let connected = |answer: &str| {
+        let begin = r#"read -r line; echo '{"ok":null}'"#;
+        let exec = Exec::start(&format!("{HELLO}; {begin}; read -r line; {answer}"), LONG).unwrap();
+        assert!(exec.kills_in_commits());
+        let mut client = exec.connect().unwrap();
+        client.begin().unwrap();
+        client
+    };
+    let mut silent = connected("sleep 60");
+    assert_eq!(silent.commit_and_kill(Duration::from_millis(5)), None);
+    assert!(matches!(silent.begin(), Err(StepError::Lost(_))));
+    let mut answers = connected(r#"echo '{"ok":null}'"#);
+    assert_eq!(answers.commit_and_kill(LONG), Some(Ok(())));
+    let mut aborts = connected(r#"echo '{"aborted":"a conflict"}'"#);
+    let aborted = aborts.commit_and_kill(LONG);
+    assert!(
+        matches!(aborted, Some(Err(StepError::Aborted(_)))),
+        "{aborted:?}"
+    );
+}
+
 /// Returns the problem with which a child of `command` does not greet.
 fn refusal(command: &str, limit: Duration) -> String {
     match Exec::start(command, limit) {

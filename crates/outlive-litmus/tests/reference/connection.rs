@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Duration;
 
 /// A connection to a store in memory.
 pub struct Client {
@@ -59,8 +60,10 @@ impl Client {
     fn is_serial(&self) -> bool {
         use Kind::{AbortsAll, KeepsCrashedLock, KeepsCrashedWrites, LosesAnswers, Serial};
         let kind = self.kind();
-        matches!(kind, Serial | AbortsAll | LosesAnswers)
-            || matches!(kind, KeepsCrashedWrites | KeepsCrashedLock)
+        matches!(
+            kind,
+            Serial | AbortsAll | LosesAnswers | Kind::SplitsKilledCommits
+        ) || matches!(kind, KeepsCrashedWrites | KeepsCrashedLock)
     }
 
     fn writes_in_place(&self) -> bool {
@@ -151,7 +154,7 @@ impl Client {
     fn conflict(&self, transaction: &Transaction, data: &Data) -> Option<&'static str> {
         let is_unchanged = |key: &Key| data.is_unchanged(*key, transaction.commit);
         let validates = match self.kind() {
-            Kind::Optimistic | Kind::OptimisticItems => true,
+            Kind::Optimistic | Kind::OptimisticItems | Kind::AppliesAborted => true,
             Kind::Stale => !transaction.writes.is_empty(),
             _ => false,
         };
@@ -254,6 +257,9 @@ impl Connection for Client {
             return Err(StepError::Lost("the store has crashed".into()));
         }
         if let Some(reason) = self.conflict(&transaction, &data) {
+            if self.kind() == Kind::AppliesAborted {
+                data.install(&transaction.writes);
+            }
             data.refresh();
             return Err(StepError::Aborted(reason.into()));
         }
@@ -264,6 +270,29 @@ impl Connection for Client {
                 Err(StepError::Lost("after the commit".into()))
             }
             _ => Ok(()),
+        }
+    }
+
+    fn commit_and_kill(&mut self, _: Duration) -> Option<Result<(), StepError>> {
+        match (self.kind(), fastrand::u8(0..4)) {
+            (Kind::SplitsKilledCommits, 0..2) => {
+                let undo = &mut self.transaction().undo;
+                // Only the last write is rolled back.
+                let last = undo.pop();
+                *undo = last.into_iter().collect();
+                self.roll_back();
+                None
+            }
+            (_, 0) => {
+                self.roll_back();
+                None
+            }
+            (_, 1) => {
+                // The commit happens or is aborted, and the answer is lost.
+                let _ = self.commit();
+                None
+            }
+            _ => Some(self.commit()),
         }
     }
 

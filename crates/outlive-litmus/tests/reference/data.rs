@@ -36,9 +36,11 @@ impl Data {
         self.checkpoint = self.values.clone();
     }
 
-    /// Returns to the last checkpoint.
-    pub fn lose_commits(&mut self) {
-        self.values = self.checkpoint.clone();
+    /// Returns those objects to their values of the last checkpoint that `lose` them.
+    pub fn lose_commits(&mut self, lose: impl Fn(Key) -> bool) {
+        self.values.retain(|key, _| !lose(*key));
+        let lost = self.checkpoint.iter().filter(|(key, _)| lose(**key));
+        self.values.extend(lost);
         self.refresh();
     }
 

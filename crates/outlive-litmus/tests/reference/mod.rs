@@ -2,7 +2,6 @@
 
 mod connection;
 mod data;
-pub mod tests;
 
 use data::Data;
 use outlive_litmus::driver::{Capabilities, Connection, Driver, DriverError, Key};
@@ -17,6 +16,9 @@ pub enum Kind {
     Serial,
     /// One after another; the writes of a client that crashes stay.
     KeepsCrashedWrites,
+    /// One after another; of a client that is killed within its commit, all writes but the last one
+    /// stay.
+    SplitsKilledCommits,
     /// One after another; a client that crashes keeps the lock.
     KeepsCrashedLock,
     /// One after another; some commits lose their answer, and some of these have not happened.
@@ -25,6 +27,8 @@ pub enum Kind {
     AbortsAll,
     /// Reads of a snapshot; at the commit, all that was read has to be unchanged.
     Optimistic,
+    /// As `Optimistic`, but a transaction that is reported as aborted takes effect.
+    AppliesAborted,
     /// As `Optimistic`, but counts are not validated.
     OptimisticItems,
     /// As `Optimistic`, but snapshots may be old, and only transactions that write are validated.
@@ -54,6 +58,8 @@ struct Shared {
     /// The number of crashes.
     crashes: AtomicU64,
     is_down: AtomicBool,
+    /// Whether the lock is never released.
+    is_stuck: AtomicBool,
 }
 
 impl Shared {
@@ -63,7 +69,10 @@ impl Shared {
 
     fn take(&self) {
         let taken = self.is_taken.lock().unwrap();
-        let mut taken = self.released.wait_while(taken, |it| *it).unwrap();
+        let mut taken = self
+            .released
+            .wait_while(taken, |it| *it || self.is_stuck.load(Ordering::Relaxed))
+            .unwrap();
         *taken = true;
     }
 
@@ -87,6 +96,7 @@ impl Memory {
             released: Condvar::new(),
             crashes: AtomicU64::new(0),
             is_down: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
         };
         Self {
             shared: Arc::new(shared),
@@ -99,6 +109,10 @@ pub struct Power {
     shared: Arc<Shared>,
     /// Whether commits since the last checkpoint are lost.
     pub loses_commits: bool,
+    /// Whether half of the objects lose their commits since the last checkpoint.
+    pub loses_halves: bool,
+    /// Whether a lock of a killed transaction is still taken after the recovery.
+    pub keeps_lock: bool,
     /// Whether connections survive, as if another store had been killed.
     pub misses: bool,
 }
@@ -108,6 +122,8 @@ impl Memory {
         Power {
             shared: Arc::clone(&self.shared),
             loses_commits: false,
+            loses_halves: false,
+            keeps_lock: false,
             misses: false,
         }
     }
@@ -121,13 +137,19 @@ impl Outage for Power {
             self.shared.crashes.fetch_add(1, Ordering::Relaxed);
         }
         if self.loses_commits {
-            data.lose_commits();
+            data.lose_commits(|_| true);
+        }
+        if self.loses_halves {
+            data.lose_commits(|key| key % 2 == 0);
         }
         Ok(())
     }
 
     fn recover(&self) -> Result<(), String> {
         self.shared.is_down.store(false, Ordering::Relaxed);
+        if self.keeps_lock {
+            self.shared.is_stuck.store(true, Ordering::Relaxed);
+        }
         Ok(())
     }
 }
@@ -144,6 +166,10 @@ impl Driver for Memory {
     fn set(&self, objects: &[(Key, Option<i64>)]) -> Result<(), DriverError> {
         self.shared.data().set(objects);
         Ok(())
+    }
+
+    fn kills_in_commits(&self) -> bool {
+        true
     }
 
     fn connect(&self) -> Result<Box<dyn Connection>, DriverError> {

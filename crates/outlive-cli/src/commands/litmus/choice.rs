@@ -3,13 +3,15 @@
 use super::read;
 use crate::amount::Many;
 use crate::failure::Failure;
+use crate::output;
 use crate::table::Table;
 use clap::{Args, ValueEnum};
 use outlive_litmus::driver::Driver;
 use outlive_litmus::run::{self, Limit, Options};
+use outlive_litmus::scalable::{NotScalable, prove};
 use outlive_litmus::suite;
 use outlive_litmus::test::{Family, Test};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The clients of a run.
@@ -24,13 +26,28 @@ pub struct Clients {
     #[arg(long)]
     seed: Option<u64>,
     /// Faults to inject: with `client`, clients drop their connections after each statement, in
-    /// turn and at random
+    /// turn and at random; if they are processes (`exec:`), they are also killed within commits
     #[arg(long, value_enum, value_name = "FAULT")]
     faults: Vec<Fault>,
     /// Time in seconds in which the store has to answer, and to accept a write to each object after
     /// the crash of a client
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     patience: u64,
+}
+
+/// The output of a run.
+#[derive(Args, Debug)]
+pub struct Results {
+    /// List the tests that would run, without running them
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write the results to this file in JUnit's format: a test fails there if the command fails
+    /// because of it
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A kind of faults.
@@ -80,8 +97,28 @@ impl Clients {
     }
 }
 
+/// Returns an error if an assertion of a user fails in a correct execution: it would accuse a
+/// correct store.
+fn refuse_wrong(file: &str, test: &Test) -> Result<(), Failure> {
+    let file = output::printable(&file);
+    match prove(test) {
+        Ok(_) => Ok(()),
+        Err(problem @ NotScalable::Undecided { .. }) => {
+            output::note(format_args!(
+                "{file}: {}: {problem}; a violation can be one of the test",
+                test.name
+            ));
+            Ok(())
+        }
+        Err(problem) => Err(Failure::new(format_args!(
+            "{file}: {}: {problem}",
+            test.name
+        ))),
+    }
+}
+
 /// Returns the tests that `names` selects, each by the name of a shipped test or of a file; all
-/// shipped tests if `names` is empty.
+/// shipped tests if `names` is empty. A test of a file is refused if its assertion is refuted.
 pub fn tests(names: &[String]) -> Result<Vec<Test>, Failure> {
     let shipped = suite::tests();
     if names.is_empty() {
@@ -92,7 +129,9 @@ pub fn tests(names: &[String]) -> Result<Vec<Test>, Failure> {
         match shipped.iter().find(|it| it.name == *name) {
             Some(test) => tests.push(test.clone()),
             None if Path::new(name).exists() => {
-                tests.extend(read(Path::new(name)).map_err(Failure::Failed)?);
+                let read = read(Path::new(name)).map_err(Failure::Failed)?;
+                read.iter().try_for_each(|it| refuse_wrong(name, it))?;
+                tests.extend(read);
             }
             None => {
                 return Err(Failure::Usage(format!(

@@ -1,17 +1,16 @@
 //! `outlive litmus judge`: the isolation level that a store really gives.
 
-use super::choice::{self, Clients};
+use super::choice::{self, Clients, Results};
 use super::outage::{self, Commands};
 use super::report::Report;
 use super::{junit, lines, progress};
 use crate::failure::Failure;
-use crate::{output, target};
+use crate::{interruption, output, target};
 use clap::Args;
 use outlive_litmus::level::Level;
 use outlive_litmus::run::{Judgement, Limit, Options, Survival, TestReport, Verdict};
 use outlive_litmus::suite;
 use outlive_litmus::test::{Family, Test};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,19 +39,14 @@ pub struct Judge {
     clients: Clients,
     #[command(flatten)]
     commands: Commands,
+    /// Number of kills of the store, after the tests, while clients write
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    kills: u64,
     /// Fail unless the store gives this level, such as `strict-serializable`
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     expect: Option<Level>,
-    /// List the tests that would run, without running them
-    #[arg(long)]
-    dry_run: bool,
-    /// Write the results to this file in JUnit's format: a test fails if it refutes the expected
-    /// level
-    #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    results: Results,
 }
 
 /// Parses the name of a level.
@@ -65,7 +59,7 @@ fn level(name: &str) -> Result<Level, String> {
 
 impl Judge {
     pub fn run(self) -> Result<(), Failure> {
-        if !self.dry_run {
+        if !self.results.dry_run {
             self.commands.start()?;
         }
         let driver = Arc::from(target::open(&self.target)?);
@@ -73,30 +67,37 @@ impl Judge {
         let is_chosen = |it: &Test| self.only.is_empty() || self.only.contains(&it.family);
         let tests: Vec<Test> = tests.into_iter().filter(is_chosen).collect();
         let limit = Limit::Time(Duration::from_secs(self.seconds));
-        if self.dry_run {
+        if self.results.dry_run {
             let lines = choice::dry_run(&tests, &*driver, limit);
             return lines.into_iter().try_for_each(output::line);
         }
         let options = self.clients.options(limit);
-        let stop = progress::stop()?;
-        let report = progress::run(&driver, &tests, &options, &stop)?;
+        let stop = interruption::flag(&interruption::SIGNALS)?;
+        let report = progress::run(&driver, &tests, &options, &self.commands, &stop)?;
+        // Its error does not discard the report of the tests.
         let survival = match self.commands.have_kills() {
-            true => Some(progress::survive(&driver, &self.commands, &options, &stop)?),
-            false => None,
+            true => {
+                progress::survive(&driver, &self.commands, self.kills, &options, &stop).map(Some)
+            }
+            false => Ok(None),
+        };
+        let (survival, failure) = match survival {
+            Ok(survival) => (survival, None),
+            Err(failure) => (None, Some(failure)),
         };
         let judgement = Judgement::new(&report);
         let repeat = |test: &TestReport| self.repeat(test, &options);
-        if let Some(path) = &self.junit {
+        if let Some(path) = &self.results.junit {
             let fails = |test: &TestReport| match self.expect {
-                Some(level) => test.refutes(level) || is_blocked(test),
-                None => is_blocked(test),
+                Some(level) => test.refutes(level) || has_broken(test),
+                None => has_broken(test),
             };
             junit::write(path, &self.target, &report, fails)?;
         }
-        if self.json {
+        if self.results.json {
             let faults = self.clients.faults();
             let report = Report::new(&self.target, &report, faults, &repeat);
-            output::json(&report.judged(&judgement, survival.as_ref()))?;
+            output::json(&report.judged(&judgement, &self.only, survival.as_ref()))?;
         } else {
             for line in lines::lines(&report, &repeat) {
                 output::line(line)?;
@@ -109,12 +110,16 @@ impl Judge {
                 output::line(outage::line(survival))?;
             }
         }
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
         let is_given = self.expect.is_none_or(|level| judgement.gives(level));
         let lacks_crashes = options.crashes && report.tests.iter().any(TestReport::lacks_crashes);
         let is_wrong = |it: &Survival| it.lost.is_some() || it.blocked.is_some();
         let has_survived = !survival.as_ref().is_some_and(is_wrong);
-        let is_alive = report.blocked().count() == 0;
-        match is_given && !lacks_crashes && has_survived && is_alive {
+        let is_whole =
+            report.blocked().chain(report.failed()).count() == 0 && report.left.is_none();
+        match is_given && !lacks_crashes && has_survived && is_whole {
             true => Ok(()),
             false => Err(Failure::Found),
         }
@@ -164,6 +169,6 @@ impl Judge {
     }
 }
 
-fn is_blocked(test: &TestReport) -> bool {
-    matches!(test.verdict, Verdict::Blocked(_))
+fn has_broken(test: &TestReport) -> bool {
+    matches!(test.verdict, Verdict::Blocked(_) | Verdict::Failed(_))
 }

@@ -1,6 +1,7 @@
 //! The results of litmus tests as text.
 
 use crate::amount::Many;
+use crate::output;
 use crate::table::Table;
 use outlive_litmus::run::{Executed, Outcome, Report, TestReport, Violation};
 
@@ -15,9 +16,11 @@ pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<St
         "forbidden from",
         "executions",
         "overlaps",
+        "conflicts",
         "aborted",
         "unknown",
         "crashes",
+        "in commits",
         "verdict",
     ]);
     for test in &report.tests {
@@ -26,19 +29,29 @@ pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<St
             .iter()
             .map(ToString::to_string)
             .collect();
+        let in_commits = test.crashes.iter().filter(|it| it.within_commit);
+        let in_commits: u64 = in_commits.map(|it| it.crashes).sum();
         let crashes: u64 = test.crashes.iter().map(|it| it.crashes).sum();
         table.row([
             test.name.clone(),
             levels.join(", "),
             test.executions.to_string(),
             test.overlaps.to_string(),
+            test.conflicts.to_string(),
             test.count(Outcome::Aborted).to_string(),
             test.count(Outcome::Unknown).to_string(),
             crashes.to_string(),
+            in_commits.to_string(),
             verdict(test),
         ]);
     }
     let mut lines: Vec<String> = table.lines().collect();
+    if let Some(reason) = &report.left {
+        lines.push(format!(
+            "the table of the tests was not removed: {}",
+            output::printable(reason)
+        ));
+    }
     for test in report.violated() {
         lines.push(String::new());
         lines.push(format!("{}: {}", test.name, test.about));
@@ -53,7 +66,8 @@ pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<St
 fn verdict(test: &TestReport) -> String {
     let name = test.verdict.name();
     if let Some(reason) = test.verdict.reason() {
-        return format!("{name}: {reason}");
+        // Targets and the messages of stores can contain control characters.
+        return format!("{name}: {}", output::printable(&reason));
     }
     let kinds: Vec<&str> = test.violations.iter().map(|it| it.kind.name()).collect();
     match kinds.is_empty() {

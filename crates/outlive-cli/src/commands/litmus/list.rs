@@ -29,8 +29,9 @@ pub struct List {
     json: bool,
 }
 
+/// A test as JSON.
 #[derive(Serialize)]
-struct Answer {
+pub struct Answer {
     name: String,
     about: String,
     family: &'static str,
@@ -48,7 +49,8 @@ struct Object {
 }
 
 impl Answer {
-    fn of(test: Test) -> Self {
+    /// Returns the fields of a test.
+    pub fn of(test: Test) -> Self {
         let (assertion, condition) = match &test.assertion {
             Assertion::Always(condition) => ("always", condition),
             Assertion::Never(condition) => ("never", condition),

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use outlive_litmus::run::{Outage, Survival};
+use outlive_litmus::run::{Outage, Outages, Survival};
 use serde::Serialize;
 use std::process::{Command, Stdio};
 
@@ -18,9 +18,10 @@ pub struct Commands {
     /// Shell command that starts the store after a kill
     #[arg(long, value_name = "COMMAND", requires = "kill")]
     recover: Option<String>,
-    /// Number of kills of the store
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    kills: u64,
+    /// Number of kills of the store during each test
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "kill",
+          value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    kills_per_test: u64,
 }
 
 impl Commands {
@@ -37,9 +38,13 @@ impl Commands {
         self.kill.is_some()
     }
 
-    /// Returns the number of kills.
-    pub fn kills(&self) -> u64 {
-        self.kills
+    /// Returns the kills during each test, if the store is killed.
+    pub fn outages(&self) -> Option<Outages<'_>> {
+        let outages = Outages {
+            outage: self,
+            each: self.kills_per_test,
+        };
+        (self.have_kills() && outages.each > 0).then_some(outages)
     }
 }
 

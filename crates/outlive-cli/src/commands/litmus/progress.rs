@@ -7,30 +7,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use outlive_litmus::driver::Driver;
 use outlive_litmus::run::{self, Options, Progress, Report, RunError, Survival};
 use outlive_litmus::test::Test;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-
-/// Returns a flag that SIGINT, SIGTERM and SIGHUP set. A run then ends after its running
-/// transactions, and removes its table.
-pub fn stop() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let registered = signal_hook::flag::register(signal, Arc::clone(&stop));
-        registered.map_err(|error| {
-            Failure::new(format_args!(
-                "a signal handler cannot be installed: {error}"
-            ))
-        })?;
-    }
-    Ok(stop)
-}
 
 /// Runs the tests.
 pub fn run(
     driver: &Arc<dyn Driver>,
     tests: &[Test],
     options: &Options,
+    commands: &Commands,
     stop: &AtomicBool,
 ) -> Result<Report, Failure> {
     let bar = ProgressBar::new(tests.len() as u64);
@@ -38,10 +23,12 @@ pub fn run(
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
-    let report = run::run(driver, tests, options, stop, &mut |now: Progress<'_>| {
+    let mut progress = |now: Progress<'_>| {
         bar.set_position(now.ended as u64);
         bar.set_message(format!("{} {}", now.test, now.executions));
-    });
+    };
+    let outages = commands.outages();
+    let report = run::run_with_outages(driver, tests, options, outages, stop, &mut progress);
     bar.finish_and_clear();
     report.map_err(failed)
 }
@@ -50,10 +37,11 @@ pub fn run(
 pub fn survive(
     driver: &Arc<dyn Driver>,
     commands: &Commands,
+    kills: u64,
     options: &Options,
     stop: &AtomicBool,
 ) -> Result<Survival, Failure> {
-    run::survive(driver, commands, commands.kills(), options, stop).map_err(failed)
+    run::survive(driver, commands, kills, options, stop).map_err(failed)
 }
 
 fn failed(error: RunError) -> Failure {

@@ -4,6 +4,7 @@ use super::outage::Survived;
 use outlive_litmus::run::{
     self, Crash, Executed, Judgement, Outcome, Survival, TestReport, Violation,
 };
+use outlive_litmus::test::Family;
 use serde::Serialize;
 
 /// The report of `outlive litmus run` and `judge`.
@@ -17,11 +18,15 @@ pub struct Report {
     not_refuted: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<Vec<String>>,
+    /// The families to which the run was narrowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    only: Option<Vec<&'static str>>,
     /// Only with commands that kill the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     survival: Option<Survived>,
     faults: Vec<&'static str>,
     seed: u64,
+    left: Option<String>,
     tests: Vec<Test>,
 }
 
@@ -37,8 +42,13 @@ struct Test {
     executions: u64,
     outcomes: Outcomes,
     overlaps: u64,
+    conflicts: u64,
+    trials: u64,
+    exercised: u64,
     assertions: u64,
+    undecided: u64,
     crashes: Vec<Crashed>,
+    kills: u64,
     violations: Vec<Violated>,
 }
 
@@ -65,6 +75,7 @@ struct Named {
 struct Crashed {
     transaction: String,
     after: String,
+    within_commit: bool,
     crashes: u64,
 }
 
@@ -101,22 +112,31 @@ impl Report {
             level: None,
             not_refuted: None,
             missing: None,
+            only: None,
             survival: None,
             faults,
             seed: report.seed,
+            left: report.left.clone(),
             tests: { report.tests.iter() }
                 .map(|it| Test::new(it, &repeat(it)))
                 .collect(),
         }
     }
 
-    /// Adds the level, and the result of kills of the store.
-    pub fn judged(self, judgement: &Judgement, survival: Option<&Survival>) -> Self {
+    /// Adds the level, the families to which the run was narrowed, and the result of kills of the
+    /// store.
+    pub fn judged(
+        self,
+        judgement: &Judgement,
+        only: &[Family],
+        survival: Option<&Survival>,
+    ) -> Self {
         let names = judgement.not_refuted.iter().map(ToString::to_string);
         Self {
             level: Some(judgement.to_string()),
             not_refuted: Some(names.collect()),
             missing: Some(judgement.missing.clone()),
+            only: Some(only.iter().map(|it| it.name()).collect()),
             survival: survival.map(Survived::from),
             ..self
         }
@@ -141,8 +161,13 @@ impl Test {
             executions: test.executions,
             outcomes: Outcomes::new(test),
             overlaps: test.overlaps,
+            conflicts: test.conflicts,
+            trials: test.trials,
+            exercised: test.exercised,
             assertions: test.assertions,
+            undecided: test.undecided,
             crashes: test.crashes.iter().map(Crashed::new).collect(),
+            kills: test.kills,
             violations: violations.collect(),
         }
     }
@@ -177,6 +202,7 @@ impl Crashed {
         Self {
             transaction: crash.transaction.clone(),
             after: crash.after.clone(),
+            within_commit: crash.within_commit,
             crashes: crash.crashes,
         }
     }

@@ -1,14 +1,14 @@
 //! `outlive litmus run`: single tests against a store.
 
-use super::choice::{self, Clients};
+use super::choice::{self, Clients, Results};
+use super::outage::Commands;
 use super::report::Report;
 use super::{junit, lines, progress};
 use crate::failure::Failure;
-use crate::{output, target};
+use crate::{interruption, output, target};
 use clap::Args;
 use outlive_litmus::run::{Limit, TestReport, Verdict};
 use outlive_litmus::test::Test;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,32 +35,30 @@ pub struct Run {
     instances: Option<u64>,
     #[command(flatten)]
     clients: Clients,
-    /// List the tests that would run, without running them
-    #[arg(long)]
-    dry_run: bool,
-    /// Write the results to this file in JUnit's format: a test fails if it finds a violation
-    #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    commands: Commands,
+    #[command(flatten)]
+    results: Results,
 }
 
 impl Run {
     pub fn run(self) -> Result<(), Failure> {
+        if !self.results.dry_run {
+            self.commands.start()?;
+        }
         let driver = Arc::from(target::open(&self.target)?);
         let tests: Vec<Test> = choice::tests(&self.tests)?;
         let limit = match self.instances {
             Some(instances) => Limit::Instances(instances),
             None => Limit::Time(Duration::from_secs(self.seconds)),
         };
-        if self.dry_run {
+        if self.results.dry_run {
             let lines = choice::dry_run(&tests, &*driver, limit);
             return lines.into_iter().try_for_each(output::line);
         }
         let options = self.clients.options(limit);
-        let stop = progress::stop()?;
-        let report = progress::run(&driver, &tests, &options, &stop)?;
+        let stop = interruption::flag(&interruption::SIGNALS)?;
+        let report = progress::run(&driver, &tests, &options, &self.commands, &stop)?;
         let repeat = |_: &TestReport| {
             let limit = match self.instances {
                 Some(instances) => format!("--instances {instances}"),
@@ -71,10 +69,10 @@ impl Run {
             format!("outlive litmus run '{target}' {tests} {limit} {repeated}")
         };
         let fails = |test: &TestReport| test.verdict != Verdict::Passed;
-        if let Some(path) = &self.junit {
+        if let Some(path) = &self.results.junit {
             junit::write(path, &self.target, &report, fails)?;
         }
-        if self.json {
+        if self.results.json {
             let faults = self.clients.faults();
             output::json(&Report::new(&self.target, &report, faults, &repeat))?;
         } else {
@@ -83,7 +81,7 @@ impl Run {
             }
             output::line(format_args!("seed {}", options.seed))?;
         }
-        match report.tests.iter().any(fails) {
+        match report.tests.iter().any(fails) || report.left.is_some() {
             true => Err(Failure::Found),
             false => Ok(()),
         }

@@ -2,10 +2,11 @@
 
 use super::host_command;
 use crate::failure::Failure;
+use crate::interruption;
 use indicatif::{ProgressBar, ProgressStyle};
 use outlive::supervise::Stop;
 use outlive_run::driver::{self, Options, Outcome, Program, Progress, RunError, Running};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::SIGQUIT;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,15 +20,8 @@ impl Interrupted {
     /// Handles signals from now on. A terminal does not stop this process any more.
     pub fn listen() -> Result<Self, Failure> {
         driver::not_stopped_by_a_terminal();
-        let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-            signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|error| {
-                Failure::new(format_args!(
-                    "the handler of signal {signal} cannot be installed: {error}"
-                ))
-            })?;
-        }
-        Ok(Self(interrupted))
+        let [int, term, hup] = interruption::SIGNALS;
+        Ok(Self(interruption::flag(&[int, term, hup, SIGQUIT])?))
     }
 
     /// Returns whether such a signal has arrived.

@@ -10,7 +10,7 @@ mod machine;
 mod verify;
 
 pub use explore::{Exploration, explore};
-pub use verify::{Objection, Verified, verify};
+pub use verify::{Objection, Verified, instances, verify};
 
 use crate::level::{Isolation, Level};
 

@@ -48,6 +48,12 @@ pub enum Objection {
     },
 }
 
+/// Returns the number of instances that are sufficient and few enough to enumerate: two of a test
+/// with up to two transactions, otherwise one.
+pub fn instances(test: &Test) -> usize {
+    if test.transactions.len() > 2 { 1 } else { 2 }
+}
+
 /// Executes the test in the models, the strongest first, with up to `instances` concurrent
 /// instances, and compares the results with [`Test::forbidden_from`]. A test with
 /// [`Assertion::Never`] is executed with one instance.

@@ -7,7 +7,8 @@
 //!
 //! If a child ends, prints anything but one answer, or does not answer within the time limit, it is
 //! killed and its connection is lost. When a connection is dropped, the child is killed with its
-//! process group, as if the client had died at this step.
+//! process group, as if the client had died at this step. A child can also be killed within a
+//! commit.
 
 mod process;
 mod protocol;
@@ -109,11 +110,22 @@ fn greeted(command: &str, limit: Duration) -> Result<(Process, Capabilities), Dr
 
 /// Sends a request and returns the answer.
 fn ask(process: &mut Process, request: &Request) -> Result<Answer, String> {
+    let line = line(request);
+    let answer = process.ask(&line)?;
+    parsed(&line, &answer)
+}
+
+/// Returns the line of a request.
+fn line(request: &Request) -> Vec<u8> {
     let mut line = serde_json::to_vec(request).expect("a request is valid JSON");
     line.push(b'\n');
-    let answer = process.ask(&line)?;
-    serde_json::from_slice(&answer).map_err(|error| {
-        let (request, answer) = (shown(line.trim_ascii_end()), shown(&answer));
+    line
+}
+
+/// Returns the answer to the request in `line`.
+fn parsed(line: &[u8], answer: &[u8]) -> Result<Answer, String> {
+    serde_json::from_slice(answer).map_err(|error| {
+        let (request, answer) = (shown(line.trim_ascii_end()), shown(answer));
         format!("it answered {request} with {answer}, which is not a valid answer: {error}")
     })
 }
@@ -151,6 +163,10 @@ impl Driver for Exec {
     fn destroy(&self) -> Result<(), DriverError> {
         self.control(&Request::Destroy)
     }
+
+    fn kills_in_commits(&self) -> bool {
+        true
+    }
 }
 
 /// A connection: a child, or the reason for which it was killed.
@@ -164,7 +180,17 @@ impl Client {
             Ok(process) => process,
             Err(problem) => return Err(StepError::Lost(problem.clone())),
         };
-        let problem = match ask(process, request) {
+        let answer = ask(process, request);
+        self.result(request, answer)
+    }
+
+    /// Returns the result of a step from the answer to its request.
+    fn result(
+        &mut self,
+        request: &Request,
+        answer: Result<Answer, String>,
+    ) -> Result<Value, StepError> {
+        let problem = match answer {
             Ok(Answer::Ok(value)) if answers(request, &value) => return Ok(value),
             Ok(Answer::Aborted(reason)) => return Err(StepError::Aborted(reason)),
             Ok(Answer::Refused(_)) => return Err(StepError::Refused),
@@ -225,6 +251,24 @@ impl Connection for Client {
 
     fn commit(&mut self) -> Result<(), StepError> {
         self.execute(&Request::Commit)
+    }
+
+    fn commit_and_kill(&mut self, delay: Duration) -> Option<Result<(), StepError>> {
+        let request = Request::Commit;
+        let Ok(process) = &mut self.process else {
+            return Some(self.execute(&request));
+        };
+        let line = line(&request);
+        let answer = match process.ask_within(&line, delay) {
+            Ok(None) => {
+                // The process is killed when it is dropped.
+                self.process = Err("the client was killed during the commit".into());
+                return None;
+            }
+            Ok(Some(answer)) => parsed(&line, &answer),
+            Err(problem) => Err(problem),
+        };
+        Some(self.result(&request, answer).map(drop))
     }
 
     fn abort(&mut self) -> Result<(), StepError> {

@@ -54,20 +54,27 @@ impl Process {
     /// # Errors
     /// The problem, as a sentence. The process cannot be used after an error.
     pub fn ask(&mut self, line: &[u8]) -> Result<Vec<u8>, String> {
-        let end = Instant::now() + self.limit;
+        let answer = self.ask_within(line, self.limit)?;
+        answer.ok_or_else(|| self.is_late())
+    }
+
+    /// As [`ask`](Self::ask), with a limit of its own. Returns `None` if the answer does not arrive
+    /// within it; `line` has then been written.
+    pub fn ask_within(&mut self, line: &[u8], limit: Duration) -> Result<Option<Vec<u8>>, String> {
+        let end = Instant::now() + limit;
         let is_early =
             !self.buffer.is_empty() || self.wait(Side::Output, Instant::now())? && self.fill()?;
         if is_early {
             let text = shown(&self.buffer);
             return Err(format!("it printed {text} before it received a request"));
         }
-        self.write(line, end)?;
+        self.write(line, Instant::now() + self.limit)?;
         loop {
             if let Some(at) = self.buffer.iter().position(|it| *it == b'\n') {
                 let rest = self.buffer.split_off(at + 1);
                 let mut line = std::mem::replace(&mut self.buffer, rest);
                 line.pop();
-                return Ok(line);
+                return Ok(Some(line));
             }
             if self.buffer.len() > MAX_LINE {
                 let start = shown(&self.buffer);
@@ -76,7 +83,7 @@ impl Process {
                 ));
             }
             if !self.wait(Side::Output, end)? {
-                return Err(self.is_late());
+                return Ok(None);
             }
             if !self.fill()? {
                 return Err(self.ended());
