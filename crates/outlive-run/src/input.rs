@@ -4,7 +4,7 @@
 //! first copied by the driver, and put from the copy into the segment before hosts work: pipes, and
 //! files that report a wrong length (those of /proc and /sys).
 //!
-//! Tests: outlive-cli's tests/run_files.rs and tests/run_pipes.rs.
+//! Tests: outlive-cli's tests/run/files.rs and tests/run/pipes.rs.
 
 mod copy;
 

@@ -109,7 +109,9 @@ pub fn assert_killed(summary: &Value, kills: u64, sure: bool) {
 /// Interrupts a program that takes longer than a minute, and requires that it ends because of that.
 #[track_caller]
 pub fn an_interrupted_run_leaves_nothing(arguments: &[&str]) {
-    let pod = format!("/dev/shm/outlive-program-test-{}", std::process::id());
+    // Several tests of a process call it at the same time, each for a program of its own.
+    let (program, process) = (arguments[0], std::process::id());
+    let pod = format!("/dev/shm/outlive-program-test-{process}-{program}");
     for signal in [Signal::INT, Signal::TERM] {
         let mut all = vec!["run"];
         all.extend(arguments);

@@ -1,13 +1,11 @@
 //! A run's report on hosts that fail: whether they were killed, how they died otherwise, and where
 //! `--seed` kills which of them.
 
-mod support;
-
+use crate::support::powerless::{KILLS, powerless};
+use crate::support::run::{Seen, Stage, assert_nothing_is_left, processes_of, text, wait_until};
+use crate::support::{Running, outlive, send};
 use rustix::process::Signal;
 use serde_json::Value;
-use support::powerless::{KILLS, powerless};
-use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, text, wait_until};
-use support::{Running, outlive, send};
 
 fn failures(summary: &Value) -> &[Value] {
     summary["failures"].as_array().unwrap()

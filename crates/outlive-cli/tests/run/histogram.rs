@@ -1,15 +1,13 @@
 //! `outlive run histogram`: hosts are killed, and the counts are those of the plain program.
 
-mod support;
-
+use crate::support::outlive;
+use crate::support::programs::{
+    an_interrupted_run_leaves_nothing, is_the_same_however_hosts_are_killed, refused, run,
+};
+use crate::support::run::Stage;
 use outlive_programs::histogram::{Format, Layout, count, generate};
 use std::fmt::Write;
 use std::fs;
-use support::outlive;
-use support::programs::{
-    an_interrupted_run_leaves_nothing, is_the_same_however_hosts_are_killed, refused, run,
-};
-use support::run::Stage;
 
 /// Returns the expected `--output`.
 fn expected(file: &[u8], format: Format) -> String {

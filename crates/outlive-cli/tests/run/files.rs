@@ -1,15 +1,13 @@
 //! Inputs and outputs of `outlive run wordcount`: impossible ones are refused before anything
 //! starts, and an existing output stays until all is counted.
 
-mod support;
-
+use crate::support::programs;
+use crate::support::run::{Stage, plainly, read, text};
+use crate::support::{Ended, command, outlive};
 use std::fs::{self, File};
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::programs;
-use support::run::{Stage, plainly, read, text};
-use support::{Ended, command, outlive};
 
 #[test]
 fn what_cannot_be_counted_is_refused_before_anything_starts() {

@@ -1,14 +1,12 @@
 //! `outlive run … --spares N`: hosts that are on standby take the places of dead ones, without an
 //! effect on the result.
 
-mod support;
-
+use crate::support::programs::{assert_killed, refused, run};
+use crate::support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
+use crate::support::{Place, Running, outlive};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
-use support::programs::{assert_killed, refused, run};
-use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
-use support::{Place, Running, outlive};
 
 /// Long enough for a spare to come before the end, also on a busy machine.
 const LONG: [&str; 4] = ["--tolerance", "0", "--iterations", "1000"];

@@ -1,13 +1,11 @@
 //! The destinations of a run's result and of its report: neither overwrites the other.
 
-mod support;
-
+use crate::support::run::Stage;
+use crate::support::{self, outlive};
 use outlive_programs::dedup::{pack_alone, tree::Tree};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::process::{Command, Stdio};
-use support::outlive;
-use support::run::Stage;
 
 /// The arguments of all runs here.
 const RANK: [&str; 5] = ["run", "pagerank", "rmat:7", "--hosts", "2"];

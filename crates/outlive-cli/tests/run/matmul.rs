@@ -1,15 +1,13 @@
 //! `outlive run matmul`: hosts are killed, and the product is that of three nested loops, to the
 //! last bit.
 
-mod support;
-
+use crate::support::programs::{an_interrupted_run_leaves_nothing, assert_killed, ways_to_die};
+use crate::support::run::{Stage, assert_nothing_is_left};
+use crate::support::{Ended, outlive};
 use outlive_programs::matmul::{Matrix, verify::naive};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use support::programs::{an_interrupted_run_leaves_nothing, assert_killed, ways_to_die};
-use support::run::{Stage, assert_nothing_is_left};
-use support::{Ended, outlive};
 
 /// Multiplies. Returns the output and the report.
 fn multiply(stage: &Stage, inputs: [&str; 2], arguments: &[&str]) -> (Vec<u8>, Value) {

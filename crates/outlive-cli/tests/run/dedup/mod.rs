@@ -1,10 +1,11 @@
 //! `outlive run dedup` and `outlive unpack`: hosts are killed, the archive is that of the plain
 //! program to the last byte, and the unpacked files are identical.
 
-#[path = "../support/mod.rs"]
-mod support;
 mod trees;
 
+use crate::support::programs::{an_interrupted_run_leaves_nothing, assert_killed, ways_to_die};
+use crate::support::run::{Stage, assert_nothing_is_left, wait_until};
+use crate::support::{self, Ended, Place, Running, outlive};
 use outlive_programs::dedup::archive::{Catalog, Writer};
 use outlive_programs::dedup::chunk::MAX;
 use outlive_programs::dedup::pack::{Packer, digest};
@@ -17,9 +18,6 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use support::programs::{an_interrupted_run_leaves_nothing, assert_killed, ways_to_die};
-use support::run::{Stage, assert_nothing_is_left, wait_until};
-use support::{Ended, Place, Running, outlive};
 
 /// Archives. Returns the archive and the report.
 fn archive(stage: &Stage, paths: &[&str], arguments: &[&str]) -> (Vec<u8>, Value) {

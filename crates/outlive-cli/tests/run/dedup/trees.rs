@@ -1,8 +1,8 @@
 //! Attributes of files, excluded entries, and entries that cannot be archived.
 
-use super::support::run::{Stage, assert_nothing_is_left};
-use super::support::{command, outlive};
 use super::{archive, assert_same, executable, pipe, tree};
+use crate::support::run::{Stage, assert_nothing_is_left};
+use crate::support::{command, outlive};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags};
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -1,7 +1,8 @@
 //! Runs whose input is a pipe: it is read once, and outlives hosts like any other input.
 
-mod support;
-
+use crate::support::programs::assert_killed;
+use crate::support::run::{Stage, assert_nothing_is_left, plainly, read, text, wait_until};
+use crate::support::{Ended, Running, command, outlive, outlive_reading};
 use outlive_programs::histogram::{Format, Layout, count, generate};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
@@ -9,9 +10,6 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 use std::thread;
-use support::programs::assert_killed;
-use support::run::{Stage, assert_nothing_is_left, plainly, read, text, wait_until};
-use support::{Ended, Running, command, outlive, outlive_reading};
 
 /// Runs `outlive run` with `input` in a pipe as its standard input.
 fn piped(arguments: &[&str], input: &[u8]) -> Ended {

@@ -1,15 +1,13 @@
 //! `outlive run blackscholes`: hosts are killed, and the prices are those of the plain program, to
 //! the last bit.
 
-mod support;
-
-use outlive_programs::blackscholes::{Normal, Portfolio, price, prices_text};
-use std::fs;
-use support::outlive;
-use support::programs::{
+use crate::support::outlive;
+use crate::support::programs::{
     an_interrupted_run_leaves_nothing, is_the_same_however_hosts_are_killed, refused, run,
 };
-use support::run::Stage;
+use crate::support::run::Stage;
+use outlive_programs::blackscholes::{Normal, Portfolio, price, prices_text};
+use std::fs;
 
 /// Two options of PARSEC's input (Hull's example 15.6), with their references.
 const PARSEC: &[u8] = b"2

@@ -1,15 +1,13 @@
 //! The counts of `outlive run wordcount` are those of an independent count, however hosts are
 //! killed.
 
-mod support;
-
+use crate::support::outlive;
+use crate::support::run::{Stage, plainly, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Seek, Write};
 use std::process::{Command, Stdio};
-use support::outlive;
-use support::run::{Stage, plainly, text};
 
 #[test]
 fn the_shipped_text_is_counted_while_hosts_are_killed() {

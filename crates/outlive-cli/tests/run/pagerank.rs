@@ -1,18 +1,16 @@
 //! `outlive run pagerank`: hosts are killed, and the ranks are those of networkx, and to the last
 //! bit those of a run without failures.
 
-mod support;
-
+use crate::support::programs::{
+    an_interrupted_run_leaves_nothing, is_the_same_however_hosts_are_killed, run,
+};
+use crate::support::run::Stage;
+use crate::support::{Ended, outlive};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use support::programs::{
-    an_interrupted_run_leaves_nothing, is_the_same_however_hosts_are_killed, run,
-};
-use support::run::Stage;
-use support::{Ended, outlive};
 
 /// Ranks a graph. Returns the output and the report.
 fn rank(stage: &Stage, graph: &str, arguments: &[&str]) -> (String, Value) {

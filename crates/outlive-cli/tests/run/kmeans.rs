@@ -1,16 +1,14 @@
 //! `outlive run kmeans`: hosts are killed, and the centres are those of the plain program, to the
 //! last bit.
 
-mod support;
-
+use crate::support::outlive;
+use crate::support::programs::{
+    an_interrupted_run_leaves_nothing, is_the_same_however_hosts_are_killed, refused, run,
+};
+use crate::support::run::Stage;
 use outlive_programs::kmeans::{Options, Points, cluster};
 use std::fmt::Write;
 use std::fs;
-use support::outlive;
-use support::programs::{
-    an_interrupted_run_leaves_nothing, is_the_same_however_hosts_are_killed, refused, run,
-};
-use support::run::Stage;
 
 /// Returns the expected `--output`, and the number of iterations.
 fn expected(points: &Points, options: &Options) -> (String, u32) {

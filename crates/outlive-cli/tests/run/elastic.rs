@@ -1,15 +1,13 @@
 //! `outlive run … --elastic MIN..MAX`: the number of workers follows the number of ready tasks,
 //! without an effect on the result.
 
-mod support;
-
+use crate::support::programs::{assert_killed, bytes, refused, run};
+use crate::support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
+use crate::support::{Place, Running, command, outlive};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::time::Duration;
-use support::programs::{assert_killed, bytes, refused, run};
-use support::run::{Seen, Stage, assert_nothing_is_left, processes_of, wait_until};
-use support::{Place, Running, command, outlive};
 
 /// A program with many tasks that are ready at the same time.
 const WIDE: [&str; 7] = [

@@ -1,8 +1,10 @@
 //! The processes of `outlive run wordcount`: trees that die as a whole, a driver that a terminal
 //! does not stop, and no remnants, however it ends.
 
-mod support;
-
+use crate::support::run::{
+    Seen, Stage, assert_nothing_is_left, plainly, processes_of, read, text, wait_until,
+};
+use crate::support::{Running, outlive};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -11,10 +13,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use support::run::{
-    Seen, Stage, assert_nothing_is_left, plainly, processes_of, read, text, wait_until,
-};
-use support::{Running, outlive};
 
 #[test]
 fn a_tree_dies_with_its_first_process_and_starts_a_lost_child_again() {
