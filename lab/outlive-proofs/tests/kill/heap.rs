@@ -5,7 +5,7 @@ use outlive_prove::kill::{Plan, Sample, assert_clean, assert_found};
 
 #[test]
 fn the_buddy_allocator_survives_a_kill_at_every_instruction() {
-    // All recoveries replay the same redo log: the images differ, the path hardly.
+    // Each recovery replays the same redo log: in the tests, fewer of them are swept in turn.
     let mut plan = Plan::quick();
     plan.recoveries = Sample::UpTo(6);
     assert_clean(buddy::add_to, &plan);
