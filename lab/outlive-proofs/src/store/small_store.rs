@@ -9,10 +9,10 @@ use outlive_store::protocol::{
 };
 use outlive_store::tables::{Geometry, Place, TableLayout, TransactionId};
 use outlive_store::verbs::{
-    Batch, Completed, Connection, Liveness, Mapped, Region, RemoteOffset, ServerId, Verb,
-    VerbError, VerbKind, block_on,
+    Batch, Completed, Connection, Liveness, Mapped, Region, RemoteOffset, ServerId, VerbError,
+    VerbKind, block_on,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// The number of bytes of the memory.
@@ -106,58 +106,6 @@ impl<M> Script<M> {
     }
 }
 
-/// The kind of the batch with which a connection breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// It reads.
-    Read,
-    /// It acquires a latch.
-    Latch,
-    /// It writes a log entry.
-    Log,
-    /// It writes values and versions.
-    Write,
-    /// It releases latches.
-    Unlatch,
-}
-
-impl Step {
-    /// All kinds, in the order of a transaction.
-    pub const ALL: [Self; 5] = [
-        Self::Read,
-        Self::Latch,
-        Self::Log,
-        Self::Write,
-        Self::Unlatch,
-    ];
-
-    /// Returns the kind of a batch of a transaction that is not aborted, in the protocol `pandora`.
-    fn of(batch: &Batch) -> Self {
-        let verbs = batch.verbs();
-        let is_write = |it: &Verb| it.kind == VerbKind::Write;
-        if verbs.iter().all(|it| it.kind == VerbKind::Read) {
-            Self::Read
-        } else if !verbs.iter().all(is_write) {
-            Self::Latch
-        } else if verbs.iter().any(|it| it.at < RemoteOffset::new(BASE)) {
-            Self::Log
-        } else if verbs.iter().any(|it| it.words() > 1) {
-            Self::Write
-        } else {
-            Self::Unlatch
-        }
-    }
-}
-
-/// The break of the connection of a worker at its first batch of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Break {
-    /// The kind of the batch.
-    pub step: Step,
-    /// Whether the batch takes effect, so that only its answer is lost.
-    pub takes_effect: bool,
-}
-
 /// The store as a worker sees it.
 #[derive(Debug)]
 pub struct Servers<M> {
@@ -165,34 +113,14 @@ pub struct Servers<M> {
     log: LogArea,
     slots: RefCell<Vec<Slot>>,
     script: Rc<Script<M>>,
-    /// The next break.
-    breaks: Rc<Cell<Option<Break>>>,
 }
 
-/// A connection that may break, and between whose READs of an object others may act.
+/// A connection between whose READs of an object others may act.
 #[derive(Debug)]
 pub struct Scripted<M: Memory> {
     memory: M,
     mapped: Mapped<M>,
     script: Rc<Script<M>>,
-    breaks: Rc<Cell<Option<Break>>>,
-    is_broken: Cell<bool>,
-}
-
-impl<M: Memory> Scripted<M> {
-    /// Posts a batch with which the connection breaks.
-    fn break_with(&self, batch: Batch, takes_effect: bool) -> Completed {
-        let server = self.server();
-        self.is_broken.set(true);
-        let batch = match takes_effect {
-            true => self.mapped.post(batch).into_inner().batch,
-            false => batch,
-        };
-        Completed {
-            batch,
-            result: Err(VerbError::Broken { server }),
-        }
-    }
 }
 
 /// The number of READs of an object by the protocol.
@@ -200,12 +128,6 @@ const READS: usize = 4;
 
 impl<M: Memory> Connection for Scripted<M> {
     type Completion = Ready<Completed>;
-
-    const CAN_BREAK: bool = true;
-
-    fn is_broken(&self) -> bool {
-        self.is_broken.get()
-    }
 
     fn server(&self) -> ServerId {
         self.mapped.server()
@@ -216,15 +138,6 @@ impl<M: Memory> Connection for Scripted<M> {
     }
 
     fn post(&self, mut batch: Batch) -> Self::Completion {
-        if self.is_broken.get() {
-            return ready(self.break_with(batch, false));
-        }
-        if let Some(next) = self.breaks.get()
-            && next.step == Step::of(&batch)
-        {
-            self.breaks.set(None);
-            return ready(self.break_with(batch, next.takes_effect));
-        }
         let is_read = batch.verbs().iter().all(|it| it.kind == VerbKind::Read);
         if self.script.is_empty() || !is_read || batch.len() != READS {
             return self.mapped.post(batch);
@@ -262,8 +175,6 @@ impl<M: Memory> View for Servers<M> {
             memory,
             mapped: Mapped::new(memory, server, region(server.0), REGION, live),
             script: Rc::clone(&self.script),
-            breaks: Rc::clone(&self.breaks),
-            is_broken: Cell::new(false),
         })
     }
 
@@ -365,17 +276,6 @@ pub fn scripted<M: Memory>(
     policy: Policy,
     script: Actions<M>,
 ) -> Rc<Worker<Servers<M>>> {
-    disturbed(memory, process, policy, script, Rc::default())
-}
-
-/// Returns a worker beside which others act, and one of whose connections breaks, as planned.
-fn disturbed<M: Memory>(
-    memory: M,
-    process: u16,
-    policy: Policy,
-    script: Actions<M>,
-    breaks: Rc<Cell<Option<Break>>>,
-) -> Rc<Worker<Servers<M>>> {
     let log = LogArea {
         base: RemoteOffset::new(u64::from(process - 1) * AREA_BYTES),
         servers: (0..SERVERS).map(ServerId).collect(),
@@ -391,7 +291,6 @@ fn disturbed<M: Memory>(
         log: log.clone(),
         slots: RefCell::new({ 0..COORDINATORS }.rev().map(slot).collect()),
         script: Rc::new(Script(RefCell::new(script))),
-        breaks,
     };
     let worker = Worker::new(servers, process, log, 1);
     worker.set_policy(policy);
@@ -442,22 +341,7 @@ pub fn transact<M: Memory>(
     policy: Policy,
     keys: &[Pair],
 ) -> Result<TransactionId, String> {
-    transact_over(memory, process, policy, keys, None)
-}
-
-/// The same, while a connection breaks.
-///
-/// # Panics
-/// If it does not break.
-pub fn transact_over<M: Memory>(
-    memory: M,
-    process: u16,
-    policy: Policy,
-    keys: &[Pair],
-    breaks: Option<Break>,
-) -> Result<TransactionId, String> {
-    let breaks = Rc::new(Cell::new(breaks));
-    let worker = disturbed(memory, process, policy, Vec::new(), Rc::clone(&breaks));
+    let worker = worker(memory, process, policy);
     let mut coordinator = worker.coordinator().expect("a slot");
     let done = coordinator.transaction(async |tx| {
         for (key, value) in keys {
@@ -468,10 +352,7 @@ pub fn transact_over<M: Memory>(
         }
         Ok(())
     });
-    let id = block_on(done).map_err(|error| error.to_string())?.id;
-    block_on(worker.finish()).map_err(|error| error.to_string())?;
-    assert_eq!(breaks.get(), None, "no connection has broken");
-    Ok(id)
+    Ok(block_on(done).map_err(|error| error.to_string())?.id)
 }
 
 /// Returns the value whose words these are.

@@ -1,10 +1,8 @@
 //! A transaction that writes, inserts and deletes, killed after every instruction together with the
-//! recoveries of its logs, also while a connection breaks; and broken variants, which a sweep must
-//! find.
+//! recoveries of its logs; and broken variants, which a sweep must find.
 
 use super::small_store::{
-    Break, Pair, SIZE, SURVIVOR, Step, TABLE, VICTIM, recover, set_protocol, transact,
-    transact_over, whole, worker,
+    Pair, SIZE, SURVIVOR, TABLE, VICTIM, recover, set_protocol, transact, whole, worker,
 };
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_store::protocol::{Flaw, Policy, Protocol, check};
@@ -13,26 +11,20 @@ use outlive_store::verbs::block_on;
 /// Adds the sweeps of this file.
 pub fn add_to(suite: &mut Suite) {
     for protocol in Protocol::ALL {
-        suite.add(Transactions(protocol, Policy::SOUND, None));
-    }
-    for step in Step::ALL {
-        for takes_effect in [false, true] {
-            let breaks = Some(Break { step, takes_effect });
-            suite.add(Transactions(Protocol::Pandora, Policy::SOUND, breaks));
-        }
+        suite.add(Transactions(protocol, Policy::SOUND));
     }
 }
 
 /// Returns the sweeps that must fail, each with a part of the expected message.
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     let missing = |protocol| {
-        let broken = Transactions(protocol, Flaw::MissingActions.policy(), None);
+        let broken = Transactions(protocol, Flaw::MissingActions.policy());
         (Box::new(broken) as Box<dyn Sweep>, "a slot is in use")
     };
     Protocol::ALL.map(missing).into()
 }
 
-struct Transactions(Protocol, Policy, Option<Break>);
+struct Transactions(Protocol, Policy);
 
 /// The keys before the transaction.
 const BEFORE: [Pair; 3] = [(1, Some(10)), (3, None), (2, Some(20))];
@@ -41,13 +33,9 @@ const AFTER: [Pair; 3] = [(1, Some(11)), (3, Some(30)), (2, None)];
 
 impl Sweep for Transactions {
     fn name(&self) -> String {
-        match (self.0, self.2) {
-            (Protocol::Pandora, None) => "store Transaction".into(),
-            (_, Some(Break { step, takes_effect })) => {
-                let lost = if takes_effect { "answer" } else { "batch" };
-                format!("store Transaction, {lost} of {step:?} lost")
-            }
-            (protocol, None) => format!("store Transaction, {protocol}"),
+        match self.0 {
+            Protocol::Pandora => "store Transaction".into(),
+            protocol => format!("store Transaction, {protocol}"),
         }
     }
 
@@ -61,7 +49,7 @@ impl Sweep for Transactions {
     }
 
     fn operate(&self, memory: Marked) {
-        transact_over(memory, VICTIM, self.1, &AFTER, self.2).expect("a commit");
+        transact(memory, VICTIM, self.1, &AFTER).expect("a commit");
     }
 
     fn recover(&self, memory: Marked, _: &Crash) {
