@@ -170,7 +170,7 @@ impl Kind {
     }
 
     /// Returns whether the violation of an assertion that `level` forbids refutes the level.
-    fn is_refutation(self, level: Level) -> bool {
+    pub(crate) fn is_refutation(self, level: Level) -> bool {
         let has = |isolation| level.implies(Level::new(isolation, false));
         match self {
             Self::State => true,
