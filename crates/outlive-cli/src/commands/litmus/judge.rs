@@ -1,6 +1,7 @@
 //! `outlive litmus judge`: the isolation level that a store really gives.
 
 use super::choice::{self, Clients};
+use super::explanations::Explained;
 use super::outage::{self, Commands};
 use super::report::Report;
 use super::{junit, lines, progress};
@@ -50,6 +51,9 @@ pub struct Judge {
     /// level
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Write the results to this file as a page in HTML, with a picture of each violation
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -93,12 +97,17 @@ impl Judge {
             };
             junit::write(path, &self.target, &report, fails)?;
         }
+        let explained = Explained::new(&tests, &report);
+        if let Some(path) = &self.html {
+            let (level, faults) = (judgement.to_string(), self.clients.faults());
+            explained.write(path, &self.target, Some(&level), &faults, &repeat)?;
+        }
         if self.json {
             let faults = self.clients.faults();
-            let report = Report::new(&self.target, &report, faults, &repeat);
+            let report = Report::new(&self.target, &explained, faults, &repeat);
             output::json(&report.judged(&judgement, survival.as_ref()))?;
         } else {
-            for line in lines::lines(&report, &repeat) {
+            for line in lines::lines(&explained, &repeat) {
                 output::line(line)?;
             }
             output::line("")?;

@@ -1,6 +1,7 @@
 //! `outlive litmus run`: single tests against a store.
 
 use super::choice::{self, Clients};
+use super::explanations::Explained;
 use super::report::Report;
 use super::{junit, lines, progress};
 use crate::failure::Failure;
@@ -41,6 +42,9 @@ pub struct Run {
     /// Write the results to this file in JUnit's format: a test fails if it finds a violation
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Write the results to this file as a page in HTML, with a picture of each violation
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -74,11 +78,15 @@ impl Run {
         if let Some(path) = &self.junit {
             junit::write(path, &self.target, &report, fails)?;
         }
+        let explained = Explained::new(&tests, &report);
+        if let Some(path) = &self.html {
+            explained.write(path, &self.target, None, &self.clients.faults(), &repeat)?;
+        }
         if self.json {
             let faults = self.clients.faults();
-            output::json(&Report::new(&self.target, &report, faults, &repeat))?;
+            output::json(&Report::new(&self.target, &explained, faults, &repeat))?;
         } else {
-            for line in lines::lines(&report, &repeat) {
+            for line in lines::lines(&explained, &repeat) {
                 output::line(line)?;
             }
             output::line(format_args!("seed {}", options.seed))?;
