@@ -3,9 +3,9 @@
 //!
 //! The store is a black box, so an explanation is *inferred*: the values say which versions the
 //! reads can have seen, and [`explain`] searches the histories with these versions for the smallest
-//! part that still violates the level: the fewest transactions, then the fewest steps. Adya's cycles
-//! and the commit tests of Crooks et al. ([`crate::consistency`]) must agree on that part. The
-//! store's own order of events can differ from the one that is shown.
+//! part that still violates the level: the fewest transactions, then the fewest steps. The cycles
+//! of Adya and the commit tests of Crooks et al. ([`crate::consistency`]) must agree on that part.
+//! The store's own order of events can differ from the one that is shown.
 //!
 //! 1. `world` has the recorded transactions with the values that they read and wrote;
 //! 2. `candidates` enumerates the histories with these values: a version for each read, and an
