@@ -13,9 +13,11 @@
 //! - [`consistency`]: tests that are generated from a model of the levels;
 //! - [`suite`]: the shipped tests;
 //! - [`run`]: runs tests against a store, and judges its level.
+//! - [`explain`]: the interleaving and the cycle behind a violation, as text and as a page.
 
 pub mod consistency;
 pub mod driver;
+pub mod explain;
 pub mod level;
 pub mod run;
 pub mod scalable;

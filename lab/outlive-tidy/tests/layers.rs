@@ -45,6 +45,7 @@ const LITMUS: &[&[&str]] = &[
     &["consistency"],
     &["suite"],
     &["run"],
+    &["explain"],
 ];
 
 /// Demands that each module of the crate in `crates/NAME` is in a layer, and uses none of a layer

@@ -2,6 +2,7 @@
 
 mod check;
 mod choice;
+mod explanations;
 mod generate;
 mod judge;
 mod junit;

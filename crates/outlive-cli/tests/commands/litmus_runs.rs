@@ -77,6 +77,33 @@ fn an_expected_level_that_is_not_given_fails() {
 }
 
 #[test]
+fn a_violation_is_explained() {
+    let database = Database::new();
+    let target = database.target("?cache=shared&read=uncommitted");
+    let page = Place::new("litmus-html");
+    let run = ["litmus", "run", &target, "aborted-read", "--seed", "7"];
+    let ended = outlive(run.into_iter().chain(["--json", "--html", page.path()]));
+    assert_eq!(ended.code, Some(1), "{}", ended.output);
+    assert_explained(HEADING, &ended.output);
+    let report: Value = serde_json::from_str(&ended.output).unwrap();
+    let explanation = &report["tests"][0]["violations"][0]["explanation"];
+    assert_eq!(explanation["result"], "interleaving", "{explanation:#}");
+    assert_eq!(explanation["anomaly"], "aborted read (G1a)");
+    assert_eq!(explanation["inferred"], true);
+    assert_eq!(explanation["cycle"][0]["kind"], "wr");
+    assert_eq!(explanation["interleaving"][0]["step"], "write x = 1");
+    let page = fs::read_to_string(page.path()).unwrap();
+    for needed in ["<svg ", "inferred", "aborted read (G1a)", "--seed 7"] {
+        assert!(page.contains(needed), "{needed}");
+    }
+    let text = outlive(run).output;
+    assert!(
+        text.contains("t1 (aborted by its user) --wr x--> t2"),
+        "{text}"
+    );
+}
+
+#[test]
 fn single_tests_run() {
     let database = Database::new();
     let target = database.target("");

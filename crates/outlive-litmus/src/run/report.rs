@@ -203,7 +203,7 @@ impl Kind {
     }
 
     /// Returns whether a violation refutes `level`, which forbids a failing assertion or does not.
-    fn is_refutation(self, level: Level, is_forbidden: bool) -> bool {
+    pub(crate) fn is_refutation(self, level: Level, is_forbidden: bool) -> bool {
         let has = |isolation| level.implies(Level::new(isolation, false));
         match self {
             // The assertion has read the write of an aborted transaction (G1a).

@@ -45,6 +45,9 @@ pub struct Results {
     /// because of it
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+    /// Write the results to this file as a page in HTML, with a picture of each violation
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

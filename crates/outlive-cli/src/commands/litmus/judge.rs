@@ -1,6 +1,7 @@
 //! `outlive litmus judge`: the isolation level that a store really gives.
 
 use super::choice::{self, Clients, Results};
+use super::explanations::Explained;
 use super::outage::{self, Commands};
 use super::report::Report;
 use super::{junit, lines, progress};
@@ -94,12 +95,17 @@ impl Judge {
             };
             junit::write(path, &self.target, &report, fails)?;
         }
+        let explained = Explained::new(&tests, &report);
+        if let Some(path) = &self.results.html {
+            let (level, faults) = (judgement.to_string(), self.clients.faults());
+            explained.write(path, &self.target, Some(&level), &faults, &repeat)?;
+        }
         if self.results.json {
             let faults = self.clients.faults();
-            let report = Report::new(&self.target, &report, faults, &repeat);
+            let report = Report::new(&self.target, &explained, faults, &repeat);
             output::json(&report.judged(&judgement, &self.only, survival.as_ref()))?;
         } else {
-            for line in lines::lines(&report, &repeat) {
+            for line in lines::lines(&explained, &repeat) {
                 output::line(line)?;
             }
             output::line("")?;

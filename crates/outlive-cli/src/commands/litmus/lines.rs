@@ -1,16 +1,18 @@
 //! The results of litmus tests as text.
 
+use super::explanations::Explained;
 use crate::amount::Many;
 use crate::output;
 use crate::table::Table;
-use outlive_litmus::run::{Executed, Outcome, Report, TestReport, Violation};
+use outlive_litmus::explain::{self, Explanation, Finding};
+use outlive_litmus::run::{Executed, Outcome, TestReport, Verdict, Violation};
 
 /// The maximum number of transactions of a violation that are printed: the last ones.
 const SHOWN: usize = 12;
 
-/// Returns a table of all tests, and a paragraph for each violation, with the command that repeats
-/// its test.
-pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<String> {
+/// Returns a table of all tests, and a paragraph for each violation: its explanation, and the
+/// command that repeats its test.
+pub fn lines(run: &Explained<'_>, repeat: &impl Fn(&TestReport) -> String) -> Vec<String> {
     let mut table = Table::new([
         "test",
         "forbidden from",
@@ -23,7 +25,7 @@ pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<St
         "in commits",
         "verdict",
     ]);
-    for test in &report.tests {
+    for test in &run.report.tests {
         let levels: Vec<String> = test
             .forbidden_from
             .iter()
@@ -46,17 +48,18 @@ pub fn lines(report: &Report, repeat: &impl Fn(&TestReport) -> String) -> Vec<St
         ]);
     }
     let mut lines: Vec<String> = table.lines().collect();
-    if let Some(reason) = &report.left {
+    if let Some(reason) = &run.report.left {
         lines.push(format!(
             "the table of the tests was not removed: {}",
             output::printable(reason)
         ));
     }
-    for test in report.violated() {
+    let is_violated = |it: &(&TestReport, _)| it.0.verdict == Verdict::Violated;
+    for (test, explanations) in run.tests().filter(is_violated) {
         lines.push(String::new());
         lines.push(format!("{}: {}", test.name, test.about));
-        for violation in &test.violations {
-            lines.extend(explained(violation));
+        for (at, violation) in test.violations.iter().enumerate() {
+            lines.extend(explained(violation, explanations.get(at)));
         }
         lines.push(format!("  repeat: {}", repeat(test)));
     }
@@ -76,13 +79,20 @@ fn verdict(test: &TestReport) -> String {
     }
 }
 
-fn explained(violation: &Violation) -> Vec<String> {
+fn explained(violation: &Violation, explanation: Option<&Explanation>) -> Vec<String> {
     let mut lines = vec![format!(
         "  {} after {:.3} s and {}",
         violation.kind.name(),
         violation.after.as_secs_f64(),
         Many(violation.executions, "execution")
     )];
+    if let Some(explanation) = explanation {
+        let explained = explain::lines(explanation).into_iter();
+        lines.extend(explained.map(|it| format!("    {it}")));
+        if explanation.result != Finding::Unexplained {
+            return lines;
+        }
+    }
     if !violation.state.is_empty() {
         lines.push(format!("    read: {}", values(&violation.state)));
     }

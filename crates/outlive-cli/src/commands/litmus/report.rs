@@ -1,6 +1,8 @@
 //! The results of litmus tests as JSON.
 
+use super::explanations::{Explained, Printed};
 use super::outage::Survived;
+use outlive_litmus::explain::Explanation;
 use outlive_litmus::run::{
     self, Crash, Executed, Judgement, Outcome, Survival, TestReport, Violation,
 };
@@ -66,7 +68,7 @@ struct Outcomes {
 
 /// The value of an object or a read.
 #[derive(Debug, Serialize)]
-struct Named {
+pub struct Named {
     name: String,
     value: Option<i64>,
 }
@@ -86,6 +88,8 @@ struct Violated {
     executions: u64,
     state: Vec<Named>,
     transactions: Vec<Ran>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<Printed>,
     repeat: String,
 }
 
@@ -103,7 +107,7 @@ impl Report {
     /// Returns the report of a run; `repeat` is the command that repeats a test.
     pub fn new(
         target: &str,
-        report: &run::Report,
+        run: &Explained<'_>,
         faults: Vec<&'static str>,
         repeat: &impl Fn(&TestReport) -> String,
     ) -> Self {
@@ -115,10 +119,10 @@ impl Report {
             only: None,
             survival: None,
             faults,
-            seed: report.seed,
-            left: report.left.clone(),
-            tests: { report.tests.iter() }
-                .map(|it| Test::new(it, &repeat(it)))
+            seed: run.report.seed,
+            left: run.report.left.clone(),
+            tests: { run.tests() }
+                .map(|(it, explanations)| Test::new(it, explanations, &repeat(it)))
                 .collect(),
         }
     }
@@ -144,8 +148,9 @@ impl Report {
 }
 
 impl Test {
-    fn new(test: &TestReport, repeat: &str) -> Self {
-        let violations = test.violations.iter().map(|it| Violated::new(it, repeat));
+    fn new(test: &TestReport, explanations: &[Explanation], repeat: &str) -> Self {
+        let violations = { test.violations.iter().enumerate() }
+            .map(|(at, it)| Violated::new(it, explanations.get(at), repeat));
         Self {
             name: test.name.clone(),
             family: test.family.name(),
@@ -188,7 +193,7 @@ impl Outcomes {
 }
 
 impl Named {
-    fn all(values: &[(String, Option<i64>)]) -> Vec<Self> {
+    pub fn all(values: &[(String, Option<i64>)]) -> Vec<Self> {
         let one = |(name, value): &(String, Option<i64>)| Self {
             name: name.clone(),
             value: *value,
@@ -209,13 +214,14 @@ impl Crashed {
 }
 
 impl Violated {
-    fn new(violation: &Violation, repeat: &str) -> Self {
+    fn new(violation: &Violation, explanation: Option<&Explanation>, repeat: &str) -> Self {
         Self {
             kind: violation.kind.name(),
             after_seconds: violation.after.as_secs_f64(),
             executions: violation.executions,
             state: Named::all(&violation.state),
             transactions: violation.transactions.iter().map(Ran::new).collect(),
+            explanation: explanation.map(Printed::new),
             repeat: repeat.into(),
         }
     }

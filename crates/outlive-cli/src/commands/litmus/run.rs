@@ -1,6 +1,7 @@
 //! `outlive litmus run`: single tests against a store.
 
 use super::choice::{self, Clients, Results};
+use super::explanations::Explained;
 use super::outage::Commands;
 use super::report::Report;
 use super::{junit, lines, progress};
@@ -72,11 +73,15 @@ impl Run {
         if let Some(path) = &self.results.junit {
             junit::write(path, &self.target, &report, fails)?;
         }
+        let explained = Explained::new(&tests, &report);
+        if let Some(path) = &self.results.html {
+            explained.write(path, &self.target, None, &self.clients.faults(), &repeat)?;
+        }
         if self.results.json {
             let faults = self.clients.faults();
-            output::json(&Report::new(&self.target, &report, faults, &repeat))?;
+            output::json(&Report::new(&self.target, &explained, faults, &repeat))?;
         } else {
-            for line in lines::lines(&report, &repeat) {
+            for line in lines::lines(&explained, &repeat) {
                 output::line(line)?;
             }
             output::line(format_args!("seed {}", options.seed))?;
