@@ -102,7 +102,15 @@
 //! ```
 
 pub mod conformance;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod exec;
+#[cfg(feature = "lmdb")]
+pub mod lmdb;
+#[cfg(any(feature = "etcd", feature = "redis"))]
+mod optimistic;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod target;

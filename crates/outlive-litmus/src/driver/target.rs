@@ -22,6 +22,12 @@ pub type Open = fn(target: &str, place: &str) -> Result<Box<dyn Driver>, DriverE
 pub const SCHEMES: &[Scheme] = &[
     #[cfg(feature = "sqlite")]
     super::sqlite::SCHEME,
+    #[cfg(feature = "redis")]
+    super::redis::SCHEME,
+    #[cfg(feature = "etcd")]
+    super::etcd::SCHEME,
+    #[cfg(feature = "lmdb")]
+    super::lmdb::SCHEME,
     exec::SCHEME,
 ];
 
@@ -59,8 +65,8 @@ pub fn open_among(target: &str, schemes: &[Scheme]) -> Result<Box<dyn Driver>, D
         return (scheme.open)(target, place);
     }
     let problem = match name {
-        "sqlite" => {
-            "this build has no driver for SQLite; build it with the feature `sqlite`".into()
+        "sqlite" | "redis" | "etcd" | "lmdb" => {
+            format!("this build has no driver for `{name}`; build it with the feature `{name}`")
         }
         _ => format!("the scheme `{name}` is unknown; {}", forms()),
     };

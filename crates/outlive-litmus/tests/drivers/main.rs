@@ -1,6 +1,8 @@
 //! The drivers of the crate: SQLite, and stores behind child processes.
 
 mod exec;
+#[cfg(feature = "lmdb")]
+mod lmdb;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
