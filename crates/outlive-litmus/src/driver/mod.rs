@@ -103,6 +103,12 @@
 
 pub mod conformance;
 pub mod exec;
+#[cfg(feature = "mariadb")]
+pub mod mariadb;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "mariadb", feature = "postgres"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod target;
