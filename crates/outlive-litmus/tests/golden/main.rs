@@ -1,0 +1,13 @@
+//! The golden table: databases are judged at exactly the levels that they are known to give, and
+//! lose acknowledged writes in a crash exactly where their settings permit it.
+//!
+//! Each test starts a server that is installed on this machine, and is skipped with a message
+//! otherwise. docs/litmus.md has the table.
+#![cfg(any(feature = "mariadb", feature = "postgres"))]
+
+#[cfg(feature = "mariadb")]
+mod mariadb;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod rows;
+mod servers;
