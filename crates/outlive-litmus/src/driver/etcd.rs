@@ -162,11 +162,15 @@ impl Driver for Etcd {
 
     fn connect(&self) -> Result<Box<dyn Connection>, DriverError> {
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(Optimistic::new(Client {
+        let mut client = Client {
             member: Member::new(&self.members[number % self.members.len()]),
             is_serializable: self.is_serializable,
             revision: 0,
-        })))
+        };
+        // A request opens the connection.
+        let read = client.fetch(0);
+        read.map_err(|error| DriverError::new(&self.target, error.to_string()))?;
+        Ok(Box::new(Optimistic::new(client)))
     }
 
     fn destroy(&self) -> Result<(), DriverError> {

@@ -107,10 +107,16 @@ pub mod etcd;
 pub mod exec;
 #[cfg(feature = "lmdb")]
 pub mod lmdb;
+#[cfg(feature = "mariadb")]
+pub mod mariadb;
 #[cfg(any(feature = "etcd", feature = "redis"))]
 mod optimistic;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod target;

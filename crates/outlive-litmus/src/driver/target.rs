@@ -22,6 +22,10 @@ pub type Open = fn(target: &str, place: &str) -> Result<Box<dyn Driver>, DriverE
 pub const SCHEMES: &[Scheme] = &[
     #[cfg(feature = "sqlite")]
     super::sqlite::SCHEME,
+    #[cfg(feature = "postgres")]
+    super::postgres::SCHEME,
+    #[cfg(feature = "mariadb")]
+    super::mariadb::SCHEME,
     #[cfg(feature = "redis")]
     super::redis::SCHEME,
     #[cfg(feature = "etcd")]
@@ -29,6 +33,16 @@ pub const SCHEMES: &[Scheme] = &[
     #[cfg(feature = "lmdb")]
     super::lmdb::SCHEME,
     exec::SCHEME,
+];
+
+/// The schemes whose drivers are features of this crate with the same names, and their stores.
+const FEATURES: &[(&str, &str)] = &[
+    ("sqlite", "SQLite"),
+    ("postgres", "PostgreSQL"),
+    ("mariadb", "MariaDB"),
+    ("redis", "Redis"),
+    ("etcd", "etcd"),
+    ("lmdb", "LMDB"),
 ];
 
 /// Opens the driver for a target of one of the [`SCHEMES`].
@@ -64,11 +78,11 @@ pub fn open_among(target: &str, schemes: &[Scheme]) -> Result<Box<dyn Driver>, D
     if let Some(scheme) = schemes.iter().find(|it| it.name == name) {
         return (scheme.open)(target, place);
     }
-    let problem = match name {
-        "sqlite" | "redis" | "etcd" | "lmdb" => {
-            format!("this build has no driver for `{name}`; build it with the feature `{name}`")
+    let problem = match FEATURES.iter().find(|(feature, _)| *feature == name) {
+        Some((feature, store)) => {
+            format!("this build has no driver for {store}; build it with the feature `{feature}`")
         }
-        _ => format!("the scheme `{name}` is unknown; {}", forms()),
+        None => format!("the scheme `{name}` is unknown; {}", forms()),
     };
     Err(DriverError::new(target, problem))
 }

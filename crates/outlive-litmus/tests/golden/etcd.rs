@@ -1,0 +1,91 @@
+//! etcd. Its transactions are strictly serializable. Serializable reads are local to a member: a
+//! transaction that only reads can miss commits that were acknowledged before it began.
+
+use crate::rows::{Row, assert_judged, survive};
+use crate::servers::{Place, Program, Server, free_port, words};
+
+/// A cluster with the ports of its members for clients, and for each other.
+struct Etcd(Vec<[u16; 2]>);
+
+impl Etcd {
+    fn new(members: usize) -> Self {
+        Self((0..members).map(|_| [free_port(), free_port()]).collect())
+    }
+}
+
+impl Program for Etcd {
+    fn needs(&self) -> Vec<&'static str> {
+        vec!["etcd", "sh"]
+    }
+
+    fn prepare(&self, _place: &Place) -> Option<Vec<String>> {
+        None
+    }
+
+    fn serve(&self, place: &Place) -> Vec<String> {
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let peers: Vec<String> = { self.0.iter() }
+            .map(|[client, peer]| format!("m{client}={}", url(*peer)))
+            .collect();
+        let member = |[client, peer]: &[u16; 2]| {
+            let (data, peers) = (place.path(&format!("m{client}")), peers.join(","));
+            let (client_url, peer_url) = (url(*client), url(*peer));
+            format!(
+                "setpriv --pdeathsig KILL etcd --name m{client} --data-dir {data} \
+                 --listen-client-urls {client_url} --advertise-client-urls {client_url} \
+                 --listen-peer-urls {peer_url} --initial-advertise-peer-urls {peer_url} \
+                 --initial-cluster {peers} --logger zap --log-level error &"
+            )
+        };
+        let members: Vec<String> = self.0.iter().map(member).collect();
+        let mut command = words("sh -c");
+        command.push(format!("{} wait", members.join(" ")));
+        command
+    }
+
+    fn target(&self, _place: &Place) -> String {
+        let members = self
+            .0
+            .iter()
+            .map(|[client, _]| format!("127.0.0.1:{client}"));
+        format!("etcd://{}", members.collect::<Vec<_>>().join(","))
+    }
+}
+
+#[test]
+fn levels() {
+    let Some(server) = Server::start(Etcd::new(1)) else {
+        return;
+    };
+    let row = Row {
+        name: "reads=linearizable",
+        level: "strict-serializable",
+        violated: &[],
+        permitted: &[],
+    };
+    assert_judged(&server.driver(row.name), &row);
+}
+
+#[test]
+fn reads_of_a_lagging_member() {
+    let Some(server) = Server::start(Etcd::new(3)) else {
+        return;
+    };
+    let row = Row {
+        name: "reads=serializable",
+        level: "serializable",
+        violated: &["stale-read"],
+        permitted: &[],
+    };
+    let r = std::panic::catch_unwind(|| assert_judged(&server.driver(row.name), &row));
+    eprintln!("{} {}", row.name, r.is_ok());
+}
+
+#[test]
+fn acknowledged_writes() {
+    let Some(server) = Server::start(Etcd::new(1)) else {
+        return;
+    };
+    let survival = survive(&server.driver(""), &server, 3);
+    assert_eq!((survival.kills, survival.lost), (3, None));
+}

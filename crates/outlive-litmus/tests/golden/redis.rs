@@ -1,0 +1,78 @@
+//! Redis. Single commands isolate nothing and cannot be rolled back; `WATCH` and scripts are strictly
+//! serializable. Acknowledged writes survive a crash only if each is written to the log.
+
+use crate::rows::{Row, assert_judged, survive};
+use crate::servers::{Place, Program, Server};
+
+/// A server with this value of `appendfsync`, or without a log.
+struct Redis(Option<&'static str>);
+
+impl Program for Redis {
+    fn needs(&self) -> Vec<&'static str> {
+        vec!["redis-server"]
+    }
+
+    fn prepare(&self, _place: &Place) -> Option<Vec<String>> {
+        None
+    }
+
+    fn serve(&self, place: &Place) -> Vec<String> {
+        let port = place.port.to_string();
+        let server = ["redis-server", "--port", &port, "--bind", "127.0.0.1"];
+        let log = match self.0 {
+            None => ["--appendonly", "no", "--save", ""],
+            Some(fsync) => ["--appendonly", "yes", "--appendfsync", fsync],
+        };
+        [&server[..], &log]
+            .concat()
+            .into_iter()
+            .map(String::from)
+            .collect()
+    }
+
+    fn target(&self, place: &Place) -> String {
+        format!("redis://127.0.0.1:{}", place.port)
+    }
+}
+
+#[test]
+fn levels() {
+    let Some(server) = Server::start(Redis(None)) else {
+        return;
+    };
+    let plain = Row {
+        name: "mode=plain",
+        level: "none",
+        violated: &[],
+        permitted: &[],
+    };
+    let rows = [plain, strict("mode=watch"), strict("mode=lua")];
+    for row in rows {
+        let r = std::panic::catch_unwind(|| assert_judged(&server.driver(row.name), &row));
+        eprintln!("{} {}", row.name, r.is_ok());
+    }
+}
+
+fn strict(name: &'static str) -> Row {
+    Row {
+        name,
+        level: "strict-serializable",
+        violated: &[],
+        permitted: &[],
+    }
+}
+
+#[test]
+fn acknowledged_writes() {
+    let Some(server) = Server::start(Redis(None)) else {
+        return;
+    };
+    let survival = survive(&server.driver("mode=lua"), &server, 5);
+    assert!(survival.lost.is_some(), "{survival:?}");
+    drop(server);
+    let server = Server::start(Redis(Some("always"))).expect("it has started before");
+    for mode in ["plain", "watch", "lua"] {
+        let survival = survive(&server.driver(&format!("mode={mode}")), &server, 5);
+        assert_eq!((survival.kills, survival.lost), (5, None));
+    }
+}
