@@ -29,7 +29,9 @@ const MAP: usize = 1 << 30;
 /// The largest number of connections in all processes.
 const READERS: u32 = 1024;
 
-type Rows = Database<'static, U64<BigEndian>, I64<BigEndian>>;
+type Keys = U64<BigEndian>;
+type Values = I64<BigEndian>;
+type Rows = Database<'static, Keys, Values>;
 
 /// An environment of LMDB.
 #[derive(Debug)]
@@ -78,7 +80,7 @@ impl Lmdb {
         // Processes that were killed have left their readers.
         env.clear_stale_readers()?;
         let rows = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
-            let rows = opener.create_database(txn, Some("outlive_litmus"))?;
+            let rows = opener.create_database::<Keys, Values>(txn, Some("outlive_litmus"))?;
             heed::Result::Ok(CommitOrAbort::<_, ()>::Commit(rows))
         })?;
         Ok(*opened.insert((env, rows.unwrap_commit())))

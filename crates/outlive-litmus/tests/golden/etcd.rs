@@ -3,6 +3,8 @@
 
 use crate::rows::{Row, assert_judged, survive};
 use crate::servers::{Place, Program, Server, free_port, words};
+use outlive_litmus::driver::StepError;
+use outlive_litmus::run::Outage;
 
 /// A cluster with the ports of its members for clients, and for each other.
 struct Etcd(Vec<[u16; 2]>);
@@ -88,4 +90,20 @@ fn acknowledged_writes() {
     };
     let survival = survive(&server.driver(""), &server, 3);
     assert_eq!((survival.kills, survival.lost), (3, None));
+}
+
+#[test]
+fn a_commit_without_an_answer_is_unknown() {
+    let Some(server) = Server::start(Etcd::new(1)) else {
+        return;
+    };
+    let driver = server.driver("");
+    driver.set(&[(1, Some(10))]).unwrap();
+    let problem = driver.create().unwrap_err().problem;
+    assert!(problem.contains("`outlive_litmus/...` exist"), "{problem}");
+    let mut client = driver.connect().unwrap();
+    client.begin().unwrap();
+    client.write(1, 11).unwrap();
+    server.kill().unwrap();
+    assert!(matches!(client.commit(), Err(StepError::Lost(_))));
 }

@@ -3,6 +3,8 @@
 
 use crate::rows::{Row, assert_judged, survive};
 use crate::servers::{Place, Program, Server};
+use outlive_litmus::driver::StepError;
+use outlive_litmus::run::Outage;
 
 /// A server with this value of `appendfsync`, or without a log.
 struct Redis(Option<&'static str>);
@@ -74,5 +76,36 @@ fn acknowledged_writes() {
     for mode in ["plain", "watch", "lua"] {
         let survival = survive(&server.driver(&format!("mode={mode}")), &server, 5);
         assert_eq!((survival.kills, survival.lost), (5, None));
+    }
+}
+
+#[test]
+fn keys_of_another_user_are_refused_and_kept() {
+    let Some(server) = Server::start(Redis(None)) else {
+        return;
+    };
+    let driver = server.driver("");
+    driver.set(&[(5, Some(50))]).unwrap();
+    let problem = driver.create().unwrap_err().problem;
+    assert!(problem.contains("has keys `outlive_litmus:*`"), "{problem}");
+    let mut client = driver.connect().unwrap();
+    client.begin().unwrap();
+    assert_eq!(client.read(5), Ok(Some(50)));
+}
+
+#[test]
+fn a_commit_without_an_answer_is_unknown() {
+    let Some(server) = Server::start(Redis(None)) else {
+        return;
+    };
+    for mode in ["mode=watch", "mode=lua"] {
+        let driver = server.driver(mode);
+        driver.set(&[(1, Some(10))]).unwrap();
+        let mut client = driver.connect().unwrap();
+        client.begin().unwrap();
+        client.write(1, 11).unwrap();
+        server.kill().unwrap();
+        assert!(matches!(client.commit(), Err(StepError::Lost(_))));
+        server.recover().unwrap();
     }
 }
