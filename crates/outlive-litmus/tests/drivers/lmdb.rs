@@ -45,7 +45,10 @@ fn targets_and_a_second_opening_are_refused() {
     driver.create().unwrap();
     let again = format!("lmdb:{}/env", directory.path().display());
     let error = driver::open(&again).unwrap().create().unwrap_err();
-    assert!(error.problem.contains("already opened"), "{error}");
+    assert!(
+        error.problem.contains("already open in this program"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn is_wrong(test: &TestReport) -> bool {
 }
 
 /// Runs a test until it has the expected result.
-fn run_test(driver: &Arc<dyn Driver>, test: &Test, is_violated: bool) -> TestReport {
+pub fn run_test(driver: &Arc<dyn Driver>, test: &Test, is_violated: bool) -> TestReport {
     let mut time = CLEAN;
     loop {
         let options = options(Limit::Time(time));
