@@ -8,8 +8,8 @@
 //!
 //! A script of Redis is atomic, but its steps cannot come from a client one by one. With `lua`, the
 //! script is therefore only the end of a transaction: if each object has the value that the
-//! transaction read, it makes all changes. A value that has changed and changed back is not noticed,
-//! and makes no difference: the transaction is then valid at the time of the script.
+//! transaction read, it makes all changes. A value that has changed and changed back goes unnoticed
+//! and makes no difference: the transaction is valid at the time of the script.
 
 use super::optimistic::{Object, Optimistic, Requests};
 use super::target::{Parameters, Scheme};

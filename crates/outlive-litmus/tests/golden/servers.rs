@@ -1,5 +1,5 @@
-//! Servers of databases for the tests: started on free ports of the loopback interface, in temporary
-//! directories, killed and started again, and removed at the end.
+//! Servers of databases for the tests: started on free ports of the loopback interface, in
+//! temporary directories, killed and started again, and removed at the end.
 //!
 //! A server that is dropped is killed with all its processes, also if the test fails. If the test's
 //! own process is killed, the kernel kills the server (`setpriv --pdeathsig`).
