@@ -102,7 +102,21 @@
 //! ```
 
 pub mod conformance;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod exec;
+#[cfg(feature = "lmdb")]
+pub mod lmdb;
+#[cfg(feature = "mariadb")]
+pub mod mariadb;
+#[cfg(any(feature = "etcd", feature = "redis"))]
+mod optimistic;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod target;

@@ -22,7 +22,27 @@ pub type Open = fn(target: &str, place: &str) -> Result<Box<dyn Driver>, DriverE
 pub const SCHEMES: &[Scheme] = &[
     #[cfg(feature = "sqlite")]
     super::sqlite::SCHEME,
+    #[cfg(feature = "postgres")]
+    super::postgres::SCHEME,
+    #[cfg(feature = "mariadb")]
+    super::mariadb::SCHEME,
+    #[cfg(feature = "redis")]
+    super::redis::SCHEME,
+    #[cfg(feature = "etcd")]
+    super::etcd::SCHEME,
+    #[cfg(feature = "lmdb")]
+    super::lmdb::SCHEME,
     exec::SCHEME,
+];
+
+/// The schemes whose drivers are features of this crate with the same names, and their stores.
+const FEATURES: &[(&str, &str)] = &[
+    ("sqlite", "SQLite"),
+    ("postgres", "PostgreSQL"),
+    ("mariadb", "MariaDB"),
+    ("redis", "Redis"),
+    ("etcd", "etcd"),
+    ("lmdb", "LMDB"),
 ];
 
 /// Opens the driver for a target of one of the [`SCHEMES`].
@@ -58,11 +78,11 @@ pub fn open_among(target: &str, schemes: &[Scheme]) -> Result<Box<dyn Driver>, D
     if let Some(scheme) = schemes.iter().find(|it| it.name == name) {
         return (scheme.open)(target, place);
     }
-    let problem = match name {
-        "sqlite" => {
-            "this build has no driver for SQLite; build it with the feature `sqlite`".into()
+    let problem = match FEATURES.iter().find(|(feature, _)| *feature == name) {
+        Some((feature, store)) => {
+            format!("this build has no driver for {store}; build it with the feature `{feature}`")
         }
-        _ => format!("the scheme `{name}` is unknown; {}", forms()),
+        None => format!("the scheme `{name}` is unknown; {}", forms()),
     };
     Err(DriverError::new(target, problem))
 }

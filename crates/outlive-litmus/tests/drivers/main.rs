@@ -1,6 +1,13 @@
-//! The drivers of the crate: SQLite, and stores behind child processes.
+//! The drivers of the crate. Those of databases with a server are checked in tests/golden, which
+//! starts the servers; here are the targets that they refuse.
 
+#[cfg(feature = "etcd")]
+mod etcd;
 mod exec;
+#[cfg(feature = "lmdb")]
+mod lmdb;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
