@@ -8,23 +8,26 @@
 //! * Each extra bucket that was ever in a chain is in exactly one chain, and has a slot in use; or
 //!   it is in the list, and has none.
 //! * A bucket moves as a part of the insertion or deletion that needs it. The move writes the
-//!   header, the bucket, and the bucket before it in the chain. These are latched, validated, logged
-//!   and undone as all objects are, so that a death at any verb leaves the whole move or nothing of
-//!   it, and the index needs no recovery of its own.
+//!   header, the bucket, and the bucket before it in the chain. These are latched, validated,
+//!   logged and undone as all objects are. A death at any verb therefore leaves the whole move or
+//!   no part of it, and the index needs no recovery of its own.
 //! * All moves in a partition latch its header, so two of them conflict.
 //!
 //! # Walks along a chain
 //!
 //! A chain is read without latches. A bucket may therefore leave it in the middle of a walk, which
-//! then continues in the list or in another chain, and may even return to a bucket. Nothing relies
-//! on such a walk alone:
+//! then continues in the list or in another chain, and may even return to a bucket. No result
+//! relies on such a walk alone:
 //!
-//! * A key that was found is confirmed by its slot. Slots do not move, so a cached address of a slot
-//!   in a bucket that has moved is a wrong hint, as that of a deleted key is.
-//! * The absence of a key, an insertion and a deletion that moves a bucket rely on each bucket of the
-//!   walk, up to the last one that they need. The bucket before the one that has moved has another
-//!   version now, so their validation fails.
+//! * A key that was found is confirmed by its slot. Slots do not move, so a cached address of a
+//!   slot in a bucket that has moved is a wrong hint, as that of a deleted key is.
+//! * The absence of a key, an insertion, and a deletion that moves a bucket rely on each bucket of
+//!   the walk, up to the last one that they need. The bucket before the one that has moved has
+//!   another version now, so their validation fails.
 //! * An error that a walk seems to have found is returned only after a validation.
+//!
+//! Tests: `tests/transactions.rs`; proofs: `lab/outlive-proofs/src/store/transactions/chains.rs`
+//! and `Chain` in `transaction_sweeps.rs`.
 
 use super::Abort;
 use super::index::Home;
@@ -66,8 +69,8 @@ impl Walk {
 }
 
 impl<V: Member> Transaction<V> {
-    /// Appends an extra bucket to the chain that ends with `last`: the first one of the list, or one
-    /// that was never in a chain. Returns its number.
+    /// Appends an extra bucket to the chain that ends with `last`: the first one of the list, or
+    /// one that was never in a chain. Returns its number.
     ///
     /// # Errors
     /// [`Abort::TableFull`] if there is none.

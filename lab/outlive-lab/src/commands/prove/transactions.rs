@@ -239,6 +239,7 @@ fn about(kind: &str) -> &'static str {
         "snapshots" => "as losses; a third of the transactions read the whole table",
         "restorations" => "as losses; the replicas are restored, and another server is lost later",
         "broken-connections" => "as losses; connections with outstanding verbs break",
+        "chains" => "as restorations; buckets join and leave a chain all the time",
         "restorations-of-three" => "the same with three replicas, and the loss in the restoration",
         _ => "",
     }

@@ -82,7 +82,7 @@ impl World {
                 {
                     *place = Place {
                         server,
-                        base: base(self.plan.protocol, partition),
+                        base: base(&self.plan, partition),
                         step,
                     };
                 }
