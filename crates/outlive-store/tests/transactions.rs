@@ -6,6 +6,7 @@ use outlive_store::protocol::{
     Abort, Conflict, Outcome, Protocol, Retry, Table, TransactionError, Worker,
 };
 use outlive_store::servers::{Behind, Members, Store, StoreError, StoreOptions};
+use outlive_store::tables::Geometry;
 use outlive_store::verbs::{Link, block_on};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -90,16 +91,57 @@ fn keys_are_inserted_and_deleted_until_the_table_is_full() {
             full,
             TransactionError::Aborted(Abort::TableFull { table: 0 })
         );
-        // The extra buckets remain in the chains of the keys of the first round.
-        let least = if round == 0 { 1000 } else { 500 };
-        assert!(inserted > least, "{inserted} keys in round {round}");
+        assert!(inserted > 1000, "{inserted} keys in round {round}");
         for key in 0..inserted {
             let key = round << 32 | key;
             let done = coordinator.transaction(async |tx| tx.delete(table, key).await);
             assert_eq!(block_on(done).unwrap().value, Some(key));
         }
         let checked = world.store.check().unwrap();
-        assert_eq!(checked.keys, 0);
+        assert_eq!((checked.keys, checked.extra), (0, 0));
+        assert!(checked.problems.is_empty(), "{checked:?}");
+    }
+}
+
+/// In each round, the keys of another main bucket fill all extra buckets of its partition.
+#[test]
+fn buckets_of_deleted_keys_are_used_for_the_next_keys() {
+    let world = World::new("chains", 2, StoreOptions::new());
+    let table = world.compute().table::<u64>("t", 1000).unwrap();
+    let geometry = Geometry::for_keys(1000, 1, 16);
+    let of_bucket = |bucket| (0..).filter(move |key| geometry.home(*key) == (3, bucket));
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    for round in 0..100 {
+        let bucket = round % geometry.main;
+        let mut inserted = Vec::new();
+        for key in of_bucket(bucket) {
+            let done = coordinator.transaction(async |tx| tx.insert(table, key, &key).await);
+            match block_on(done) {
+                Ok(done) => assert!(done.value),
+                Err(TransactionError::Aborted(Abort::TableFull { .. })) => break,
+                Err(error) => panic!("{error}"),
+            }
+            inserted.push(key);
+        }
+        assert_eq!(inserted.len() as u32, (1 + geometry.extra) * 8);
+        if round % 10 == 0 {
+            let checked = world.store.check().unwrap();
+            assert_eq!(checked.extra, geometry.extra.into());
+            assert!(checked.problems.is_empty(), "{checked:?}");
+        }
+        // The chain loses its buckets at the front, at the end and in the middle.
+        fastrand::Rng::with_seed(round.into()).shuffle(&mut inserted);
+        for keys in inserted.chunks(3) {
+            let done = coordinator.transaction(async |tx| {
+                for key in keys {
+                    assert_eq!(tx.delete(table, *key).await?, Some(*key));
+                }
+                Ok(())
+            });
+            block_on(done).unwrap();
+        }
+        let checked = world.store.check().unwrap();
+        assert_eq!((checked.keys, checked.extra), (0, 0));
         assert!(checked.problems.is_empty(), "{checked:?}");
     }
 }
@@ -129,7 +171,7 @@ fn what_is_impossible_is_refused() {
         "start larger memory servers",
     );
     let large = compute.table::<[u64; 6]>("w", 9).unwrap_err().to_string();
-    assert!(large.contains("large enough for 40"), "{large}");
+    assert!(large.contains("large enough for 32"), "{large}");
     let worker = compute.worker().unwrap();
     let mut coordinator = worker.coordinator().unwrap();
     let _second = worker.coordinator().unwrap();

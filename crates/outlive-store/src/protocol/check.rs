@@ -3,8 +3,8 @@
 use super::view::View;
 use super::worker::Worker;
 use crate::tables::{
-    BUCKET_WORDS, Bucket, Geometry, HEADER_WORDS, KEYS_PER_BUCKET, ObjectId, Place, TransactionId,
-    Version,
+    BUCKET_WORDS, Bucket, Geometry, HEADER_WORDS, Header, KEYS_PER_BUCKET, ObjectId, Place,
+    TransactionId, Version,
 };
 use crate::verbs::{Batch, VerbError};
 use std::collections::HashSet;
@@ -14,6 +14,8 @@ use std::collections::HashSet;
 pub struct Checked {
     /// The number of keys.
     pub keys: u64,
+    /// The number of extra buckets in chains.
+    pub extra: u64,
     /// The number of latches of failed compute servers.
     pub stray: u64,
     /// The number of latches of compute servers that have not failed.
@@ -86,7 +88,8 @@ impl Replica {
 
 /// Checks the tables with these numbers: the replicas of each object are equal; each latch has a
 /// holder that has failed, or for which `is_live` holds; each key is in exactly one slot, which its
-/// bucket names.
+/// bucket names; each extra bucket that was ever in a chain is in exactly one, and has a slot in
+/// use, or is in the list of free ones.
 ///
 /// If transactions run at the same time, it reports contradictions that do not exist.
 ///
@@ -149,7 +152,8 @@ impl<V: View> Part<'_, V> {
         let (geometry, table, partition) = (self.geometry, self.table, self.partition);
         let header = geometry.header(table, partition);
         self.check_object(header, HEADER_WORDS);
-        let extra = self.primary.object(header, HEADER_WORDS).value[0];
+        let words = Header(self.primary.object(header, HEADER_WORDS).value);
+        let extra = words.used();
         if extra > geometry.extra.into() {
             self.checked
                 .problem(header, format_args!("{extra} extra buckets are in use"));
@@ -159,15 +163,19 @@ impl<V: View> Part<'_, V> {
             self.check_object(object, words);
         }
         let used = geometry.main + extra as u32;
-        let mut in_chains = HashSet::new();
+        let mut found = HashSet::new();
         for main in 0..geometry.main {
-            self.check_chain(main, used, &mut in_chains);
+            self.check_chain(main, used, &mut found);
         }
-        for bucket in geometry.main..used {
-            if !in_chains.contains(&bucket) {
-                let object = geometry.bucket(table, partition, bucket);
+        self.checked.extra += found.len() as u64;
+        self.check_list(words.free(), used, &mut found);
+        for bucket in geometry.main..geometry.buckets() {
+            let object = geometry.bucket(table, partition, bucket);
+            if bucket >= used {
+                self.check_free(bucket);
+            } else if !found.contains(&bucket) {
                 self.checked
-                    .problem(object, "an extra bucket is in no chain");
+                    .problem(object, "an extra bucket is in no chain, and not free");
             }
         }
     }
@@ -197,13 +205,17 @@ impl<V: View> Part<'_, V> {
     }
 
     /// Checks the chain of a main bucket.
-    fn check_chain(&mut self, main: u32, used: u32, in_chains: &mut HashSet<u32>) {
+    fn check_chain(&mut self, main: u32, used: u32, found: &mut HashSet<u32>) {
         let (geometry, table, partition) = (self.geometry, self.table, self.partition);
         let mut keys = HashSet::new();
         let mut bucket = main;
         loop {
             let object = geometry.bucket(table, partition, bucket);
             let words = Bucket(self.primary.object(object, BUCKET_WORDS).value);
+            if bucket != main && words.is_empty() {
+                self.checked
+                    .problem(object, "an extra bucket in a chain has no slot in use");
+            }
             for position in 0..KEYS_PER_BUCKET {
                 let number = bucket * KEYS_PER_BUCKET as u32 + position as u32;
                 let slot = geometry.slot(table, partition, number);
@@ -228,13 +240,48 @@ impl<V: View> Part<'_, V> {
             }
             match words.next() {
                 None => return,
-                Some(next) if (geometry.main..used).contains(&next) && in_chains.insert(next) => {
+                Some(next) if (geometry.main..used).contains(&next) && found.insert(next) => {
                     bucket = next;
                 }
                 Some(next) => {
                     let what = format_args!("bucket {next} follows, which is in use elsewhere");
                     return self.checked.problem(object, what);
                 }
+            }
+        }
+    }
+
+    /// Checks the list of the free buckets, of which `first` is the first one.
+    fn check_list(&mut self, first: Option<u32>, used: u32, found: &mut HashSet<u32>) {
+        let (geometry, table, partition) = (self.geometry, self.table, self.partition);
+        let mut object = geometry.header(table, partition);
+        let mut bucket = first;
+        while let Some(free) = bucket {
+            if !(geometry.main..used).contains(&free) || !found.insert(free) {
+                let what = format_args!("bucket {free} is in the list of free ones, and elsewhere");
+                return self.checked.problem(object, what);
+            }
+            self.check_free(free);
+            object = geometry.bucket(table, partition, free);
+            bucket = Bucket(self.primary.object(object, BUCKET_WORDS).value).next();
+        }
+    }
+
+    /// Checks a bucket that is in no chain.
+    fn check_free(&mut self, bucket: u32) {
+        let (geometry, table, partition) = (self.geometry, self.table, self.partition);
+        let object = geometry.bucket(table, partition, bucket);
+        let copy = self.primary.object(object, BUCKET_WORDS);
+        if copy.version.exists() || !Bucket(copy.value).is_empty() {
+            self.checked
+                .problem(object, "a bucket is in use, and in no chain");
+        }
+        for position in 0..KEYS_PER_BUCKET as u32 {
+            let slot = geometry.slot(table, partition, bucket * KEYS_PER_BUCKET as u32 + position);
+            let copy = self.primary.object(slot, geometry.slot_words());
+            if copy.version.exists() {
+                self.checked
+                    .problem(slot, "a slot is in use, and its bucket in no chain");
             }
         }
     }

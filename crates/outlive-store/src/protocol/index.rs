@@ -8,27 +8,33 @@
 //! * An insertion relies on the absence of its key, latches a bucket with a free slot, and the
 //!   slot. A deletion latches the slot and its bucket. Two insertions of one key conflict: each has
 //!   the bucket that the other writes in its read set or write set.
+//! * Buckets join chains and leave them: see [`chains`](super::chains).
 
+use super::chains::Walk;
 use super::transaction::{Seen, Transaction};
 use super::view::Member;
 use super::worker::Table;
 use super::{Abort, Conflict};
-use crate::tables::{BUCKET_WORDS, Bucket, Geometry, HEADER_WORDS, KEYS_PER_BUCKET, ObjectId};
+use crate::tables::{BUCKET_WORDS, Bucket, Geometry, KEYS_PER_BUCKET, ObjectId};
 use bytemuck::Pod;
 use core::ops::Range;
 
 /// The partition of a key.
 #[derive(Clone, Copy)]
 pub(super) struct Home {
-    geometry: Geometry,
-    table: u8,
+    pub(super) geometry: Geometry,
+    pub(super) table: u8,
     partition: u8,
     /// The main bucket of the key.
-    bucket: u32,
+    pub(super) bucket: u32,
 }
 
 impl Home {
-    fn bucket(&self, bucket: u32) -> ObjectId {
+    pub(super) fn header(&self) -> ObjectId {
+        self.geometry.header(self.table, self.partition)
+    }
+
+    pub(super) fn bucket(&self, bucket: u32) -> ObjectId {
         self.geometry.bucket(self.table, self.partition, bucket)
     }
 
@@ -46,7 +52,7 @@ impl Home {
         );
     }
 
-    fn damaged(&self, bucket: u32, what: &'static str) -> Abort {
+    pub(super) fn damaged(&self, bucket: u32, what: &'static str) -> Abort {
         Abort::Damaged {
             object: self.bucket(bucket),
             what,
@@ -245,12 +251,22 @@ impl<V: Member> Transaction<V> {
             slot / KEYS_PER_BUCKET as u32,
             slot as usize % KEYS_PER_BUCKET,
         );
-        let index = self.latch(home.bucket(bucket), BUCKET_WORDS).await?;
+        let object = home.bucket(bucket);
+        let seen = match self.worker.policy().empties_under_latch {
+            true => None,
+            false => Some(self.peek(object, BUCKET_WORDS).await?),
+        };
+        let seen = seen.map(|words| self.sets.words[words.start + 1]);
+        let index = self.latch(object, BUCKET_WORDS).await?;
         let words = self.rewrite(index, true);
         if words[1] >> position & 1 == 0 || words[2 + position] != key {
             return Err(home.damaged(bucket, "a bucket does not name a key in its slot"));
         }
         words[1] &= !(1 << position);
+        let is_empty = seen.map_or(words[1] == 0, |seen| seen == 1 << position);
+        if is_empty && bucket >= home.geometry.main {
+            self.unlink(home, bucket).await?;
+        }
         Ok(Some(value))
     }
 
@@ -295,18 +311,20 @@ impl<V: Member> Transaction<V> {
     /// Returns the slot that the buckets name for `key`, without a check.
     async fn hint(&mut self, home: Home, key: u64) -> Result<Option<u32>, Abort> {
         let mut bucket = home.bucket;
-        for _ in 0..home.geometry.buckets() {
+        let mut walk = Walk::from(bucket);
+        loop {
             let words = self.peek(home.bucket(bucket), BUCKET_WORDS).await?;
             let words = Bucket(&self.sets.words[words]);
             if let Some(position) = words.find(key) {
                 return Ok(Some(bucket * KEYS_PER_BUCKET as u32 + position as u32));
             }
             match words.next() {
-                Some(next) if next < home.geometry.buckets() => bucket = next,
-                _ => break,
+                Some(next) if next < home.geometry.buckets() && !walk.returns_to(next) => {
+                    bucket = next;
+                }
+                _ => return Ok(None),
             }
         }
-        Ok(None)
     }
 
     /// Searches `key` in all buckets of its chain. Adds the slot of the key to the read set and
@@ -314,7 +332,8 @@ impl<V: Member> Transaction<V> {
     async fn search(&mut self, home: Home, key: u64) -> Result<Result<Seen, Absence>, Abort> {
         'again: for _ in 0..SEARCHES {
             let (mut bucket, mut free) = (home.bucket, None);
-            for _ in 0..home.geometry.buckets() {
+            let mut walk = Walk::from(bucket);
+            loop {
                 let object = home.bucket(bucket);
                 let seen = self.load(object, BUCKET_WORDS).await?;
                 let words = Bucket(&self.sets.words[seen.1.clone()]);
@@ -333,11 +352,17 @@ impl<V: Member> Transaction<V> {
                 }
                 match next {
                     None => return Ok(Err(Absence { free, last: bucket })),
-                    Some(next) if next < home.geometry.buckets() => bucket = next,
-                    Some(_) => return Err(home.damaged(bucket, "a bucket names none as its next")),
+                    Some(next) if next >= home.geometry.buckets() => {
+                        return Err(home.damaged(bucket, "a bucket names none as its next"));
+                    }
+                    Some(next) if walk.returns_to(next) => {
+                        // Buckets may have moved during the walk.
+                        self.validate().await?;
+                        return Err(home.damaged(bucket, "a chain of buckets has a cycle"));
+                    }
+                    Some(next) => bucket = next,
                 }
             }
-            return Err(home.damaged(bucket, "a chain of buckets has a cycle"));
         }
         Err(self.changed())
     }
@@ -394,21 +419,6 @@ impl<V: Member> Transaction<V> {
             self.put_back().await?;
         }
         Ok(None)
-    }
-
-    /// Appends a bucket to the chain that ends with `last`. Returns its number.
-    async fn extend(&mut self, home: Home, last: u32) -> Result<u32, Abort> {
-        let header = home.geometry.header(home.table, home.partition);
-        let index = self.latch(header, HEADER_WORDS).await?;
-        let used = self.sets.words[self.sets.writes[index].new_value.start];
-        if used >= u64::from(home.geometry.extra) {
-            return Err(Abort::TableFull { table: home.table });
-        }
-        self.rewrite(index, true)[0] = used + 1;
-        let bucket = home.geometry.main + used as u32;
-        let index = self.latch(home.bucket(last), BUCKET_WORDS).await?;
-        self.rewrite(index, true)[0] = u64::from(bucket) + 1;
-        Ok(bucket)
     }
 }
 

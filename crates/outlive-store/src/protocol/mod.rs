@@ -68,6 +68,7 @@
 //! undoes the replicas that were in use in the epoch of the logged transaction.
 
 mod addresses;
+mod chains;
 mod check;
 mod commit;
 mod connections;

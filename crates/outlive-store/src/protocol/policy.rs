@@ -51,6 +51,10 @@ pub struct Policy {
     pub(super) ends_after_lost_latches: bool,
     /// A release of a latch that may be lost is repeated by compare-and-swap.
     pub(super) releases_again_by_swaps: bool,
+    /// A deletion decides under the latch of a bucket that no slot of it is in use.
+    pub(super) empties_under_latch: bool,
+    /// A deletion that removes a bucket from a chain has the chain before it in its read set.
+    pub(super) validates_chains: bool,
 }
 
 impl Policy {
@@ -79,6 +83,8 @@ impl Policy {
         registers_copies: true,
         ends_after_lost_latches: true,
         releases_again_by_swaps: true,
+        empties_under_latch: true,
+        validates_chains: true,
     };
 }
 
@@ -133,12 +139,16 @@ pub enum Flaw {
     RepeatsLatching,
     /// A WRITE that releases a latch is posted again after its connection broke.
     RepeatsReleasing,
+    /// A bucket leaves its chain because it was read as empty before it was latched.
+    UnlinksAsRead,
+    /// A bucket leaves its chain after one that was before it when the chain was read.
+    UnlinksUnvalidated,
 }
 
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -162,6 +172,8 @@ impl Flaw {
         Self::CopiesUnregistered,
         Self::RepeatsLatching,
         Self::RepeatsReleasing,
+        Self::UnlinksAsRead,
+        Self::UnlinksUnvalidated,
     ];
 
     /// Whether FORD as published has the flaw (*Tandem* thesis, table 5.1).
@@ -196,6 +208,8 @@ impl Flaw {
             Self::CopiesUnregistered => &mut policy.registers_copies,
             Self::RepeatsLatching => &mut policy.ends_after_lost_latches,
             Self::RepeatsReleasing => &mut policy.releases_again_by_swaps,
+            Self::UnlinksAsRead => &mut policy.empties_under_latch,
+            Self::UnlinksUnvalidated => &mut policy.validates_chains,
         };
         *choice = false;
         policy

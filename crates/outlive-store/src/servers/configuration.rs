@@ -71,7 +71,7 @@ outlive::memory::crash_points! {
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outstore");
-const FORMAT: u64 = 7;
+const FORMAT: u64 = 8;
 
 const STATE: u64 = 8;
 const BYTES: u64 = 16;

@@ -7,10 +7,10 @@ pub const KEYS_PER_BUCKET: usize = 8;
 /// The number of value words of a bucket.
 pub const BUCKET_WORDS: usize = 2 + KEYS_PER_BUCKET;
 /// The number of value words of a partition's header.
-pub const HEADER_WORDS: usize = 1;
+pub const HEADER_WORDS: usize = 2;
 
 const BUCKET_BYTES: u64 = VALUE + BUCKET_WORDS as u64 * 8;
-const BUCKETS: u64 = 32;
+const BUCKETS: u64 = VALUE + HEADER_WORDS as u64 * 8;
 /// The number of slots of a main bucket that are planned to be in use.
 const PLANNED: u64 = 5;
 
@@ -154,12 +154,28 @@ pub(super) const fn mix(key: u64) -> u64 {
     key ^ key >> 31
 }
 
+/// The value words of a partition's header.
+#[derive(Clone, Copy, Debug)]
+pub struct Header<'a>(pub &'a [u64]);
+
+impl Header<'_> {
+    /// The number of extra buckets that were ever in a chain. They are the first ones.
+    pub fn used(&self) -> u64 {
+        self.0[0]
+    }
+
+    /// The number of the first bucket in the list of free ones: those that have left their chains.
+    pub fn free(&self) -> Option<u32> {
+        (self.0[1] as u32).checked_sub(1)
+    }
+}
+
 /// The value words of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket<'a>(pub &'a [u64]);
 
 impl Bucket<'_> {
-    /// The number of the next bucket of the chain.
+    /// The number of the next bucket of the chain, or of the list of free ones.
     pub fn next(&self) -> Option<u32> {
         (self.0[0] as u32).checked_sub(1)
     }
@@ -177,6 +193,11 @@ impl Bucket<'_> {
     /// The key of the slot at `position`, if that is in use.
     pub fn key(&self, position: usize) -> u64 {
         self.0[2 + position]
+    }
+
+    /// Returns whether no slot is in use.
+    pub fn is_empty(&self) -> bool {
+        self.0[1] == 0
     }
 
     /// Returns whether the slot at `position` is in use.

@@ -9,7 +9,7 @@
 //! ```text
 //! partition  header | main buckets | extra buckets | 8 slots for each bucket
 //! object     latch, version, value words; aligned to 16 bytes
-//! header     number of extra buckets in use
+//! header     number of extra buckets that were ever in use, first free one + 1 or 0
 //! bucket     next bucket + 1 or 0, bit mask of its slots in use, 8 keys
 //! slot       key, words of the value
 //! ```
@@ -22,6 +22,6 @@ mod geometry;
 mod object;
 mod placement;
 
-pub use geometry::{BUCKET_WORDS, Bucket, Geometry, HEADER_WORDS, KEYS_PER_BUCKET};
+pub use geometry::{BUCKET_WORDS, Bucket, Geometry, HEADER_WORDS, Header, KEYS_PER_BUCKET};
 pub use object::{LATCH, ObjectId, TransactionId, VALUE, VERSION, Version};
 pub use placement::{MAX_REPLICAS, Place, TableLayout, choose};

@@ -1,5 +1,6 @@
 //! A transaction that writes, inserts and deletes, killed after every instruction together with the
-//! recoveries of its logs; and broken variants, which a sweep must find.
+//! recoveries of its logs, and two that remove a bucket from a chain and use it again; and broken
+//! variants, which a sweep must find.
 
 use super::small_store::{
     Pair, SIZE, SURVIVOR, TABLE, VICTIM, recover, set_protocol, transact, whole, worker,
@@ -12,6 +13,7 @@ use outlive_store::verbs::block_on;
 pub fn add_to(suite: &mut Suite) {
     for protocol in Protocol::ALL {
         suite.add(Transactions(protocol, Policy::SOUND));
+        suite.add(Chain(protocol));
     }
 }
 
@@ -82,5 +84,85 @@ impl Sweep for Transactions {
             return Err(format!("{checked:?}"));
         }
         Ok(())
+    }
+}
+
+/// The deletion of the only key of an extra bucket, and the insertion of another key.
+struct Chain(Protocol);
+
+/// The keys that fill the main bucket.
+const MAIN: core::ops::Range<u64> = 11..19;
+
+impl Chain {
+    /// Gives a key a value, or deletes it, in a transaction of the survivor.
+    fn put(memory: Marked, pair: Pair) -> Result<(), String> {
+        transact(memory, SURVIVOR, Policy::SOUND, &[pair]).map(drop)
+    }
+
+    /// Requires that `keys` keys exist, and that `extra` buckets extend the chain.
+    fn expect(memory: Marked, keys: u64, extra: u64) -> Result<(), String> {
+        let worker = worker(memory, SURVIVOR, Policy::SOUND);
+        let checked = block_on(check(&worker, core::iter::once(0), |_| false));
+        let checked = checked.map_err(|error| error.to_string())?;
+        match checked.held == 0 && checked.problems.is_empty() {
+            true if (checked.keys, checked.extra) == (keys, extra) => Ok(()),
+            _ => Err(format!("{checked:?}")),
+        }
+    }
+}
+
+impl Sweep for Chain {
+    fn name(&self) -> String {
+        match self.0 {
+            Protocol::Pandora => "store Chain".into(),
+            protocol => format!("store Chain, {protocol}"),
+        }
+    }
+
+    fn size(&self) -> u64 {
+        SIZE
+    }
+
+    fn prepare(&self, memory: Marked) {
+        set_protocol(memory, self.0);
+        for key in MAIN.chain([2]) {
+            Self::put(memory, (key, Some(20))).expect("a commit");
+        }
+    }
+
+    fn operate(&self, memory: Marked) {
+        let worker = worker(memory, VICTIM, Policy::SOUND);
+        let mut coordinator = worker.coordinator().expect("a slot");
+        let deleting = coordinator.transaction(async |tx| tx.delete(TABLE, 2).await);
+        block_on(deleting).expect("a commit");
+        let inserting = coordinator.transaction(async |tx| tx.insert(TABLE, 3, &[30; 2]).await);
+        block_on(inserting).expect("a commit");
+    }
+
+    fn recover(&self, memory: Marked, _: &Crash) {
+        recover(memory, Policy::SOUND);
+    }
+
+    fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
+        let worker = worker(memory, SURVIVOR, Policy::SOUND);
+        let mut coordinator = worker.coordinator().expect("a slot");
+        let done = coordinator.transaction(async |tx| {
+            let second = whole(tx.read(TABLE, 2).await?);
+            Ok((second, whole(tx.read(TABLE, 3).await?)))
+        });
+        let found = block_on(done).map_err(|error| error.to_string())?.value;
+        drop(coordinator);
+        match found {
+            // The second one is left by an earlier check of this memory.
+            (None, Some(30 | 32)) => {}
+            (Some(20), None) | (None, None) if !crash.returned => {}
+            _ => return Err(format!("the keys 2 and 3 are {found:?}")),
+        }
+        // The bucket can leave the chain and join it, also with stray latches.
+        Self::put(memory, (2, None))?;
+        Self::put(memory, (3, None))?;
+        Self::expect(memory, 8, 0)?;
+        Self::put(memory, (3, Some(32)))?;
+        Self::expect(memory, 9, 1)
     }
 }

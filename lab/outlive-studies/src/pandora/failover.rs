@@ -7,6 +7,7 @@
 
 use super::Backend;
 use super::board::{Board, Left};
+use super::caps::Caps;
 use super::scratch_store::{ScratchStore, Shape};
 use super::server::{Compute, Memory};
 use super::subject::Subject;
@@ -52,6 +53,8 @@ pub struct Setting {
     pub backend: Backend,
     pub coordinators: u16,
     pub stall: u32,
+    /// The processors of the compute servers, if each is kept on its own.
+    pub caps: Option<Caps>,
     /// Where the verbs of recoveries go.
     pub recovery: Backend,
     /// The time before the kill and after it, in nanoseconds.
@@ -262,6 +265,7 @@ impl Stage {
             round_trip: setting.backend.to_link().map(|link| link.round_trip),
             recovery_round_trip: setting.recovery.to_link().map(|link| link.round_trip),
             rate,
+            processor: setting.caps.map(|caps| caps.of(lane)),
             is_standby,
             stall: setting.stall,
             seed: self.seed << 2 | lane,

@@ -44,6 +44,7 @@ fn study(run: &mut Run<'_>, hot: u64) -> Result<(), StudyError> {
         coordinators: run.effort().of(4, COORDINATORS, COORDINATORS),
         // Longer than any recovery here.
         stall: u32::MAX,
+        caps: None,
         recovery: Backend::link(),
         before: run.effort().of(12, 40, 40) * BIN,
         after: run.effort().of(22, 40, 40) * BIN,

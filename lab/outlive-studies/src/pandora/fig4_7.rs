@@ -39,6 +39,7 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
             backend: Backend::link(),
             coordinators: COORDINATORS,
             stall: 0,
+            caps: None,
             recovery: Backend::link(),
             before: half.max(5 * BIN),
             after: half.max(5 * BIN),

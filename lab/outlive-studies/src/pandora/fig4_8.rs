@@ -1,8 +1,9 @@
 //! `pandora-fig4.8` to `pandora-fig4.12`: throughput over time while a server fails.
 //!
 //! Two compute servers execute transactions in an open loop, at 40% of the capacity that both have
-//! together without a limit. (At full load the server that is left receives the victim's
-//! processor time, and its throughput rises.) Then one of them is killed, with or without a standby
+//! together without a limit. Each is [kept on a processor](super::caps) of its own, if there are
+//! enough, because the server that is left would receive the victim's processor time otherwise. A
+//! standby has the victim's processor. Then one of them is killed, with or without a standby
 //! that takes its place, or one of the two memory servers is. Bins of 5 ms are aligned to the kill.
 //!
 //! The longest gap in the commits of the server that is not killed is compared with that of equally
@@ -10,6 +11,7 @@
 //! obituaries. After the kills, the benchmark's invariant and all tables are checked.
 
 use super::board::Left;
+use super::caps::Caps;
 use super::failover::{BIN, Outcome, SERVERS, Setting, Stage, Victim};
 use super::subject::{Kind, Subject};
 use super::{Backend, paper};
@@ -91,6 +93,7 @@ fn study(run: &mut Run<'_>, figure: Figure) -> Result<(), StudyError> {
         backend: Backend::link(),
         coordinators: run.effort().of(4, figure.coordinators, figure.coordinators),
         stall: 0,
+        caps: Caps::choose(),
         recovery: Backend::link(),
         before: run.effort().of(16, 60, 60) * BIN,
         after: run.effort().of(12, 30, 30) * BIN,
@@ -101,8 +104,9 @@ fn study(run: &mut Run<'_>, figure: Figure) -> Result<(), StudyError> {
     run.begin(&format!("{name}: the capacity"));
     let rate = capacity(&stage.run(run, Victim::None, None)?);
     let all = format!(
-        "{name}, {} coordinators on each of {SERVERS} compute servers, {}",
+        "{name}, {} coordinators on each of {SERVERS} compute servers, {}, {}",
         setting.coordinators,
+        Caps::describe(setting.caps),
         setting.backend.name()
     );
     run.answer([

@@ -5,6 +5,7 @@
 //! divided by that of a pointer chase through as much memory, in the same round.
 
 use super::Backend;
+use super::scratch_store::{MEMORY_SERVERS, REPLICAS};
 use super::steady::{Steady, Until};
 use super::subject::{Kind, Subject};
 use crate::paired::Paired;
@@ -12,6 +13,8 @@ use crate::row::{Goal, How, Row};
 use crate::statistics::median_estimate;
 use crate::{Run, Study, StudyError, clock};
 use outlive_store::protocol::Protocol;
+use outlive_store::workloads::bytes_per_server;
+use rustix::fs::statvfs;
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -42,6 +45,9 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
         hot: 0,
         write_percent: 50,
     };
+    // Before the smaller sizes, which take minutes.
+    let both = needed(&subject(sizes[0])) + needed(&subject(sizes[sizes.len() - 1]));
+    require(both, available()?)?;
     for backend in [Backend::link(), Backend::Bare] {
         let make = |size| {
             run.begin(&format!(
@@ -99,6 +105,42 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
+/// The memory that a table of a subject needs with its replicas and the chase, in bytes.
+fn needed(subject: &Subject) -> u64 {
+    let tables = subject.tables(2, 2);
+    let store = bytes_per_server(&tables, MEMORY_SERVERS, REPLICAS) * u64::from(MEMORY_SERVERS);
+    // The chase, and the order of its lines while it is made.
+    let chase = subject.size * BYTES_OF_KEY * (LINE as u64 + 1) / LINE as u64;
+    store + chase
+}
+
+/// The memory that is available for stores in `/dev/shm` and this process, in bytes.
+fn available() -> Result<u64, StudyError> {
+    let text = std::fs::read_to_string("/proc/meminfo");
+    let text = text.map_err(StudyError::io("asking for the available memory"))?;
+    let line = text.lines().find_map(|it| it.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|it| it.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let memory = kib.map_or(u64::MAX, |it| it * 1024);
+    let shm = statvfs("/dev/shm")
+        .map_err(|errno| StudyError::io("asking for the space of /dev/shm")(errno.into()))?;
+    Ok(memory.min(shm.f_bavail * shm.f_frsize))
+}
+
+/// Refuses the study if `needed` bytes are not available, and an eighth more for the check of the
+/// tables, which copies partitions.
+fn require(needed: u64, available: u64) -> Result<(), StudyError> {
+    let all = needed + needed / 8;
+    match all <= available {
+        true => Ok(()),
+        false => Err(StudyError::void(format!(
+            "the tables, their replicas and the pointer chases need {:.1} GB, and {:.1} GB of \
+             memory and of /dev/shm are available; use --quick for smaller tables",
+            all as f64 * 1e-9,
+            available as f64 * 1e-9
+        ))),
+    }
+}
+
 /// A pointer chase through an amount of memory.
 struct Chase {
     next: Vec<u32>,
@@ -130,5 +172,28 @@ impl Chase {
         }
         std::hint::black_box(at);
         (clock::now() - begin) as f64 / f64::from(STEPS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn micro(size: u64) -> Subject {
+        Subject {
+            kind: Kind::Micro,
+            size,
+            hot: 0,
+            write_percent: 50,
+        }
+    }
+
+    #[test]
+    fn ten_million_keys_fit_into_16_gb_and_are_refused_with_less_than_they_need() {
+        let bytes = needed(&micro(10_000)) + needed(&micro(10_000_000));
+        assert!((4 << 30..8 << 30).contains(&bytes), "{bytes}");
+        require(bytes, 12 << 30).unwrap();
+        let refused = require(bytes, 4 << 30).unwrap_err().to_string();
+        assert!(refused.contains("use --quick"), "{refused}");
     }
 }

@@ -12,6 +12,7 @@
 mod armed;
 mod blocking;
 mod board;
+mod caps;
 mod failover;
 mod fig4_13;
 mod fig4_4;

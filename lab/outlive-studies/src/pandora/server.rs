@@ -1,6 +1,7 @@
 //! The servers of a run: processes that a study starts, and kills.
 
 use super::board::{Board, Lane};
+use super::caps::keep_on;
 use super::subject::Subject;
 use crate::children::{ready, say, sleep_for_ever};
 use crate::{StudyError, clock};
@@ -48,6 +49,8 @@ pub struct Compute {
     pub recovery_round_trip: Option<Duration>,
     /// The transactions that begin in each second; `None` for as many as possible.
     pub rate: Option<f64>,
+    /// The processor on which it is kept; `None` if it may use all.
+    pub processor: Option<usize>,
     /// Whether it begins when the victim of the run is recovered, in its place.
     pub is_standby: bool,
     /// The number of polls for which an access may wait for a recovery.
@@ -68,6 +71,7 @@ fn link(round_trip: Duration) -> Link {
 
 impl Compute {
     pub fn play(self) -> Result<(), StudyError> {
+        self.processor.map_or(Ok(()), keep_on)?;
         // Sleeps end when they should, so that the pace has no gaps of its own.
         // SAFETY: sets a number of this thread.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };

@@ -245,6 +245,7 @@ fn about(kind: &str) -> &'static str {
         "broken-connections" => "as losses; connections with outstanding verbs break",
         "dropped-workers" => "the same; workers are dropped while they release latches",
         "broken-restorations" => "as restorations; connections with outstanding verbs break",
+        "chains" => "as restorations; buckets join and leave a chain all the time",
         "restorations-of-three" => "the same with three replicas, and the loss in the restoration",
         _ => "",
     }

@@ -1,9 +1,8 @@
 //! The steps of the protocol: what the compute servers that died in a run had posted last, and
 //! what was outstanding on connections that broke.
 
-use super::GEOMETRY;
+use super::Plan;
 use super::view::{base, is_log};
-use outlive_store::protocol::Protocol;
 use outlive_store::tables::LATCH;
 use outlive_store::verbs::{Verb, VerbKind};
 use std::collections::BTreeMap;
@@ -83,29 +82,30 @@ impl Step {
     }
 
     /// Returns the step of a batch: that of the verb of the batch with the most effect.
-    pub(super) fn of(batch: &[Verb], protocol: Protocol) -> Option<Self> {
-        batch.iter().map(|verb| Self::of_verb(verb, protocol)).max()
+    pub(super) fn of(batch: &[Verb], plan: &Plan) -> Option<Self> {
+        batch.iter().map(|verb| Self::of_verb(verb, plan)).max()
     }
 
-    fn of_verb(verb: &Verb, protocol: Protocol) -> Self {
-        let is_log = is_log(verb.at, protocol);
+    fn of_verb(verb: &Verb, plan: &Plan) -> Self {
+        let is_log = is_log(verb.at, plan.protocol);
         match verb.kind {
             VerbKind::Read if is_log => Self::ReadLog,
             VerbKind::Read => Self::Read,
             VerbKind::CompareSwap { new: 0, .. } => Self::Release,
             VerbKind::CompareSwap { .. } => Self::Latch,
             VerbKind::Write if is_log => Self::Log,
-            VerbKind::Write if is_latch(verb, protocol) => Self::Unlatch,
+            VerbKind::Write if is_latch(verb, plan) => Self::Unlatch,
             VerbKind::Write | VerbKind::FetchAdd { .. } => Self::Write,
         }
     }
 }
 
 /// Returns whether a verb on a table begins at a latch.
-fn is_latch(verb: &Verb, protocol: Protocol) -> bool {
-    (0..GEOMETRY.partitions).any(|partition| {
-        let base = base(protocol, partition);
-        let mut objects = GEOMETRY.objects(0, partition);
+fn is_latch(verb: &Verb, plan: &Plan) -> bool {
+    let geometry = plan.geometry();
+    (0..geometry.partitions).any(|partition| {
+        let base = base(plan, partition);
+        let mut objects = geometry.objects(0, partition);
         objects.any(|(object, _)| base + (object.offset() + LATCH) == verb.at)
     })
 }

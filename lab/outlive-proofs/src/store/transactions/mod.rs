@@ -3,6 +3,7 @@
 //! may restore its replicas and die, before a second one is lost. Connections may break. The
 //! history is checked for strict serializability, and the memory for consistency.
 
+mod chains;
 mod deaths;
 mod history;
 mod plan;
@@ -19,7 +20,7 @@ use outlive_store::protocol::{
     Abort, Checked, Coordinator, LastCommit, Outcome as Resolved, Protocol, Recovered, Retry, Slot,
     Table, Transaction, TransactionError, Worker, check, recover_logs,
 };
-use outlive_store::tables::{Geometry, TransactionId, choose};
+use outlive_store::tables::{TransactionId, choose};
 use outlive_store::verbs::{ServerId, Verb};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -43,13 +44,6 @@ const RETRY: Retry = Retry {
     deadline: None,
 };
 const STEPS: u64 = 3_000_000;
-
-const GEOMETRY: Geometry = Geometry {
-    value_words: 2,
-    partitions: 2,
-    main: 1,
-    extra: 1,
-};
 
 /// The kind of an access.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +85,7 @@ impl World {
         let view = Simulated {
             network: self.network.clone(),
             compute,
-            protocol: self.plan.protocol,
-            reconnects_early: self.plan.reconnects_early,
+            plan: self.plan,
             configuration: Rc::clone(&self.configuration),
             slots: RefCell::new((0..COORDINATORS).map(|it| Slot::new(it, 0)).collect()),
         };
@@ -367,36 +360,7 @@ async fn pause() {
 pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     let mut random = fastrand::Rng::with_seed(!seed);
     let servers: Vec<ServerId> = (0..=plan.replicas as u16).map(ServerId).collect();
-    let network = Network::new(seed, servers.len(), words(plan.protocol)).with_stalls();
-    let mut victims: Vec<usize> = (0..CLIENTS).collect();
-    random.shuffle(&mut victims);
-    for victim in victims.into_iter().take(plan.deaths) {
-        // A large READ has many words, and each WRITE of a commit only some: half of the victims
-        // die after a number of batches.
-        match random.bool() {
-            true => network.plan(random.u64(..2500), Fault::ComputeCrash(victim)),
-            false => network.plan_crash(victim, random.u64(..60)),
-        }
-    }
-    for _ in 0..plan.breaks {
-        match random.u8(..if plan.restores { 4 } else { 3 }) {
-            3 => network.plan_break(RESTORER + random.usize(..RESTORERS), random.u64(..40)),
-            0 => network.plan_break(CLIENTS + random.usize(..RECOVERERS), random.u64(..40)),
-            _ => network.plan_break(random.usize(..CLIENTS), random.u64(..80)),
-        }
-    }
-    if plan.recoverer_dies {
-        network.plan_crash(CLIENTS, random.u64(..40));
-    }
-    if plan.restores && random.bool() {
-        network.plan(random.u64(..6000), Fault::ComputeCrash(RESTORER));
-    }
-    if plan.memory_dies {
-        let server = ServerId(random.u16(..servers.len() as u16));
-        // Early, so that transactions run beside the restoration.
-        let latest = if plan.restores { 1000 } else { 3000 };
-        network.plan(random.u64(..latest), Fault::MemoryCrash(server));
-    }
+    let network = Network::new(seed, servers.len(), words(&plan)).with_stalls();
     // With the logs at the replicas, each memory server is a log server.
     let log_servers = |compute| match plan.protocol {
         Protocol::Pandora | Protocol::LatchToLog => {
@@ -407,7 +371,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     let configuration = Configuration {
         failed: HashSet::new(),
         changes: Vec::new(),
-        places: places(plan.protocol, &servers, plan.replicas),
+        places: places(&plan, &servers),
         commits: HashMap::new(),
         last: HashMap::new(),
         logs: (0..=OBSERVER).map(log_servers).collect(),
@@ -427,6 +391,39 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         is_over: Cell::new(false),
         restoring: Cell::new(0),
     };
+    if plan.chains {
+        world.load()?;
+    }
+    let begin = network.seen().words;
+    let mut victims: Vec<usize> = (0..CLIENTS).collect();
+    random.shuffle(&mut victims);
+    for victim in victims.into_iter().take(plan.deaths) {
+        // A large READ has many words, and each WRITE of a commit only some: half of the victims
+        // die after a number of batches.
+        match random.bool() {
+            true => network.plan(begin + random.u64(..2500), Fault::ComputeCrash(victim)),
+            false => network.plan_crash(victim, random.u64(..60)),
+        }
+    }
+    for _ in 0..plan.breaks {
+        match random.u8(..if plan.restores { 4 } else { 3 }) {
+            3 => network.plan_break(RESTORER + random.usize(..RESTORERS), random.u64(..40)),
+            0 => network.plan_break(CLIENTS + random.usize(..RECOVERERS), random.u64(..40)),
+            _ => network.plan_break(random.usize(..CLIENTS), random.u64(..80)),
+        }
+    }
+    if plan.recoverer_dies {
+        network.plan_crash(CLIENTS, random.u64(..40));
+    }
+    if plan.restores && random.bool() {
+        network.plan(begin + random.u64(..6000), Fault::ComputeCrash(RESTORER));
+    }
+    if plan.memory_dies {
+        let server = ServerId(random.u16(..servers.len() as u16));
+        // Early, so that transactions run beside the restoration.
+        let latest = if plan.restores { 1000 } else { 3000 };
+        network.plan(begin + random.u64(..latest), Fault::MemoryCrash(server));
+    }
     let mut workers: Vec<_> = (0..CLIENTS).map(|it| world.worker(it, it)).collect();
     let running = Cell::new(CLIENTS * usize::from(COORDINATORS));
     let mut tasks: Vec<Task<'_>> = Vec::new();
@@ -492,10 +489,11 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     let resolved = |outcome| move |it: &Record| it.was_resolved && it.outcome == outcome;
     counts.found_committed = world.history.count(resolved(Outcome::Committed));
     counts.found_without_effect = world.history.count(resolved(Outcome::NoEffect));
+    counts.moved = world.moves();
     counts.words = network.seen().words;
     counts.left_latches = world.configuration.borrow().left_latches;
     let add = |all: &mut Steps, compute: usize, batch: &[Verb]| {
-        if let Some(step) = Step::of(batch, plan.protocol) {
+        if let Some(step) = Step::of(batch, &plan) {
             let victim = match compute {
                 ..CLIENTS => Victim::Client,
                 ..RESTORER => Victim::Recoverer,

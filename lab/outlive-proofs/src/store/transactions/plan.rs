@@ -2,6 +2,7 @@
 
 use super::deaths::Steps;
 use outlive_store::protocol::{Policy, Protocol};
+use outlive_store::tables::Geometry;
 
 /// The plan of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,9 @@ pub struct Plan {
     pub drops_workers: bool,
     /// Whether attempts stall at latches of compute servers under recovery.
     pub stalls: bool,
+    /// Whether the keys are in a chain of a full bucket and two that have one key each, so that
+    /// deletions remove buckets from it and insertions add some.
+    pub chains: bool,
     /// The largest number of accesses of a transaction.
     pub accesses: usize,
     /// The number of keys.
@@ -58,6 +62,7 @@ impl Plan {
         forgets_dead: false,
         drops_workers: false,
         stalls: false,
+        chains: false,
         accesses: 3,
         keys: 4,
         reads: 35,
@@ -119,8 +124,15 @@ impl Plan {
         breaks: 16,
         ..Self::RESTORATIONS
     };
+    /// A run in which chains grow and shrink, with all failures but broken connections.
+    pub const CHAINS: Self = Self {
+        chains: true,
+        keys: 3,
+        reads: 10,
+        ..Self::RESTORATIONS
+    };
     /// The kinds of sound runs, with their names.
-    pub const ALL: [(&str, Self); 11] = [
+    pub const ALL: [(&str, Self); 12] = [
         ("clean", Self::CLEAN),
         ("deaths", Self::DEATHS),
         ("losses", Self::LOSSES),
@@ -132,7 +144,19 @@ impl Plan {
         ("broken-connections", Self::BROKEN_CONNECTIONS),
         ("dropped-workers", Self::DROPPED_WORKERS),
         ("broken-restorations", Self::BROKEN_RESTORATIONS),
+        ("chains", Self::CHAINS),
     ];
+
+    /// The sizes of the table.
+    pub(super) const fn geometry(&self) -> Geometry {
+        let (partitions, extra) = if self.chains { (1, 3) } else { (2, 1) };
+        Geometry {
+            value_words: 2,
+            partitions,
+            main: 1,
+            extra,
+        }
+    }
 
     /// The plan with another protocol.
     pub const fn of(self, protocol: Protocol) -> Self {
@@ -182,6 +206,8 @@ pub struct Counts {
     pub snapshots: u64,
     /// Compute servers that were left with latches, because a worker was dropped.
     pub left_latches: u64,
+    /// Buckets that joined or left a chain, and moves that were undone.
+    pub moved: u64,
     /// Words that took effect.
     pub words: u64,
     /// Deaths of compute servers that had posted a batch, by what they posted last.
@@ -212,6 +238,7 @@ impl Counts {
         self.stalled += other.stalled;
         self.snapshots += other.snapshots;
         self.left_latches += other.left_latches;
+        self.moved += other.moved;
         self.words += other.words;
         self.lost_answers += other.lost_answers;
         for (all, others) in [

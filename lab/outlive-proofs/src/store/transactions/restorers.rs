@@ -88,7 +88,7 @@ impl World {
                 {
                     *place = Place {
                         server,
-                        base: base(self.plan.protocol, partition),
+                        base: base(&self.plan, partition),
                         step,
                     };
                 }

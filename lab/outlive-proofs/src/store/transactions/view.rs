@@ -1,7 +1,7 @@
 //! The store as a simulated compute server sees it.
 
 use super::super::network::{Network, Wire};
-use super::{COORDINATORS, GEOMETRY, OBSERVER};
+use super::{COORDINATORS, OBSERVER, Plan};
 use core::cell::RefCell;
 use core::task::Poll;
 use outlive_store::protocol::{LastCommit, LogArea, Member, Protocol, Slot, View};
@@ -69,9 +69,7 @@ impl Configuration {
 pub(super) struct Simulated {
     pub network: Network,
     pub compute: usize,
-    pub protocol: Protocol,
-    /// Broken: see [`Plan`](super::Plan::reconnects_early).
-    pub reconnects_early: bool,
+    pub plan: Plan,
     pub configuration: Rc<RefCell<Configuration>>,
     pub slots: RefCell<Vec<Slot>>,
 }
@@ -88,25 +86,25 @@ pub(super) const fn area_bytes(protocol: Protocol) -> u64 {
 }
 
 /// The places of the replicas before the run.
-pub(super) fn places(protocol: Protocol, servers: &[ServerId], replicas: usize) -> Vec<Vec<Place>> {
+pub(super) fn places(plan: &Plan, servers: &[ServerId]) -> Vec<Vec<Place>> {
     let places = |partition: u8| {
-        let chosen = choose(partition.into(), servers, replicas);
+        let chosen = choose(partition.into(), servers, plan.replicas);
         let chosen = chosen.into_iter();
         chosen
             .map(|server| Place {
                 server,
-                base: base(protocol, partition),
+                base: base(plan, partition),
                 step: 0,
             })
             .collect()
     };
-    (0..GEOMETRY.partitions).map(places).collect()
+    (0..plan.geometry().partitions).map(places).collect()
 }
 
 /// The start of a partition, which is the same in all servers.
-pub(super) fn base(protocol: Protocol, partition: u8) -> RemoteOffset {
-    let logs = (OBSERVER as u64 + 1) * area_bytes(protocol);
-    RemoteOffset::new(logs + u64::from(partition) * GEOMETRY.partition_bytes())
+pub(super) fn base(plan: &Plan, partition: u8) -> RemoteOffset {
+    let logs = (OBSERVER as u64 + 1) * area_bytes(plan.protocol);
+    RemoteOffset::new(logs + u64::from(partition) * plan.geometry().partition_bytes())
 }
 
 /// Returns whether an offset in a region belongs to a log.
@@ -114,9 +112,10 @@ pub(super) fn is_log(at: RemoteOffset, protocol: Protocol) -> bool {
     at < RemoteOffset::new((OBSERVER as u64 + 1) * area_bytes(protocol))
 }
 
-pub(super) fn words(protocol: Protocol) -> usize {
-    let logs = (OBSERVER as u64 + 1) * area_bytes(protocol);
-    let tables = u64::from(GEOMETRY.partitions) * GEOMETRY.partition_bytes();
+pub(super) fn words(plan: &Plan) -> usize {
+    let logs = (OBSERVER as u64 + 1) * area_bytes(plan.protocol);
+    let geometry = plan.geometry();
+    let tables = u64::from(geometry.partitions) * geometry.partition_bytes();
     (logs + tables) as usize / 8
 }
 
@@ -147,7 +146,7 @@ impl View for Simulated {
             let server = broken.server();
             return Poll::Ready(Err(VerbError::Revoked { server }));
         }
-        if self.reconnects_early {
+        if self.plan.reconnects_early {
             return Poll::Ready(self.connect(broken.server()));
         }
         match self.network.try_reconnect(broken) {
@@ -162,7 +161,7 @@ impl View for Simulated {
             .iter_mut()
             .for_each(|it| it.sort_by_key(|place| place.step));
         (table == 0).then_some(TableLayout {
-            geometry: GEOMETRY,
+            geometry: self.plan.geometry(),
             places,
         })
     }
@@ -265,7 +264,7 @@ impl Member for Simulated {
                 logs[index] = *spare;
             }
         }
-        Ok(log_of(self.protocol, self.compute, logs.clone()))
+        Ok(log_of(self.plan.protocol, self.compute, logs.clone()))
     }
 
     fn take_slot(&self) -> Option<Slot> {
