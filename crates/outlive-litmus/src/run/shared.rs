@@ -31,6 +31,8 @@ const MOST_TRANSACTIONS: usize = 5;
 const MOST_ATTEMPTS: u64 = 4;
 /// The longest time between two transactions of the assertion, in microseconds.
 const LONGEST_INTERVAL: u64 = 600;
+/// The longest time between the two evaluations after a crash, in microseconds.
+const LONGEST_RECOVERY: u64 = 20_000;
 
 /// A round.
 #[derive(Clone)]
@@ -116,6 +118,21 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
             context.violate(kind, &last, &all);
         } else if let Some(failing) = &failing.1 {
             context.violate(Kind::ConcurrentRead, failing, &all);
+        }
+        let crashes = |it: &Execution| it.crashed.is_some() || is_lost(it.outcome);
+        if all.iter().any(crashes) && evaluation::holds(condition, &last) {
+            // A store recovers from the crash after that, and may undo the wrong writes.
+            thread::sleep(Duration::from_micros(rng.u64(0..=LONGEST_RECOVERY)));
+            let Some(late) = state::read_at_rest(&mut client, keys, patience)? else {
+                context.block("no transaction that reads all objects commits".into());
+                break;
+            };
+            context.answered();
+            context.count_assertions(1);
+            if !evaluation::holds(condition, &late) {
+                let kind = kind_at_rest(context, &mut client, keys, condition)?;
+                context.violate(kind, &late, &all);
+            }
         }
         if context.have_crashed(&all) {
             context.assert_alive(&mut client, keys)?;

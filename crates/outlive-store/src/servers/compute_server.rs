@@ -180,7 +180,7 @@ impl ComputeServer {
     ) -> Result<Rc<Worker<Members<C>>>, StoreError> {
         let log = self.rights.log()?;
         let members = Members::new(&self.rights, connector);
-        Ok(Worker::new(members, self.id().0, log, ADDRESSES))
+        Ok((self.store()).worker(members, self.id().0, log, ADDRESSES))
     }
 
     /// Revokes the rights of the compute server whose process is `server`, and waits for that for

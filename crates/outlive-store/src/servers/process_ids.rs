@@ -13,7 +13,7 @@ use super::configuration::Configuration;
 use super::entries::ComputeEntry;
 use super::recover::Survivor;
 use super::{Direct, Store};
-use crate::protocol::{LogArea, Worker, release_stray};
+use crate::protocol::{LogArea, release_stray};
 use crate::verbs::{VerbError, block_on};
 use core::time::Duration;
 use outlive::membership::Instance;
@@ -172,7 +172,7 @@ impl Store {
             let begin = Instant::now();
             loop {
                 let survivor = Survivor::new(self, Direct);
-                let worker = Worker::new(survivor, 0, LogArea::default(), 0);
+                let worker = self.worker(survivor, 0, LogArea::default(), 0);
                 let tables = configuration.tables().map(|table| table.number);
                 match block_on(release_stray(&worker, tables, is_stray)) {
                     // Until the loss is in the list. The new primaries have no stray latches. If

@@ -189,7 +189,7 @@ impl Store {
         area: &LogArea,
     ) -> Result<Recovered, RecoverLogsError> {
         let survivor = Survivor::new(self, connector);
-        let worker = Worker::new(survivor, process, area.clone(), 0);
+        let worker = self.worker(survivor, process, area.clone(), 0);
         block_on(recover_logs(&worker))
     }
 }

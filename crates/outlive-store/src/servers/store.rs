@@ -8,13 +8,18 @@ use super::{
     ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Missing, Phase, Sizes,
     StoreError, TableEntry,
 };
-use crate::protocol::{Counts, Outcome, Protocol, Recovered};
+#[cfg(feature = "proofs")]
+use crate::protocol::Policy;
+use crate::protocol::{Counts, LogArea, Outcome, Protocol, Recovered, View, Worker};
 use crate::tables::TransactionId;
 use core::time::Duration;
 use outlive::membership::{Instance, Process, ProcessOptions, Settings};
 use outlive::pod::{Pod, PodOptions};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
+#[cfg(feature = "proofs")]
+use std::sync::OnceLock;
 
 /// The options of a new store.
 ///
@@ -189,6 +194,9 @@ pub struct Store {
     here: Arc<Here>,
     #[cfg(feature = "measurements")]
     measured: Measured,
+    /// The policy of all workers, if it is not the sound one.
+    #[cfg(feature = "proofs")]
+    policy: Arc<OnceLock<Policy>>,
 }
 
 impl Store {
@@ -268,6 +276,8 @@ impl Store {
             here: Here::new(),
             #[cfg(feature = "measurements")]
             measured: Measured::default(),
+            #[cfg(feature = "proofs")]
+            policy: Arc::default(),
             pod,
             configuration,
         })
@@ -290,6 +300,30 @@ impl Store {
     #[cfg(feature = "measurements")]
     pub(super) fn measured(&self) -> &Measured {
         &self.measured
+    }
+
+    /// Sets the policy of the workers that this handle and its clones make from now on: those of
+    /// transactions, recoveries, restorations, and scans for stray latches. Later calls have no
+    /// effect.
+    #[cfg(feature = "proofs")]
+    pub fn set_policy(&self, policy: Policy) {
+        self.policy.get_or_init(|| policy);
+    }
+
+    /// Returns a worker, as [`Worker::new`] does.
+    pub(super) fn worker<V: View>(
+        &self,
+        view: V,
+        process: u16,
+        log: LogArea,
+        addresses: usize,
+    ) -> Rc<Worker<V>> {
+        let worker = Worker::new(view, process, log, addresses);
+        #[cfg(feature = "proofs")]
+        if let Some(policy) = self.policy.get() {
+            worker.set_policy(*policy);
+        }
+        worker
     }
 
     pub(super) fn files(&self) -> &Files {

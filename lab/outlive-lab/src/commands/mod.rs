@@ -1,6 +1,8 @@
 //! The command line: one file for each command.
 
 mod completions;
+mod litmus_bugs;
+mod litmus_store;
 mod machine;
 mod prove;
 mod study;
@@ -38,6 +40,11 @@ enum Command {
     Machine(machine::Machine),
     /// Measure Outlive against its peers, and reproduce the papers' tables
     Study(study::Study),
+    /// Search for the bugs of FORD, and for other flaws of the store, by litmus tests
+    LitmusBugs(litmus_bugs::LitmusBugs),
+    /// Answer requests on standard input as a compute server with an unsound protocol and crash
+    /// points, for `outlive litmus`
+    LitmusStore(litmus_store::LitmusStore),
     /// A part of a study in a process of its own
     #[command(hide = true)]
     StudyPart,
@@ -55,6 +62,8 @@ impl Lab {
             Command::Prove(command) => command.run(),
             Command::Machine(command) => command.run(),
             Command::Study(command) => command.run(),
+            Command::LitmusBugs(command) => command.run(),
+            Command::LitmusStore(command) => command.run(),
             Command::StudyPart => study::part(),
             Command::Completions(command) => command.run(),
         }

@@ -1,0 +1,185 @@
+//! The results of searches.
+
+use super::hunts::Hunt;
+use outlive_litmus::run::{self, TestReport};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+/// The bar for the median time to detection.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A violation.
+#[derive(Clone, Debug)]
+pub struct Detection {
+    pub test: String,
+    pub family: &'static str,
+    /// The kind of the violation, or `blocked`.
+    pub what: &'static str,
+    /// The time since the first test began.
+    pub after: Duration,
+    /// The number of transactions executed until then.
+    pub executions: u64,
+}
+
+/// The result of a search with one seed.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub found: Option<Detection>,
+    pub executions: u64,
+    pub committed: u64,
+    /// The transactions in which the tester lost the process of its connection.
+    pub crashes: u64,
+    /// The dead processes that the store has recovered.
+    pub recoveries: u64,
+    /// The memory servers that have left.
+    pub losses: u64,
+    /// The tests that could not run.
+    pub errors: u64,
+    pub elapsed: Duration,
+}
+
+impl Outcome {
+    /// Adds the numbers of a test.
+    pub fn add(&mut self, report: &TestReport) {
+        self.executions += report.executions;
+        self.committed += report.count(run::Outcome::Committed);
+        self.crashes += report.count(run::Outcome::Lost) + report.count(run::Outcome::Unknown);
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.found {
+            Some(it) => write!(
+                f,
+                "found by {} ({}) after {:.1} s and {} transactions",
+                it.test,
+                it.what,
+                it.after.as_secs_f64(),
+                it.executions
+            )?,
+            None => write!(
+                f,
+                "nothing found in {:.1} s and {} transactions",
+                self.elapsed.as_secs_f64(),
+                self.executions
+            )?,
+        }
+        write!(
+            f,
+            "; {} committed, {} processes died in transactions, {} recoveries, {} memory servers \
+             left, {} tests could not run",
+            self.committed, self.crashes, self.recoveries, self.losses, self.errors
+        )
+    }
+}
+
+/// The results of all seeds.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    pub flaw: String,
+    protocol: String,
+    category: Option<&'static str>,
+    families: Vec<&'static str>,
+    seeds: u64,
+    found: u64,
+    /// The median over all seeds; `null` if half of them found nothing.
+    median_seconds: Option<f64>,
+    median_executions: Option<u64>,
+    executions: u64,
+    seconds: f64,
+    crashes: u64,
+    recoveries: u64,
+    losses: u64,
+    errors: u64,
+    /// Whether processes had crash points, so that some must have died.
+    is_crashing: bool,
+    found_by: BTreeSet<String>,
+    found_by_families: BTreeSet<&'static str>,
+    found_as: BTreeSet<&'static str>,
+    pub why_not: Option<&'static str>,
+}
+
+impl Row {
+    /// Returns the row of a search, one outcome for each seed.
+    pub fn new(hunt: &Hunt, outcomes: &[Outcome]) -> Self {
+        let found = || outcomes.iter().filter_map(|it| it.found.as_ref());
+        let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum();
+        let elapsed: Duration = outcomes.iter().map(|it| it.elapsed).sum();
+        Self {
+            flaw: hunt.name(),
+            protocol: hunt.protocol.to_string(),
+            category: hunt.category,
+            families: hunt.families.iter().map(|it| it.name()).collect(),
+            seeds: outcomes.len() as u64,
+            found: found().count() as u64,
+            median_seconds: median(found().map(|it| it.after), outcomes.len())
+                .map(|it| it.as_secs_f64()),
+            median_executions: median(found().map(|it| it.executions), outcomes.len()),
+            executions: sum(|it| it.executions),
+            seconds: elapsed.as_secs_f64(),
+            crashes: sum(|it| it.crashes),
+            recoveries: sum(|it| it.recoveries),
+            losses: sum(|it| it.losses),
+            errors: sum(|it| it.errors),
+            is_crashing: !hunt.crashes.is_empty() && hunt.unreachable.is_none(),
+            found_by: found().map(|it| it.test.clone()).collect(),
+            found_by_families: found().map(|it| it.family).collect(),
+            found_as: found().map(|it| it.what).collect(),
+            why_not: hunt.unreachable,
+        }
+    }
+
+    /// Returns whether the result is not as it has to be. A mutant may remain unfound.
+    pub fn is_wrong(&self, is_mutant: bool) -> bool {
+        let lacks_crashes = self.is_crashing && (self.crashes == 0 || self.recoveries == 0);
+        let is_missed = match (self.flaw == "sound", is_mutant) {
+            (true, _) => self.found > 0,
+            (false, true) => false,
+            (false, false) => {
+                let limit = LONGEST.as_secs_f64();
+                self.found * 10 < self.seeds * 8 || self.median_seconds.is_none_or(|it| it > limit)
+            }
+        };
+        lacks_crashes || is_missed
+    }
+
+    /// The row of the printed table.
+    pub fn cells(&self) -> [String; 9] {
+        let number = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+        let found_by: Vec<&str> = self.found_by.iter().map(String::as_str).collect();
+        [
+            self.flaw.clone(),
+            self.category.unwrap_or("-").into(),
+            self.protocol.clone(),
+            self.families.join(", "),
+            format!("{} of {}", self.found, self.seeds),
+            number(self.median_seconds.map(|it| format!("{it:.1}"))),
+            number(self.median_executions.map(|it| it.to_string())),
+            self.crashes.to_string(),
+            found_by.join(", "),
+        ]
+    }
+}
+
+/// Returns the median of `count` values, of which those that are missing are the largest.
+fn median<T: Ord>(values: impl Iterator<Item = T>, count: usize) -> Option<T> {
+    let mut values: Vec<T> = values.collect();
+    values.sort_unstable();
+    values.into_iter().nth(count.saturating_sub(1) / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_that_found_nothing_raise_the_median() {
+        assert_eq!(median([3, 1, 2].into_iter(), 3), Some(2));
+        assert_eq!(median([3, 1].into_iter(), 3), Some(3));
+        assert_eq!(median([1].into_iter(), 3), None);
+        assert_eq!(median([0; 0].into_iter(), 0), None);
+    }
+}
