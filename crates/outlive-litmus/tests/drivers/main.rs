@@ -1,6 +1,8 @@
-//! The drivers of the crate: SQLite, and stores behind child processes.
+//! The drivers of the crate: databases, and stores behind child processes.
 
 mod exec;
+#[cfg(any(feature = "mariadb", feature = "postgres"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
