@@ -92,18 +92,23 @@ impl Session for Mariadb {
     }
 }
 
+/// The numbers of errors: `ER_LOCK_DEADLOCK`, `ER_LOCK_WAIT_TIMEOUT`, `ER_CHECKREAD` and
+/// `ER_DUP_ENTRY`.
+const DEADLOCK: u16 = 1213;
+const LOCK_WAIT_TIMEOUT: u16 = 1205;
+const ROW_CHANGED: u16 = 1020;
+const DUPLICATE_KEY: u16 = 1062;
+
 /// Classifies an error of MariaDB.
-#[expect(clippy::needless_pass_by_value, reason = "the argument of `map_err`")]
 fn step_error(error: Error) -> StepError {
-    // The values of `ER_LOCK_DEADLOCK`, `ER_LOCK_WAIT_TIMEOUT` and `ER_CHECKREAD` are below.
     let code = match &error {
         Error::MySqlError(error) => error.code,
         _ => 0,
     };
     let message = format!("MariaDB: {error}");
     match code {
-        1213 | 1205 | 1020 => StepError::Aborted(message),
-        1062 => StepError::Refused,
+        DEADLOCK | LOCK_WAIT_TIMEOUT | ROW_CHANGED => StepError::Aborted(message),
+        DUPLICATE_KEY => StepError::Refused,
         _ => StepError::Lost(message),
     }
 }

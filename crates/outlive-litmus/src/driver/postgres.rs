@@ -84,10 +84,9 @@ impl Session for Postgres {
 }
 
 /// Classifies an error of PostgreSQL.
-#[expect(clippy::needless_pass_by_value, reason = "the argument of `map_err`")]
 fn step_error(error: Error) -> StepError {
     let state = error.code().map_or("", SqlState::code);
-    if *state == *SqlState::UNIQUE_VIOLATION.code() {
+    if state == SqlState::UNIQUE_VIOLATION.code() {
         return StepError::Refused;
     }
     let has_aborted =

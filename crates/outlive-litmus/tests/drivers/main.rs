@@ -8,6 +8,8 @@ mod exec;
 mod lmdb;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 

@@ -1,8 +1,9 @@
 //! Rows of the table: a store with a setting, the level that it gives, and the tests that fail.
 
+use crate::servers::Server;
 use outlive_litmus::driver::{Driver, conformance};
 use outlive_litmus::run::{self, Judgement, Kind, Limit, Options, Report, Survival};
-use outlive_litmus::run::{Outage, TestReport, Verdict};
+use outlive_litmus::run::{TestReport, Verdict};
 use outlive_litmus::suite;
 use outlive_litmus::test::Test;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ const LONGEST: Duration = Duration::from_secs(64);
 
 /// A row.
 pub struct Row {
-    /// The setting, for messages.
-    pub name: &'static str,
+    /// The parameters of the target.
+    pub parameters: &'static str,
     /// The level.
     pub level: &'static str,
     /// The tests that find a wrong state or a stale read.
@@ -27,53 +28,59 @@ pub struct Row {
     pub permitted: &'static [&'static str],
 }
 
-/// Executes the suite, and asserts that exactly the tests of the row fail, and the level.
+/// Executes the suite for each row, and asserts that exactly the tests of the row fail, and the level.
+pub fn assert_judged(server: &Server, rows: &[Row]) {
+    let judge = |row: &Row| judge(&server.driver(row.parameters), row).err();
+    let problems: Vec<String> = rows.iter().filter_map(judge).collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// Executes the suite, and compares the results with the row.
 ///
 /// A test with an expected violation ends when it has found one, or runs again for twice the time.
-pub fn assert_judged(driver: &Arc<dyn Driver>, row: &Row) {
-    let name = row.name;
-    if let Err(violation) = conformance::check(&**driver) {
-        panic!("{name}: {violation}");
-    }
+fn judge(driver: &Arc<dyn Driver>, row: &Row) -> Result<(), String> {
     let begin = Instant::now();
-    let tests = suite::tests();
+    let problem = |problem: String| Err(format!("{}: {problem}", row.parameters));
+    if let Err(violation) = conformance::check(&**driver) {
+        return problem(violation.to_string());
+    }
+    let suite = suite::tests();
+    let named = |name: &str| suite.iter().position(|it| it.name == name);
     for expected in row.violated.iter().chain(row.permitted) {
-        assert!(
-            tests.iter().any(|it| it.name == *expected),
-            "no test {expected}"
-        );
+        assert!(named(expected).is_some(), "there is no test {expected}");
     }
     let run = |test: &Test| run_test(driver, test, row.violated.contains(&&*test.name));
-    let mut tests: Vec<TestReport> = tests.iter().map(run).collect();
+    let mut tests: Vec<TestReport> = suite.iter().map(run).collect();
     let executions: u64 = tests.iter().map(|it| it.executions).sum();
     for test in &mut tests {
         if row.permitted.contains(&&*test.name) && is_wrong(test) {
-            eprintln!("{name}: {} found a known bug", test.name);
+            eprintln!("{}: {} found a known bug", row.parameters, test.name);
             test.verdict = Verdict::Passed;
             test.violations.clear();
         }
     }
-    let wrong = tests.iter().filter(|it| is_wrong(it)).map(|it| &*it.name);
-    let wrong: Vec<&str> = wrong.collect();
     let report = Report {
         seed: 0,
         crashes: false,
-        tests: tests.clone(),
+        tests,
     };
     let judgement = Judgement::new(&report);
+    let wrong = report.tests.iter().filter(|it| is_wrong(it));
+    let wrong: Vec<&str> = wrong.map(|it| &*it.name).collect();
     eprintln!(
-        "{name}: {judgement} after {executions} executions in {:.1} s, violated: {}",
+        "{}: {judgement}, {executions} executions in {:.1} s",
+        row.parameters,
         begin.elapsed().as_secs_f64(),
-        wrong.join(", ")
     );
     let mut expected = row.violated.to_vec();
-    expected.sort_by_key(|it| tests.iter().position(|test| test.name == *it));
-    assert_eq!(wrong, expected, "{name}: {tests:#?}");
-    assert_eq!(judgement.to_string(), row.level, "{name}: {tests:#?}");
-    assert_eq!(
-        judgement.levels, judgement.not_refuted,
-        "{name}: {tests:#?}"
-    );
+    expected.sort_by_key(|it| named(it));
+    if wrong != expected {
+        return problem(format!("violated: {wrong:?}, and should be {expected:?}"));
+    }
+    if judgement.to_string() != row.level || judgement.levels != judgement.not_refuted {
+        return problem(format!("{judgement:?}, and should be {}", row.level));
+    }
+    Ok(())
 }
 
 /// Returns whether the test has shown a wrong state or a stale read. An assertion that failed while
@@ -109,10 +116,10 @@ pub fn run_test(driver: &Arc<dyn Driver>, test: &Test, is_violated: bool) -> Tes
 }
 
 /// Kills the server while clients write, until a write is lost or for `kills` times.
-pub fn survive(driver: &Arc<dyn Driver>, server: &dyn Outage, kills: u64) -> Survival {
-    let options = options(Limit::Instances(1));
+pub fn survive(server: &Server, parameters: &str, kills: u64) -> Survival {
+    let (driver, options) = (&server.driver(parameters), options(Limit::Instances(1)));
     let survival = run::survive(driver, server, kills, &options, &AtomicBool::new(false)).unwrap();
-    eprintln!("{survival:?}");
+    eprintln!("{parameters}: {survival:?}");
     assert!(
         survival.acknowledged > 0 && survival.blocked.is_none(),
         "{survival:?}"
