@@ -32,7 +32,7 @@
 use super::Abort;
 use super::index::Home;
 use super::transaction::Transaction;
-use super::worker::Member;
+use super::view::Member;
 use crate::tables::{BUCKET_WORDS, Bucket, HEADER_WORDS, Header};
 
 /// Notices that a walk along a chain has returned to a bucket (Brent's algorithm): compares each

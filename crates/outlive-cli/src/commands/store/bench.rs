@@ -292,7 +292,8 @@ impl Bench {
             memory = left;
             report.add_failures(&killed, &[]);
             let ids = (self.process_ids(), self.program.coordinators);
-            let lost = tally.check_commits(&benchmark, &mut coordinator, &receipts, &killed, ids)?;
+            let lost =
+                tally.check_commits(&benchmark, &mut coordinator, &receipts, &killed, ids)?;
             lost.into_iter().for_each(|it| report.problem(it));
             report.add_random_kills(tally);
             0
