@@ -359,7 +359,11 @@ fn what_is_no_graph_is_named_and_replaces_nothing() {
         b"%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n",
         "a.mtx, line 1: ",
     );
-    fails("nul", b"1 2\n2 3\0\n", "nul, line 2: the byte 0x00");
+    fails(
+        "nul",
+        b"1 2\n2 3\0\n",
+        "nul, line 2: the line contains the byte 0x00",
+    );
     fails(
         "mixed",
         b"1 2\n1, 2\n",

@@ -199,7 +199,10 @@ fn mistakes_are_told_with_their_lines() {
             "1,2,\"a\nb\"\n",
             "list, line 1: \"\\\"a\" begins with a quote",
         ),
-        ("1,2\n\"1\"0,2\n", "list, line 2: \"1\" is in quotes"),
+        (
+            "1,2\n\"1\"0,2\n",
+            "list, line 2: \"1\" has text after its closing quote",
+        ),
         (
             "1,2\n1,3 # c\n",
             "list, line 2: \"3 # c\" is ambiguous, since it may be a name",
