@@ -112,7 +112,7 @@ impl Benchmark {
     /// all compute servers that have had the process id `process`.
     ///
     /// # Errors
-    /// Returns the errors of transactions.
+    /// Those of transactions.
     pub fn receipts<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
