@@ -25,7 +25,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a whole number of 64 bits: `17`, `0x11`.
+/// Parses an unsigned 64-bit integer: `17`, `0x11`.
 pub fn whole(text: &str) -> Result<u64, String> {
     let number = match text.strip_prefix("0x") {
         // `from_str_radix` would accept a sign.

@@ -26,7 +26,7 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 6] = [
         Self::None,
         Self::ReadUncommitted,

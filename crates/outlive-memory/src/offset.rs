@@ -23,7 +23,7 @@ impl SegmentNumber {
     /// The first segment of a pod, which has its superblock.
     pub const FIRST: Self = Self(0);
 
-    /// The segment number `number`, if it has at most 12 bits.
+    /// Creates the segment number `number`, if it has at most 12 bits.
     pub const fn new(number: u16) -> Option<Self> {
         if number < 1 << 12 {
             Some(Self(number))
@@ -32,7 +32,7 @@ impl SegmentNumber {
         }
     }
 
-    /// The number.
+    /// Returns the number of the segment.
     pub const fn get(self) -> u16 {
         self.0
     }

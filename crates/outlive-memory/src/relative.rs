@@ -86,7 +86,7 @@ impl<T> fmt::Debug for RelativePtr<T> {
     }
 }
 
-/// A self-relative pointer that several threads or processes change at once.
+/// A self-relative pointer that several threads or processes change concurrently.
 #[repr(transparent)]
 pub struct AtomicRelativePtr<T> {
     distance: AtomicU64,

@@ -1,4 +1,4 @@
-//! The sizes at which shared memory is read and written at once.
+//! The sizes at which shared memory is read and written in one access.
 
 use core::fmt::{Debug, LowerHex};
 use core::sync::atomic::Ordering;

@@ -40,7 +40,7 @@ pub enum NpyError {
     },
     /// An integer cannot be represented by an `f64` exactly.
     #[error(
-        "element {at} is {found}, which a floating-point number of 64 bits cannot represent \
+        "element {at} is {found}, which a 64-bit floating-point number cannot represent \
          exactly; round it first: array.astype('<f8')"
     )]
     Inexact {

@@ -3,7 +3,7 @@
 //! Every *place* of the pool of workers has one table ([slot](outlive_tasks::engine::slot)), which
 //! successive owners of the place continue. While a worker works on a unit, it counts straight into
 //! the table with plain stores. When the unit is done, the compare-and-swap of the unit's
-//! [result](crate::mapreduce::results) makes all these counts valid at once. If the worker dies
+//! [result](crate::mapreduce::results) makes all these counts valid atomically. If the worker dies
 //! before, none of them ever becomes valid.
 //!
 //! # Algorithm
@@ -351,15 +351,15 @@ impl<'m, M: Memory> Table<'m, M> {
         (keys * 4 / 3 + 1).next_power_of_two() * ENTRY
     }
 
-    /// Opens the table at `place`. The caller must be the owner of the place, to which `blocks`
-    /// belongs; only it may write the table. A new table has `1 << log2` entries. Opening takes a
-    /// few loads, as tables are opened for each unit.
+    /// Opens the table at `place`, or creates it with `1 << log2` entries if it does not exist. The
+    /// caller must own the place and `blocks`; only the owner may write to the table. Opening an
+    /// existing table takes a few loads, so it can be opened for each unit.
     ///
     /// # Errors
     /// If the heap is full.
     ///
     /// # Crash
-    /// The table stays as it is, or is a new one.
+    /// The table is unchanged, or a new empty one.
     pub fn open(place: Place<M>, blocks: Blocks<'m, M>, log2: u32) -> Result<Self, TableError> {
         if place.word(NEXT) != 0 {
             // A predecessor died while the table grew.

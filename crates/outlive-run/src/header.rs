@@ -184,18 +184,18 @@ impl<M: Memory> Header<M> {
         self.beginning.units
     }
 
-    /// Returns the offset of the word that is not 0 once the run is called off.
+    /// Returns the offset of the word that is not 0 once the run is cancelled.
     pub fn called_off_at(self) -> Offset {
         self.at + CALLED_OFF
     }
 
-    /// Returns the reason why the run was called off, if it was.
+    /// Returns the reason why the run was cancelled, if it was.
     pub fn called_off(self) -> Option<CalledOff> {
         let word: u64 = self.memory.load(self.called_off_at(), Ordering::Acquire);
         CalledOff::from_word(word)
     }
 
-    /// Calls the run off: no worker begins another unit. The first reason is kept.
+    /// Cancels the run: no worker begins another unit. The first reason is kept.
     pub fn call_off(self, why: CalledOff) {
         let word = why.to_word();
         let at = self.called_off_at();
@@ -216,7 +216,7 @@ impl Header {
     }
 }
 
-/// The reason why a run ended before it was done.
+/// The reason why a run was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CalledOff {
     /// The driver was told to stop, or cannot kill a host.

@@ -6,8 +6,8 @@
 //!
 //! The tree lives and dies as a whole. Children die with the first process
 //! ([`die_with`](crate::driver::die_with)), and are in its process group, by which the driver kills
-//! all of them at once. The first process of the next incarnation joins when no process of the
-//! former tree lives, so that the death of the host is reported before its next life begins.
+//! all of them at the same time. The first process of the next incarnation joins when no process of
+//! the former tree lives, so that the death of the host is reported before its next life begins.
 
 use crate::header::{CalledOff, Header};
 use crate::input::InputError;
@@ -87,7 +87,7 @@ pub enum HostError {
 
 /// The work of a host's workers: a program.
 pub trait Work: Sync {
-    /// Works at `post` until everything is done or the run is called off.
+    /// Works at `post` until everything is done or the run is cancelled.
     ///
     /// # Errors
     /// If this worker cannot continue; it has called the run off then. It is not an error if
@@ -141,7 +141,7 @@ pub fn header_here() -> Option<Header> {
 
 /// Called right before `unit` is committed. If the host of the post at which this thread
 /// [stands](Post::stand) is to be killed here, waits for the kill and does not return, unless the
-/// run is called off before.
+/// run is cancelled before.
 pub fn may_die_before(unit: u64) {
     HERE.with_borrow(|here| {
         if let Some((header, host, process)) = here {
@@ -150,7 +150,7 @@ pub fn may_die_before(unit: u64) {
     });
 }
 
-/// Waits while a gate with a unit below `units` is shut, unless the run is called off.
+/// Waits while a gate with a unit below `units` is shut, unless the run is cancelled.
 pub fn wait_at_gates(units: u64) {
     HERE.with_borrow(|here| {
         let Some((header, _, process)) = here else {
@@ -177,7 +177,7 @@ fn die_before(unit: u64, header: Header, host: u32, process: &Process) {
 }
 
 /// Works as the process at `place`, with as many threads as the run says, until everything is done
-/// or the run is called off. `program` returns the program with a number, as
+/// or the run is cancelled. `program` returns the program with a number, as
 /// `outlive_programs::by_number` does. The first process of a host starts the others: `command`
 /// returns the command for such a process, which calls this function with the [`Place`] in its
 /// environment. It has to die with this process, as by [`die_with`](crate::driver::die_with). The
@@ -278,7 +278,7 @@ fn lives(pod: &Pod, host: InstanceId) -> bool {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Retries `attempt` while a predecessor is still in the way, which other members change soon.
-/// Gives up after `PATIENCE`, or when the run is called off.
+/// Gives up after `PATIENCE`, or when the run is cancelled.
 fn patiently<T>(
     called_off: impl Fn() -> bool,
     attempt: impl Fn() -> Result<T, HostError>,
@@ -380,7 +380,7 @@ mod tests {
             drop(predecessor);
             next.join().unwrap().unwrap();
         });
-        // After the run is called off there is no retry, nor for any other error.
+        // After the run is cancelled there is no retry, nor for any other error.
         let there = process.enter(Some(2), "another").unwrap();
         let began = Instant::now();
         let refused = patiently(|| true, enter).map(drop);

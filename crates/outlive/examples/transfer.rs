@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut accounts = accounts.lock(&member)?; // also from a dead owner; the value is then whole
         accounts[0] -= 30; // if the process dies here, no survivor sees this change
         accounts[1] += 30;
-    } // both changes take effect at once
+    } // both changes take effect atomically
     assert_eq!(*accounts.lock(&member)?, [-30, 30]);
     drop(member);
     process.leave()?; // an orderly departure, not a death

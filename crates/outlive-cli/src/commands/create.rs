@@ -103,7 +103,7 @@ impl Create {
         if path.to_str().is_some_and(|path| path.starts_with("memfd:")) {
             return Err(Failure::Usage(
                 "a memfd exists only as long as the process that creates it, and this command \
-                 would end at once; name a file in /dev/shm"
+                 would end immediately; name a file in /dev/shm"
                     .into(),
             ));
         }

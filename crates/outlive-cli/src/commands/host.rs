@@ -36,7 +36,7 @@ pub struct Host {
     /// additional process of it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=65_535))]
     host: u32,
-    /// The host's name, for people and for the fence command [default: host N]
+    /// The host's name, shown in `pod status` and passed to the fence command [default: host N]
     #[arg(long)]
     name: Option<String>,
     /// Number of its processes; all but the first are children and die with it
@@ -274,7 +274,9 @@ impl Idlers {
                 idlers.threads.push((stop, thread));
                 match entered.recv() {
                     Ok(entered) => entered.map_err(Failure::new),
-                    Err(_) => Err(Failure::new(format_args!("thread {number} ended at once"))),
+                    Err(_) => Err(Failure::new(format_args!(
+                        "thread {number} ended before it had joined the pod"
+                    ))),
                 }
             });
             if let Err(failure) = joined {

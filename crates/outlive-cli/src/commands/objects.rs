@@ -230,7 +230,7 @@ impl Dump {
     outlive pod remove-object /dev/shm/demo words\n  \
     outlive pod remove-object /dev/shm/demo words --unlink   # even while it is in use\n\n\
     The object loses its name and is destroyed, with its contents. The command refuses an object \
-    that members have open. With --unlink it removes the name at once; the object is destroyed \
+    that members have open. With --unlink it removes the name immediately; the object is destroyed \
     when its last user closes it or is recovered after its death.")]
 pub struct RemoveObject {
     #[command(flatten)]

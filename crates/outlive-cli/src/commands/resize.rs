@@ -35,7 +35,7 @@ pub struct Resize {
     /// Name of the pool, if the pod has several
     #[arg(long, value_name = "NAME")]
     pool: Option<String>,
-    /// Time to wait for workers to come or go
+    /// Time to wait for workers to start or stop
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = patience)]
     wait: Duration,
     /// Print the result as JSON
@@ -58,9 +58,9 @@ impl Resize {
         let name = pools::choose(&pod, path, self.pool.as_deref()).map_err(Failure::new)?;
         if Look::at(&pod).there().next().is_none() {
             return Err(Failure::new(format_args!(
-                "no process uses {}, so no worker can come or go. If it is the pod of a run whose \
-                 driver was killed, remove it by `outlive pod destroy`; if it is a pod of your \
-                 own, start `outlive worker` first",
+                "no process uses {}, so workers cannot be started or stopped. If it is the pod of \
+                 a run whose driver was killed, remove it by `outlive pod destroy`; if it is a pod \
+                 of your own, start `outlive worker` first",
                 path.display()
             )));
         }

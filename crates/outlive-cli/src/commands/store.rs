@@ -52,7 +52,7 @@ pub enum StoreCommand {
     Scan(rows::Scan),
     /// Write all rows of a store to a file
     Dump(dump::Dump),
-    /// Read a file that `dump` wrote into a store
+    /// Load a dump, which `outlive store dump` has written, into a store
     Load(dump::Load),
     /// Replace lost replicas by new ones on live memory servers
     Restore(restore::Restore),

@@ -49,8 +49,8 @@ const ATTENTION: Duration = Duration::from_millis(250);
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Ends the process when its terminal is closed. The terminal library does not return from its poll
-/// then: each read from a closed terminal returns 0 bytes at once. This process is not a member of
-/// the pod, so it leaves nothing behind.
+/// then: each read from a closed terminal returns 0 bytes immediately. This process is not a member
+/// of the pod, so it leaves nothing behind.
 fn end_with_the_terminal(stop: Arc<AtomicBool>) -> io::Result<()> {
     let watch = move || {
         while !is_closed(None) {}
@@ -159,7 +159,7 @@ impl Watch {
                             KeyCode::End => screen.move_by(isize::MAX),
                             _ => continue,
                         }
-                        // Keys take effect at once.
+                        // Keys take effect immediately.
                         break;
                     }
                     Event::Resize(..) => break,

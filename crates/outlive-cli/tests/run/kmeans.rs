@@ -207,7 +207,7 @@ fn what_cannot_be_grouped_is_refused() {
     let large = stage.write("large.npy", &npy("<u8", "False", "1, 1", &[255; 8]));
     group(&[&large]).fails(
         1,
-        "element 0 is 18446744073709551615, which a floating-point",
+        "element 0 is 18446744073709551615, which a 64-bit floating-point",
     );
     let two = stage.write("two", b"1 2\n3 4\n3 4\n");
     group(&[&two]).fails(2, "8 groups of 2 distinct points are not possible");

@@ -225,7 +225,7 @@ fn what_cannot_be_ranked_is_refused() {
     run(&["rmat:4", "--damping", "1.5"]).fails(2, "from 0 to 1");
     run(&["rmat:4", "--tolerance=-1"]).fails(2, "0 or more");
     let list = stage.write("list", b"1 2\n2\n");
-    run(&[&list]).fails(1, "list, line 2: it has the field \"2\"");
+    run(&[&list]).fails(1, "list, line 2: the line has only the field \"2\"");
     let list = stage.write("list", b"1 2\n2 1\n");
     run(&[&list, "--output", &list]).fails(1, "would be replaced");
     assert_eq!(fs::read(&list).unwrap(), b"1 2\n2 1\n");
@@ -357,7 +357,11 @@ fn what_is_no_graph_is_named_and_replaces_nothing() {
         b"%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n",
         "a.mtx, line 1: ",
     );
-    fails("nul", b"1 2\n2 3\0\n", "nul, line 2: the byte 0x00");
+    fails(
+        "nul",
+        b"1 2\n2 3\0\n",
+        "nul, line 2: the line contains the byte 0x00",
+    );
     fails(
         "mixed",
         b"1 2\n1, 2\n",

@@ -88,7 +88,7 @@ fn count(objects: usize, changed: &[(usize, usize)]) -> Event {
 }
 
 impl Special {
-    /// Returns all of them.
+    /// Returns all special tests.
     pub fn all() -> Vec<Self> {
         let all = [dirty(), phantoms(), count_cycles(), absences()];
         all.into_iter().flatten().collect()

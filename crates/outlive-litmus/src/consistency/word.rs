@@ -27,7 +27,7 @@ pub enum Edge {
 }
 
 impl Edge {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 4] = [
         Self::WriteWrite,
         Self::WriteRead,

@@ -60,7 +60,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 8] = [
         Self::DirectWrite,
         Self::ReadWrite,

@@ -21,7 +21,7 @@ const APART: f64 = 1e-11;
 #[non_exhaustive]
 pub enum Mismatch {
     /// The numbers of prices and options differ.
-    #[error("there are {found} prices of {expected} options")]
+    #[error("the result has {found} prices of {expected} options")]
     Count {
         /// The number of prices.
         found: usize,

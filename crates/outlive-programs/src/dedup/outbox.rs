@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 /// The approximate number of bytes that are buffered before they are written.
 const ENOUGH: usize = 1 << 16;
 
-/// Accepts all writes at once, and buffers them until they are [sent](Self::send) on.
+/// Accepts all writes immediately, and buffers them until they are [sent](Self::send) on.
 #[derive(Debug)]
 pub(super) struct Outbox<W> {
     to: W,

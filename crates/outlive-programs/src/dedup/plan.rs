@@ -146,8 +146,8 @@ impl Plan {
         self.bytes > self.window
     }
 
-    /// Returns the largest number of windows: each but the last is cut within its last [`MAX`]
-    /// bytes.
+    /// Returns the maximum number of windows. The cut at the end of each window but the last is
+    /// within the window's last [`MAX`] bytes, so windows can be that much shorter than planned.
     pub fn windows(&self) -> u64 {
         if !self.has_windows() {
             return 1;
@@ -155,8 +155,8 @@ impl Plan {
         self.bytes.div_ceil(self.window - MAX as u64)
     }
 
-    /// Returns the most chunks that `bytes` bytes can have: all but the last of an extent have at
-    /// least [`MIN`] bytes.
+    /// Returns the maximum number of chunks that `bytes` bytes can have: all but the last of an
+    /// extent have at least [`MIN`] bytes.
     fn chunks(&self, bytes: u64) -> u64 {
         bytes.min(bytes / MIN as u64 + self.extents).max(1)
     }

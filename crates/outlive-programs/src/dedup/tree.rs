@@ -178,7 +178,7 @@ impl Tree {
         Self::find_with(paths, &Selection::default())
     }
 
-    /// Finds the same entries with the options of `selection`.
+    /// Finds entries like [`find`](Self::find), with the options of `selection`.
     ///
     /// # Errors
     /// If one of `paths` cannot be archived. An entry inside one of them that cannot be archived is

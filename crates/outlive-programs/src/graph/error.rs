@@ -141,12 +141,12 @@ pub enum GraphError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mistake {
-    /// It is too long.
-    #[error("it is longer than {0} bytes; this is not a text with an edge in each line")]
+    /// The line is too long.
+    #[error("the line is longer than {0} bytes; this is not a text with an edge in each line")]
     TooLong(usize),
-    /// It has one field.
+    /// The line has only one field.
     #[error(
-        "it has the field {field:?} and no second one: an edge is two vertices with {separator} between them"
+        "the line has only the field {field:?}: an edge is two vertices with {separator} between them"
     )]
     OneField {
         /// The field.
@@ -155,32 +155,32 @@ pub enum Mistake {
         separator: &'static str,
     },
     /// One of the first two fields is empty.
-    #[error("one of its first two fields is empty: an edge is two vertices, which have names")]
+    #[error("one of the line's first two fields is empty: an edge is the names of two vertices")]
     EmptyField,
-    /// The separator of its fields is ambiguous.
+    /// The separator of the line's fields is ambiguous.
     #[error(
-        "the separator of fields in {0:?} is not clear: choose it by --separator space, tab, comma \
+        "the separator of fields in {0:?} is ambiguous: choose it by --separator space, tab, comma \
          or semicolon, or put names in quotes"
     )]
     Ambiguous(String),
     /// A field begins with a quote and does not end in the line.
     #[error(
-        "{0:?} begins with a quote, and no quote ends it in this line; a quote that is part of a name is written \"\" in quotes"
+        "{0:?} begins with a quote that is not closed in this line; inside quotes, write a quote that is part of a name as \"\""
     )]
     OpenQuote(String),
     /// A field in quotes is followed by something other than a separator.
     #[error(
-        "{0:?} is in quotes and something follows it at once; a quote that is part of a name is written \"\" in quotes"
+        "{0:?} has text after its closing quote; inside quotes, write a quote that is part of a name as \"\""
     )]
     AfterQuote(String),
     /// A field has in it, after white space, a character that begins a comment at the start of a
     /// line.
     #[error(
-        "{0:?} may end with a comment or be a name: put comments in lines of their own, and such names in quotes"
+        "{0:?} is ambiguous, since it may be a name or end with a comment: put comments in lines of their own, and such names in quotes"
     )]
     CommentInField(String),
     /// The header occurs again.
-    #[error("{0:?} repeats the header, as in joined files: remove the line")]
+    #[error("{0:?} repeats the header, as in concatenated files: remove the line")]
     HeaderAgain(String),
     /// The header names other columns than the first two.
     #[error(
@@ -194,22 +194,22 @@ pub enum Mistake {
         /// The column of the targets.
         to: usize,
     },
-    /// It has a carriage return in it.
+    /// The line contains a carriage return.
     #[error(
-        "there is a carriage return in it, so lines seem to end in different ways: end all lines \
+        "the line contains a carriage return, so the line endings seem to be mixed: end all lines \
          by line feeds (tr '\\r' '\\n' converts them)"
     )]
     CarriageReturn,
-    /// It has a control character in it.
-    #[error("the byte 0x{0:02X} is in it: this is not a text with an edge in each line")]
+    /// The line contains a control character.
+    #[error("the line contains the byte 0x{0:02X}: this is not a text with an edge in each line")]
     Control(u8),
     /// A name is not valid UTF-8.
     #[error(
-        "a name in it is not UTF-8, because of the byte 0x{0:02X}: convert the file (iconv -f \
-         LATIN1 -t UTF-8, if it is Latin 1)"
+        "a name in the line is not UTF-8, because of the byte 0x{0:02X}: convert the file (iconv \
+         -f LATIN1 -t UTF-8, if it is Latin 1)"
     )]
     NoText(u8),
-    /// It is almost the first line of a Matrix Market file.
+    /// The line is almost the first line of a Matrix Market file.
     #[error(
         "{0:?} is almost the first line of a Matrix Market file, which has to be \"%%MatrixMarket \
          matrix coordinate FIELD SYMMETRY\" in line 1: correct it, or remove the line if this is \
@@ -229,8 +229,8 @@ pub enum Mistake {
         /// The required kind of number.
         wanted: &'static str,
     },
-    /// It has too few or too many fields.
-    #[error("it has {found} fields, and {wanted} are needed")]
+    /// The line has too few or too many fields.
+    #[error("the line has {found} fields, and {wanted} are needed")]
     Fields {
         /// The number of its fields.
         found: usize,

@@ -48,7 +48,8 @@ impl GraphInput {
     /// Like [`load`](Self::load), but if `separator` is given, the input is an edge list with it.
     ///
     /// # Errors
-    /// Those of `load`; also if a separator is given and the input is a Matrix Market file.
+    /// Returns the errors of `load`; also if a separator is given and the input is a Matrix Market
+    /// file.
     pub fn load_separated(&self, separator: Option<Separator>) -> Result<Graph, GraphError> {
         let path = match self {
             Self::Rmat(rmat) => return rmat.graph(),

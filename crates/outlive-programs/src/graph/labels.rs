@@ -46,7 +46,7 @@ impl Label<'_> {
     /// Writes the label as it was in the input.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     pub fn write_to(self, mut out: impl Write) -> io::Result<()> {
         match self {
             Self::Number(number) => write!(out, "{number}"),

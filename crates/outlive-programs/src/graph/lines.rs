@@ -218,7 +218,7 @@ mod tests {
         let longer = vec![b'x'; LONGEST + 1].leak();
         let refused = all(longer).unwrap_err().to_string();
         assert!(
-            refused.starts_with("text, line 1: it is longer"),
+            refused.starts_with("text, line 1: the line is longer"),
             "{refused}"
         );
     }

@@ -261,7 +261,7 @@ mod tests {
                 "line 1: ",
             ),
             (pattern, "% only\n", "line 2: the file ends here without"),
-            (pattern, "3 3\n", "line 2: it has 2 fields, and 3"),
+            (pattern, "3 3\n", "line 2: the line has 2 fields, and 3"),
             (pattern, "3 x 1\n", "line 2: \"x\" is not a size"),
             (
                 pattern,
@@ -294,13 +294,17 @@ mod tests {
                 "3 3 1\n0 1\n",
                 "line 3: row 0, column 1 is outside",
             ),
-            (pattern, "3 3 1\n1 2 3\n", "line 3: it has 3 fields, and 2"),
+            (
+                pattern,
+                "3 3 1\n1 2 3\n",
+                "line 3: the line has 3 fields, and 2",
+            ),
             (
                 pattern,
                 "3 3 1\n1 b\n",
                 "line 3: \"b\" is not the number of a row",
             ),
-            (real, "3 3 1\n1 2\n", "line 3: it has 2 fields, and 3"),
+            (real, "3 3 1\n1 2\n", "line 3: the line has 2 fields, and 3"),
             (real, "3 3 1\n1 2 x\n", "line 3: \"x\" is not a value"),
             (real, "3 3 1\n1 2 1DD5\n", "line 3: \"1DD5\" is not a value"),
             (

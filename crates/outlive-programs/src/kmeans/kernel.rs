@@ -2,7 +2,7 @@
 
 use crate::wide::widest;
 
-/// The number of centres that are compared at once.
+/// The number of centres that are compared together.
 const LANES: usize = 8;
 
 /// The step in which coordinates are counted, a power of two. All points share one grid, chosen by

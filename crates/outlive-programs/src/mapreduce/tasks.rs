@@ -63,7 +63,7 @@ pub fn phase<P: OnTasks>(context: &Context<'_>, phase: u64) -> TaskResult {
 /// Does the unit `range` of a phase, if it is one unit; spawns tasks for its parts otherwise.
 ///
 /// # Errors
-/// If a unit cannot be done. The run is then called off, if the header can express the reason.
+/// If a unit cannot be done. The run is then cancelled, if the header can express the reason.
 pub fn units<P: OnTasks>(context: &Context<'_>, phase: u64, range: Range<u64>) -> TaskResult {
     let (run, index) = (run_of(context)?, range.start);
     if range.end > units_in(run, phase) || index >= range.end {
@@ -73,7 +73,7 @@ pub fn units<P: OnTasks>(context: &Context<'_>, phase: u64, range: Range<u64>) -
         return spread_units::<P>(context, phase, range);
     }
     if header_here().is_some_and(|header| header.called_off().is_some()) {
-        return Err(TaskError::new("the run was called off"));
+        return Err(TaskError::new("the run was cancelled"));
     }
     let program = P::of(run.program());
     let program = program.ok_or_else(|| damaged("the program of the run does not exist"))?;

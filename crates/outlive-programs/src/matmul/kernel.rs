@@ -10,7 +10,7 @@ use crate::wide::widest;
 
 /// The number of columns of a panel.
 pub const LANES: usize = 8;
-/// The number of rows of the left matrix that are multiplied at once.
+/// The number of rows of the left matrix that are multiplied together.
 const ROWS: usize = 4;
 /// The rows of a panel that are used for a group of rows: 16 KiB of the panel.
 const DEPTH: usize = 256;

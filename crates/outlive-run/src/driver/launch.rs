@@ -118,8 +118,8 @@ impl Group {
         Ok(self.ended)
     }
 
-    /// Kills all processes of the group at once, unless all have ended. A child that is just being
-    /// started is in the group before it runs. Returns whether the signal was sent.
+    /// Kills all processes of the group at the same time, unless all have ended. A child that is
+    /// just being started is in the group before it runs. Returns whether the signal was sent.
     pub(super) fn kill(&mut self) -> bool {
         if matches!(self.try_wait(), Ok(Some(_))) {
             return false;

@@ -242,7 +242,7 @@ pub enum RunError {
     Job(#[from] JobError),
     /// All hosts are dead, or were given up.
     #[error(
-        "all {hosts} hosts are dead, and {done} of {units} units are done; have hosts restarted \
+        "all {hosts} hosts are dead, and {done} of {units} units are done; restart dead hosts \
          (--supervise restart), or kill fewer"
     )]
     AllDead {
@@ -256,8 +256,8 @@ pub enum RunError {
     /// A worker failed; its host has reported why on standard error.
     #[error("worker {0} of the run failed; its host has reported the reason on standard error")]
     Failed(u32),
-    /// The run was called off for a reason that its program does not know.
-    #[error("the run was called off, for a reason that its program does not know: {0:?}")]
+    /// The run was cancelled for a reason that its program cannot explain.
+    #[error("the run was cancelled for a reason that its program cannot explain: {0:?}")]
     CalledOff(CalledOff),
     /// All hosts are dead, and the last ones could not be restarted.
     #[error(

@@ -46,7 +46,7 @@ pub trait Program: Sync {
 
     /// Does the driver's part of the work on a thread of its own while hosts work: gives them work,
     /// and waits for its end. Returns soon when `over` says that no host works any more, or when
-    /// the run is called off.
+    /// the run is cancelled.
     ///
     /// # Errors
     /// If it ends without being done. Hosts have been told to end then.
@@ -60,7 +60,7 @@ pub trait Program: Sync {
         Ok(())
     }
 
-    /// Returns the error that explains why the run was called off. Reasons common to all programs
+    /// Returns the error that explains why the run was cancelled. Reasons common to all programs
     /// do not come here: an interruption, a full heap, a worker that failed and has reported why.
     fn explain(&self, running: &Self::Running, why: CalledOff) -> RunError;
 

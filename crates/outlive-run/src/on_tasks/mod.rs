@@ -6,7 +6,7 @@
 //! done here.
 //!
 //! * The *driver* creates the pool and the [`Record`], lets the program put its data there, submits
-//!   the job of round 0 and waits. While it waits, it checks whether the run is called off. When a
+//!   the job of round 0 and waits. While it waits, it checks whether the run is cancelled. When a
 //!   job is complete and has created no [next round](next_round), the run is done. The driver then
 //!   sets the wanted number of workers to 0, and hosts end.
 //! * A *worker* of a host works in the pool ([`PoolWork`]), without knowing which program it is.

@@ -71,9 +71,9 @@ impl Part<'_> {
         self.pool.wanted() == 0 || self.post.header.called_off().is_some()
     }
 
-    /// Works whenever the pool has fewer workers than it wants, until the run is over: at once if
-    /// it wants all workers that come. Spares work when they are called, like hosts that have lost
-    /// their places to a spare, and workers that a resized pool no longer needs.
+    /// Works whenever the pool has fewer workers than it wants, until the run is over: immediately
+    /// if it wants all workers that join. Spares work when they are called, like hosts that have
+    /// lost their places to a spare, and workers that a resized pool no longer needs.
     fn stand_by(&self) -> Result<(), PoolError> {
         if self.post.header.crew().is_spare(self.post.host) {
             self.let_hosts_come();
@@ -122,7 +122,7 @@ impl Part<'_> {
 
     /// Waits until the run is over, or no worker has been seen for a while. Returns if it is over.
     fn waits_until_over(&self) -> bool {
-        // A different time for each worker, so that not all retry at once.
+        // A different time for each worker, so that not all retry at the same time.
         let patience = DESERTED + NAP * (self.post.number % 64);
         let mut last_seen = Instant::now();
         loop {

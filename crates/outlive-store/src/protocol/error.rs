@@ -111,7 +111,7 @@ pub enum RecoverLogsError {
 #[non_exhaustive]
 pub enum TransactionError {
     /// No attempt succeeded.
-    #[error("no attempt of {attempts} succeeded; the last one: {last}")]
+    #[error("all {attempts} attempts failed; the error of the last one: {last}")]
     TooManyConflicts {
         /// The number of attempts.
         attempts: u32,

@@ -34,19 +34,19 @@ use std::collections::HashSet;
 /// The result of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// The logged transactions whose writes remain. Transactions that were committed before are
-    /// among them: the last one of each coordinator.
+    /// The number of logged transactions whose writes remain. They include transactions that were
+    /// committed before: the last one of each coordinator.
     pub forward: u64,
-    /// The logged transactions that were undone.
+    /// The number of logged transactions that were undone.
     pub back: u64,
-    /// The objects of all logged transactions.
+    /// The number of objects in all logged transactions.
     pub objects: u64,
-    /// The objects of those that were undone.
+    /// The number of objects in the transactions that were undone.
     pub undone: u64,
-    /// The verbs that were posted, without those of the step that releases latches which are in no
-    /// entry (`ford`, `log-a-latch`).
+    /// The number of verbs that were posted, except in the step that releases latches which are in
+    /// no entry (`ford`, `log-a-latch`).
     pub verbs: u64,
-    /// The round trips of these verbs. The servers' verbs of a step share one.
+    /// The number of round trips of these verbs. The servers' verbs of a step share one.
     pub round_trips: u64,
 }
 

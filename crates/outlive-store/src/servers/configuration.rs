@@ -321,7 +321,7 @@ impl<M: Memory> Configuration<M> {
     /// region. Returns `None` if no entry is free.
     ///
     /// # Errors
-    /// Those of `create`. The entry is free again.
+    /// Returns the errors of `create`. The entry is free again.
     ///
     /// # Crash
     /// If the server is live, a survivor declares it dead. Otherwise a survivor removes the segment

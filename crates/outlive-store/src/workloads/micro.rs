@@ -28,7 +28,7 @@ impl Micro {
     /// which `write_percent` are updates, to the first `hot` keys, or to all if `hot` is 0.
     ///
     /// # Errors
-    /// Those of [`ComputeServer::table`].
+    /// Returns the errors of [`ComputeServer::table`].
     pub fn open(
         compute: &ComputeServer,
         (keys, hot): (u64, u64),
@@ -53,7 +53,7 @@ impl Micro {
     /// Inserts all keys that do not exist.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub fn load<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
@@ -65,7 +65,7 @@ impl Micro {
     /// Executes a random transaction.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub async fn execute<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
@@ -104,7 +104,7 @@ impl Micro {
     /// The parameters are those of [`SmallBank::surplus`](super::SmallBank::surplus).
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub fn surplus<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,

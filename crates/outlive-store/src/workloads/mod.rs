@@ -59,7 +59,7 @@ impl Benchmark {
     /// Fills the tables.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub fn load<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
@@ -75,7 +75,7 @@ impl Benchmark {
     /// Executes a random transaction.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub async fn execute<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
@@ -94,7 +94,7 @@ impl Benchmark {
     /// counted. No transaction runs at the same time.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub fn surplus<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,

@@ -106,7 +106,7 @@ impl SmallBank {
     /// Opens the tables, or creates them for `customers`.
     ///
     /// # Errors
-    /// Those of [`ComputeServer::table`].
+    /// Returns the errors of [`ComputeServer::table`].
     pub fn open(compute: &ComputeServer, customers: u64, books: Books) -> Result<Self, StoreError> {
         Ok(Self {
             checking: compute.table("checking", customers)?,
@@ -119,7 +119,7 @@ impl SmallBank {
     /// Inserts all accounts that do not exist.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub fn load<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
@@ -136,7 +136,7 @@ impl SmallBank {
     /// Executes a random transaction. Returns its kind, and what was recorded.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub async fn execute<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
@@ -149,7 +149,7 @@ impl SmallBank {
     /// Executes a given transaction.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub async fn serve<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
@@ -229,7 +229,7 @@ impl SmallBank {
     /// the sum of the changes that programs have counted. No transaction runs at the same time.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub fn surplus<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,

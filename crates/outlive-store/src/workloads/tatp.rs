@@ -217,7 +217,7 @@ impl Tatp {
     /// Opens the tables, or creates them for `subscribers`.
     ///
     /// # Errors
-    /// Those of [`ComputeServer::table`].
+    /// Returns the errors of [`ComputeServer::table`].
     pub fn open(
         compute: &ComputeServer,
         subscribers: u64,
@@ -238,7 +238,7 @@ impl Tatp {
     /// Inserts the subscribers and their records. The random choices are always the same.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub fn load<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
@@ -269,7 +269,8 @@ impl Tatp {
     /// Executes a random transaction.
     ///
     /// # Errors
-    /// Those of transactions; [`Abort::User`] if the transaction fails as the benchmark intends.
+    /// Returns the errors of transactions; [`Abort::User`] if the transaction fails as the
+    /// benchmark intends.
     pub async fn execute<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,
@@ -398,7 +399,7 @@ impl Tatp {
     /// are those of [`SmallBank::surplus`](super::SmallBank::surplus).
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub fn surplus<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,

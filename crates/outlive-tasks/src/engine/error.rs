@@ -30,8 +30,8 @@ pub enum EngineError {
         /// The kind of object that it should refer to or be.
         what: &'static str,
     },
-    /// No worker slots are at an offset.
-    #[error("no worker slots are at {at}: {why}")]
+    /// The memory at an offset does not hold worker slots.
+    #[error("the memory at {at} does not hold worker slots: {why}")]
     NoSlots {
         /// The offset.
         at: Offset,

@@ -19,10 +19,10 @@
 //! departed) and whose log was settled *before*: its operations in the heap complete in cells of
 //! this slot. So there is one writer at any time, and plain stores suffice for all words but
 //! `owner` and `top`. The same word says whether the worker is a *guest*: an additional worker,
-//! which does not count toward the number that the pool requests. A claim writes both at once, so a
-//! worker that dies has recorded both or neither. A guest does not claim the slot of a dead worker
-//! that was not a guest. A slot is never taken back: its deque and its chunks wait for the next
-//! owner, and can be stolen from until then.
+//! which does not count toward the number that the pool requests. A claim writes both atomically,
+//! so a worker that dies has recorded both or neither. A guest does not claim the slot of a dead
+//! worker that was not a guest. A slot is never taken back: its deque and its chunks wait for the
+//! next owner, and can be stolen from until then.
 //!
 //! | death of the owner | state left | continued by |
 //! | --- | --- | --- |

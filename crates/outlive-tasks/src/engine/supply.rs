@@ -7,11 +7,11 @@
 //!
 //! Whether a descriptor is free is decided by its status: if its last life [is
 //! over](crate::State::is_over), the owner of its slot may give it another one. A free list, linked
-//! through the descriptors' own words, is private to that owner. A descriptor goes there at once if
-//! the owner itself completes the task. Those of tasks that thieves completed are found by a scan
-//! of the chunks, one after the other, when the list is empty. If a scan of a few chunks finds
-//! little, a new chunk is allocated. So a scan costs a few loads for each descriptor it frees, and
-//! there are about twice as many descriptors as were ever in use at once.
+//! through the descriptors' own words, is private to that owner. A descriptor goes there
+//! immediately if the owner itself completes the task. Those of tasks that thieves completed are
+//! found by a scan of the chunks, one after the other, when the list is empty. If a scan of a few
+//! chunks finds little, a new chunk is allocated. So a scan costs a few loads for each descriptor
+//! it frees, and there are about twice as many descriptors as were ever in use at the same time.
 //!
 //! # Nothing leaks
 //!

@@ -34,7 +34,7 @@ impl Spawn for crate::Engine<'_> {
 
 /// The context in which a task runs.
 ///
-/// All effects that a task has through its context become valid at once, when the task is
+/// All effects that a task has through its context become valid atomically, when the task is
 /// completed: spawned tasks, data written under names, created jobs. If the task fails or its
 /// worker dies, none of them become visible, and the task is re-executed.
 pub struct Context<'c> {
@@ -89,7 +89,7 @@ impl<'c> Context<'c> {
     }
 
     /// Returns the worker's heap handle, for structures that the program keeps in the pod. A task's
-    /// operations on them take effect at once, and may be repeated.
+    /// operations on them take effect immediately, and may be repeated.
     pub fn heap(&self) -> &LocalHeap<'_> {
         self.hand.heap
     }

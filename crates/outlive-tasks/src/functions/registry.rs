@@ -459,7 +459,7 @@ impl Registry {
         xxh3_64(self.text.as_bytes())
     }
 
-    /// Describes the difference between this set and the one that a pool keeps, for people.
+    /// Describes the difference between this set and the one that a pool keeps, as text.
     pub fn difference(&self, pools: &str) -> String {
         let missing = |of: &str, from: &str| -> Vec<String> {
             let has = |line: &str| from.lines().any(|other| other == line);

@@ -123,7 +123,7 @@ impl WorkerPool {
     /// If all slots are taken; or if the worker cannot continue. Then its thread should leave the
     /// pod: if it holds a task, other workers take it over when the thread is no longer a member.
     /// [`PoolError::Unable`] if it cannot do a task that other workers may be able to do. If no
-    /// other worker is present or comes at once, the task fails instead.
+    /// other worker is present or joins immediately, the task fails instead.
     pub fn work(&self, heap: &LocalHeap<'_>, stop: &Stop) -> Result<(Served, Ended), PoolError> {
         self.work_by(heap, stop, false, |_| ())
     }
@@ -151,8 +151,8 @@ impl WorkerPool {
     ) -> Result<(Served, Ended), PoolError> {
         let hand = self.hand(heap);
         let worker = Worker::new(self.layout, hand, self.registry, stop, besides)?;
-        // If several workers come for one slot, all but one leave at once. A worker reports that it
-        // comes before it works.
+        // If several workers come for one slot, all but one leave immediately. A worker reports
+        // that it comes before it works.
         if let Some(ended) = worker.is_to_end() {
             worker.leave()?;
             return Ok((Served::default(), ended));

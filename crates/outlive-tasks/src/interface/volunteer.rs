@@ -72,7 +72,8 @@ pub enum VolunteerError {
 }
 
 impl Volunteer {
-    /// Returns a worker process with one thread, on a host of its own, that starts to work at once.
+    /// Returns a worker process with one thread, on a host of its own, that starts to work
+    /// immediately.
     pub fn new() -> Self {
         Self {
             host: None,
@@ -100,7 +101,7 @@ impl Volunteer {
         }
     }
 
-    /// Sets the worker's name, for people.
+    /// Sets the display name of the worker.
     pub fn name(self, name: impl Into<String>) -> Self {
         let name = name.into();
         Self { name, ..self }

@@ -1,6 +1,6 @@
 //! Pauses of a worker that fails all its tasks.
 //!
-//! A worker that fails tasks at once although other workers could do them (its disk is full, a
+//! A worker that fails tasks immediately although other workers could do them (its disk is full, a
 //! device of its machine is missing) takes more tasks than the others, and ruins job after job. So
 //! a worker pauses before it takes another task when its last [`LIMIT`] tasks have all failed
 //! finally: a millisecond at first, twice as long after each further failure, at most

@@ -12,8 +12,8 @@
 //! A pool without work sleeps: each worker checks five times a second whether it was stopped.
 //! Spawning and stealing make no system call.
 //!
-//! A task that fails, by an error or a panic, is retried at once, up to the pool's limit; then its
-//! job fails. If a worker cannot do a task for a reason of its own, it leaves the task to other
+//! A task that fails, by an error or a panic, is retried immediately, up to the pool's limit; then
+//! its job fails. If a worker cannot do a task for a reason of its own, it leaves the task to other
 //! workers, and leaves the pool. A panic ends neither the thread nor its membership. A worker whose
 //! tasks all fail [pauses between tasks](crate::pool::setback). A task in which several workers
 //! have died is poisoned: it is not run again, and its job fails.
@@ -487,7 +487,7 @@ fn said(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-/// Formats a task with its arguments, for people.
+/// Formats a task with its arguments as text.
 pub(crate) fn shown(registry: &Registry, task: Task) -> String {
     let arguments = task.arguments();
     match (registry.get(task.function()), arguments) {

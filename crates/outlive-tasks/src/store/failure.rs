@@ -12,8 +12,8 @@ use outlive::sync::BarrierError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// No pool is at this offset.
-    #[error("no worker pool is at {at}: {why}")]
+    /// The memory at an offset does not hold a pool.
+    #[error("the memory at {at} does not hold a worker pool: {why}")]
     NoPool {
         /// The offset.
         at: Offset,
@@ -50,7 +50,7 @@ pub enum PoolError {
         name: String,
     },
     /// Members work in the pool.
-    #[error("{workers} workers of the pool `{name}` are at work; stop them first")]
+    #[error("{workers} workers of the pool `{name}` are still running; stop them first")]
     InUse {
         /// The pool.
         name: String,
@@ -88,8 +88,8 @@ pub enum PoolError {
         what: &'static str,
     },
     /// This worker could not do a task for a reason of its own
-    /// ([`TaskError::unable`](crate::TaskError::unable)). It has left the pool, in good order, and
-    /// the task to other workers.
+    /// ([`TaskError::unable`](crate::TaskError::unable)). It has left the pool, and leaves the task
+    /// to other workers.
     #[error(
         "this worker cannot execute task {task}: {why}; it has left the pool, and the task stays \
          there for other workers"
@@ -112,8 +112,8 @@ pub enum PoolError {
         /// The maximum.
         most: u32,
     },
-    /// The pool does not want workers any more.
-    #[error("the pool `{name}` needs no more workers: its work is done, or was given up")]
+    /// The pool needs no more workers.
+    #[error("the pool `{name}` needs no more workers: its work is finished or was abandoned")]
     Over {
         /// The pool.
         name: String,

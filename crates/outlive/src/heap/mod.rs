@@ -109,8 +109,8 @@ impl<M: Memory> Heap<M> {
     /// process that creates a pod calls this before any other process sees the memory.
     ///
     /// # Errors
-    /// If the region cannot be managed, or is not in the memory; `state` is aligned to 128 bytes,
-    /// `region` to 4096.
+    /// If the region has a size that cannot be managed, is not inside the memory, or if `state` is
+    /// not aligned to 128 bytes, or `region` not to 4096.
     ///
     /// # Crash
     /// An interrupted creation leaves a state that [`open`](Self::open) refuses.

@@ -22,7 +22,7 @@ pub struct Capability {
     pub needed: bool,
 }
 
-/// The availability of all facilities that Outlive uses. Its text lists them for people.
+/// The availability of all facilities that Outlive uses. Its `Display` output lists them.
 ///
 /// ```
 /// let capabilities = outlive::host::Capabilities::probe();

@@ -1,8 +1,8 @@
 //! A cgroup (version 2) that contains all processes of one host.
 //!
-//! Killing it reaches every process in it at once, including those that fork at that moment or
-//! whose parents are gone, which a walk over parents misses. It needs a cgroup v2 tree in which
-//! this process may create groups; otherwise hosts are killed process by process.
+//! Killing it reaches every process in it at the same time, including those that fork at that
+//! moment or whose parents are gone, which a walk over parents misses. It needs a cgroup v2 tree in
+//! which this process may create groups; otherwise hosts are killed process by process.
 
 use super::OsError;
 use core::time::Duration;

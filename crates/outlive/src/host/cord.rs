@@ -12,10 +12,10 @@
 //!    descriptor. Forks wait meanwhile, as for a presence.
 //!
 //! A process that opens the file for writing *pulls* the cord: the kernel breaks all leases and so
-//! kills all processes of the host at once, including stopped ones and those that a control group
-//! (version 2) has frozen. The file's mode says which users may do that. A process that has ended
-//! or called exec has no lease any more. A later process with the same pid is never killed, since
-//! the kernel keeps a reference to the process, not its number.
+//! kills all processes of the host at the same time, including stopped ones and those that a
+//! control group (version 2) has frozen. The file's mode says which users may do that. A process
+//! that has ended or called exec has no lease any more. A later process with the same pid is never
+//! killed, since the kernel keeps a reference to the process, not its number.
 //!
 //! A cord does not kill the first process of a PID namespace, nor does any signal from within the
 //! namespace. A cord also proves nothing: only the presence of the processes shows whether they are

@@ -62,8 +62,8 @@ impl Linux {
         })
     }
 
-    /// Removes the cords of `pod` in the directory of the pod's file and in `/dev/shm`. Call it
-    /// when the pod is destroyed.
+    /// Removes the cords of `pod` (files by which its hosts can be killed) in the directory of the
+    /// pod's file and in `/dev/shm`. Call it when the pod is destroyed.
     pub fn remove_cords(directory: Option<&Path>, pod: u128, access: Access) {
         for directory in directory.into_iter().chain([Path::new(MEETING)]) {
             Cords::new(directory, pod, access).remove_all();

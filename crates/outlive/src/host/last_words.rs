@@ -4,7 +4,7 @@ use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Writes `message` to standard error, if that is possible at once, and kills this process.
+/// Writes `message` to standard error, if that is possible without waiting, and kills this process.
 ///
 /// SIGKILL, since an abort runs the program's handler, and the program's other threads would
 /// continue during it. For the same reason, nothing here waits: a full pipe loses the message.

@@ -15,9 +15,9 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::time::Instant;
 
-/// The interval between two polls where a thread cannot wait for several words at once.
+/// The interval between two polls where a thread cannot wait for several words at the same time.
 const POLL: Duration = Duration::from_millis(1);
-/// The number of obituaries that can be watched at once, in addition to a wake-up futex.
+/// The number of obituaries that can be watched at the same time, in addition to a wake-up futex.
 pub(super) const MOST_WATCHED: usize = futex::MOST_WORDS - 1;
 
 impl SideFile {
@@ -269,7 +269,7 @@ impl SideFile {
     ) {
         assert!(
             held.len() <= MOST_WATCHED,
-            "{} obituaries cannot be watched at once",
+            "{} obituaries cannot be watched at the same time",
             held.len()
         );
         if !futex::can_wait_any() {

@@ -383,7 +383,7 @@ fn send(report: c_int, number: [u8; 16], what: u32, value: c_int) {
     bytes[..16].copy_from_slice(&number);
     bytes[16..20].copy_from_slice(&what.to_ne_bytes());
     bytes[20..].copy_from_slice(&value.to_ne_bytes());
-    // SAFETY: the bytes live. So few are written at once or not at all.
+    // SAFETY: the bytes live. So few are written in one piece or not at all.
     unsafe { libc::write(report, bytes.as_ptr().cast(), REPORT) };
 }
 

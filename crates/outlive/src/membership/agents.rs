@@ -61,7 +61,7 @@ pub(crate) fn against<M: Memory>(
 ///
 /// A caller that is dead is ignored, since the kernel kills a fence command with its caller. A
 /// caller whose host does not beat is ignored too, since its death may not be provable from here.
-/// Otherwise, if all processes died at once, the host could never be joined again.
+/// Otherwise, if all processes died at the same time, the host could never be joined again.
 pub(crate) fn wait_for_agents<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,

@@ -5,7 +5,7 @@
 //! processes is. The process on [watch](super::watch) for a host runs a detector in its sentinel.
 //! Every thread that waits for its group's events is a detector while it waits: the kernel wakes
 //! the watchers of an obituary, and the woken thread raises the generation and notifies the groups
-//! at once. A process's obituary is that of its sentinel; its mark means that the process is
+//! immediately. A process's obituary is that of its sentinel; its mark means that the process is
 //! probably dying, and that its presence is to be checked.
 //!
 //! In every case the id's word is read *before* the proof is looked for; see [`raise`].

@@ -293,7 +293,7 @@ impl Fence {
         match outcome {
             Ok(()) => FenceState::Underway,
             Err(why) => {
-                // The agent is not called again at once, since it may operate a power switch.
+                // The agent is not called again immediately, since it may operate a power switch.
                 self.failed = Some((now + self.patience, why.clone()));
                 FenceState::Failing(why)
             }

@@ -2,8 +2,8 @@
 //!
 //! It consists of two locks: the presence of the *host's* id, which processes of all operating
 //! systems of this kernel see, and the obituary of that id, which notifies processes of one
-//! operating system at once when the holder dies. Under them the first process brings the host to
-//! life and the last one lets it leave, so that a host never ends while a process is joining it.
+//! operating system immediately when the holder dies. Under them the first process brings the host
+//! to life and the last one lets it leave, so that a host never ends while a process is joining it.
 //! The kernel frees both when their holder dies. A fencing manager does not need the lock: it
 //! closes the host's word, and a joining process sees that (the handshake in `join.rs`).
 

@@ -68,7 +68,7 @@ impl ProcessOptions {
         self.adopt_copy
     }
 
-    /// Sets the host's name, for people and for the fence command.
+    /// Sets the display name of the host, which the fence command also receives.
     pub fn host_name(mut self, name: impl Into<String>) -> Self {
         self.host_name = name.into();
         self
@@ -80,7 +80,7 @@ impl ProcessOptions {
         self
     }
 
-    /// Sets the process's name, for people.
+    /// Sets the display name of the process.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self

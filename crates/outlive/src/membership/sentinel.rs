@@ -116,8 +116,8 @@ pub(crate) fn enter(
     }
 }
 
-/// Enters the join lock of the host `id`. Hundreds of processes may join at once: the patience is
-/// per holder of the lock.
+/// Enters the join lock of the host `id`. Hundreds of processes may join at the same time: the
+/// patience is per holder of the lock.
 fn wait_for_join_lock<'a>(
     shared: &Shared,
     os: &'a dyn Os,

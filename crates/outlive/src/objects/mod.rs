@@ -417,7 +417,7 @@ impl<'h, M: Memory> Objects<'h, M> {
         Ok(true)
     }
 
-    /// Takes away the name of an object, at once. The object is destroyed, and its memory freed, by
+    /// Removes the name of an object immediately. The object is destroyed, and its memory freed, by
     /// the last of its users, or by the member that recovers the last of them.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ pub enum PodError {
     },
     /// A healthy host would be suspected between two of its heartbeats.
     #[error(
-        "hosts that beat every {heartbeat:?} cannot be suspected after {suspicion:?} of silence; set the suspicion to at least twice the heartbeat"
+        "a suspicion time of {suspicion:?} is too short for a heartbeat interval of {heartbeat:?}; set it to at least twice the interval"
     )]
     Impatient {
         /// The requested interval of heartbeats.

@@ -27,7 +27,7 @@ pub struct Logs<M: Memory = Native> {
 impl<M: Memory> Logs<M> {
     /// The size of one id's log in bytes.
     pub const STRIDE: u64 = 0x2000;
-    /// The maximum number of locks that one instance can hold or be taking at once.
+    /// The maximum number of locks that one instance can hold or be taking at the same time.
     pub const LOCKS: usize = 32;
     /// The maximum number of stores of one redo transaction.
     pub const RECORDS: usize = ((NODES - RECORDS) / 16) as usize;

@@ -511,7 +511,7 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         self.log.locks().any(|entry| entry.lock == lock)
     }
 
-    /// The queue node that belongs to an entry.
+    /// Returns the queue node that belongs to an entry.
     #[inline(always)]
     pub fn node(self, listed: Listed) -> Offset {
         self.log.at + NODES + listed.slot() as u64 * NODE_BYTES

@@ -54,7 +54,8 @@ pub(super) struct Creation<M: Memory> {
 }
 
 impl<M: Memory> Creation<M> {
-    /// Step 1. `seen` is the first word that the creator has read and judged.
+    /// Marks the segment as incomplete (step 1). `seen` is the first word that the creator has
+    /// read; the mark replaces no other value.
     pub fn begin(memory: M, seen: u64, nonce: u32) -> Result<Self, Overtaken> {
         let mark = incomplete_word(nonce);
         // Relaxed: the mark publishes nothing; `complete` alone orders the writes that follow.
@@ -75,7 +76,7 @@ impl<M: Memory> Creation<M> {
         }
     }
 
-    /// Step 2, for memory that is not fresh. `progress` receives the number of bytes cleared.
+    /// Clears memory that is not fresh (step 2). `progress` receives the number of bytes cleared.
     pub fn clear(self, mut progress: impl FnMut(u64)) -> Result<(), Overtaken> {
         let zeros = vec![0; STEP as usize];
         let size = self.memory.size();
@@ -94,7 +95,7 @@ impl<M: Memory> Creation<M> {
         Ok(())
     }
 
-    /// Steps 3 and 4: `page` is a complete superblock.
+    /// Writes `page`, a complete superblock (steps 3 and 4): the first word last.
     pub fn complete(self, page: &Page) -> Result<(), Overtaken> {
         let rest = MAGIC_AT + 8;
         self.check()?;

@@ -53,7 +53,7 @@ fn erase_device(backend: &dyn Backend, path: &Path, seen: u64) -> Result<(), Des
         false,
         Access::ReadWrite,
     )?;
-    // In either domain: written back at once, if the processor can.
+    // In either domain: written back immediately, if the processor can.
     let domain = match WriteBackInstruction::detect() {
         Some(_) => PersistenceDomain::WriteBack,
         None => PersistenceDomain::Flushed,

@@ -67,8 +67,8 @@ impl Unsuitable {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// No segment can have the requested areas.
-    #[error("no segment can have these areas: {0}")]
+    /// The requested areas are invalid.
+    #[error("the requested areas are invalid: {0}")]
     Layout(#[from] LayoutError),
     /// The path exists already.
     #[error("{} exists already: {what}", path.display())]
@@ -118,8 +118,8 @@ pub enum CreateError {
     NoWideAtomics(#[from] NoWideAtomics),
     /// Huge pages from the system's pool were asked for and are not available.
     #[error(
-        "{} gets no reserved huge pages: {why}; {needed} pages of {page_size} bytes are needed and \
-         {free} are free; reserve them as root: {}",
+        "{} cannot have reserved huge pages: {why}; {needed} pages of {page_size} bytes are needed \
+         and {free} are free; reserve them as root: {}",
         path.display(), reserve_command(*page_size, *reserve)
     )]
     NoHugePages {

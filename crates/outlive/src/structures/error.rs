@@ -16,7 +16,7 @@ pub enum OpenError {
         magic: u64,
     },
     /// The structure would not be inside the memory.
-    #[error("no list or map can be at {at}: {source}")]
+    #[error("a list or map cannot be placed at {at}: {source}")]
     Outside {
         /// The place.
         at: Offset,

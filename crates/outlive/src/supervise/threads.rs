@@ -144,7 +144,7 @@ impl ThreadSupervisor {
         self
     }
 
-    /// Adds a thread that runs `body` as the member `id`. `name` is for people: it names the thread
+    /// Adds a thread that runs `body` as the member `id`. `name` is only shown: it names the thread
     /// and its record.
     ///
     /// # Panics

@@ -128,7 +128,7 @@ where
 ///     let mut accounts = accounts.lock(&member)?;
 ///     accounts[0] -= 30; // were this thread to die or panic here, 30 would not be lost
 ///     accounts[1] += 30;
-/// } // here both change, at once
+/// } // here both change atomically
 /// assert_eq!(*accounts.lock(&member)?, [70, 30]);
 /// # Ok::<(), LockError>(())
 /// ```
@@ -307,7 +307,7 @@ pub struct MutexGuard<'m, T: Repair, M: Memory = Native> {
 }
 
 impl<T: Repair, M: Memory> MutexGuard<'_, T, M> {
-    /// Commits all changes made so far, at once, and keeps the lock.
+    /// Atomically commits all changes made so far, and keeps the lock.
     #[inline]
     pub fn commit(&mut self) {
         if core::mem::take(&mut self.changed) {

@@ -38,10 +38,11 @@ use std::time::Instant;
 pub struct Waiting {
     /// The number of spins. (During the first hundred the holder's liveness is not checked.)
     pub spins: u32,
-    /// The time for which to yield the core, after that. A yield that has begun is not cut short.
+    /// The time for which to yield the core after the spins. A yield that has begun is not cut
+    /// short.
     pub yielding: Duration,
-    /// The longest time of one sleep, after that: the cost of a missed wake-up, and the longest
-    /// time for which a sleeper does not notice a death.
+    /// The longest time of one sleep after the yields: the cost of a missed wake-up, and the
+    /// longest time for which a sleeper does not notice a death.
     pub nap: Duration,
 }
 

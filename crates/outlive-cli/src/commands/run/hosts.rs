@@ -16,8 +16,8 @@ pub struct Hosts {
     #[arg(long, value_name = "H", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     hosts: u32,
-    /// Number of additional standby hosts. When a host dies, one of them replaces it at once. With
-    /// --supervise restart, the restarted host becomes a standby host
+    /// Number of additional standby hosts. When a host dies, one of them replaces it immediately.
+    /// With --supervise restart, the restarted host becomes a standby host
     #[arg(long, value_name = "N", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=1023))]
     spares: u32,

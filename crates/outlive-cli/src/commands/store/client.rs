@@ -79,8 +79,8 @@ impl Client {
                         "the store has no tables; create `{name}` with `outlive store table`"
                     ),
                     names => format!(
-                        "the store has no table `{name}`, but {}; `outlive store table` creates \
-                         tables",
+                        "the store has no table `{name}`; its tables are {}; `outlive store table` \
+                         creates tables",
                         names.join(", ")
                     ),
                 })

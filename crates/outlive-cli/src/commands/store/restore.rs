@@ -73,7 +73,8 @@ impl Answer {
     fn complete(&self) -> Result<(), Failure> {
         if self.lost > 0 {
             return Err(Failure::new(format_args!(
-                "all replicas of {} partitions of {} are lost, and with them their keys",
+                "all replicas of {} partitions of {} are lost, and with them their keys; if you have a \
+                 dump, load it into a new store (`outlive store load`)",
                 self.lost, self.path
             )));
         }

@@ -27,7 +27,7 @@ impl Form {
         let most = words * 8;
         if bytes.len() > most {
             return Err(Failure::Usage(format!(
-                "the value has {} bytes, and those of the table have {most}",
+                "the value has {} bytes, but the values of the table have {most}",
                 bytes.len()
             )));
         }
@@ -59,7 +59,7 @@ fn numbers(text: &str) -> Result<Vec<u8>, Failure> {
     for number in text.split(',') {
         let number: i64 = number.trim().parse().map_err(|error| {
             Failure::Usage(format!(
-                "`{number}` is not a number of 64 bits: {error}; write --numbers 100,-3, for \
+                "`{number}` is not a signed 64-bit integer: {error}; write --numbers 100,-3, for \
                  example"
             ))
         })?;

@@ -158,21 +158,21 @@ fn mistakes_are_told_with_their_lines() {
         ("source,target\n", "list has no edge and no vertex"),
         (
             "1 2\n\n1,2\n",
-            "list, line 3: it has the field \"1,2\" and no second one: an edge is two vertices with white space",
+            "list, line 3: the line has only the field \"1,2\": an edge is two vertices with white space",
         ),
-        ("1 # 2\n", "list, line 1: it has the field \"1\""),
+        ("1 # 2\n", "list, line 1: the line has only the field \"1\""),
         (
             "1\n",
-            "list, line 1: it has the field \"1\" and no second one: an edge is two vertices with white space, a comma",
+            "list, line 1: the line has only the field \"1\": an edge is two vertices with white space, a comma",
         ),
         (
             "1,2\n1 2\n",
-            "list, line 2: it has the field \"1 2\" and no second one: an edge is two vertices with a comma",
+            "list, line 2: the line has only the field \"1 2\": an edge is two vertices with a comma",
         ),
         ("1\t2\n1 2\n", "vertices with a tab"),
         (
             "1 2\n1, 2\n",
-            "list, line 2: the separator of fields in \"1,\" is not clear",
+            "list, line 2: the separator of fields in \"1,\" is ambiguous",
         ),
         (
             "1 2\nNew York\tBoston\n",
@@ -180,16 +180,16 @@ fn mistakes_are_told_with_their_lines() {
         ),
         (
             "New York,Boston\n",
-            "list, line 1: the separator of fields in \"New York,Boston\" is not clear: choose it \
+            "list, line 1: the separator of fields in \"New York,Boston\" is ambiguous: choose it \
              by --separator",
         ),
         (
             "1,2\n,3\n",
-            "list, line 2: one of its first two fields is empty",
+            "list, line 2: one of the line's first two fields is empty",
         ),
         (
             "1,2\n1,\n",
-            "list, line 2: one of its first two fields is empty",
+            "list, line 2: one of the line's first two fields is empty",
         ),
         (
             "1,2\n1,\"a\nb\"\n",
@@ -199,10 +199,13 @@ fn mistakes_are_told_with_their_lines() {
             "1,2,\"a\nb\"\n",
             "list, line 1: \"\\\"a\" begins with a quote",
         ),
-        ("1,2\n\"1\"0,2\n", "list, line 2: \"1\" is in quotes"),
+        (
+            "1,2\n\"1\"0,2\n",
+            "list, line 2: \"1\" has text after its closing quote",
+        ),
         (
             "1,2\n1,3 # c\n",
-            "list, line 2: \"3 # c\" may end with a comment",
+            "list, line 2: \"3 # c\" is ambiguous, since it may be a name",
         ),
         (
             "source,target\n1,2\nsource,target\n1,3\n",
@@ -226,24 +229,39 @@ fn mistakes_are_told_with_their_lines() {
         ),
         (
             "1 2\n1 3\r2 3\n",
-            "list, line 2: there is a carriage return in it",
+            "list, line 2: the line contains a carriage return",
         ),
         (
             "1 2\n1 3 0.5\r2 3 0.5\n",
-            "list, line 2: there is a carriage return in it",
+            "list, line 2: the line contains a carriage return",
         ),
         (
             "1 2\n# c\r2 3\n",
-            "list, line 2: there is a carriage return in it",
+            "list, line 2: the line contains a carriage return",
         ),
-        ("# c\r2 3\n4 5\r", "list, line 2: the byte 0x0A is in it"),
-        ("1 2\n1 \x002\n", "list, line 2: the byte 0x00 is in it"),
-        ("a;b\nc;d\x0Be\n", "list, line 2: the byte 0x0B is in it"),
-        ("a,b\nc\x0Cd,e\n", "list, line 2: the byte 0x0C is in it"),
-        ("1 2\n1 2 \0\n", "list, line 2: the byte 0x00 is in it"),
+        (
+            "# c\r2 3\n4 5\r",
+            "list, line 2: the line contains the byte 0x0A",
+        ),
+        (
+            "1 2\n1 \x002\n",
+            "list, line 2: the line contains the byte 0x00",
+        ),
+        (
+            "a;b\nc;d\x0Be\n",
+            "list, line 2: the line contains the byte 0x0B",
+        ),
+        (
+            "a,b\nc\x0Cd,e\n",
+            "list, line 2: the line contains the byte 0x0C",
+        ),
+        (
+            "1 2\n1 2 \0\n",
+            "list, line 2: the line contains the byte 0x00",
+        ),
         (
             "a b\na \u{1b}[31m\n",
-            "list, line 2: the byte 0x1B is in it",
+            "list, line 2: the line contains the byte 0x1B",
         ),
         (
             "%MatrixMarket matrix coordinate real general\n3 3 2\n",
@@ -263,7 +281,7 @@ fn mistakes_are_told_with_their_lines() {
         .unwrap_err()
         .to_string();
     assert!(
-        latin.contains("list, line 2: a name in it is not UTF-8, because of the byte 0xE9"),
+        latin.contains("list, line 2: a name in the line is not UTF-8, because of the byte 0xE9"),
         "{latin}"
     );
     // Comments and fields after the vertices are not checked.

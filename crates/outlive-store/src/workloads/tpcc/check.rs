@@ -10,7 +10,7 @@ impl TpcC {
     /// the same time.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub fn violations<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,

@@ -1,4 +1,4 @@
-//! The initial rows. Those of a district are always the same, so that a load can be repeated.
+//! The initial rows. The rows of a district are always the same, so that a load can be repeated.
 
 use super::super::insert;
 use super::TpcC;
@@ -38,7 +38,7 @@ impl TpcC {
     /// Inserts all rows that do not exist.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub fn load<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,

@@ -88,7 +88,7 @@ impl TpcC {
     /// No sum is counted, so the books matter for the numbers of commits only.
     ///
     /// # Errors
-    /// Those of [`ComputeServer::table`].
+    /// Returns the errors of [`ComputeServer::table`].
     pub fn open(
         compute: &ComputeServer,
         warehouses: u64,

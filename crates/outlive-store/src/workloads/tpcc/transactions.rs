@@ -45,7 +45,8 @@ impl TpcC {
     /// Executes a random transaction.
     ///
     /// # Errors
-    /// Those of transactions; [`Abort::User`] if the transaction fails as the benchmark intends.
+    /// Returns the errors of transactions; [`Abort::User`] if the transaction fails as the
+    /// benchmark intends.
     pub async fn execute<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,

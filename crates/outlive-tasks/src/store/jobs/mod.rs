@@ -74,7 +74,7 @@ pub fn name_key(name: &str) -> Vec<u8> {
     [b"n", name.as_bytes()].concat()
 }
 
-/// Formats a key for people.
+/// Formats a key as printable text.
 pub fn shown_key(key: &[u8]) -> String {
     let name = String::from_utf8_lossy(key.get(1..).unwrap_or_default());
     match key.first() {

@@ -160,7 +160,8 @@ impl<M: Memory> Record<M> {
             .is_ok()
     }
 
-    /// Offers the job, which is over, for removal. Returns `false` if another thread has.
+    /// Offers the job, which is over, for removal. Returns `false` if another thread has
+    /// offered it already.
     pub fn offer(self, desk: u64) -> bool {
         let state: u64 = self.memory.load(self.at + STATE, Ordering::Acquire);
         let tagged = state | Tag::Offered(desk).bits() << TAG;

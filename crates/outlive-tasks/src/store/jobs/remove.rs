@@ -115,7 +115,7 @@ impl<M: Memory> Layout<M> {
         Ok(true)
     }
 
-    /// Returns the user of the job, for people.
+    /// Returns a description of the user of the job.
     pub fn user_of_job(
         self,
         hand: Hand<'_, M>,

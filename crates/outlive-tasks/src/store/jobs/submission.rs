@@ -133,7 +133,7 @@ const MOST_NAMES: usize = 0xFFFF;
 
 impl<M: Memory> Layout<M> {
     /// Submits a job, or finds it if it was submitted before. Lock-free. One call submits it at
-    /// most once, even if it is removed at once. The record stays valid as long as a pin of the
+    /// most once, even if it is removed immediately. The record stays valid as long as a pin of the
     /// caller.
     ///
     /// # Crash

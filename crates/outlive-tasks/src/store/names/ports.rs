@@ -150,8 +150,8 @@ impl<M: Memory> Ports<M> {
     }
 
     /// Returns whether these ports, whose task is over, can be freed when `quiets` quiet moments
-    /// are noted: at once if no node was added, otherwise two moments after the first call at the
-    /// earliest. For one caller at a time.
+    /// are noted: immediately if no node was added, otherwise two moments after the first call at
+    /// the earliest. For one caller at a time.
     pub fn can_go(self, quiets: u64) -> bool {
         let memory = self.memory;
         if self.listed().next().is_none() {
@@ -166,7 +166,8 @@ impl<M: Memory> Ports<M> {
         seen <= quiets
     }
 
-    /// Writes the ports again for other cells, as many as before, and before the task is published.
+    /// Rewrites the ports of a task that is not published yet, for other cells. The number of
+    /// cells must be the same as before.
     pub fn rewrite(self, task: u64, inputs: &[Offset], outputs: &[Offset]) -> Self {
         let (_, life) = self.task();
         Self::write(self.memory, self.at, task, inputs, outputs).set_life(life);

@@ -135,7 +135,7 @@ impl<M: Memory> Layout<M> {
         Ok(true)
     }
 
-    /// Returns the user of the name or of its cell, for people.
+    /// Returns a description of the user of the name or of its cell.
     pub fn user_of(
         self,
         hand: Hand<'_, M>,

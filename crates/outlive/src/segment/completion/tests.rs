@@ -29,7 +29,7 @@ fn create(memory: Mortal, page: &Page) -> Result<(), Overtaken> {
     creation.complete(page)
 }
 
-/// A wrong creation: the superblock at once, including the first word.
+/// A wrong creation: the whole superblock in one copy, including the first word.
 fn create_early(memory: Mortal, page: &Page) -> Result<(), Overtaken> {
     let creation = Creation::begin(memory, first_word(memory), 7)?;
     memory.persist(Offset::new(0), 8);

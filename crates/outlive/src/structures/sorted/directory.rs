@@ -18,7 +18,7 @@
 //! The words of the buckets are in pages, in a tree of three levels: the header leads to a page of
 //! links, each of these to a page of links, each of these to a page of buckets. A page is allocated
 //! when a bucket in it is first needed, and never freed. So no operation zeroes or copies more than
-//! a page at once.
+//! a page in one piece.
 //!
 //! # How a group of buckets is opened
 //!

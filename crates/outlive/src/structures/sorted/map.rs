@@ -16,7 +16,8 @@ use core::marker::PhantomData;
 use outlive_memory::{Memory, Native, Offset};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// A hash map in shared memory that any number of members use at once and may die in.
+/// A hash map in shared memory that any number of members use concurrently. A member may die during
+/// any operation.
 ///
 /// A handle is `Copy`. Every operation is lock-free, takes effect in one step or not at all,
 /// whenever its caller dies, and is [detectable](crate::recovery): `Outcome` reads from a log which
@@ -275,7 +276,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
 
     /// Inserts `key` with `value` and returns the [place](Self::place) of the value. A
     /// [pin](LocalHeap::pin) from before keeps the place valid even if another member removes the
-    /// entry at once; by then [`place`](Self::place) finds nothing, or a later entry.
+    /// entry immediately afterwards; then [`place`](Self::place) finds nothing, or a later entry.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).

@@ -33,11 +33,11 @@
 //! Instead of releasing, the last member may wait with the others: an idle pool is a barrier at
 //! which all have arrived and that is broken by an [interrupt](GroupBarrier::interrupt).
 //!
-//! **Two words at once.** A change of members concerns a slot and the word. A seat's slot goes from
-//! vacant to claimed to seated and back, and the word records in *last step* which seat was counted
-//! in or out last. A change takes place at the compare-and-swap of the word. The slot follows: each
-//! thread that changes members first *settles* the recorded step. Hence, for the word's value and a
-//! slot read after it,
+//! **A change of two words.** A change of members concerns a slot and the word. A seat's slot goes
+//! from vacant to claimed to seated and back, and the word records in *last step* which seat was
+//! counted in or out last. A change takes place at the compare-and-swap of the word. The slot
+//! follows: each thread that changes members first *settles* the recorded step. Hence, for the
+//! word's value and a slot read after it,
 //!
 //! * seated, and not stepped out: counted, once. Its removal is either the word's next change or
 //!   does not happen (the compare-and-swap fails otherwise). So any number of survivors remove a
@@ -156,7 +156,7 @@ pub enum BarrierError {
         seats: u32,
     },
     /// Such a barrier cannot exist at this place.
-    #[error("no barrier of {seats} seats can be at {barrier}: {what}")]
+    #[error("a barrier of {seats} seats cannot be placed at {barrier}: {what}")]
     Misplaced {
         /// The place.
         barrier: Offset,

@@ -339,8 +339,9 @@ impl<'m, M: Memory> Seat<'m, M> {
         Ok(done)
     }
 
-    /// Meets all members, like an ordinary barrier: arrives and waits until all are released, and
-    /// arrives again after each change. The last releases. Returns whether it was the last.
+    /// Waits until all members have arrived, as at an ordinary barrier. The last member to arrive
+    /// releases the others. If the members change while this one waits, it arrives again. Returns
+    /// whether this member was the last.
     ///
     /// Waits for live members.
     ///

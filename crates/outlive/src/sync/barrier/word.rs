@@ -1,4 +1,4 @@
-//! The word of a barrier: all state that must change at once.
+//! The word of a barrier: all state that must change atomically.
 //!
 //! ```text
 //! 127          81 80        41  40   39    38 37   26 25     13 12      0

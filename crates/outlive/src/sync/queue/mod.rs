@@ -26,7 +26,7 @@
 //! *Repair.* The recovering member cuts a dead instance out of the queue, and a waiter that runs
 //! out of time cuts itself out: `repair.rs`.
 //!
-//! *Turns.* A node is used again at once, so "done" is a number that grows, also across
+//! *Turns.* A node is reused immediately, so "done" is a number that grows, also across
 //! incarnations. A waiter that finds its predecessor done loads the link once more. If the
 //! predecessor had died, its id had been joined again, and the new incarnation had completed a turn
 //! meanwhile, then the link would have been repaired before that, and the second load shows it.

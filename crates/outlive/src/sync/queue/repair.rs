@@ -8,10 +8,10 @@
 //! moved the tail, so once the tail is not the dead instance's, the record exists. A waiter that
 //! runs out of time cuts itself out in the same way.
 //!
-//! Cuts of one queue exclude one another, because two neighbours cut at once could each bring back
-//! the other. The exclusion is a word that is held for one scan of the logs and taken from dead
-//! holders by compare-and-swap; its holder waits for nothing else. The next recovering member
-//! begins a cut again if it was cut short.
+//! Cuts of one queue exclude one another, because two neighbours that are cut concurrently could
+//! each bring back the other. The exclusion is a word that is held for one scan of the logs and
+//! taken from dead holders by compare-and-swap; its holder waits for nothing else. The next
+//! recovering member begins a cut again if it was cut short.
 
 use super::{DONE, PREDECESSOR, QueueLock, QueuePoint, SLEEPER, TURN, Ticket, is_over};
 use crate::membership::{Instance, Member};
