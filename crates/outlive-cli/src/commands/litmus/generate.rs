@@ -65,7 +65,7 @@ fn print_tests(transactions: &[usize], family: Option<Family>, json: bool) -> Re
     for &transactions in transactions {
         let generated = Generated::with(transactions).map_err(Failure::new)?;
         let is_chosen = |it: &&Test| family.is_none_or(|family| family == it.family);
-        tests.extend(generated.tests().iter().filter(is_chosen).cloned());
+        tests.extend(generated.tests().filter(is_chosen).cloned());
     }
     if tests.is_empty() {
         return Err(Failure::new(
