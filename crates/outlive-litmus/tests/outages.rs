@@ -56,7 +56,8 @@ fn assertions_hold_around_outages() {
 #[test]
 fn halves_of_transactions_after_an_outage_are_found() {
     let change = |it: &mut Power| it.loses_halves = true;
-    let report = run_killed((Kind::Optimistic, "litmus-1"), 100, PATIENCE, change);
+    let patience = Duration::from_secs(5);
+    let report = run_killed((Kind::Optimistic, "litmus-1"), 100, patience, change);
     assert_eq!(report.verdict, Verdict::Violated, "{report:#?}");
 }
 

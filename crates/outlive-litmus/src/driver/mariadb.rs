@@ -46,10 +46,14 @@ fn database(target: &str, place: &str) -> Result<Database<Mariadb>, DriverError>
     if address.get_db_name().is_none() {
         return Err(refuse("the target names no database".into()));
     }
+    let longest_answer = lock_wait.max(PATIENCE).saturating_add(PATIENCE);
     let address = OptsBuilder::from_opts(address)
         // The address counts, not a socket that the server names.
         .prefer_socket(false)
         .tcp_connect_timeout(Some(Duration::from_secs(PATIENCE.into())))
+        // A host that is gone closes no connection; an answer can wait for a lock.
+        .read_timeout(Some(Duration::from_secs(longest_answer.into())))
+        .write_timeout(Some(Duration::from_secs(PATIENCE.into())))
         // An update that changes nothing has found its row.
         .additional_capabilities(CapabilityFlags::CLIENT_FOUND_ROWS);
     let mut prepare = format!("SET SESSION innodb_lock_wait_timeout = {lock_wait};");

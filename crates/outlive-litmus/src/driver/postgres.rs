@@ -39,7 +39,14 @@ fn database(target: &str, place: &str) -> Result<Database<Postgres>, DriverError
         let form = SCHEME.form;
         DriverError::new(target, format!("{}; write `{form}`", message(&error)))
     })?;
-    address.connect_timeout(Duration::from_secs(PATIENCE.into()));
+    let patience = Duration::from_secs(PATIENCE.into());
+    // A host that is gone closes no connection.
+    address
+        .connect_timeout(patience)
+        .tcp_user_timeout(patience)
+        .keepalives_idle(patience / 2)
+        .keepalives_interval(Duration::from_secs(1))
+        .keepalives_retries(PATIENCE / 2);
     let mut prepare = format!("SET lock_timeout = {lock_timeout};");
     if let Some(value) = synchronous {
         prepare += &format!("SET synchronous_commit = {value};");

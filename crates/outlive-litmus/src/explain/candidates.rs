@@ -2,6 +2,7 @@
 
 use super::world::{Action, Attempt, World};
 use crate::consistency::{Change, Chronicle, Event, Executed, History, Version};
+use std::time::Instant;
 
 /// The maximum number of candidates for a set of transactions.
 const MOST: usize = 600;
@@ -25,6 +26,8 @@ pub(super) struct Setting<'w> {
     /// Executions; the one of the assertion is the last one, if it is a transaction.
     pub attempts: Vec<&'w Attempt>,
     pub reading: Reading,
+    /// The time at which the enumeration ends.
+    pub deadline: Instant,
 }
 
 impl Setting<'_> {
@@ -80,6 +83,9 @@ impl Setting<'_> {
         chosen: &mut Vec<Vec<Version>>,
         visit: &mut dyn FnMut(History) -> bool,
     ) -> bool {
+        if Instant::now() >= self.deadline {
+            return false;
+        }
         let Some(&(number, at)) = open.get(chosen.len()) else {
             return self.order(open, chosen, &mut Vec::new(), visit);
         };

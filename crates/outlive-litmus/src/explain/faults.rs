@@ -54,6 +54,7 @@ pub(super) fn faults(found: &Found, words: &Words<'_>) -> Vec<Fault> {
         };
         let lost = |number: usize| Fault::Lost {
             transaction: words.name(number),
+            outcome: found.all[number].outcome.name(),
             write: words.write(number, *object, history.writes(number, *object).len() - 1),
         };
         match (history.place(*object, *version), *version) {

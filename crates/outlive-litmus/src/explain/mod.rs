@@ -44,6 +44,7 @@ use crate::run::Violation;
 use crate::test::Test;
 use cycle::Arc;
 use search::Found;
+use std::time::Instant;
 use world::World;
 
 /// The explanation of a violation.
@@ -85,10 +86,12 @@ pub enum Finding {
 /// A difference between a state and the writes of the transactions before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The write of a committed transaction is not in the state.
+    /// The write of a transaction that committed, as a whole or in part, is not in the state.
     Lost {
         /// The transaction.
         transaction: String,
+        /// Its end: `unknown` if the commit had no answer, and other writes of it are in the state.
+        outcome: &'static str,
         /// The write, such as `write x = 1`.
         write: String,
     },
@@ -208,8 +211,9 @@ impl Participant {
 
 /// Explains a violation of `test`.
 ///
-/// The time is bounded: a violation on shared objects is explained by at most four transactions,
-/// and else [`Finding::Unexplained`].
+/// The time is bounded to about 5 s. A violation on shared objects is explained by at most four
+/// transactions. An explanation that is not found within these bounds is
+/// [`Finding::Unexplained`].
 #[must_use]
 pub fn explain(test: &Test, violation: &Violation) -> Explanation {
     let world = World::new(test, violation);
@@ -220,10 +224,11 @@ pub fn explain(test: &Test, violation: &Violation) -> Explanation {
     let refuted: Vec<Level> = { Level::all() }
         .filter(|&it| { violation.kind }.is_refutation(it, test.is_forbidden_at(it)))
         .collect();
-    let found = search::search(&world, &weakest(&refuted)).or_else(|| {
+    let begin = Instant::now();
+    let found = search::search(&world, &weakest(&refuted), begin).or_else(|| {
         // The levels of a test that nothing has proved can be too weak.
         let strict = Level::new(crate::level::Isolation::Serializable, true);
-        search::search(&world, &[strict])
+        search::search(&world, &[strict], begin)
     });
     match found {
         Some(found) => named(&world, &found, &refuted),

@@ -8,6 +8,7 @@ use crate::consistency::History;
 use crate::level::{Isolation, Level};
 use crate::run::{Kind, Outcome};
 use crate::test::{Assertion, Seen};
+use std::time::{Duration, Instant};
 
 /// The maximum number of transactions on shared objects that are combined.
 const MOST_TRANSACTIONS: usize = 4;
@@ -15,6 +16,9 @@ const MOST_TRANSACTIONS: usize = 4;
 const MOST_SETS: usize = 6_000;
 /// The maximum number of states that are tried as the first one.
 const MOST_STARTS: usize = 256;
+
+/// The longest time of the search for an explanation.
+const LONGEST: Duration = Duration::from_secs(5);
 
 /// An explanation, before it has names.
 pub(super) struct Found {
@@ -30,7 +34,6 @@ pub(super) struct Found {
     /// For each transaction of `small`: the numbers of its actions.
     pub events: Vec<Vec<usize>>,
     pub schedule: Schedule,
-    pub reading: Reading,
     /// Whether no interleaving of the transactions ends in the state, so that the store must have
     /// changed their writes.
     pub is_fault: bool,
@@ -53,7 +56,8 @@ struct Pass {
 }
 
 /// Returns the smallest history that explains the violation and that each of `levels` forbids.
-pub(super) fn search(world: &World<'_>, levels: &[Level]) -> Option<Found> {
+/// Explanations of one violation, which began at `begin`, end after [`LONGEST`].
+pub(super) fn search(world: &World<'_>, levels: &[Level], begin: Instant) -> Option<Found> {
     let pass = |reading, in_place, is_fault| Pass {
         reading,
         in_place,
@@ -83,7 +87,7 @@ pub(super) fn search(world: &World<'_>, levels: &[Level]) -> Option<Found> {
     let strict = [Level::new(Isolation::Serializable, true)];
     let assertion = world.assertion();
     let sets = sets(world);
-    let search = |initial: &[Option<i64>], most: usize| {
+    let search = |passes: &[Pass], initial: &[Option<i64>], most: usize, deadline: Instant| {
         { passes.iter() }.find_map(|pass| {
             let levels = if pass.is_fault { &strict[..] } else { levels };
             let sets = { sets.iter() }
@@ -93,7 +97,8 @@ pub(super) fn search(world: &World<'_>, levels: &[Level]) -> Option<Found> {
                 Reading::Last => None,
                 Reading::Transaction { .. } => Some(assertion.as_ref()?),
             };
-            { sets }.find_map(|set| {
+            let in_time = sets.take_while(|_| Instant::now() < deadline);
+            { in_time }.into_iter().find_map(|set| {
                 let setting = Setting {
                     world,
                     initial,
@@ -102,13 +107,27 @@ pub(super) fn search(world: &World<'_>, levels: &[Level]) -> Option<Found> {
                         .chain(reader)
                         .collect(),
                     reading: pass.reading,
+                    deadline,
                 };
                 best(&setting, levels, *pass)
             })
         })
     };
-    let found = search(&world.initial, usize::MAX);
-    found.or_else(|| starts(world).iter().find_map(|it| search(it, 2)))
+    let from_another_state = |passes: &[Pass]| {
+        let mut starts = starts(world).into_iter();
+        starts.find_map(|it| search(passes, &it, 2, begin + LONGEST))
+    };
+    match search(&passes, &world.initial, usize::MAX, begin + LONGEST / 2) {
+        // Two transactions from another state are easier to understand than some from the first
+        // one that read versions of others, which are left out.
+        Some(found) if !found.is_fault && found.all.len() > 2 => {
+            let is_simple = |it: &Pass| it.in_place && !it.is_fault;
+            let simple: Vec<Pass> = passes.iter().copied().filter(is_simple).collect();
+            from_another_state(&simple).or(Some(found))
+        }
+        Some(found) => Some(found),
+        None => from_another_state(&passes),
+    }
 }
 
 /// Returns the sets of executions that are tried, the smallest first.
@@ -224,7 +243,6 @@ fn best(setting: &Setting<'_>, levels: &[Level], pass: Pass) -> Option<Found> {
         part,
         small,
         events,
-        reading: pass.reading,
         is_fault: pass.is_fault,
     })
 }

@@ -14,36 +14,35 @@ use crate::test::Test;
 pub(super) struct Words<'w> {
     test: &'w Test,
     found: &'w Found,
+    /// The names of the transactions of the whole history, with a number if a name occurs again.
+    all_names: Vec<String>,
     /// The names of the transactions of the small history.
     names: Vec<String>,
 }
 
 impl<'w> Words<'w> {
     pub(super) fn new(world: &World<'w>, found: &'w Found) -> Self {
-        let attempts = found.attempts();
         let name = |number: usize| {
-            let name = &attempts[number].name;
-            let same = attempts[..number].iter().filter(|it| it.name == *name);
+            let name = &found.all[number].name;
+            let same = { found.all[..number].iter() }.filter(|it| it.name == *name);
             match same.count() {
                 0 => name.clone(),
                 more => format!("{name} ({})", more + 1),
             }
         };
-        let names = (0..attempts.len()).map(name).collect();
+        let all_names: Vec<String> = (0..found.all.len()).map(name).collect();
+        let chosen = found.part.0.iter().map(|it| all_names[it.0].clone());
         Self {
             test: world.test,
             found,
-            names,
+            names: chosen.collect(),
+            all_names,
         }
     }
 
     /// Returns the name of an execution of the whole history.
     pub(super) fn name(&self, number: usize) -> String {
-        let place = self.found.part.0.iter().position(|it| it.0 == number);
-        match place {
-            Some(place) => self.names[place].clone(),
-            None => self.found.all[number].name.clone(),
-        }
+        self.all_names[number].clone()
     }
 
     pub(super) fn participants(&self) -> Vec<Participant> {
@@ -85,13 +84,39 @@ impl<'w> Words<'w> {
                 )),
                 _ => None,
             });
+            let left_out = moment
+                .event
+                .and_then(|it| self.left_out(moment.transaction, it));
             steps.push(Moment {
                 transaction: moment.transaction,
                 step,
-                note: note.collect::<Vec<_>>().join("; "),
+                note: note.chain(left_out).collect::<Vec<_>>().join("; "),
             });
         }
         steps
+    }
+
+    /// Returns a note if an event of the small history saw a version that the small history leaves
+    /// out: its value is not one of a step that is shown.
+    fn left_out(&self, number: usize, event: usize) -> Option<String> {
+        let (all, part) = (&self.found.history.transactions, &self.found.part.0);
+        let seen = &all[part[number].0].events[self.found.events[number][event]];
+        schedule::seen(seen)
+            .into_iter()
+            .find_map(|(object, version)| {
+                let Version::Written { transaction, write } = version else {
+                    return None;
+                };
+                let Some(place) = part.iter().position(|it| it.0 == transaction) else {
+                    return Some("written by a transaction that is left out".to_owned());
+                };
+                let events = all[transaction].events.iter().enumerate();
+                let mut writes = events.filter(|(_, it)| is_write(it, object));
+                let (at, _) = writes.nth(write)?;
+                let is_kept = self.found.events[place].contains(&at);
+                let name = &self.all_names[transaction];
+                (!is_kept).then(|| format!("written by a step of {name} that is left out"))
+            })
     }
 
     fn step(&self, attempt: &Attempt, number: usize, event: usize) -> String {
@@ -278,7 +303,14 @@ pub(super) fn sentence(explanation: &Explanation) -> String {
             levels(&explanation.forbidden_from)
         ),
         Finding::Fault(faults) => {
-            let parts: Vec<String> = faults.iter().map(fault).collect();
+            let mut parts: Vec<String> = faults.iter().map(fault).collect();
+            // A transaction of which several writes are lost is named once.
+            let all = parts.clone();
+            let mut number = 0;
+            parts.retain(|it| {
+                number += 1;
+                !all[..number - 1].contains(it)
+            });
             format!(
                 "No interleaving of the transactions explains this: {}.",
                 parts.join(", and ")
@@ -298,9 +330,16 @@ fn with_article(anomaly: &str) -> String {
 
 fn fault(fault: &Fault) -> String {
     match fault {
-        Fault::Lost { transaction, write } => {
-            format!("the store lost `{write}` of {transaction}, which had committed")
-        }
+        Fault::Lost {
+            transaction,
+            outcome,
+            write,
+        } => match *outcome == Outcome::Unknown.name() {
+            true => {
+                format!("the store kept only a part of {transaction}, whose commit had no answer")
+            }
+            false => format!("the store lost `{write}` of {transaction}, which had committed"),
+        },
         Fault::Kept {
             transaction,
             outcome,

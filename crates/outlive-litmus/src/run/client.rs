@@ -2,6 +2,7 @@
 
 use crate::driver::{Connection, Driver, DriverError};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,14 +11,22 @@ pub(super) struct Client {
     driver: Arc<dyn Driver>,
     connection: Option<Box<dyn Connection>>,
     patience: Duration,
+    losses: Arc<AtomicU64>,
 }
 
 impl Client {
-    pub(super) fn new(driver: &Arc<dyn Driver>, patience: Duration) -> Self {
+    /// Returns a client without a connection. It counts in `losses` the connections that it loses,
+    /// and those that cannot be opened.
+    pub(super) fn new(
+        driver: &Arc<dyn Driver>,
+        patience: Duration,
+        losses: &Arc<AtomicU64>,
+    ) -> Self {
         Self {
             driver: Arc::clone(driver),
             connection: None,
             patience,
+            losses: Arc::clone(losses),
         }
     }
 
@@ -35,13 +44,23 @@ impl Client {
     fn open(&self) -> Result<Box<dyn Connection>, DriverError> {
         let begin = Instant::now();
         loop {
-            match self.driver.connect() {
+            let opened = self.driver.connect();
+            if opened.is_err() {
+                self.losses.fetch_add(1, Ordering::Relaxed);
+            }
+            match opened {
                 Err(_) if begin.elapsed() < self.patience => {
                     thread::sleep(Duration::from_millis(10));
                 }
                 result => return result,
             }
         }
+    }
+
+    /// Drops the connection, which the store has closed.
+    pub(super) fn lose(&mut self) {
+        self.losses.fetch_add(1, Ordering::Relaxed);
+        self.cut();
     }
 
     /// Drops the connection. In the middle of a transaction, this simulates a crash of the client.

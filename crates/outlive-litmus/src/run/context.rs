@@ -4,12 +4,14 @@ use super::RunError;
 use super::client::Client;
 use super::conflicts::Conflicts;
 use super::crashes::Crashes;
+use super::evaluation;
 use super::execution::{Execution, Outcome};
 use super::exercise;
 use super::keys::Keys;
 use super::options::{Limit, Options};
 use super::plan;
 use super::report::{Executed, Kind, TestReport, Verdict, Violation};
+use super::separate::SETTLES;
 use super::shared::is_lost;
 use super::state::{self, State};
 use crate::driver::{Capabilities, Driver, DriverError};
@@ -40,8 +42,8 @@ pub(super) struct Context {
     stop: AtomicBool,
     /// Counts answers of the store.
     answers: AtomicU64,
-    /// Counts connections that clients have lost.
-    lost: AtomicU64,
+    /// Counts connections that clients have lost or could not open, and failed settings of objects.
+    pub lost: Arc<AtomicU64>,
     /// The number of kills of the store that are planned.
     planned_kills: u64,
     tally: Mutex<Tally>,
@@ -86,7 +88,7 @@ impl Context {
             begin: Instant::now(),
             stop: AtomicBool::new(false),
             answers: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
+            lost: Arc::default(),
             planned_kills,
             tally: Mutex::new(Tally {
                 executions: 0,
@@ -129,7 +131,12 @@ impl Context {
         }
     }
 
-    /// Returns the number of connections that clients have lost.
+    /// Returns a client.
+    pub(super) fn client(&self) -> Client {
+        Client::new(&self.driver, self.options.patience, &self.lost)
+    }
+
+    /// Returns the number of connections that clients have lost or could not open.
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -145,6 +152,26 @@ impl Context {
         let is_hit =
             |it: &Execution| it.crashed.is_some() || self.planned_kills > 0 && is_lost(it.outcome);
         executions.iter().any(is_hit)
+    }
+
+    /// Returns whether an assertion that fails is evaluated again. If it holds at a later time, the
+    /// first read was stale; otherwise the state is wrong. During the recovery from a kill of the
+    /// store, a read can be stale for longer.
+    pub(super) fn settles(&self, begin: Instant) -> bool {
+        let longest = match self.planned_kills {
+            0 => SETTLES,
+            _ => SETTLES.max(self.options.patience),
+        };
+        begin.elapsed() < longest
+    }
+
+    /// Returns whether an object has the value of a transaction without effect.
+    ///
+    /// If the store cannot abort, a lost connection undoes no write: the one without an answer may
+    /// have taken effect.
+    pub(super) fn shows_aborted_write(&self, state: &State, executions: &[Execution]) -> bool {
+        let undoes_lost = self.capabilities.abort;
+        evaluation::shows_aborted_write(&self.test.objects, state, executions, undoes_lost)
     }
 
     /// Returns whether the test was ended.
@@ -206,6 +233,7 @@ impl Context {
             match self.driver.set(&objects) {
                 // The store is being recovered.
                 Err(_) if self.planned_kills > 0 && begin.elapsed() < self.options.patience => {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(10));
                 }
                 Err(error) => return Err(error),

@@ -112,13 +112,17 @@ pub(super) fn occurs(
 /// write: the store reported them as aborted, or their clients crashed before the commit.
 ///
 /// A value that the object had at first, or that a transaction with an unknown outcome has written
-/// too, is no evidence.
+/// too, is no evidence. Without `undoes_lost`, the same applies to a transaction that lost its
+/// connection.
 pub(super) fn shows_aborted_write(
     objects: &[Object],
     state: &[Option<i64>],
     executions: &[Execution],
+    undoes_lost: bool,
 ) -> bool {
-    let may_have_effect = |it: &Execution| it.outcome.is_committed() != Some(false);
+    let may_have_effect = |it: &Execution| {
+        it.outcome.is_committed() != Some(false) || it.outcome == Outcome::Lost && !undoes_lost
+    };
     let values = objects.iter().zip(state).enumerate();
     let mut values = values.filter(|(_, (object, value))| object.initial != **value);
     values.any(|(object, (_, value))| {
@@ -204,7 +208,7 @@ mod tests {
             initial: Some(0),
         }];
         let shows = |value, outcomes: &[Outcome]| {
-            shows_aborted_write(&objects, &[Some(value)], &instance(outcomes))
+            shows_aborted_write(&objects, &[Some(value)], &instance(outcomes), true)
         };
         assert!(shows(1, &[Outcome::Aborted]));
         assert!(shows(1, &[Outcome::Aborted, Outcome::Crashed]));

@@ -150,11 +150,12 @@ pub fn run_with_outages(
     let mut result = runner.run(tests);
     // Threads that wait for a blocked store still use the table.
     let is_blocked = result.as_ref().is_ok_and(|it| it.blocked().count() > 0);
-    if !is_blocked
-        && let Err(error) = driver.destroy()
-        && let Ok(report) = &mut result
-    {
-        report.left = Some(error.to_string());
+    let left = match is_blocked {
+        true => Some("the store is blocked, and threads may still use the table".into()),
+        false => driver.destroy().err().map(|it| it.to_string()),
+    };
+    if let Ok(report) = &mut result {
+        report.left = left;
     }
     result
 }

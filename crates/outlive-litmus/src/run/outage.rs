@@ -31,8 +31,8 @@ pub trait Outage: Send + Sync {
 /// The result of crashes of the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survival {
-    /// The number of times that the store was killed, its connections were lost, and it was
-    /// recovered.
+    /// The number of times that the store was killed, a connection to it was lost or could not be
+    /// opened, and it was recovered.
     pub kills: u64,
     /// The number of acknowledged writes, at least one before each kill.
     pub acknowledged: u64,
@@ -60,6 +60,41 @@ pub struct LostWrite {
 /// The longest time from the beginning of the writes to a kill, in milliseconds.
 const LONGEST_TO_KILL: u64 = 300;
 
+/// The interval at which connections are opened in order to see that the store does not run.
+const PROBE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Kills the store, and starts it again when a client has lost its connection or no connection can
+/// be opened, or after `patience`. Returns whether one of these was seen between the kill and the
+/// recovery: otherwise the command has killed another process, or none.
+fn kill_and_recover(
+    driver: &dyn Driver,
+    outage: &dyn Outage,
+    patience: Duration,
+    has_lost: &dyn Fn() -> bool,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<bool, RunError> {
+    outage.kill().map_err(RunError::Outage)?;
+    let begin = Instant::now();
+    let mut next_probe = Duration::ZERO;
+    let is_killed = loop {
+        if has_lost() {
+            break true;
+        }
+        if begin.elapsed() >= next_probe {
+            if driver.connect().is_err() {
+                break true;
+            }
+            next_probe = begin.elapsed() + PROBE_INTERVAL;
+        }
+        if is_stopped() || begin.elapsed() >= patience {
+            break false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    outage.recover().map_err(RunError::Outage)?;
+    Ok(is_killed)
+}
+
 /// Kills of the store while a test runs.
 #[derive(Clone, Copy)]
 pub struct Outages<'o> {
@@ -71,7 +106,7 @@ pub struct Outages<'o> {
 
 impl Outages<'_> {
     /// Kills the store until it was killed often enough or the test is over. Each kill follows
-    /// answers of the store, and a client has to lose its connection by it.
+    /// answers of the store, and has to be seen by a client before the recovery.
     pub(super) fn run(&self, context: &Context) -> Result<(), RunError> {
         let patience = context.options.patience;
         let wait_until = |condition: &dyn Fn() -> bool| {
@@ -92,12 +127,19 @@ impl Outages<'_> {
                 break;
             }
             let lost = context.lost();
-            self.outage.kill().map_err(RunError::Outage)?;
-            self.outage.recover().map_err(RunError::Outage)?;
-            wait_until(&|| context.lost() > lost);
-            if context.lost() == lost && !context.is_stopped() {
+            let has_lost = || context.lost() > lost;
+            let is_killed =
+                kill_and_recover(&*context.driver, self.outage, patience, &has_lost, &|| {
+                    context.is_stopped()
+                })?;
+            if !is_killed && context.is_stopped() {
+                break;
+            }
+            if !is_killed {
                 return Err(RunError::NotKilled);
             }
+            // The next kill is not to be mistaken for this one.
+            wait_until(&has_lost);
             context.count_kill();
         }
         Ok(())
@@ -115,8 +157,6 @@ struct Ledger {
     acknowledgements: AtomicU64,
     /// The number of commits that have lost their answers.
     unknown: AtomicU64,
-    /// Whether the connection was lost since the last kill.
-    is_lost: AtomicBool,
 }
 
 /// Kills the store `kills` times while clients write, each to an object of its own, and asserts
@@ -140,6 +180,7 @@ pub fn survive(
         stop,
         ledgers: (0..options.clients).map(|_| Ledger::default()).collect(),
         keys: Keys::new(0, options.clients, false),
+        lost: Arc::default(),
     };
     let result = run.kill_repeatedly(kills);
     let destroyed = driver.destroy();
@@ -157,6 +198,8 @@ struct Run<'r> {
     stop: &'r AtomicBool,
     ledgers: Vec<Ledger>,
     keys: Keys,
+    /// Counts connections that clients have lost or could not open.
+    lost: Arc<AtomicU64>,
 }
 
 impl Run<'_> {
@@ -168,9 +211,6 @@ impl Run<'_> {
             let mut rng = plan::generator(self.options.seed, "acknowledged-writes", 0, kill);
             let delay = Duration::from_millis(rng.u64(1..=LONGEST_TO_KILL));
             self.kill_once(delay)?;
-            if !self.has_lost() {
-                return Err(RunError::NotKilled);
-            }
             survival.kills = kill;
             survival.unknown = self.sum(|it| &it.unknown);
             survival.acknowledged = self.acknowledged();
@@ -185,22 +225,41 @@ impl Run<'_> {
     /// Reads and writes all objects after a recovery, with a new client.
     fn check(&self, survival: &mut Survival) -> Result<(), RunError> {
         let patience = self.options.patience;
-        let mut client = Client::new(self.driver, patience);
-        let Some(read) = state::read_at_rest(&mut client, self.keys, patience)? else {
-            survival.blocked = Some("no transaction commits after the recovery".into());
-            return Ok(());
+        let mut client = Client::new(self.driver, patience, &self.lost);
+        let begin = Instant::now();
+        let read = loop {
+            let Some(read) = state::read_at_rest(&mut client, self.keys, patience)? else {
+                survival.blocked = Some("no transaction commits after the recovery".into());
+                return Ok(());
+            };
+            let mut both = self.ledgers.iter().zip(&read);
+            survival.lost = both.find_map(|(it, read)| it.lost(survival.kills, *read));
+            if survival.lost.is_none() || begin.elapsed() >= patience {
+                break read;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(RunError::Stopped);
+            }
+            // The read can be stale, and another connection may reach another member of the store.
+            client.cut();
+            thread::sleep(Duration::from_millis(10));
         };
-        let mut both = self.ledgers.iter().zip(&read);
-        survival.lost = both.find_map(|(it, read)| it.lost(survival.kills, *read));
         if let Some(object) = state::write_all(&mut client, self.keys, false, patience)? {
             let reason = format!("object {object} cannot be written after the recovery");
             survival.blocked = Some(reason);
+        } else if survival.lost.is_none() {
+            // These values were written once more, and acknowledged.
+            for (ledger, read) in self.ledgers.iter().zip(read) {
+                ledger
+                    .acknowledged
+                    .store(read.unwrap_or_default(), Ordering::Relaxed);
+            }
         }
         Ok(())
     }
 
     /// Writes to all ledgers, kills the store `delay` after the first acknowledgement, and recovers
-    /// it.
+    /// it. A kill that no client sees is an error.
     fn kill_once(&self, delay: Duration) -> Result<(), RunError> {
         let before = self.acknowledged();
         let is_over = AtomicBool::new(false);
@@ -209,8 +268,8 @@ impl Run<'_> {
             let over = Over(&is_over);
             for (key, ledger) in self.keys.all().zip(&self.ledgers) {
                 let is_over = &is_over;
-                let patience = self.options.patience;
-                let write = move || ledger.write(self.driver, key, patience, is_over);
+                let client = move || Client::new(self.driver, self.options.patience, &self.lost);
+                let write = move || ledger.write(client(), key, is_over);
                 let writer = thread::Builder::new().spawn_scoped(scope, write);
                 writers.push(writer.map_err(RunError::Thread)?);
             }
@@ -224,13 +283,22 @@ impl Run<'_> {
             }
             thread::sleep(delay);
             // A connection that was lost before the kill is no evidence of it.
-            for ledger in &self.ledgers {
-                ledger.is_lost.store(false, Ordering::Relaxed);
+            let lost = self.lost();
+            let is_killed = kill_and_recover(
+                &**self.driver,
+                self.outage,
+                self.options.patience,
+                &|| self.lost() > lost,
+                &|| self.stop.load(Ordering::Relaxed),
+            )?;
+            if !is_killed {
+                return Err(match self.stop.load(Ordering::Relaxed) {
+                    true => RunError::Stopped,
+                    false => RunError::NotKilled,
+                });
             }
-            self.outage.kill().map_err(RunError::Outage)?;
-            self.outage.recover().map_err(RunError::Outage)?;
             // Each client notices the kill with its next statement.
-            self.wait_until(|| self.has_lost());
+            self.wait_until(|| self.lost() > lost);
             drop(over);
             for writer in writers {
                 writer.join().map_err(|_| RunError::Panicked)??;
@@ -250,8 +318,8 @@ impl Run<'_> {
         }
     }
 
-    fn has_lost(&self) -> bool {
-        { self.ledgers.iter() }.any(|it| it.is_lost.load(Ordering::Relaxed))
+    fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     fn acknowledged(&self) -> u64 {
@@ -276,14 +344,7 @@ impl Drop for Over<'_> {
 impl Ledger {
     /// Writes increasing values until `is_over` is set, or the connection is lost: then a commit
     /// may still be running, and a later write could be overwritten by it.
-    fn write(
-        &self,
-        driver: &Arc<dyn Driver>,
-        key: Key,
-        patience: Duration,
-        is_over: &AtomicBool,
-    ) -> Result<(), DriverError> {
-        let mut client = Client::new(driver, patience);
+    fn write(&self, mut client: Client, key: Key, is_over: &AtomicBool) -> Result<(), DriverError> {
         while !is_over.load(Ordering::Relaxed) {
             let value = self.begun.load(Ordering::Relaxed) + 1;
             let connection = client.connection()?;
@@ -303,7 +364,7 @@ impl Ledger {
                 _ => {}
             }
             if matches!(ended, Err(StepError::Lost(_)) | Ok(Err(StepError::Lost(_)))) {
-                self.is_lost.store(true, Ordering::Relaxed);
+                client.lose();
                 break;
             }
         }

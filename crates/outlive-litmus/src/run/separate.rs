@@ -21,8 +21,7 @@ use std::time::{Duration, Instant};
 
 /// The number of instances whose objects are set at once.
 const BATCH: usize = 16;
-/// The time for which a failing assertion is evaluated again. If it holds within this time, the
-/// first read was stale; otherwise the state is wrong.
+/// The time for which a failing assertion is evaluated again.
 pub(super) const SETTLES: Duration = Duration::from_millis(500);
 
 /// Runs one client until the test is over.
@@ -75,8 +74,7 @@ impl<'i> Instances<'i> {
     ) -> Result<Self, RunError> {
         let (results, executions) = mpsc::channel();
         let start = |_| {
-            let patience = context.options.patience;
-            Worker::start(&context.driver, patience, results.clone(), {
+            Worker::start(context, results.clone(), {
                 let context = Arc::clone(context);
                 move |client, (keys, plan): (Keys, Plan)| {
                     let execution = execution::execute(client, &context.test, keys, &plan)?;
@@ -94,7 +92,7 @@ impl<'i> Instances<'i> {
             number,
             workers: workers.collect::<Result<_, _>>()?,
             executions,
-            client: Client::new(&context.driver, context.options.patience),
+            client: context.client(),
         })
     }
 
@@ -113,7 +111,7 @@ impl<'i> Instances<'i> {
             false => Some(State::new()),
         };
         if let Some(state) = state {
-            if evaluation::shows_aborted_write(&context.test.objects, &state, &executions) {
+            if context.shows_aborted_write(&state, &executions) {
                 context.violate(Kind::AbortedWrite, &state, &executions);
             }
             match evaluation::occurs(self.condition, &state, &executions) {
@@ -121,8 +119,9 @@ impl<'i> Instances<'i> {
                 Occurrence::NotShown => context.count_assertions(1),
                 Occurrence::Occurs => {
                     context.count_assertions(1);
-                    let kind = self.kind(keys, &executions)?;
-                    context.violate(kind, &state, &executions);
+                    if let Some(kind) = self.kind(keys, &executions)? {
+                        context.violate(kind, &state, &executions);
+                    }
                 }
             }
         }
@@ -184,23 +183,29 @@ impl<'i> Instances<'i> {
         Ok(state)
     }
 
-    /// Distinguishes a wrong state from a stale read of the state.
-    fn kind(&mut self, keys: Keys, executions: &[Execution]) -> Result<Kind, DriverError> {
+    /// Distinguishes a wrong state from a stale read of the state. Returns `None` if the test ends
+    /// before that is decided.
+    fn kind(&mut self, keys: Keys, executions: &[Execution]) -> Result<Option<Kind>, DriverError> {
         if !self.names_objects {
-            return Ok(Kind::State);
+            return Ok(Some(Kind::State));
         }
         let begin = Instant::now();
-        while begin.elapsed() < SETTLES {
+        while self.context.settles(begin) {
+            if self.context.is_stopped() && begin.elapsed() >= SETTLES {
+                return Ok(None);
+            }
             thread::sleep(Duration::from_millis(5));
+            // Another connection may reach another member of the store.
+            self.client.cut();
             let Some(state) = self.state(keys)? else {
-                break;
+                return Ok(None);
             };
             let found = evaluation::occurs(self.condition, &state, executions);
             if found != Occurrence::Occurs {
-                return Ok(Kind::StaleRead);
+                return Ok(Some(Kind::StaleRead));
             }
         }
-        Ok(Kind::State)
+        Ok(Some(Kind::State))
     }
 }
 

@@ -61,11 +61,11 @@ type Assertions = Result<(u64, Option<State>), RunError>;
 pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result<(), RunError> {
     let (clients, executions) = start_clients(context)?;
     let (results, assertions) = mpsc::channel();
-    let asserter = Worker::start(&context.driver, context.options.patience, results, {
+    let asserter = Worker::start(context, results, {
         let condition = condition.clone();
         move |client, (round, seed)| evaluate(client, &condition, &round, seed)
     })?;
-    let mut client = Client::new(&context.driver, context.options.patience);
+    let mut client = context.client();
     let mut keys = context.new_keys(1);
     for number in 0.. {
         if context.is_over() {
@@ -110,12 +110,13 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
             break;
         };
         context.answered();
-        if evaluation::shows_aborted_write(&context.test.objects, &last, &all) {
+        if context.shows_aborted_write(&last, &all) {
             context.violate(Kind::AbortedWrite, &last, &all);
         }
         if !evaluation::holds(condition, &last) {
-            let kind = kind_at_rest(context, &mut client, keys, condition)?;
-            context.violate(kind, &last, &all);
+            if let Some(kind) = kind_at_rest(context, &mut client, keys, condition)? {
+                context.violate(kind, &last, &all);
+            }
         } else if let Some(failing) = &failing.1 {
             context.violate(Kind::ConcurrentRead, failing, &all);
         }
@@ -130,8 +131,9 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
             context.answered();
             context.count_assertions(1);
             if !evaluation::holds(condition, &late) {
-                let kind = kind_at_rest(context, &mut client, keys, condition)?;
-                context.violate(kind, &late, &all);
+                if let Some(kind) = kind_at_rest(context, &mut client, keys, condition)? {
+                    context.violate(kind, &late, &all);
+                }
             }
         }
         if context.have_crashed(&all) {
@@ -146,24 +148,35 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
 }
 
 /// Distinguishes a wrong state from a stale read of the state, after all transactions have ended.
+/// Returns `None` if the test ends before that is decided.
 fn kind_at_rest(
     context: &Context,
     client: &mut Client,
     keys: Keys,
     condition: &Condition<Seen>,
-) -> Result<Kind, DriverError> {
+) -> Result<Option<Kind>, DriverError> {
     let begin = Instant::now();
-    while begin.elapsed() < SETTLES {
+    while context.settles(begin) {
+        if context.is_stopped() && begin.elapsed() >= SETTLES {
+            return Ok(None);
+        }
         thread::sleep(Duration::from_millis(5));
+        // Another connection may reach another member of the store.
+        client.cut();
         let state = state::read_at_rest(client, keys, context.options.patience)?;
         context.answered();
         match state {
-            None => break,
-            Some(state) if evaluation::holds(condition, &state) => return Ok(Kind::StaleRead),
+            None => {
+                context.block("no transaction that reads all objects commits".into());
+                return Ok(None);
+            }
+            Some(state) if evaluation::holds(condition, &state) => {
+                return Ok(Some(Kind::StaleRead));
+            }
             Some(_) => {}
         }
     }
-    Ok(Kind::State)
+    Ok(Some(Kind::State))
 }
 
 /// Returns whether the connection was lost.
@@ -181,8 +194,7 @@ type Clients = (Vec<Worker<(Round, Vec<Plan>)>>, Receiver<Executions>);
 fn start_clients(context: &Arc<Context>) -> Result<Clients, RunError> {
     let (results, executions) = mpsc::channel();
     let start = |_| {
-        let patience = context.options.patience;
-        Worker::start(&context.driver, patience, results.clone(), {
+        Worker::start(context, results.clone(), {
             let context = Arc::clone(context);
             move |client, (round, plans): (Round, Vec<Plan>)| {
                 execute(client, &context, &round, &plans)

@@ -29,7 +29,7 @@ pub(super) fn read(
     match transaction() {
         Ok(values) => Ok(Some(values)),
         Err(StepError::Lost(_)) => {
-            client.cut();
+            client.lose();
             Ok(None)
         }
         Err(_) => Ok(None),
@@ -84,7 +84,7 @@ fn write(client: &mut Client, key: Key, can_insert: bool) -> Result<Option<()>, 
     match transaction() {
         Ok(()) => Ok(Some(())),
         Err(StepError::Lost(_)) => {
-            client.cut();
+            client.lose();
             Ok(None)
         }
         Err(_) => Ok(None),

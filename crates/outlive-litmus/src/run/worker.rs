@@ -2,12 +2,11 @@
 
 use super::RunError;
 use super::client::Client;
-use crate::driver::Driver;
+use super::context::Context;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 /// A thread with a client, which works on jobs one after another.
 pub(super) struct Worker<J> {
@@ -18,16 +17,16 @@ pub(super) struct Worker<J> {
 impl<J: Send + 'static> Worker<J> {
     /// Starts a thread that calls `work` for each job, and sends the result to `results`.
     pub(super) fn start<R: Send + 'static>(
-        driver: &Arc<dyn Driver>,
-        patience: Duration,
+        context: &Context,
         results: Sender<Result<R, RunError>>,
         work: impl Fn(&mut Client, J) -> Result<R, RunError> + Send + 'static,
     ) -> Result<Self, RunError> {
         let (jobs, queue): (_, Receiver<J>) = mpsc::channel();
-        let driver = Arc::clone(driver);
+        let (driver, losses) = (Arc::clone(&context.driver), Arc::clone(&context.lost));
+        let patience = context.options.patience;
         let run = move || {
             // A connection remains on its thread.
-            let mut client = Client::new(&driver, patience);
+            let mut client = Client::new(&driver, patience, &losses);
             for job in queue {
                 // A panic of the driver ends the run.
                 let caught = panic::catch_unwind(AssertUnwindSafe(|| work(&mut client, job)));

@@ -1,7 +1,8 @@
 //! etcd. Its transactions are strictly serializable. Serializable reads are local to a member: a
 //! transaction that only reads can miss commits that were acknowledged before it began.
 
-use crate::rows::{Row, assert_judged, run_test, survive};
+use crate::rows::{Row, run_test};
+use crate::served::{assert_judged, survive};
 use crate::servers::{Place, Program, Server, free_port, words};
 use outlive_litmus::driver::{StepError, conformance};
 use outlive_litmus::run::{Judgement, Outage, Report};
@@ -62,12 +63,12 @@ fn levels() {
         return;
     };
     let row = Row {
-        name: "reads=linearizable",
+        parameters: "reads=linearizable",
         level: "strict-serializable",
         violated: &[],
         permitted: &[],
     };
-    assert_judged(&server.driver(row.name), &row);
+    assert_judged(&server, &[row]);
     // The only member does not lag.
     let serializable = server.driver("reads=serializable");
     conformance::check(&*serializable).unwrap();
@@ -86,6 +87,7 @@ fn reads_of_a_lagging_member() {
         seed: 0,
         crashes: false,
         tests: suite::tests().iter().map(run).collect(),
+        left: None,
     };
     let violated: Vec<&str> = report.violated().map(|it| &*it.name).collect();
     let judgement = Judgement::new(&report);
@@ -101,7 +103,7 @@ fn acknowledged_writes() {
     let Some(server) = Server::start(Etcd::new(1)) else {
         return;
     };
-    let survival = survive(&server.driver(""), &server, 3);
+    let survival = survive(&server, "", 3);
     assert_eq!((survival.kills, survival.lost), (3, None));
 }
 

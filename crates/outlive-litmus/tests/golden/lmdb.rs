@@ -1,20 +1,20 @@
 //! LMDB. Its transactions that write are executed one at a time, so it passes.
 
-use crate::rows::{Row, assert_judged};
+use crate::rows::{Row, judge};
 use outlive_litmus::driver;
 use std::sync::Arc;
 
 #[test]
 fn levels() {
-    for name in ["begin=deferred", "begin=immediate"] {
+    for parameters in ["begin=deferred", "begin=immediate"] {
         let directory = tempfile::tempdir().unwrap();
-        let target = format!("lmdb:{}?{name}", directory.path().display());
+        let target = format!("lmdb:{}?{parameters}", directory.path().display());
         let row = Row {
-            name,
+            parameters,
             level: "strict-serializable",
             violated: &[],
             permitted: &[],
         };
-        assert_judged(&Arc::from(driver::open(&target).unwrap()), &row);
+        judge(&Arc::from(driver::open(&target).unwrap()), &row).unwrap();
     }
 }

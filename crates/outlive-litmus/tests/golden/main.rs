@@ -2,7 +2,7 @@
 //! lose acknowledged writes in a crash exactly where their settings permit it.
 //!
 //! Each test starts a server that is installed on this machine, and is skipped with a message
-//! otherwise. docs/litmus.md has the table.
+//! otherwise. docs/litmus.md has the rows of Redis, etcd and LMDB.
 #![cfg(any(
     feature = "etcd",
     feature = "lmdb",
@@ -22,4 +22,17 @@ mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 mod rows;
+#[cfg(any(
+    feature = "etcd",
+    feature = "mariadb",
+    feature = "postgres",
+    feature = "redis"
+))]
+mod served;
+#[cfg(any(
+    feature = "etcd",
+    feature = "mariadb",
+    feature = "postgres",
+    feature = "redis"
+))]
 mod servers;

@@ -1,6 +1,7 @@
 //! MariaDB.
 
-use crate::rows::{Row, assert_judged, survive};
+use crate::rows::Row;
+use crate::served::{assert_judged, survive};
 use crate::servers::{Place, Program, Server, words};
 
 struct Mariadb {

@@ -1,8 +1,9 @@
 //! Redis. Single commands isolate nothing and cannot be rolled back; `WATCH` and scripts are
 //! strictly serializable. Acknowledged writes survive a crash only if each is written to the log.
 
-use crate::rows::{Row, assert_judged, survive};
-use crate::servers::{Place, Program, Server};
+use crate::rows::Row;
+use crate::served::{assert_judged, survive};
+use crate::servers::{Place, Program, Server, words};
 use outlive_litmus::driver::StepError;
 use outlive_litmus::run::Outage;
 
@@ -19,17 +20,16 @@ impl Program for Redis {
     }
 
     fn serve(&self, place: &Place) -> Vec<String> {
-        let port = place.port.to_string();
-        let server = ["redis-server", "--port", &port, "--bind", "127.0.0.1"];
-        let log = match self.0 {
-            None => ["--appendonly", "no", "--save", ""],
-            Some(fsync) => ["--appendonly", "yes", "--appendfsync", fsync],
-        };
-        [&server[..], &log]
-            .concat()
-            .into_iter()
-            .map(String::from)
-            .collect()
+        let server = format!("redis-server --port {} --bind 127.0.0.1", place.port);
+        match self.0 {
+            None => {
+                let mut command = words(&format!("{server} --appendonly no --save"));
+                // No snapshots.
+                command.push(String::new());
+                command
+            }
+            Some(fsync) => words(&format!("{server} --appendonly yes --appendfsync {fsync}")),
+        }
     }
 
     fn target(&self, place: &Place) -> String {
@@ -94,12 +94,12 @@ fn single_commands() {
         return;
     };
     let row = Row {
-        name: "mode=plain",
+        parameters: "mode=plain",
         level: "none",
         violated: PLAIN,
         permitted: &[],
     };
-    assert_judged(&server.driver(row.name), &row);
+    assert_judged(&server, &[row]);
 }
 
 #[test]
@@ -107,15 +107,13 @@ fn transactions() {
     let Some(server) = Server::start(Redis(None)) else {
         return;
     };
-    for name in ["mode=watch", "mode=lua"] {
-        let row = Row {
-            name,
-            level: "strict-serializable",
-            violated: &[],
-            permitted: &[],
-        };
-        assert_judged(&server.driver(name), &row);
-    }
+    let row = |parameters| Row {
+        parameters,
+        level: "strict-serializable",
+        violated: &[],
+        permitted: &[],
+    };
+    assert_judged(&server, &["mode=watch", "mode=lua"].map(row));
 }
 
 #[test]
@@ -123,12 +121,12 @@ fn acknowledged_writes() {
     let Some(server) = Server::start(Redis(None)) else {
         return;
     };
-    let survival = survive(&server.driver("mode=lua"), &server, 5);
+    let survival = survive(&server, "mode=lua", 5);
     assert!(survival.lost.is_some(), "{survival:?}");
     drop(server);
     let server = Server::start(Redis(Some("always"))).expect("it has started before");
     for mode in ["plain", "watch", "lua"] {
-        let survival = survive(&server.driver(&format!("mode={mode}")), &server, 5);
+        let survival = survive(&server, &format!("mode={mode}"), 5);
         assert_eq!((survival.kills, survival.lost), (5, None));
     }
 }

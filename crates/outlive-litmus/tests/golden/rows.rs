@@ -1,8 +1,7 @@
 //! Rows of the table: a store with a setting, the level that it gives, and the tests that fail.
 
-use crate::servers::Server;
 use outlive_litmus::driver::{Driver, conformance};
-use outlive_litmus::run::{self, Judgement, Kind, Limit, Options, Report, Survival};
+use outlive_litmus::run::{self, Judgement, Kind, Limit, Options, Report};
 use outlive_litmus::run::{TestReport, Verdict};
 use outlive_litmus::suite;
 use outlive_litmus::test::Test;
@@ -28,17 +27,10 @@ pub struct Row {
     pub permitted: &'static [&'static str],
 }
 
-/// Executes the suite for each row, and asserts that exactly the tests of the row fail, and the level.
-pub fn assert_judged(server: &Server, rows: &[Row]) {
-    let judge = |row: &Row| judge(&server.driver(row.parameters), row).err();
-    let problems: Vec<String> = rows.iter().filter_map(judge).collect();
-    assert!(problems.is_empty(), "{}", problems.join("\n"));
-}
-
 /// Executes the suite, and compares the results with the row.
 ///
 /// A test with an expected violation ends when it has found one, or runs again for twice the time.
-fn judge(driver: &Arc<dyn Driver>, row: &Row) -> Result<(), String> {
+pub fn judge(driver: &Arc<dyn Driver>, row: &Row) -> Result<(), String> {
     let begin = Instant::now();
     let problem = |problem: String| Err(format!("{}: {problem}", row.parameters));
     if let Err(violation) = conformance::check(&**driver) {
@@ -63,6 +55,7 @@ fn judge(driver: &Arc<dyn Driver>, row: &Row) -> Result<(), String> {
         seed: 0,
         crashes: false,
         tests,
+        left: None,
     };
     let judgement = Judgement::new(&report);
     let wrong = report.tests.iter().filter(|it| is_wrong(it));
@@ -115,19 +108,8 @@ pub fn run_test(driver: &Arc<dyn Driver>, test: &Test, is_violated: bool) -> Tes
     }
 }
 
-/// Kills the server while clients write, until a write is lost or for `kills` times.
-pub fn survive(server: &Server, parameters: &str, kills: u64) -> Survival {
-    let (driver, options) = (&server.driver(parameters), options(Limit::Instances(1)));
-    let survival = run::survive(driver, server, kills, &options, &AtomicBool::new(false)).unwrap();
-    eprintln!("{parameters}: {survival:?}");
-    assert!(
-        survival.acknowledged > 0 && survival.blocked.is_none(),
-        "{survival:?}"
-    );
-    survival
-}
-
-fn options(limit: Limit) -> Options {
+/// Returns the options of a run with this limit.
+pub fn options(limit: Limit) -> Options {
     Options {
         clients: 4,
         limit,

@@ -119,7 +119,7 @@ impl Server {
             setpriv.arg("--clear-groups");
         }
         let log = || {
-            let path = self.place.directory.join("log");
+            let path = self.place.path("log");
             fs::File::options()
                 .create(true)
                 .append(true)
@@ -139,7 +139,7 @@ impl Server {
 
     /// Returns the last lines that the server has printed.
     fn log(&self) -> String {
-        let log = fs::read(self.place.directory.join("log")).unwrap_or_default();
+        let log = fs::read(self.place.path("log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")

@@ -14,12 +14,17 @@ use outlive_litmus::test::{Family, Test};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The number of clients, unless the user gives one.
+const CLIENTS: u16 = 4;
+/// The time in seconds in which the store has to answer, unless the user gives one.
+const PATIENCE: u64 = 10;
+
 /// The clients of a run.
 #[derive(Args, Debug)]
 pub struct Clients {
     /// Number of clients: of concurrent instances for a `never` test, of connections to the same
     /// objects for an `always` test
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..=256))]
+    #[arg(long, default_value_t = CLIENTS, value_parser = clap::value_parser!(u16).range(2..=256))]
     clients: u16,
     /// Seed of the clients' random choices: transactions, delays and crashes, not the store's
     /// choices [default: random]
@@ -31,7 +36,8 @@ pub struct Clients {
     faults: Vec<Fault>,
     /// Time in seconds in which the store has to answer, and to accept a write to each object after
     /// the crash of a client
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, default_value_t = PATIENCE,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
     patience: u64,
 }
 
@@ -85,8 +91,11 @@ impl Clients {
     /// Returns the arguments that repeat the clients' choices.
     pub fn repeated(&self, seed: u64) -> String {
         let mut arguments = format!("--seed {seed}");
-        if self.clients != 4 {
+        if self.clients != CLIENTS {
             arguments += &format!(" --clients {}", self.clients);
+        }
+        if self.patience != PATIENCE {
+            arguments += &format!(" --patience {}", self.patience);
         }
         for fault in &self.faults {
             arguments += &format!(" --faults {}", fault.name());
@@ -97,6 +106,16 @@ impl Clients {
     /// Returns the names of the faults.
     pub fn faults(&self) -> Vec<&'static str> {
         self.faults.iter().map(|it| it.name()).collect()
+    }
+}
+
+/// Returns an argument as a shell reads it: in quotes, unless it has only characters without a
+/// meaning for the shell.
+pub fn shell_quoted(argument: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    match !argument.is_empty() && argument.chars().all(is_plain) {
+        true => argument.into(),
+        false => format!("'{}'", argument.replace('\'', r"'\''")),
     }
 }
 

@@ -175,7 +175,9 @@ impl Printed {
 impl PrintedFault {
     fn new(fault: &Fault) -> Self {
         let (fault, transaction, write) = match fault {
-            Fault::Lost { transaction, write } => ("lost", transaction, write.clone()),
+            Fault::Lost {
+                transaction, write, ..
+            } => ("lost", transaction, write.clone()),
             Fault::Kept {
                 transaction, write, ..
             } => ("kept", transaction, write.clone()),

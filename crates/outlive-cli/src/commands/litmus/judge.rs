@@ -89,9 +89,16 @@ impl Judge {
         let judgement = Judgement::new(&report);
         let repeat = |test: &TestReport| self.repeat(test, &options);
         if let Some(path) = &self.results.junit {
-            let fails = |test: &TestReport| match self.expect {
-                Some(level) => test.refutes(level) || has_broken(test),
-                None => has_broken(test),
+            // As for the exit code.
+            let misses = |test: &TestReport, level| {
+                let is_missing = judgement.missing.contains(&test.name);
+                is_missing && test.is_forbidden_at(level) && !judgement.gives(level)
+            };
+            let fails = |test: &TestReport| {
+                let is_refuted = |level| test.refutes(level) || misses(test, level);
+                has_broken(test)
+                    || options.crashes && test.lacks_crashes()
+                    || self.expect.is_some_and(is_refuted)
             };
             junit::write(path, &self.target, &report, fails)?;
         }
@@ -163,14 +170,13 @@ impl Judge {
 
     /// Returns the command that repeats a test.
     fn repeat(&self, test: &TestReport, options: &Options) -> String {
-        let Self {
-            target, clients, ..
-        } = self;
         let seconds = (test.elapsed.as_secs() * 2).max(10);
         format!(
-            "outlive litmus run '{target}' {} --seconds {seconds} {}",
+            "outlive litmus run {} {} --seconds {seconds} {}{}",
+            choice::shell_quoted(&self.target),
             test.name,
-            clients.repeated(options.seed)
+            self.clients.repeated(options.seed),
+            self.commands.repeated()
         )
     }
 }

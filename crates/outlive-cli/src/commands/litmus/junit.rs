@@ -68,6 +68,8 @@ fn escaped(text: &str) -> String {
         '>' => "&gt;".into(),
         '"' => "&quot;".into(),
         c if c.is_control() => " ".into(),
+        // XML does not permit them, even escaped.
+        '\u{fffe}' | '\u{ffff}' => String::new(),
         c => c.to_string(),
     };
     text.chars().map(one).collect()

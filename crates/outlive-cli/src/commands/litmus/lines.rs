@@ -5,7 +5,7 @@ use crate::amount::Many;
 use crate::output;
 use crate::table::Table;
 use outlive_litmus::explain::{self, Explanation, Finding};
-use outlive_litmus::run::{Executed, Outcome, TestReport, Verdict, Violation};
+use outlive_litmus::run::{Executed, Outcome, TestReport, Violation};
 
 /// The maximum number of transactions of a violation that are printed: the last ones.
 const SHOWN: usize = 12;
@@ -54,10 +54,12 @@ pub fn lines(run: &Explained<'_>, repeat: &impl Fn(&TestReport) -> String) -> Ve
             output::printable(reason)
         ));
     }
-    let is_violated = |it: &(&TestReport, _)| it.0.verdict == Verdict::Violated;
+    let is_violated = |it: &(&TestReport, _)| !it.0.violations.is_empty();
     for (test, explanations) in run.tests().filter(is_violated) {
         lines.push(String::new());
-        lines.push(format!("{}: {}", test.name, test.about));
+        // A file of tests can contain control characters.
+        let about = output::printable(&test.about);
+        lines.push(format!("{}: {about}", test.name));
         for (at, violation) in test.violations.iter().enumerate() {
             lines.extend(explained(violation, explanations.get(at)));
         }
@@ -68,14 +70,15 @@ pub fn lines(run: &Explained<'_>, repeat: &impl Fn(&TestReport) -> String) -> Ve
 
 fn verdict(test: &TestReport) -> String {
     let name = test.verdict.name();
-    if let Some(reason) = test.verdict.reason() {
-        // Targets and the messages of stores can contain control characters.
-        return format!("{name}: {}", output::printable(&reason));
-    }
+    // Targets and the messages of stores can contain control characters.
+    let reason = test.verdict.reason().map(|it| output::printable(&it));
     let kinds: Vec<&str> = test.violations.iter().map(|it| it.kind.name()).collect();
-    match kinds.is_empty() {
-        true => name.into(),
-        false => format!("{name}: {}", kinds.join(", ")),
+    match (reason, kinds.is_empty()) {
+        (None, true) => name.into(),
+        (None, false) => format!("{name}: {}", kinds.join(", ")),
+        (Some(reason), true) => format!("{name}: {reason}"),
+        // The test has found a violation before it ended.
+        (Some(reason), false) => format!("{name}: {reason}; {}", kinds.join(", ")),
     }
 }
 

@@ -1,10 +1,14 @@
 //! Crashes of the store by commands of the user.
 
+use super::choice::shell_quoted;
 use crate::failure::Failure;
 use clap::Args;
 use outlive_litmus::run::{Outage, Outages, Survival};
 use serde::Serialize;
 use std::process::{Command, Stdio};
+
+/// The number of kills during each test, unless the user gives one.
+const KILLS_PER_TEST: u64 = 1;
 
 /// The commands that crash a store.
 #[derive(Args, Debug)]
@@ -19,7 +23,7 @@ pub struct Commands {
     #[arg(long, value_name = "COMMAND", requires = "kill")]
     recover: Option<String>,
     /// Number of kills of the store during each test
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "kill",
+    #[arg(long, value_name = "N", default_value_t = KILLS_PER_TEST, requires = "kill",
           value_parser = clap::value_parser!(u64).range(0..=10_000))]
     kills_per_test: u64,
 }
@@ -31,6 +35,24 @@ impl Commands {
             Some(command) => execute("--start", command).map_err(Failure::new),
             None => Ok(()),
         }
+    }
+
+    /// Returns the arguments that repeat the commands, each after a space.
+    pub fn repeated(&self) -> String {
+        let commands = [
+            ("--start", &self.start),
+            ("--kill", &self.kill),
+            ("--recover", &self.recover),
+        ];
+        let given = commands.into_iter().filter_map(|(option, command)| {
+            let command = shell_quoted(command.as_ref()?);
+            Some(format!(" {option} {command}"))
+        });
+        let mut arguments: String = given.collect();
+        if self.have_kills() && self.kills_per_test != KILLS_PER_TEST {
+            arguments += &format!(" --kills-per-test {}", self.kills_per_test);
+        }
+        arguments
     }
 
     /// Returns whether the store is killed.

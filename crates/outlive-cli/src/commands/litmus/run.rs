@@ -65,9 +65,14 @@ impl Run {
                 Some(instances) => format!("--instances {instances}"),
                 None => format!("--seconds {}", self.seconds),
             };
-            let (target, tests) = (&self.target, self.tests.join(" "));
+            let places = [&self.target].into_iter().chain(&self.tests);
+            let places: Vec<String> = places.map(|it| choice::shell_quoted(it)).collect();
             let repeated = self.clients.repeated(options.seed);
-            format!("outlive litmus run '{target}' {tests} {limit} {repeated}")
+            let commands = self.commands.repeated();
+            format!(
+                "outlive litmus run {} {limit} {repeated}{commands}",
+                places.join(" ")
+            )
         };
         let fails = |test: &TestReport| test.verdict != Verdict::Passed;
         if let Some(path) = &self.results.junit {

@@ -74,7 +74,7 @@ fn summary(text: &mut String, page: &Page<'_>) {
     let violated = page
         .tests
         .iter()
-        .filter(|it| it.report.verdict == Verdict::Violated)
+        .filter(|it| !it.report.violations.is_empty())
         .count();
     let all = page.tests.len();
     if let Some(level) = page.level {
@@ -112,7 +112,8 @@ fn overview(text: &mut String, page: &Page<'_>) {
         };
         let class = match report.verdict {
             Verdict::Passed => "passed",
-            Verdict::Violated | Verdict::Blocked(_) => "violated",
+            _ if !report.violations.is_empty() => "violated",
+            Verdict::Blocked(_) => "violated",
             _ => "idle",
         };
         let result = match report.verdict.reason() {
