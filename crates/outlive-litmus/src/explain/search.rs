@@ -40,6 +40,13 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Returns the number of executions that were combined, without the one of the assertion.
+    fn executions(&self) -> usize {
+        { self.all.iter() }
+            .filter(|it| it.transaction.is_some())
+            .count()
+    }
+
     /// Returns the executions of `small`.
     pub(super) fn attempts(&self) -> Vec<&Attempt> {
         self.part.0.iter().map(|it| &self.all[it.0]).collect()
@@ -88,7 +95,11 @@ pub(super) fn search(world: &World<'_>, levels: &[Level], begin: Instant) -> Opt
     let assertion = world.assertion();
     let sets = sets(world);
     let search = |passes: &[Pass], initial: &[Option<i64>], most: usize, deadline: Instant| {
-        { passes.iter() }.find_map(|pass| {
+        let (begin, count) = (Instant::now(), passes.len() as u32);
+        let time = deadline.saturating_duration_since(begin);
+        { (1..).zip(passes) }.find_map(|(number, pass)| {
+            // Each pass has its part of the time.
+            let deadline = begin + time * number / count;
             let levels = if pass.is_fault { &strict[..] } else { levels };
             let sets = { sets.iter() }
                 .filter(|it| it.len() <= most)
@@ -97,8 +108,8 @@ pub(super) fn search(world: &World<'_>, levels: &[Level], begin: Instant) -> Opt
                 Reading::Last => None,
                 Reading::Transaction { .. } => Some(assertion.as_ref()?),
             };
-            let in_time = sets.take_while(|_| Instant::now() < deadline);
-            { in_time }.into_iter().find_map(|set| {
+            let mut sets = sets.take_while(|_| Instant::now() < deadline);
+            sets.find_map(|set| {
                 let setting = Setting {
                     world,
                     initial,
@@ -120,7 +131,7 @@ pub(super) fn search(world: &World<'_>, levels: &[Level], begin: Instant) -> Opt
     match search(&passes, &world.initial, usize::MAX, begin + LONGEST / 2) {
         // Two transactions from another state are easier to understand than some from the first
         // one that read versions of others, which are left out.
-        Some(found) if !found.is_fault && found.all.len() > 2 => {
+        Some(found) if !found.is_fault && found.executions() > 2 => {
             let is_simple = |it: &Pass| it.in_place && !it.is_fault;
             let simple: Vec<Pass> = passes.iter().copied().filter(is_simple).collect();
             from_another_state(&simple).or(Some(found))
