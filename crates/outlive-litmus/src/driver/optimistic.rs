@@ -27,8 +27,10 @@ pub(super) trait Requests {
 /// An object that a transaction has read.
 pub(super) struct Object {
     /// The value that was read.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     pub seen: Option<i64>,
     /// The version that was read.
+    #[cfg_attr(not(feature = "etcd"), allow(dead_code))]
     pub version: u64,
     /// The value that the transaction sees, after its own changes.
     pub value: Option<i64>,
