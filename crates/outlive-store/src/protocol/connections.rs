@@ -162,9 +162,15 @@ impl<V: View> Worker<V> {
             let ReleaseState::Lost(lost) = &release.state else {
                 continue;
             };
-            let Ok(connection) = &connection else {
-                release.state = ReleaseState::Ended;
-                continue;
+            let connection = match &connection {
+                Ok(connection) => connection,
+                Err(error) => {
+                    if !matches!(error, VerbError::ServerDied { .. }) {
+                        self.view.leave_latches();
+                    }
+                    release.state = ReleaseState::Ended;
+                    continue;
+                }
             };
             let mut again = Batch::new();
             for verb in lost.verbs() {
@@ -225,6 +231,7 @@ impl<V: View> Worker<V> {
                     // The latches are lost with the server, or left to the recovery of this one.
                     self.end_releases(server);
                     if !matches!(error, VerbError::ServerDied { .. }) {
+                        self.view.leave_latches();
                         return Err(error);
                     }
                 }
@@ -261,9 +268,10 @@ impl<V: View> Drop for Worker<V> {
         // A drop does not wait, because the completions may need the calling thread.
         let remaining = self.remaining_releases(&mut context).len();
         if remaining > 0 {
-            tracing::debug!(
+            tracing::warn!(
                 remaining,
-                "a worker was dropped before its releases were complete"
+                "a worker was dropped before its latches were released; they are held until this \
+                 compute server ends"
             );
             self.view.leave_latches();
         }
