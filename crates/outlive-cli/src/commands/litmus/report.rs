@@ -3,9 +3,7 @@
 use super::explanations::{Explained, Printed};
 use super::outage::Survived;
 use outlive_litmus::explain::Explanation;
-use outlive_litmus::run::{
-    self, Crash, Executed, Judgement, Outcome, Survival, TestReport, Violation,
-};
+use outlive_litmus::run::{Crash, Executed, Judgement, Outcome, Survival, TestReport, Violation};
 use outlive_litmus::test::Family;
 use serde::Serialize;
 
