@@ -264,7 +264,7 @@ impl<V: View> Worker<V> {
         // Batches complete in order, so all earlier verbs have taken effect after an empty one. A
         // server that has died has no latches.
         for cell in &self.connections.cells {
-            let posted = { cell.borrow().as_ref() }.map(|it| it.post(Batch::new()));
+            let posted = cell.borrow().as_ref().map(|it| it.post(Batch::new()));
             if let Some(posted) = posted {
                 drop(posted.await);
             }
