@@ -84,9 +84,16 @@ impl<C: Connector + 'static> StoreDriver<C> {
         table.map_err(|error| self.error(error))
     }
 
+    fn worker(&self) -> Result<Rc<Worker<Members<C>>>, DriverError> {
+        (self.worker)(&self.compute).map_err(|error| self.error(error))
+    }
+
     /// Returns a coordinator that attempts each transaction `attempts` times at most.
-    fn coordinator(&self, attempts: u32) -> Result<Coordinator<Members<C>>, DriverError> {
-        let worker = (self.worker)(&self.compute).map_err(|error| self.error(error))?;
+    fn coordinator(
+        &self,
+        worker: &Rc<Worker<Members<C>>>,
+        attempts: u32,
+    ) -> Result<Coordinator<Members<C>>, DriverError> {
         let coordinator = worker.coordinator().map_err(|error| self.error(error))?;
         Ok(coordinator.retry(Retry {
             attempts,
@@ -98,7 +105,7 @@ impl<C: Connector + 'static> StoreDriver<C> {
     /// Returns the keys of all objects.
     fn all(&self) -> Result<Vec<Key>, DriverError> {
         let table = self.table()?;
-        let mut coordinator = self.coordinator(u32::MAX)?;
+        let mut coordinator = self.coordinator(&self.worker()?, u32::MAX)?;
         let rows = block_on(coordinator.snapshot(&[table.number()]));
         let rows = rows.map_err(|error| self.error(error))?;
         Ok(rows.iter().flat_map(|it| it.keys()).copied().collect())
@@ -122,7 +129,7 @@ impl<C: Connector + 'static> Driver for StoreDriver<C> {
 
     fn set(&self, objects: &[(Key, Option<i64>)]) -> Result<(), DriverError> {
         let table = self.table()?;
-        let mut coordinator = self.coordinator(u32::MAX)?;
+        let mut coordinator = self.coordinator(&self.worker()?, u32::MAX)?;
         for objects in objects.chunks(SET_AT_ONCE) {
             let setting = coordinator.transaction(async |tx| {
                 for (key, value) in objects {
@@ -139,7 +146,9 @@ impl<C: Connector + 'static> Driver for StoreDriver<C> {
     }
 
     fn connect(&self) -> Result<Box<dyn Connection>, DriverError> {
-        let session = Session::new(self.coordinator(1)?, self.table()?);
+        let worker = self.worker()?;
+        let coordinator = self.coordinator(&worker, 1)?;
+        let session = Session::new(worker, coordinator, self.table()?);
         Ok(Box::new(session))
     }
 

@@ -8,7 +8,9 @@
 //! A dropped connection drops the future, and with it the attempt, which releases its latches.
 
 use outlive_litmus::driver::{Connection, Key, StepError};
-use outlive_store::protocol::{Abort, Coordinator, Member, Table, Transaction, TransactionError};
+use outlive_store::protocol::{
+    Abort, Coordinator, Member, Table, Transaction, TransactionError, Worker,
+};
 use outlive_store::verbs::block_on;
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -61,11 +63,15 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Returns a connection. `coordinator` executes its transactions, once each.
-    pub fn new<V: Member + 'static>(coordinator: Coordinator<V>, table: Table<i64>) -> Self {
+    /// Returns a connection. `coordinator`, of `worker`, executes its transactions, once each.
+    pub fn new<V: Member + 'static>(
+        worker: Rc<Worker<V>>,
+        coordinator: Coordinator<V>,
+        table: Table<i64>,
+    ) -> Self {
         let exchange = Rc::new(Exchange::default());
         Self {
-            executing: Box::pin(execute(coordinator, table, Rc::clone(&exchange))),
+            executing: Box::pin(execute(worker, coordinator, table, Rc::clone(&exchange))),
             exchange,
         }
     }
@@ -86,6 +92,7 @@ impl Session {
 
 /// Executes transactions one after another.
 async fn execute<V: Member>(
+    worker: Rc<Worker<V>>,
     mut coordinator: Coordinator<V>,
     table: Table<i64>,
     exchange: Rc<Exchange>,
@@ -107,7 +114,10 @@ async fn execute<V: Member>(
                 End::Abort | End::Refused => Err(tx.abort()),
             }
         });
-        let answer = match executed.await {
+        let executed = executed.await;
+        // The client may be idle now. An error is that of the next transaction, too.
+        let _ = worker.finish().await;
+        let answer = match executed {
             Ok(_) => Ok(None),
             Err(TransactionError::Aborted(Abort::User)) if refused.get() => Err(StepError::Refused),
             Err(TransactionError::Aborted(Abort::User)) => Ok(None),

@@ -162,9 +162,15 @@ impl<V: View> Worker<V> {
             let ReleaseState::Lost(lost) = &release.state else {
                 continue;
             };
-            let Ok(connection) = &connection else {
-                release.state = ReleaseState::Ended;
-                continue;
+            let connection = match &connection {
+                Ok(connection) => connection,
+                Err(error) => {
+                    if !matches!(error, VerbError::ServerDied { .. }) {
+                        self.view.leave_latches();
+                    }
+                    release.state = ReleaseState::Ended;
+                    continue;
+                }
             };
             let mut again = Batch::new();
             for verb in lost.verbs() {
@@ -225,6 +231,7 @@ impl<V: View> Worker<V> {
                     // The latches are lost with the server, or left to the recovery of this one.
                     self.end_releases(server);
                     if !matches!(error, VerbError::ServerDied { .. }) {
+                        self.view.leave_latches();
                         return Err(error);
                     }
                 }
@@ -239,10 +246,10 @@ impl<V: View> Worker<V> {
 
     /// Waits until the latches of all committed transactions of this worker are released.
     ///
-    /// They are released after the commit is acknowledged. If a connection breaks then, the worker
-    /// needs a coordinator that executes another transaction, or this call, to notice it. So a
-    /// program calls it before a worker whose connections can break is idle for long, or dropped.
-    /// On mapped memory connections do not break, and the call returns at once.
+    /// They are released after the commit is acknowledged. If a connection breaks then, or executes
+    /// verbs only while it is used, as the emulated one, another transaction of the worker or this
+    /// call completes the release. So a program calls it before a worker with such connections is
+    /// idle, or dropped. On mapped memory the call returns immediately.
     ///
     /// If a worker is dropped while releases are not complete, they may be lost. Then the latches
     /// are left: they are held until the compute server has ended and is recovered.
@@ -250,7 +257,19 @@ impl<V: View> Worker<V> {
     /// # Errors
     /// A server has revoked the rights of this compute server, whose recovery releases the latches.
     pub async fn finish(&self) -> Result<(), VerbError> {
-        self.settle_releases(true).await
+        self.settle_releases(true).await?;
+        if V::Connection::CAN_BREAK {
+            return Ok(());
+        }
+        // Batches complete in order, so all earlier verbs have taken effect after an empty one. A
+        // server that has died has no latches.
+        for cell in &self.connections.cells {
+            let posted = cell.borrow().as_ref().map(|it| it.post(Batch::new()));
+            if let Some(posted) = posted {
+                drop(posted.await);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -261,9 +280,10 @@ impl<V: View> Drop for Worker<V> {
         // A drop does not wait, because the completions may need the calling thread.
         let remaining = self.remaining_releases(&mut context).len();
         if remaining > 0 {
-            tracing::debug!(
+            tracing::warn!(
                 remaining,
-                "a worker was dropped before its releases were complete"
+                "a worker was dropped before its latches were released; they are held until this \
+                 compute server ends"
             );
             self.view.leave_latches();
         }

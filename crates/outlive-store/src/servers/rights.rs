@@ -123,8 +123,8 @@ impl Drop for Rights {
         let configuration = self.store.configuration();
         let owner = self.process.instance();
         if *self.has_latches.get_mut() {
-            // No connection exists any more, so this server recovers itself as a survivor would. If
-            // that fails, the next member that joins does it.
+            // No connection exists any more, so no posted verb takes effect later, and this server
+            // recovers itself as a survivor would. If that fails, the next member that joins does.
             configuration.fail_compute(self.id.get(), owner, &self.store);
             return;
         }

@@ -117,7 +117,8 @@ impl Completed {
 
 /// A connection from a thread of a compute server to a memory server.
 ///
-/// See the [module](super) for the order of verbs and for the state after an error.
+/// See the [module](super) for the order of verbs and for the state after an error. When its last
+/// handle is dropped, each posted verb has taken effect or never does.
 pub trait Connection: fmt::Debug {
     /// The completion of a batch. A dropped completion does not cancel the batch.
     type Completion: Future<Output = Completed> + Unpin + fmt::Debug;

@@ -112,8 +112,8 @@ impl Hunt {
     }
 }
 
-/// Returns the bugs of FORD (table 5.1 of the thesis), each with the protocols that can have it, and
-/// the sound protocols.
+/// Returns the bugs of FORD (table 5.1 of the thesis), each with the protocols that can have it,
+/// and the sound protocols.
 pub fn bugs() -> Vec<Hunt> {
     use Family::{DirectWrite, IndirectWrite, ReadWrite};
     type Bug = (Flaw, &'static str, &'static [Family], &'static [Point], u32);

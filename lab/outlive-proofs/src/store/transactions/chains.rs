@@ -1,40 +1,35 @@
-//! The chain with which a run begins in which chains grow and shrink.
+//! The chains with which a run begins in which chains grow and shrink.
 
 use super::super::network::Task;
 use super::{Access, OBSERVER, Outcome, STEPS, TABLE, World};
-use outlive_store::tables::VERSION;
+use outlive_store::tables::{Geometry, VERSION};
 use std::cell::RefCell;
-use std::ops::Range;
 
-/// The keys that fill the main bucket. No client uses them.
-const MAIN: Range<u64> = 100..108;
-/// The keys that fill the second bucket together with key 0, until there is a third one.
-const SECOND: Range<u64> = 200..207;
+/// The number of objects of a bucket.
+const BUCKET: usize = 8;
+/// Clients use no key from here on.
+const FILLERS: u64 = 100;
 
 impl World {
-    /// Makes a chain of three buckets before the run: a full one, one with key 0 and one with
-    /// key 1.
+    /// Makes the chains before the run: each begins with a full bucket, and each key of a client
+    /// is in an extra bucket of its own.
     pub(super) fn load(&self) -> Result<(), String> {
         let result = RefCell::new(Ok(()));
         let loading = async {
             let worker = self.worker(OBSERVER, OBSERVER);
             let mut coordinator = worker.coordinator().expect("a free slot");
             let record = self.history.begin("loader".into());
-            let values = [(0, self.value()), (1, self.value())];
-            for (key, value) in values {
-                self.history.add(record, Access::Insert(key, value, true));
-            }
-            let [first, second] = values;
-            let seconds = [first].into_iter().chain(SECOND.map(|key| (key, key)));
-            let steps: [Vec<(u64, u64)>; 3] = [
-                MAIN.map(|key| (key, key)).collect(),
-                seconds.collect(),
-                vec![second],
-            ];
-            for keys in steps {
+            for step in self.steps(record) {
                 let done = coordinator.transaction(async |tx| {
-                    for (key, value) in &keys {
-                        tx.insert(TABLE, *key, &[*value; 2]).await?;
+                    for step in &step {
+                        match step {
+                            Step::Insert(key, value) => {
+                                tx.insert(TABLE, *key, &[*value; 2]).await?;
+                            }
+                            Step::Delete(key) => {
+                                tx.delete(TABLE, *key).await?;
+                            }
+                        }
                     }
                     Ok(())
                 });
@@ -42,22 +37,46 @@ impl World {
                     *result.borrow_mut() = Err(error.to_string());
                 }
             }
-            let done = coordinator.transaction(async |tx| {
-                for key in SECOND {
-                    tx.delete(TABLE, key).await?;
-                }
-                Ok(())
-            });
-            if let Err(error) = done.await {
-                *result.borrow_mut() = Err(error.to_string());
-            }
             self.history.complete(record);
             self.history.end(record, Outcome::Committed);
+            // The last latches are released after the commit.
+            if let Err(error) = worker.finish().await {
+                *result.borrow_mut() = Err(error.to_string());
+            }
         };
         let task: Task<'_> = (OBSERVER, Box::pin(loading));
         let ended = self.network.run(vec![task], STEPS);
         ended.map_err(|_| "the loader did not end".to_owned())?;
         result.into_inner()
+    }
+
+    /// The transactions of the loader. Its insertions of the clients' keys are those of `record`.
+    fn steps(&self, record: usize) -> Vec<Vec<Step>> {
+        let geometry = self.plan.geometry();
+        let mut steps = Vec::new();
+        for bucket in 0..geometry.main {
+            let mut fillers = keys_of(geometry, bucket, FILLERS);
+            let mut keys = keys_of(geometry, bucket, 0).take_while(|it| *it < self.plan.keys);
+            let fill: Vec<u64> = fillers.by_ref().take(BUCKET).collect();
+            let removed: Vec<u64> = fillers.take(BUCKET - 1).collect();
+            let insert = |key: u64| {
+                let value = self.value();
+                self.history.add(record, Access::Insert(key, value, true));
+                Step::Insert(key, value)
+            };
+            let filler = |key: &u64| Step::Insert(*key, *key);
+            steps.push(fill.iter().map(filler).collect());
+            let first = keys.next().map(insert);
+            steps.push(
+                first
+                    .into_iter()
+                    .chain(removed.iter().map(filler))
+                    .collect(),
+            );
+            steps.extend(keys.map(|key| vec![insert(key)]));
+            steps.push(removed.iter().map(|it| Step::Delete(*it)).collect());
+        }
+        steps
     }
 
     /// The number of changes of the header since the run began, by its version.
@@ -73,7 +92,18 @@ impl World {
         let header = self.plan.geometry().header(0, 0);
         let at = place.of(header, VERSION);
         let version = self.network.peek(place.server, at.get() as usize / 8);
-        // Each of the two extra buckets has changed it once before.
-        (version / 2).saturating_sub(2)
+        // Each extra bucket has changed it once before.
+        (version / 2).saturating_sub(self.plan.keys)
     }
+}
+
+/// An access of the loader.
+enum Step {
+    Insert(u64, u64),
+    Delete(u64),
+}
+
+/// The keys from `first` on whose chain begins with `bucket`.
+fn keys_of(geometry: Geometry, bucket: u32, first: u64) -> impl Iterator<Item = u64> {
+    (first..).filter(move |it| geometry.home(*it) == (0, bucket))
 }

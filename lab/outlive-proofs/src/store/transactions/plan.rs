@@ -33,8 +33,8 @@ pub struct Plan {
     pub drops_workers: bool,
     /// Whether attempts stall at latches of compute servers under recovery.
     pub stalls: bool,
-    /// Whether the keys are in a chain of a full bucket and two that have one key each, so that
-    /// deletions remove buckets from it and insertions add some.
+    /// Whether the keys are in two chains of a full bucket and extra ones that have one key each,
+    /// so that deletions remove buckets from them and insertions add some.
     pub chains: bool,
     /// The largest number of accesses of a transaction.
     pub accesses: usize,
@@ -127,7 +127,6 @@ impl Plan {
     /// A run in which chains grow and shrink, with all failures but broken connections.
     pub const CHAINS: Self = Self {
         chains: true,
-        keys: 3,
         reads: 10,
         ..Self::RESTORATIONS
     };
@@ -149,11 +148,12 @@ impl Plan {
 
     /// The sizes of the table.
     pub(super) const fn geometry(&self) -> Geometry {
-        let (partitions, extra) = if self.chains { (1, 3) } else { (2, 1) };
+        // Buckets leave one chain and join another one.
+        let (partitions, main, extra) = if self.chains { (1, 2, 4) } else { (2, 1, 1) };
         Geometry {
             value_words: 2,
             partitions,
-            main: 1,
+            main,
             extra,
         }
     }
