@@ -68,7 +68,7 @@ fn rows_are_written_read_and_deleted() {
         1,
         "get",
         &["name", "7"],
-        "no table `name`, but names, balances",
+        "no table `name`; its tables are names, balances",
     );
 
     assert_eq!(bank.says("put", &["names", "7", "ada"]), "inserted key 7\n");
