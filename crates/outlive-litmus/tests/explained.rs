@@ -21,14 +21,14 @@ fn named(name: &str) -> Test {
 }
 
 /// Runs a test on a store with a fault, with other seeds until it finds a violation.
-fn violated(kind: Kind, test: &Test, crashes: bool) -> Report {
+fn violated(kind: Kind, test: &Test) -> Report {
     let run = |seed| {
         let driver: Arc<dyn Driver> = Arc::new(Memory::new(kind));
         let options = Options {
             clients: 3,
             limit: Limit::Instances(400),
             seed,
-            crashes,
+            crashes: false,
             patience: Duration::from_secs(30),
         };
         let tests = std::slice::from_ref(test);
@@ -48,8 +48,8 @@ fn violated(kind: Kind, test: &Test, crashes: bool) -> Report {
     found.unwrap_or_else(|| panic!("{kind:?} violates {} in no run", test.name))
 }
 
-fn explained(kind: Kind, test: &Test, crashes: bool) -> Explanation {
-    let report = violated(kind, test, crashes);
+fn explained(kind: Kind, test: &Test) -> Explanation {
+    let report = violated(kind, test);
     let violations = &report.tests[0].violations;
     let state = violations
         .iter()
@@ -92,12 +92,6 @@ fn planted_faults_show_their_cycles() {
             "rw wr",
             "unrepeatable read (G-single)",
         ),
-        (
-            Kind::ReadCommitted,
-            "partial-count",
-            "rw wr",
-            "phantom (G-single with a predicate)",
-        ),
         (Kind::DirtyReads, "aborted-read", "wr", "aborted read (G1a)"),
         (
             Kind::DirtyReads,
@@ -121,7 +115,7 @@ fn planted_faults_show_their_cycles() {
         (Kind::Stale, "stale-count", "rt rw", "stale count"),
     ] {
         let test = named(test);
-        let explanation = explained(kind, &test, false);
+        let explanation = explained(kind, &test);
         let name = &test.name;
         assert_eq!(explanation.result, Finding::Interleaving, "{name}");
         assert_eq!(
@@ -144,29 +138,6 @@ fn planted_faults_show_their_cycles() {
             "{explanation:#?}"
         );
     }
-}
-
-#[test]
-fn a_write_of_a_crashed_client_is_named() {
-    let test = named("litmus-1");
-    let is_kept = |it: &Fault| {
-        matches!(
-            it,
-            Fault::Kept {
-                outcome: "crashed",
-                ..
-            }
-        )
-    };
-    // Committed transactions can sometimes explain the same values.
-    let explanations = (0..50).map(|_| explained(Kind::KeepsCrashedWrites, &test, true));
-    let explanation = { explanations }
-        .find(|it| matches!(&it.result, Finding::Fault(faults) if faults.iter().all(is_kept)))
-        .expect("a kept write that nothing else explains");
-    assert_eq!(explanation.word(), "wr");
-    let cycle = explanation.cycle_line();
-    assert!(cycle.contains(" (crashed) --wr "), "{cycle}");
-    assert!(cycle.ends_with("--> assertion"), "{cycle}");
 }
 
 /// Returns an execution of a transaction, in microseconds.
@@ -246,6 +217,31 @@ fn half_of_a_transaction_is_a_lost_write() {
 }
 
 #[test]
+fn a_write_of_a_crashed_client_is_named() {
+    let crashed = Executed {
+        crashed_after: Some(1),
+        ..executed("t1", Outcome::Crashed, &[], (0, 40))
+    };
+    let found = violation(&[("x", 1), ("y", 0)], vec![crashed]);
+    let explanation = explain::explain(&named("litmus-1"), &found);
+    println!("{}", explain::lines(&explanation).join("\n"));
+    let Finding::Fault(faults) = &explanation.result else {
+        panic!("{explanation:#?}");
+    };
+    let is_kept = |it: &Fault| {
+        matches!(
+            it,
+            Fault::Kept {
+                outcome: "crashed",
+                ..
+            }
+        )
+    };
+    assert!(faults.iter().all(is_kept), "{faults:?}");
+    assert_eq!(explanation.cycle_line(), "t1 (crashed) --wr x--> assertion");
+}
+
+#[test]
 fn a_value_without_a_writer_is_invented() {
     let transactions = vec![executed("t1", DONE, &[], (0, 40))];
     let text = lines("litmus-1", &violation(&[("x", 1), ("y", 7)], transactions));
@@ -284,7 +280,7 @@ fn a_violation_long_after_the_first_state_is_explained() {
 fn pages_are_well_formed() {
     let mut test = named("dirty-write");
     test.about = "A <script>alert(\"&\")</script> \u{1b}[2J \u{202e} sentence.".into();
-    let report = violated(Kind::NoAtomicity, &test, false);
+    let report = violated(Kind::NoAtomicity, &test);
     let explanations: Vec<Explanation> = { report.tests[0].violations.iter() }
         .map(|it| explain::explain(&test, it))
         .collect();
