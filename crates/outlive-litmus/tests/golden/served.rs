@@ -5,7 +5,8 @@ use crate::servers::Server;
 use outlive_litmus::run::{self, Limit, Survival};
 use std::sync::atomic::AtomicBool;
 
-/// Executes the suite for each row, and asserts that exactly the tests of the row fail, and the level.
+/// Executes the suite for each row, and asserts that exactly the tests of the row fail, and its
+/// level.
 pub fn assert_judged(server: &Server, rows: &[Row]) {
     let judge = |row: &Row| judge(&server.driver(row.parameters), row).err();
     let problems: Vec<String> = rows.iter().filter_map(judge).collect();
