@@ -130,10 +130,10 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
             };
             context.answered();
             context.count_assertions(1);
-            if !evaluation::holds(condition, &late) {
-                if let Some(kind) = kind_at_rest(context, &mut client, keys, condition)? {
-                    context.violate(kind, &late, &all);
-                }
+            if !evaluation::holds(condition, &late)
+                && let Some(kind) = kind_at_rest(context, &mut client, keys, condition)?
+            {
+                context.violate(kind, &late, &all);
             }
         }
         if context.have_crashed(&all) {
