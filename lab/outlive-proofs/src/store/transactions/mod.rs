@@ -496,7 +496,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         if let Some(step) = Step::of(batch, &plan) {
             let victim = match compute {
                 ..CLIENTS => Victim::Client,
-                ..RESTORER => Victim::Recoverer,
+                CLIENTS..RESTORER => Victim::Recoverer,
                 _ => Victim::Restorer,
             };
             *all.entry((victim, step)).or_default() += 1;
