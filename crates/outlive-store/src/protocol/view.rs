@@ -40,7 +40,7 @@ pub trait View: core::fmt::Debug {
     fn lost(&self, epoch: u64) -> Vec<ServerId>;
 
     /// The number of steps of restorations in `epoch`, which has begun. It decides on the use of
-    /// replicas that have [joined](Place::step) their partitions.
+    /// replicas that have [joined](crate::tables::Place::step) their partitions.
     fn steps(&self, epoch: u64) -> u8;
 
     /// The last attempt of a coordinator that began its commit, if it is known.
