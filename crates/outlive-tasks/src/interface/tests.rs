@@ -207,7 +207,9 @@ fn a_pool_whose_slots_are_of_an_older_format_is_refused_by_it() {
         let word: u64 = memory.load(at, Ordering::Relaxed);
         memory.store(at, u64::from_le_bytes(*b"outtasks"), Ordering::Relaxed);
         for said in refusals(pod, heap) {
-            let expected = format!("at {at}: it has format 1, but this Outlive reads format 2");
+            let expected = format!(
+                "at {at} does not hold worker slots: it has format 1, but this Outlive reads format 2"
+            );
             assert!(said.contains(&expected), "{said}");
         }
         memory.store(at, word, Ordering::Relaxed);
@@ -216,7 +218,9 @@ fn a_pool_whose_slots_are_of_an_older_format_is_refused_by_it() {
         let word: u64 = memory.load(at, Ordering::Relaxed);
         memory.store(at, u64::from_le_bytes(*b"taskpool"), Ordering::Relaxed);
         let refused = WorkerPool::open(pod, "p").unwrap_err().to_string();
-        let expected = format!("at {at}: it has format 1, but this Outlive reads format 2");
+        let expected = format!(
+            "at {at} does not hold a worker pool: it has format 1, but this Outlive reads format 2"
+        );
         assert!(refused.contains(&expected), "{refused}");
         memory.store(at, word, Ordering::Relaxed);
         WorkerPool::destroy(pod, heap, "p").unwrap();
