@@ -17,6 +17,16 @@ const RANK: [&str; 6] = [
     "--iterations",
     "3000",
 ];
+/// Twice as many iterations, for a run during which the test waits for two deaths: on a loaded
+/// computer, a run of [`RANK`] could end before.
+const LONG_RANK: [&str; 6] = [
+    "pagerank",
+    "rmat:13",
+    "--tolerance",
+    "0",
+    "--iterations",
+    "6000",
+];
 /// The number of hosts of the tests.
 const ON_THREE: [&str; 2] = ["--hosts", "3"];
 
@@ -130,12 +140,12 @@ fn a_run_is_resized_in_the_middle_down_and_up() {
 #[test]
 fn who_dies_after_a_resize_is_replaced_by_one_that_was_sent_away() {
     let stage = Stage::new("resize-dies");
-    let (expected, _) = run(&stage, &[&RANK[..], &["--hosts", "1"]].concat());
+    let (expected, _) = run(&stage, &[&LONG_RANK[..], &["--hosts", "1"]].concat());
     let place = Place::new("resize-dies");
     let pod = place.path();
     let output = stage.path("resized");
     let mut all = vec!["run"];
-    all.extend(RANK);
+    all.extend(LONG_RANK);
     all.extend(ON_THREE);
     all.extend(["--supervise", "none", "--pod", pod, "--output", &output]);
     let mut running = Running::start(all);

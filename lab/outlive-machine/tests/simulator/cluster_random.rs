@@ -99,7 +99,7 @@ fn values_and_rights_hold_at_every_event() {
             let (quantum, reorder) = TIMINGS[seed as usize % 3];
             let description = tiny(*protocol, quantum, reorder);
             let lines = [1, 3, 12, 40][seed as usize % 4];
-            walk(&description, seed, lines, 400, 1);
+            walk(&description, seed, lines, 200, 1);
         }
     }
 }
@@ -178,7 +178,7 @@ fn loads_that_do_not_see_their_own_core_s_stores_are_noticed() {
 }
 
 #[test]
-fn values_hold_over_millions_of_accesses() {
+fn values_hold_over_a_million_accesses() {
     let mut accesses = 0;
     for seed in 100..118 {
         let (protocols, seeds) = (Protocol::ALL.len(), seed as usize);
@@ -187,9 +187,9 @@ fn values_hold_over_millions_of_accesses() {
         let (quantum, reorder) = [("20 ns", "2 ns"), ("5 ns", "500 ns")][seeds / protocols % 2];
         let description = tiny(protocol, quantum, reorder);
         let lines = [2, 7, 20, 64][seed as usize % 4];
-        accesses += walk(&description, seed, lines, 20_000, 997).0;
+        accesses += walk(&description, seed, lines, 8_000, 997).0;
     }
-    assert!(accesses > 2_000_000, "{accesses}");
+    assert!(accesses > 800_000, "{accesses}");
 }
 
 #[test]
