@@ -206,6 +206,26 @@ fn a_stale_read_is_shown() {
 }
 
 #[test]
+fn two_reads_of_an_object_are_told_apart() {
+    let transactions = vec![
+        executed("t1", DONE, &[("a", 0), ("b", 1)], (0, 90)),
+        executed("t2", DONE, &[], (10, 80)),
+    ];
+    let violation = violation(&[], transactions);
+    let explanation = explain::explain(&named("unrepeatable-read"), &violation);
+    let meanings: Vec<&str> = { explanation.cycle.iter() }
+        .map(|it| &*it.meaning)
+        .collect();
+    assert_eq!(
+        meanings,
+        [
+            "t1 read x = 0, and did not see that t2 wrote x = 1",
+            "t1 read x = 1, after t2 wrote x = 1",
+        ]
+    );
+}
+
+#[test]
 fn half_of_a_transaction_is_a_lost_write() {
     let transactions = vec![executed("t1", DONE, &[], (0, 40))];
     let text = lines("litmus-1", &violation(&[("x", 1), ("y", 0)], transactions));

@@ -167,6 +167,23 @@ impl<'w> Words<'w> {
         };
         let writes = |it: &Event| is_write(it, object);
         let sees = |it: &Event| schedule::seen(it).iter().any(|it| it.0 == object);
+        let position = |writer: usize| {
+            let mut writers = history.objects[object].writers.iter();
+            writers.position(|&it| it == writer)
+        };
+        // The read of the version at a place of the version order, or a count that saw it. The last
+        // step that saw the object can have seen another version.
+        let read = |number: usize, place: Option<usize>| {
+            let is_placed = |it: &(usize, Version)| {
+                it.0 == object && place.is_some() && history.place(object, it.1) == place
+            };
+            let saw = |it: &Event| schedule::seen(it).iter().any(is_placed);
+            let has_read = |it: &Event| matches!(it, Event::Read { .. }) && saw(it);
+            let ways: [&dyn Fn(&Event) -> bool; 3] = [&has_read, &saw, &sees];
+            let events = &history.transactions[number].events;
+            let exact = ways.into_iter().find(|it| events.iter().any(it));
+            last(number, exact.unwrap_or(&sees))
+        };
         match arc.letter {
             Letter::WriteWrite => {
                 let (first, second) = (last(arc.from, &writes), last(arc.to, &writes));
@@ -175,7 +192,7 @@ impl<'w> Words<'w> {
             Letter::WriteRead => {
                 format!(
                     "{to} {}, after {from} {}",
-                    last(arc.to, &sees),
+                    read(arc.to, position(arc.from).map(|it| it + 1)),
                     last(arc.from, &writes)
                 )
             }
@@ -191,7 +208,8 @@ impl<'w> Words<'w> {
                 )
             }
             Letter::ReadWrite => {
-                let (read, write) = (last(arc.from, &sees), last(arc.to, &writes));
+                let read = read(arc.from, position(arc.to));
+                let write = last(arc.to, &writes);
                 format!("{from} {read}, and did not see that {to} {write}")
             }
             Letter::CountWrite => {
