@@ -17,6 +17,8 @@ mod etcd;
 mod lmdb;
 #[cfg(feature = "mariadb")]
 mod mariadb;
+#[cfg(any(feature = "mariadb", feature = "postgres"))]
+mod phenomena;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -36,3 +38,5 @@ mod served;
     feature = "redis"
 ))]
 mod servers;
+#[cfg(feature = "sqlite")]
+mod sqlite;

@@ -1,5 +1,6 @@
 //! MariaDB.
 
+use crate::phenomena::{DIRTY_READ, LOST_UPDATE, READ_SKEW, WRITE_SKEW};
 use crate::rows::Row;
 use crate::served::{assert_judged, survive};
 use crate::servers::{Place, Program, Server, words};
@@ -38,12 +39,38 @@ impl Program for Mariadb {
     }
 }
 
-const ROWS: &[Row] = &[Row {
-    parameters: "isolation=serializable",
-    level: "strict-serializable",
-    violated: &[],
-    permitted: &[],
-}];
+const ROWS: &[Row] = &[
+    Row {
+        parameters: "isolation=read-uncommitted",
+        level: "strict-read-uncommitted",
+        violated: &[WRITE_SKEW, LOST_UPDATE, READ_SKEW, DIRTY_READ],
+        permitted: &[],
+    },
+    Row {
+        parameters: "isolation=read-committed",
+        level: "strict-read-committed",
+        violated: &[WRITE_SKEW, LOST_UPDATE, READ_SKEW],
+        permitted: &[],
+    },
+    Row {
+        parameters: "isolation=repeatable-read&innodb_snapshot_isolation=off",
+        level: "strict-read-committed",
+        violated: &[WRITE_SKEW, LOST_UPDATE],
+        permitted: &[],
+    },
+    Row {
+        parameters: "isolation=repeatable-read&innodb_snapshot_isolation=on",
+        level: "strict-snapshot",
+        violated: &[WRITE_SKEW],
+        permitted: LOST_UPDATE,
+    },
+    Row {
+        parameters: "isolation=serializable",
+        level: "strict-serializable",
+        violated: &[],
+        permitted: &[],
+    },
+];
 
 #[test]
 fn levels() {

@@ -1,5 +1,6 @@
 //! PostgreSQL.
 
+use crate::phenomena::{LOST_UPDATE, READ_SKEW, WRITE_SKEW};
 use crate::rows::Row;
 use crate::served::{assert_judged, survive};
 use crate::servers::{Place, Program, Server, words};
@@ -42,29 +43,17 @@ impl Program for Postgres {
     }
 }
 
-/// The tests that snapshot isolation does not forbid: cycles of two `rw` edges or more, adjacent.
-const WRITE_SKEW: &[&str] = &[
-    "litmus-2",
-    "litmus-2-delete-insert",
-    "litmus-2-four-objects",
-    "litmus-2-three-transactions",
-    "litmus-2-insert-delete",
-    "write-skew",
-    "write-skew-both",
-    "write-skew-delete",
-    "write-skew-three",
-    "read-only-anomaly",
-    "absence-write-skew",
-    "predicate-write-skew",
-    "predicate-write-skew-delete",
-    "real-time-write-skew",
-];
-
 const ROWS: &[Row] = &[
+    Row {
+        parameters: "isolation=read-committed",
+        level: "strict-read-committed",
+        violated: &[WRITE_SKEW, LOST_UPDATE, READ_SKEW],
+        permitted: &[],
+    },
     Row {
         parameters: "isolation=repeatable-read",
         level: "strict-snapshot",
-        violated: WRITE_SKEW,
+        violated: &[WRITE_SKEW],
         permitted: &[],
     },
     Row {

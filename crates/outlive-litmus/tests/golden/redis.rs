@@ -96,7 +96,7 @@ fn single_commands() {
     let row = Row {
         parameters: "mode=plain",
         level: "none",
-        violated: PLAIN,
+        violated: &[PLAIN],
         permitted: &[],
     };
     assert_judged(&server, &[row]);

@@ -20,8 +20,8 @@ pub struct Row {
     pub parameters: &'static str,
     /// The level.
     pub level: &'static str,
-    /// The tests that find a wrong state or a stale read.
-    pub violated: &'static [&'static str],
+    /// Groups of the tests that find a wrong state or a stale read.
+    pub violated: &'static [&'static [&'static str]],
     /// The tests that may find one, because of a bug in the store that shows rarely. They do not
     /// count for the level.
     pub permitted: &'static [&'static str],
@@ -38,10 +38,11 @@ pub fn judge(driver: &Arc<dyn Driver>, row: &Row) -> Result<(), String> {
     }
     let suite = suite::tests();
     let named = |name: &str| suite.iter().position(|it| it.name == name);
-    for expected in row.violated.iter().chain(row.permitted) {
+    let violated = row.violated.concat();
+    for expected in violated.iter().chain(row.permitted) {
         assert!(named(expected).is_some(), "there is no test {expected}");
     }
-    let run = |test: &Test| run_test(driver, test, row.violated.contains(&&*test.name));
+    let run = |test: &Test| run_test(driver, test, violated.contains(&&*test.name));
     let mut tests: Vec<TestReport> = suite.iter().map(run).collect();
     let executions: u64 = tests.iter().map(|it| it.executions).sum();
     for test in &mut tests {
@@ -65,7 +66,7 @@ pub fn judge(driver: &Arc<dyn Driver>, row: &Row) -> Result<(), String> {
         row.parameters,
         begin.elapsed().as_secs_f64(),
     );
-    let mut expected = row.violated.to_vec();
+    let mut expected = violated;
     expected.sort_by_key(|it| named(it));
     if wrong != expected {
         return problem(format!("violated: {wrong:?}, and should be {expected:?}"));
