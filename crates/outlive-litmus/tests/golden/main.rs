@@ -17,7 +17,7 @@ mod etcd;
 mod lmdb;
 #[cfg(feature = "mariadb")]
 mod mariadb;
-#[cfg(any(feature = "mariadb", feature = "postgres"))]
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "redis"))]
 mod phenomena;
 #[cfg(feature = "postgres")]
 mod postgres;

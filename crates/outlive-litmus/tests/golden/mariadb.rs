@@ -1,6 +1,6 @@
 //! MariaDB.
 
-use crate::phenomena::{DIRTY_READ, LOST_UPDATE, READ_SKEW, WRITE_SKEW};
+use crate::phenomena::{ABORTED_READ, DIRTY_READ, LOST_UPDATE, READ_SKEW, WRITE_SKEW};
 use crate::rows::Row;
 use crate::served::{assert_judged, survive};
 use crate::servers::{Place, Program, Server, words};
@@ -43,7 +43,7 @@ const ROWS: &[Row] = &[
     Row {
         parameters: "isolation=read-uncommitted",
         level: "strict-read-uncommitted",
-        violated: &[WRITE_SKEW, LOST_UPDATE, READ_SKEW, DIRTY_READ],
+        violated: &[WRITE_SKEW, LOST_UPDATE, READ_SKEW, DIRTY_READ, ABORTED_READ],
         permitted: &[],
     },
     Row {

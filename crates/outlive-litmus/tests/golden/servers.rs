@@ -64,10 +64,13 @@ pub struct Server {
 
 impl Server {
     /// Starts a server, and waits until it accepts connections. Returns `None`, with a message, if
-    /// its programs are not installed.
+    /// its programs are not installed; with `OUTLIVE_REQUIRE_SERVERS` in the environment, the test
+    /// fails then, so that a machine that must run it cannot skip it unnoticed.
     pub fn start(program: impl Program + 'static) -> Option<Self> {
         let needed = [program.needs(), vec!["setpriv"]].concat();
         if let Some(missing) = needed.iter().find(|it| find(it).is_none()) {
+            let is_required = std::env::var_os("OUTLIVE_REQUIRE_SERVERS").is_some();
+            assert!(!is_required, "`{missing}` is required, and not installed");
             eprintln!("skipped: `{missing}` is not installed");
             return None;
         }
