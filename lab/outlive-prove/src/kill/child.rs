@@ -232,6 +232,29 @@ impl Child {
         self.wait()
     }
 
+    /// Delivers `signal` to the stopped child when it is resumed.
+    pub(super) fn deliver(&mut self, signal: i32) {
+        self.signal = signal;
+    }
+
+    /// Returns the address whose access has stopped the child, by a fault.
+    pub(super) fn fault_address(&self) -> io::Result<usize> {
+        // SAFETY: all zero is a valid `siginfo_t`; the kernel fills it.
+        let (read, info) = unsafe {
+            let mut info: libc::siginfo_t = core::mem::zeroed();
+            let place = &raw mut info;
+            (
+                libc::ptrace(libc::PTRACE_GETSIGINFO, self.pid, 0usize, place),
+                info,
+            )
+        };
+        if read == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the signal is a fault's, so there is an address.
+        Ok(unsafe { info.si_addr() }.addr())
+    }
+
     /// Returns its registers while it is stopped.
     pub(super) fn registers(&self) -> io::Result<Registers> {
         // SAFETY: all zero is a valid value for a struct of integers.

@@ -5,10 +5,10 @@
 //! when it is killed, so one stepped run suffices: the engine compares the memory after each
 //! instruction with that before it, and each difference is a state in which a kill leaves it.
 //! Survivors recover and check each of these images, and then recover once more, since recovery
-//! must be idempotent. Recovery is swept in turn: it is stepped from each image, and a second
-//! recoverer handles the state that the first one left after each of *its* instructions. Some
-//! victims are really killed, to check that they leave exactly the images that the survivors were
-//! given.
+//! must be idempotent. Recovery is swept in turn: it runs from each image, and a second recoverer
+//! handles the state that the first one left after each of *its* stores to the memory. (Between two
+//! stores the memory does not change, so the recovery need not be stepped.) Some victims are really
+//! killed, to check that they leave exactly the images that the survivors were given.
 //!
 //! A [`RealSweep`] is an operation with system calls: [`sweep_for_real`] kills a fresh victim for
 //! every point that is tried, after an instruction or where a system call is entered or left.
@@ -72,6 +72,8 @@
 //!
 //! A step is two switches between processes and a trap, some 20 us on a virtual machine. Reading
 //! its effect on the memory costs little, since the instruction tells beforehand where it stores.
+//! A recovery that is swept in turn is stopped at its stores only: of thousands of instructions,
+//! some hundred are stores to the memory. (On processors other than x86-64 it is stepped, too.)
 //! Code compiled without optimisation has ten to twenty times as many instructions: tests that
 //! sweep gain by `opt-level = 1`.
 
@@ -93,6 +95,7 @@ mod suite;
 mod sweep;
 mod touched;
 mod tracer;
+mod traps;
 mod turns;
 mod watch;
 

@@ -178,6 +178,7 @@ impl<S: RealSweep> Run<'_, S> {
         let killed = match at {
             At::Instruction(step) => self.tracer.kill_at(trace, step, Approach::Once, operate)?,
             At::SystemCall(nth) => self.tracer.kill_at_call(nth, operate)?,
+            At::Store(_) => unreachable!("victims are not stopped at stores here"),
         };
         match killed {
             Ok(Killed {

@@ -9,6 +9,8 @@ use core::time::Duration;
 pub enum At {
     /// After N instructions.
     Instruction(u64),
+    /// After N stores to the memory or past crash points, where instructions were not counted.
+    Store(u64),
     /// At the N-th place, from 0, at which it entered (even numbers) or left a system call.
     SystemCall(u64),
 }
@@ -17,6 +19,7 @@ impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Instruction(count) => write!(f, "after instruction {count}"),
+            Self::Store(count) => write!(f, "after store {count}"),
             Self::SystemCall(nth) => write!(
                 f,
                 "{} system call {}",
@@ -128,8 +131,11 @@ pub struct SweepReport {
     pub recoveries: u64,
     /// Of the images, those whose recovery was swept in turn.
     pub recoveries_swept: u64,
-    /// The instructions of those recoveries.
+    /// The instructions of those recoveries, if they were stepped.
     pub recovery_instructions: u64,
+    /// The stores of those recoveries to the memory and past crash points, if they were stopped at
+    /// these only.
+    pub recovery_stores: u64,
     /// The crash states among them: a recoverer killed there, and recovered by a second one.
     pub second_kills: u64,
     /// The faults found, at most as many as the plan allows.
@@ -160,6 +166,7 @@ impl SweepReport {
             recoveries: 0,
             recoveries_swept: 0,
             recovery_instructions: 0,
+            recovery_stores: 0,
             second_kills: 0,
             failures: Vec::new(),
             stopped: false,
@@ -201,11 +208,12 @@ impl SweepReport {
             }?;
         }
         if self.recoveries_swept != 0 {
-            write!(
-                f,
-                "; {} of them swept: {} instructions, {} second kills",
-                self.recoveries_swept, self.recovery_instructions, self.second_kills
-            )?;
+            write!(f, "; {} of them swept: ", self.recoveries_swept)?;
+            match self.recovery_stores {
+                0 => write!(f, "{} instructions", self.recovery_instructions)?,
+                stores => write!(f, "{stores} stores")?,
+            }
+            write!(f, ", {} second kills", self.second_kills)?;
         }
         if self.strayed != 0 {
             write!(f, "; {} kills strayed", self.strayed)?;

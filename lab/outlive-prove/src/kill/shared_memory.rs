@@ -4,6 +4,7 @@
 //! may keep one. A kept handle must not become a dangling pointer, so mappings return to a pool and
 //! live as long as the process: a stale handle can at worst disturb a later sweep.
 
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use outlive_memory::{Native, PersistenceDomain};
@@ -65,6 +66,12 @@ impl Lease {
 
     pub(super) fn base(&self) -> NonNull<u8> {
         self.base
+    }
+
+    /// Returns the addresses of the mapping.
+    pub(super) fn addresses(&self) -> Range<usize> {
+        let start = self.base.as_ptr().addr();
+        start..start + self.size as usize
     }
 
     /// Returns the mapping as memory.

@@ -13,6 +13,7 @@ use super::report::{At, Crash, Failure, SweepReport};
 use super::shared_memory::Lease;
 use super::stores::Stores;
 use super::tracer::{Approach, Cut, Killed, Trace, Tracer, Window};
+use super::traps::{self, Traps};
 use super::turns;
 use super::watch::Watch;
 use core::sync::atomic::Ordering;
@@ -204,6 +205,51 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
         }))
     }
 
+    /// Runs a recoverer of the memory `initial` and records every state, at the stores if that is
+    /// possible.
+    fn record_recovery(
+        &mut self,
+        initial: &[u64],
+        crash: &Crash,
+    ) -> Result<Result<Cases, Cut>, KillError> {
+        let (sweep, marked, control) = (self.sweep, self.victims(), self.control);
+        if !traps::AVAILABLE {
+            let recover = |window: Window| {
+                window.begin();
+                sweep.recover(marked, crash);
+            };
+            let recorded = self.record(initial, recover)?;
+            return Ok(recorded.map(|recorded| {
+                self.report.recovery_instructions += recorded.trace.steps();
+                recorded.cases
+            }));
+        }
+        self.memory.fill(initial);
+        let memory = &self.memory;
+        let armed = Traps::over(memory, control);
+        let mut cases = Cases::from(initial.to_vec());
+        let mut watch = Watch::over(memory.words(), &mut self.stores);
+        let recover = |window: Window| {
+            window.begin();
+            armed.arm();
+            sweep.recover(marked, crash);
+        };
+        let stores = self
+            .tracer
+            .record_stores(&armed, recover, |pid, registers, moment| {
+                let written = watch.look(pid, registers);
+                if let Some(moment) = moment {
+                    cases.note(memory.words(), written, control, moment);
+                }
+            })?;
+        Ok(stores.map(|stores| {
+            assert!(cases.is(memory.words()), "a store was not seen");
+            cases.cover(&mut self.report.coverage);
+            self.report.recovery_stores += stores;
+            cases
+        }))
+    }
+
     /// Has survivors recover and check every case. `before` is the first crash if these are the
     /// states that a killed recoverer left.
     fn survive(&mut self, cases: &Cases, before: Option<Crash>) -> Result<(), KillError> {
@@ -260,7 +306,10 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
             at: first.at,
             instruction: self.modules.name(instruction),
             last_point: first.point.map(|point| point.to_string()),
-            recovery_at: recovery.map(|case| At::Instruction(case.step)),
+            recovery_at: recovery.map(|case| match traps::AVAILABLE {
+                true => At::Store(case.step),
+                false => At::Instruction(case.step),
+            }),
             recovery_point: recovery.and_then(|case| Some(case.point?.to_string())),
             message,
         });
@@ -357,24 +406,14 @@ impl<'a, S: Sweep + ?Sized> Run<'a, S> {
                 continue;
             }
             let crash = crash_of(case, None);
-            let memory = self.victims();
-            let sweep = self.sweep;
-            let recover = |window: Window| {
-                window.begin();
-                sweep.recover(memory, &crash);
-            };
-            match self.record(replay.image(), recover)? {
-                Ok(recorded) => {
+            match self.record_recovery(replay.image(), &crash)? {
+                Ok(cases) => {
                     self.report.recoveries_swept += 1;
-                    self.report.recovery_instructions += recorded.trace.steps();
-                    self.report.second_kills += recorded.cases.len() as u64;
-                    self.survive(&recorded.cases, Some(crash))?;
+                    self.report.second_kills += cases.len() as u64;
+                    self.survive(&cases, Some(crash))?;
                 }
                 Err(cut) => {
-                    let message = format!(
-                        "recovery fails after {} instructions: {}",
-                        cut.steps, cut.reason
-                    );
+                    let message = format!("recovery fails: {}", cut.reason);
                     self.fail(&crash, case.instruction, None, message);
                 }
             }
