@@ -22,7 +22,8 @@
 //! ```
 //!
 //! The modules: [`memory`](Memory) declares the operations on shared memory, [`native`](Native)
-//! implements them, [`offset`](Offset) and [`relative`](RelativePtr) name places in it,
+//! implements them, [`segments`](Segments) finds the memory of other segments than the first,
+//! [`offset`](Offset) and [`relative`](RelativePtr) name places in it,
 //! [`persist`](PersistenceDomain) says which stores survive the loss of a host's caches,
 //! [`crash_point`](CrashPoint) names the steps of an operation at which proofs kill it.
 
@@ -32,6 +33,7 @@ mod native;
 mod offset;
 mod persist;
 mod relative;
+mod segments;
 mod word;
 
 pub use core::sync::atomic::Ordering;
@@ -41,4 +43,5 @@ pub use native::{Native, NoWideAtomics};
 pub use offset::{Link, Offset, OffsetOutOfRange, Ptr, SegmentNumber};
 pub use persist::{PersistenceDomain, WriteBackInstruction};
 pub use relative::{AtomicRelativePtr, RelativePtr};
+pub use segments::{AttachError, Attached, SegmentError, Segments};
 pub use word::Word;
