@@ -37,6 +37,14 @@ const STORE: &[&[&str]] = &[
     &["workloads"],
 ];
 
+/// Those of the memory pools.
+const POOL: &[&[&str]] = &[
+    &["layout"],
+    &["error", "coherent"],
+    &["pool", "data"],
+    &["internals"],
+];
+
 /// Those of the litmus tests.
 const LITMUS: &[&[&str]] = &[
     &["level"],
@@ -85,6 +93,11 @@ fn modules_of_the_store_use_those_below_them() {
 }
 
 #[test]
+fn modules_of_the_memory_pools_use_those_below_them() {
+    demand_layers("outlive-pool", POOL);
+}
+
+#[test]
 fn modules_of_the_litmus_tests_use_those_below_them() {
     demand_layers("outlive-litmus", LITMUS);
 }
@@ -96,6 +109,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/outlive", &["outlive-memory"]),
     ("crates/outlive-tasks", &["outlive-memory", "outlive"]),
     ("crates/outlive-store", &["outlive-memory", "outlive"]),
+    ("crates/outlive-pool", &["outlive-memory", "outlive"]),
     ("crates/outlive-litmus", &[]),
     ("crates/outlive-run", &["outlive", "outlive-tasks"]),
     (
@@ -108,6 +122,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "outlive",
             "outlive-tasks",
             "outlive-store",
+            "outlive-pool",
             "outlive-litmus",
             "outlive-run",
             "outlive-programs",

@@ -1,0 +1,214 @@
+//! Allocation: slices are claimed by their owner words, then frames on servers.
+//!
+//! 1. The owner word of the first slice: from free to the owner. The words of the others: from free
+//!    to "part of the first". From then on these slices belong to the owner, and a survivor finds
+//!    them by its instance.
+//! 2. For each slice: the map word without access, which names a frame; then the claim of the frame
+//!    by a compare-and-swap of its fine word; then the map word with access. A survivor that finds a
+//!    map word releases the frame if the slice has it.
+
+use super::{Coherent, Home, Homes, Phase, Run, ServerEntry, ServerId};
+use crate::error::PoolError;
+use crate::layout::{Address, MapWord, Owner};
+use outlive::membership::Instance;
+use outlive::memory::{Memory, Ordering};
+
+outlive::memory::crash_points! {
+    /// Crash points of an allocation.
+    pub enum AllocatePoint for "pool.allocate" {
+        /// The first slice has an owner.
+        Claimed,
+        /// All slices have.
+        AllClaimed,
+        /// The map word of a slice names a frame that is not claimed.
+        Pending,
+        /// The slice has the frame.
+        Framed,
+        /// The slice can be accessed.
+        Mapped,
+    }
+}
+
+/// The servers that an allocation may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// One server.
+    At(ServerId),
+    /// All, slice by slice in turn.
+    Spread,
+    /// All; one server after the other is filled.
+    Any,
+}
+
+impl<M: Memory> Coherent<M> {
+    /// Allocates `slices` slices of zeros in one run for the process `owner`. Lock-free.
+    ///
+    /// # Errors
+    /// If there are not enough addresses or frames, or the server is not live. Nothing is
+    /// allocated then.
+    ///
+    /// # Crash
+    /// A survivor that [recovers](Self::recover) `owner` frees everything, unless the allocation
+    /// was [kept](Self::keep).
+    pub fn allocate(
+        self,
+        owner: Instance,
+        slices: u64,
+        place: Place,
+        homes: &impl Homes<M>,
+    ) -> Result<Address, PoolError> {
+        let servers: Vec<_> = { self.servers() }
+            .filter(|it| it.phase == Phase::Live && (place == Place::At(it.id) || !is_at(place)))
+            .collect();
+        if let (Place::At(server), true) = (place, servers.is_empty()) {
+            let phase = self.server(server).map_or(Phase::Free, |it| it.phase);
+            return Err(PoolError::NotLive { server, phase });
+        }
+        let run = self.claim_run(owner, slices)?;
+        let used = { run.slices() }.map(|slice| self.map_word(slice).generation());
+        let generation = match used.max().unwrap_or(0) {
+            MapWord::LAST_GENERATION => 1,
+            last => last + 1,
+        };
+        for slice in run.slices() {
+            let first = match place {
+                Place::Spread => slice,
+                _ => 0,
+            };
+            if let Err(error) = self.map_slice(slice, generation, first, &servers, homes) {
+                // No reader has the address, so none uses a slice.
+                self.hide(run);
+                self.release(owner, run, homes)?;
+                return Err(error);
+            }
+        }
+        Ok(Address::new(generation, run.first << self.sizes.slice_bits))
+    }
+
+    fn claim_run(self, owner: Instance, slices: u64) -> Result<Run, PoolError> {
+        let most = self.sizes.slices;
+        if slices == 0 || slices > most {
+            return Err(PoolError::OutOfAddresses { slices });
+        }
+        let next = self.at + super::NEXT;
+        // Relaxed: a hint.
+        let turn: u64 = self.memory.fetch_add(next, slices, Ordering::Relaxed);
+        let (mut first, mut seen) = (turn % most, 0);
+        while seen < most + slices {
+            if first + slices > most {
+                seen += most - first;
+                first = 0;
+            }
+            let last = { first..first + slices }
+                .rev()
+                .find(|slice| self.owner_word(*slice) != 0);
+            let free_from = last.map_or(first, |slice| slice + 1);
+            if free_from > first {
+                seen += free_from - first;
+                first = free_from % most;
+                continue;
+            }
+            let run = Run { first, slices };
+            if self.try_claim(owner, run) {
+                return Ok(run);
+            }
+            // Another client has claimed one of them.
+            self.memory.spin_hint();
+        }
+        Err(PoolError::OutOfAddresses { slices })
+    }
+
+    fn try_claim(self, owner: Instance, run: Run) -> bool {
+        if !self.change_owner(run.first, Owner::Free, Owner::Instance(owner)) {
+            return false;
+        }
+        self.memory.crash_point(AllocatePoint::Claimed);
+        let part = Owner::PartOf(run.first);
+        for slice in run.others() {
+            if !self.change_owner(slice, Owner::Free, part) {
+                let claimed = Run {
+                    slices: slice - run.first,
+                    ..run
+                };
+                self.disown_run(owner, claimed);
+                return false;
+            }
+        }
+        self.memory.crash_point(AllocatePoint::AllClaimed);
+        true
+    }
+
+    /// Gives `slice` a frame of the first server that has one, beginning with the `turn`-th.
+    fn map_slice(
+        self,
+        slice: u64,
+        generation: u16,
+        turn: u64,
+        servers: &[ServerEntry],
+        homes: &impl Homes<M>,
+    ) -> Result<(), PoolError> {
+        let start = (turn % servers.len().max(1) as u64) as usize;
+        let (before, from) = servers.split_at(start.min(servers.len()));
+        for server in from.iter().chain(before) {
+            let Some(home) = homes.home(server.id.0, server.generation)? else {
+                continue;
+            };
+            if self.map_on(slice, generation, server, home) {
+                return Ok(());
+            }
+        }
+        Err(PoolError::OutOfMemory {
+            slice_bytes: self.sizes.slice_bytes(),
+            servers: servers.len(),
+        })
+    }
+
+    fn map_on(self, slice: u64, generation: u16, server: &ServerEntry, home: Home<M>) -> bool {
+        let memory = self.memory;
+        let mut from = 0;
+        while let Some(index) = home.free_index(from) {
+            let (number, of_server) = (server.id.0, server.generation);
+            let word = MapWord::pending(number, of_server, generation, index as u32);
+            // Before the claim: a survivor finds a frame by this word only.
+            self.set_map_word(slice, word);
+            memory.crash_point(AllocatePoint::Pending);
+            if let Some(is_dirty) = home.claim(index, slice) {
+                memory.crash_point(AllocatePoint::Framed);
+                // SeqCst: see `leave_server`.
+                memory.fence(Ordering::SeqCst);
+                if !self.is_live(server.id, server.generation) {
+                    home.release(index, slice);
+                    break;
+                }
+                if is_dirty {
+                    home.clear(index);
+                }
+                self.set_map_word(slice, word.with_access());
+                memory.crash_point(AllocatePoint::Mapped);
+                return true;
+            }
+            from = index + 1;
+        }
+        // The word may name a frame of another slice.
+        self.set_map_word(slice, MapWord::unmapped(generation));
+        false
+    }
+
+    /// Makes the allocation at `address` independent of its owner: it exists until it is freed. One
+    /// compare-and-swap. Wait-free.
+    ///
+    /// # Errors
+    /// If the process `owner` does not own an allocation that begins there.
+    pub fn keep(self, owner: Instance, address: Address) -> Result<(), PoolError> {
+        let (slice, _) = self.first_slice(address)?;
+        let generation = address.generation();
+        match self.change_owner(slice, Owner::Instance(owner), Owner::Kept(generation)) {
+            true => Ok(()),
+            false => Err(self.not_owned(slice, address)),
+        }
+    }
+}
+
+fn is_at(place: Place) -> bool {
+    matches!(place, Place::At(_))
+}

@@ -1,0 +1,159 @@
+//! The region of a server: its frames and its fine map.
+//!
+//! ```text
+//! 0            frame 0, frame 1, ...
+//!              unused
+//! end - 64-8n  fine map: the word of index n - 1, ..., of index 0
+//! end - 64     magic, number of shared frames
+//! ```
+//!
+//! The frames from the number of shared ones on are private to the server.
+
+use crate::error::PoolError;
+use crate::layout::{FrameWord, MapWord};
+use outlive::memory::{Memory, Native, Offset, Ordering};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"outlhome");
+const HEADER: u64 = 64;
+
+/// The regions of servers that this process can reach.
+pub trait Homes<M: Memory> {
+    /// Returns the region of the server with this segment number and generation; `None` if the
+    /// server has died or left.
+    ///
+    /// # Errors
+    /// If the region of a live server cannot be reached.
+    fn home(&self, segment: u16, generation: u64) -> Result<Option<Home<M>>, PoolError>;
+}
+
+/// The region of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Home<M: Memory = Native> {
+    memory: M,
+    at: Offset,
+    bytes: u64,
+    slice_bits: u32,
+}
+
+impl<M: Memory> Home<M> {
+    /// Returns the region of `bytes` bytes at `at` in `memory`, all inside it.
+    pub fn new(memory: M, at: Offset, bytes: u64, slice_bits: u32) -> Self {
+        Self {
+            memory,
+            at,
+            bytes,
+            slice_bits,
+        }
+    }
+
+    /// Returns the number of bytes of a region with this number of frames.
+    pub fn bytes_for(frames: u64, slice_bits: u32) -> u64 {
+        ((frames << slice_bits) + frames * 8 + HEADER).next_multiple_of(64)
+    }
+
+    /// Returns the number of frames.
+    pub fn frames(self) -> u64 {
+        let frames = self.bytes.saturating_sub(HEADER) / ((1 << self.slice_bits) + 8);
+        frames.min(MapWord::FRAMES)
+    }
+
+    fn header_at(self) -> Offset {
+        self.at + (self.bytes - HEADER)
+    }
+
+    fn fine_at(self, index: u64) -> Offset {
+        self.at + (self.bytes - HEADER - (index + 1) * 8)
+    }
+
+    /// Writes the fine map of a new server, of which the first `shared` frames are in the pool.
+    pub fn initialise(self, shared: u64) {
+        for index in 0..self.frames() {
+            let word = FrameWord::free(index as u32);
+            self.memory
+                .store(self.fine_at(index), word.0, Ordering::Relaxed);
+        }
+        self.memory
+            .store(self.header_at() + 8, shared, Ordering::Relaxed);
+        // Release: the state of the server publishes the region; the magic number is for checks.
+        self.memory
+            .store(self.header_at(), MAGIC, Ordering::Release);
+    }
+
+    /// Returns the number of frames that are in the pool.
+    pub fn shared(self) -> u64 {
+        let shared: u64 = self.memory.load(self.header_at() + 8, Ordering::Acquire);
+        shared.min(self.frames())
+    }
+
+    /// Returns the memory and the place of the private part, and its number of bytes.
+    pub fn private(self) -> (M, Offset, u64) {
+        let (shared, frames) = (self.shared(), self.frames());
+        let at = self.at + (shared << self.slice_bits);
+        (self.memory, at, (frames - shared) << self.slice_bits)
+    }
+
+    fn fine(self, index: u64) -> FrameWord {
+        // Acquire: the claimant of a frame sees the stores of its previous user.
+        FrameWord(self.memory.load(self.fine_at(index), Ordering::Acquire))
+    }
+
+    /// Returns the number of frames that are in use.
+    pub fn used(self) -> u64 {
+        let indices = 0..self.shared();
+        indices.filter(|it| self.fine(*it).is_used()).count() as u64
+    }
+
+    /// Returns the first free index from `from` on.
+    pub(crate) fn free_index(self, from: u64) -> Option<u64> {
+        (from..self.shared()).find(|index| !self.fine(*index).is_used())
+    }
+
+    /// Claims the frame of `index` for `slice`, if it is free. Returns whether its bytes are those
+    /// of a previous user.
+    pub(crate) fn claim(self, index: u64, slice: u64) -> Option<bool> {
+        let word = self.fine(index);
+        let (at, to) = (self.fine_at(index), word.claimed_by(slice));
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let claimed = !word.is_used() && { self.memory }
+            .compare_exchange(at, word.0, to.0, order.0, order.1)
+            .is_ok();
+        claimed.then(|| word.is_dirty())
+    }
+
+    /// Releases the frame of `index`, if `slice` has it.
+    pub(crate) fn release(self, index: u64, slice: u64) {
+        if index >= self.frames() {
+            return;
+        }
+        let word = self.fine(index);
+        if word.is_of(slice) {
+            // Release: the next user sees no store of this one later. Plain, because only the owner
+            // of the slice changes the word of its frame.
+            let released = word.released();
+            self.memory
+                .store(self.fine_at(index), released.0, Ordering::Release);
+        }
+    }
+
+    /// Returns the place of the frame of `index`, if `slice` has it.
+    #[inline]
+    pub(crate) fn frame_of(self, index: u64, slice: u64) -> Option<(M, Offset)> {
+        // The fine map lies behind the frames, so a word that is inside the region is enough.
+        let end = (index + 1) * 8 + HEADER;
+        if end > self.bytes {
+            return None;
+        }
+        let word = self.fine(index);
+        let start = word.frame() << self.slice_bits;
+        let is_inside = start + (1 << self.slice_bits) <= self.bytes;
+        (word.is_of(slice) && is_inside).then(|| (self.memory, self.at + start))
+    }
+
+    /// Fills the frame of `index` with zeros.
+    pub(crate) fn clear(self, index: u64) {
+        let start = self.at + (self.fine(index).frame() << self.slice_bits);
+        for byte in (0..1u64 << self.slice_bits).step_by(8) {
+            self.memory.store(start + byte, 0u64, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The announcements of readers: one line for each, with the slices that it is using.
+
+use super::Coherent;
+use crate::layout::{LINE_BYTES, LINE_SLOTS};
+use outlive::membership::Instance;
+use outlive::memory::{Memory, Offset, Ordering};
+
+/// The line of a reader.
+#[derive(Clone, Copy, Debug)]
+pub struct Line(Offset);
+
+impl Line {
+    fn slot(self, slot: u64) -> Offset {
+        debug_assert!(slot < LINE_SLOTS);
+        self.0 + (slot + 1) * 8
+    }
+}
+
+impl<M: Memory> Coherent<M> {
+    fn lines(self) -> impl Iterator<Item = Line> {
+        let at = self.at + self.sizes.lines_at();
+        (0..u64::from(self.sizes.readers)).map(move |line| Line(at + line * LINE_BYTES))
+    }
+
+    fn reader_of(self, line: Line) -> Option<Instance> {
+        Instance::from_word(self.memory.load(line.0, Ordering::Acquire))
+    }
+
+    /// Claims the line of a reader for the process `owner`; `None` if all are in use.
+    ///
+    /// # Crash
+    /// The member that recovers `owner` releases the line.
+    pub fn claim_line(self, owner: Instance) -> Option<Line> {
+        self.lines().find(|line| {
+            // AcqRel: the stores of the previous owner come before those of this one.
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            let (at, to) = (line.0, owner.to_word());
+            let memory = self.memory;
+            memory.load::<u64>(at, Ordering::Relaxed) == 0
+                && memory.compare_exchange(at, 0, to, order.0, order.1).is_ok()
+        })
+    }
+
+    /// Announces `slice`. A fence must follow before the map word is read again.
+    #[inline]
+    pub(super) fn announce(self, line: Line, slot: u64, slice: u64) {
+        self.memory
+            .store(line.slot(slot), slice + 1, Ordering::Relaxed);
+    }
+
+    /// Ends the announcement.
+    #[inline]
+    pub fn withdraw(self, line: Line, slot: u64) {
+        // Release: accesses to the slice come before it.
+        self.memory.store(line.slot(slot), 0u64, Ordering::Release);
+    }
+
+    /// Releases the line of `owner`. No slice is announced any more.
+    pub fn release_line(self, line: Line, owner: Instance) {
+        // A compare-and-swap: a survivor may have released the line.
+        let order = (Ordering::Release, Ordering::Relaxed);
+        let (at, from) = (line.0, owner.to_word());
+        let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
+    }
+
+    /// Releases the lines of the dead instance `gone`.
+    pub(super) fn release_lines(self, gone: Instance) {
+        for line in self.lines() {
+            if self.reader_of(line) == Some(gone) {
+                (0..LINE_SLOTS).for_each(|slot| self.withdraw(line, slot));
+                self.release_line(line, gone);
+            }
+        }
+    }
+
+    /// Returns the process of a reader that has announced one of the `slices` slices from `first`
+    /// on. The caller has made these slices inaccessible, and then a SeqCst fence: a reader whose
+    /// announcement is not seen here does not see the slice accessible.
+    pub fn user_of(self, first: u64, slices: u64) -> Option<Instance> {
+        self.lines().find_map(|line| {
+            let owner = self.reader_of(line)?;
+            let is_announced = |slot| {
+                // Acquire: the accesses of a reader that has withdrawn come before the scan.
+                let word: u64 = self.memory.load(line.slot(slot), Ordering::Acquire);
+                word != 0 && (first..first + slices).contains(&(word - 1))
+            };
+            (0..LINE_SLOTS).any(is_announced).then_some(owner)
+        })
+    }
+
+    /// Returns the processes of all readers.
+    pub(super) fn line_owners(self) -> impl Iterator<Item = Instance> {
+        { self.lines() }.filter_map(move |line| self.reader_of(line))
+    }
+
+    /// Returns whether a reader of `owner` uses a slice.
+    pub(crate) fn has_guards(self, owner: Instance) -> bool {
+        let mut own = { self.lines() }.filter(|line| self.reader_of(*line) == Some(owner));
+        own.any(|line| {
+            let in_use = |slot| self.memory.load::<u64>(line.slot(slot), Ordering::Acquire) != 0;
+            (0..LINE_SLOTS).any(in_use)
+        })
+    }
+}

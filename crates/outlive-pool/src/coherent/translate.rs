@@ -1,0 +1,105 @@
+//! The translation of a logical address under a guard.
+
+use super::{Coherent, Homes, Line, ServerId};
+use crate::error::PoolError;
+use crate::layout::{Address, MapWord};
+use outlive::memory::{Memory, Native, Offset, Ordering};
+
+/// A slice that a reader has announced.
+#[derive(Clone, Copy, Debug)]
+pub struct Translated<M: Memory = Native> {
+    /// The memory that has the slice.
+    pub memory: M,
+    /// The first byte of the slice.
+    pub at: Offset,
+    pub(super) slice: u64,
+    pub(super) word: MapWord,
+}
+
+impl<M: Memory> Coherent<M> {
+    /// Announces the slice of `address` in `slot` of `line`, and translates it: announce, full
+    /// fence, read the map word again. Lock-free: a retry means that the slice has changed.
+    ///
+    /// # Errors
+    /// If the address is not allocated, or its memory is lost. Then nothing is announced.
+    #[inline]
+    pub fn translate(
+        self,
+        line: Line,
+        slot: u64,
+        address: Address,
+        homes: &impl Homes<M>,
+    ) -> Result<Translated<M>, PoolError> {
+        let slice = address.position() >> self.sizes.slice_bits;
+        let freed = || PoolError::Freed { address };
+        if slice >= self.sizes.slices {
+            return Err(freed());
+        }
+        let mut word = self.map_word(slice);
+        loop {
+            if !word.has_access() || word.generation() != address.generation() {
+                self.withdraw(line, slot);
+                return Err(freed());
+            }
+            self.announce(line, slot, slice);
+            // SeqCst: either the member that makes the slice inaccessible sees the announcement, or
+            // this reader sees that it is inaccessible.
+            self.memory.fence(Ordering::SeqCst);
+            let again = self.map_word(slice);
+            if again == word {
+                break;
+            }
+            word = again;
+            self.memory.spin_hint();
+        }
+        let found = self.find(address, slice, word, homes);
+        if found.is_err() {
+            self.withdraw(line, slot);
+        }
+        found
+    }
+
+    #[inline]
+    fn find(
+        self,
+        address: Address,
+        slice: u64,
+        word: MapWord,
+        homes: &impl Homes<M>,
+    ) -> Result<Translated<M>, PoolError> {
+        let (segment, generation) = (word.segment(), word.server_generation());
+        let server = ServerId(segment);
+        let lost = || PoolError::Lost { address, server };
+        if !self.is_live(server, generation) {
+            return Err(lost());
+        }
+        let home = homes.home(segment, generation)?.ok_or_else(lost)?;
+        let frame = home.frame_of(word.index().into(), slice);
+        let (memory, at) = frame.ok_or(PoolError::Damaged { address, server })?;
+        Ok(Translated {
+            memory,
+            at,
+            slice,
+            word,
+        })
+    }
+
+    /// Confirms that all accesses to `translated` until now were accesses to the memory of a live
+    /// server.
+    ///
+    /// # Errors
+    /// [`Freed`](PoolError::Freed) or [`Lost`](PoolError::Lost): the bytes that were read are void.
+    #[inline]
+    pub fn confirm(self, translated: &Translated<M>) -> Result<(), PoolError> {
+        // Acquire: the loads of the data come before those of the words below.
+        self.memory.fence(Ordering::Acquire);
+        let (slice, word) = (translated.slice, translated.word);
+        let address = Address::new(word.generation(), slice << self.sizes.slice_bits);
+        let server = ServerId(word.segment());
+        match self.map_word(slice) == word {
+            false => Err(PoolError::Freed { address }),
+            true if self.is_live(server, word.server_generation()) => Ok(()),
+            true => Err(PoolError::Lost { address, server }),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Vectors of plain values.
+
+use crate::error::PoolError;
+use crate::layout::Address;
+use crate::pool::{Client, Guard, Placement, Reader};
+use bytemuck::{AnyBitPattern, NoUninit};
+use core::marker::PhantomData;
+use core::ops::Range;
+
+/// A vector of plain values in a pool. It is a name for the memory, which is freed by
+/// [`Client::free`]; its [address](Self::address) and length are enough to use it in another
+/// process.
+///
+/// ```
+/// use outlive_pool::{Placement, Pool, PoolOptions, PoolVec};
+///
+/// # let path = format!("/dev/shm/outlive-doc-vector-{}", std::process::id());
+/// # {
+/// # let pool = Pool::create(&path, PoolOptions::new().slice_bytes(64 << 10))?;
+/// # let server = pool.serve(1 << 20, 0)?;
+/// let client = pool.join()?;
+/// let reader = client.reader()?;
+/// let squares: PoolVec<u64> = PoolVec::allocate(&client, 20_000, Placement::Spread)?;
+/// squares.fill(&reader, |index| index * index)?;
+/// assert_eq!(squares.get(&reader, 9)?, 81);
+/// let sum = squares.fold(&reader, 0u64, |sum, square| sum.wrapping_add(square))?;
+/// assert_eq!(sum, (0..20_000).map(|index| index * index).sum::<u64>());
+/// # drop(reader);
+/// # drop((client, server));
+/// # }
+/// # Pool::destroy(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct PoolVec<T> {
+    address: Address,
+    len: u64,
+    element: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for PoolVec<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for PoolVec<T> {}
+
+impl<T: NoUninit + AnyBitPattern> PoolVec<T> {
+    const BYTES: u64 = size_of::<T>() as u64;
+
+    /// Allocates a vector of `len` elements of zeros.
+    ///
+    /// # Errors
+    /// As [`Client::allocate`], and if the elements cannot be stored: their size must be a multiple
+    /// of 8 that divides the size of a slice, so that no element lies in two slices.
+    ///
+    /// # Crash
+    /// A survivor frees it.
+    pub fn allocate(client: &Client, len: u64, placement: Placement) -> Result<Self, PoolError> {
+        let slice_bytes = client.pool().coherent().sizes().slice_bytes();
+        let bytes = size_of::<T>();
+        if bytes == 0 || !bytes.is_multiple_of(8) || !slice_bytes.is_multiple_of(Self::BYTES) {
+            return Err(PoolError::Elements { bytes, slice_bytes });
+        }
+        let bytes = len.saturating_mul(Self::BYTES);
+        Ok(Self::at(client.allocate(bytes, placement)?, len))
+    }
+
+    /// Returns the vector of `len` elements at `address`, which another process has allocated. An
+    /// access to an address that it does not have is an error.
+    pub const fn at(address: Address, len: u64) -> Self {
+        Self {
+            address,
+            len,
+            element: PhantomData,
+        }
+    }
+
+    /// Returns the address of the first element.
+    pub const fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Returns the number of elements.
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Returns whether there is no element.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn element(&self, index: u64) -> Result<Address, PoolError> {
+        let len = self.len;
+        match index < len {
+            true => Ok(self.address.plus(index * Self::BYTES)),
+            false => Err(PoolError::Index { index, len }),
+        }
+    }
+
+    /// Returns the element `index`.
+    ///
+    /// # Errors
+    /// If there is none, or its memory was freed or is lost.
+    pub fn get(&self, reader: &Reader, index: u64) -> Result<T, PoolError> {
+        let mut value = T::zeroed();
+        let address = self.element(index)?;
+        reader.read(address, bytemuck::bytes_of_mut(&mut value))?;
+        Ok(value)
+    }
+
+    /// Sets the element `index`.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn set(&self, reader: &Reader, index: u64, value: T) -> Result<(), PoolError> {
+        reader.write(self.element(index)?, bytemuck::bytes_of(&value))
+    }
+
+    /// Returns the ranges of indices that lie in one slice each, by rising index. `client` is one
+    /// of the vector's pool.
+    pub fn parts(&self, client: &Client) -> impl Iterator<Item = Range<u64>> + use<T> {
+        let slice = client.pool().coherent().sizes().slice_bytes() / Self::BYTES;
+        let len = self.len;
+        (0..len.div_ceil(slice)).map(move |part| part * slice..len.min((part + 1) * slice))
+    }
+
+    /// Folds the elements of `range`, and confirms each slice.
+    ///
+    /// # Errors
+    /// If an element does not exist, or its memory was freed or is lost: a result would be wrong.
+    pub fn fold_range<A>(
+        &self,
+        reader: &Reader,
+        range: Range<u64>,
+        start: A,
+        mut fold: impl FnMut(A, T) -> A,
+    ) -> Result<A, PoolError> {
+        let (mut index, mut result) = (range.start, start);
+        while index < range.end {
+            let (guard, len) = self.guard(reader, index, range.end)?;
+            for place in 0..len {
+                result = fold(result, load(&guard, place));
+            }
+            guard.confirm()?;
+            index += len;
+        }
+        Ok(result)
+    }
+
+    /// Folds all elements.
+    ///
+    /// # Errors
+    /// As [`fold_range`](Self::fold_range).
+    pub fn fold<A>(
+        &self,
+        reader: &Reader,
+        start: A,
+        fold: impl FnMut(A, T) -> A,
+    ) -> Result<A, PoolError> {
+        self.fold_range(reader, 0..self.len, start, fold)
+    }
+
+    /// Replaces each element of `range` by `update` of its index and value, in place.
+    ///
+    /// # Errors
+    /// As [`fold_range`](Self::fold_range). Some elements may be replaced then.
+    ///
+    /// # Crash
+    /// Some elements are replaced, by rising index, and nothing records which.
+    pub fn update_range(
+        &self,
+        reader: &Reader,
+        range: Range<u64>,
+        mut update: impl FnMut(u64, T) -> T,
+    ) -> Result<(), PoolError> {
+        let mut index = range.start;
+        while index < range.end {
+            let (guard, len) = self.guard(reader, index, range.end)?;
+            for place in 0..len {
+                store(&guard, place, &update(index + place, load(&guard, place)));
+            }
+            guard.confirm()?;
+            index += len;
+        }
+        Ok(())
+    }
+
+    /// Sets each element to `value` of its index.
+    ///
+    /// # Errors
+    /// As [`fold_range`](Self::fold_range). Some elements may be set then.
+    pub fn fill(&self, reader: &Reader, mut value: impl FnMut(u64) -> T) -> Result<(), PoolError> {
+        self.update_range(reader, 0..self.len, |index, _| value(index))
+    }
+
+    /// Returns a guard from element `index` on, and the number of elements before `end` in its
+    /// slice.
+    fn guard<'r>(
+        &self,
+        reader: &'r Reader,
+        index: u64,
+        end: u64,
+    ) -> Result<(Guard<'r>, u64), PoolError> {
+        // The last index is outside the vector if one of the range is.
+        self.element(end - 1)?;
+        let guard = reader.guard(self.element(index)?)?;
+        let len = (guard.rest() / Self::BYTES).min(end - index);
+        Ok((guard, len))
+    }
+}
+
+#[inline(always)]
+fn load<T: NoUninit + AnyBitPattern>(guard: &Guard<'_>, place: u64) -> T {
+    let mut value = T::zeroed();
+    let words = size_of::<T>() as u64 / 8;
+    let bytes = bytemuck::bytes_of_mut(&mut value).chunks_exact_mut(8);
+    for (bytes, word) in bytes.zip(place * words..) {
+        bytes.copy_from_slice(&guard.load(word).to_ne_bytes());
+    }
+    value
+}
+
+#[inline(always)]
+fn store<T: NoUninit>(guard: &Guard<'_>, place: u64, value: &T) {
+    let words = size_of::<T>() as u64 / 8;
+    let bytes = bytemuck::bytes_of(value).chunks_exact(8);
+    for (bytes, word) in bytes.zip(place * words..) {
+        let word_bytes = bytes.try_into().expect("eight bytes");
+        guard.store(word, u64::from_ne_bytes(word_bytes));
+    }
+}

@@ -1,0 +1,203 @@
+//! The errors of pools.
+
+use crate::coherent::{Phase, ServerId};
+use crate::layout::Address;
+use outlive::membership::{Instance, JoinError};
+use outlive::pod::PodError;
+use outlive::segment::{CreateError, OpenError};
+use std::path::PathBuf;
+
+/// An error of an operation on a pool.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// An option has a value that no pool can have.
+    #[error("a pool cannot have {asked} {what}; the range is {least} to {most}")]
+    Impossible {
+        /// The name of the option.
+        what: &'static str,
+        /// The requested value.
+        asked: u64,
+        /// The smallest possible value.
+        least: u64,
+        /// The largest possible value.
+        most: u64,
+    },
+    /// The path is not that of a file. Servers create files next to the pool's file.
+    #[error(
+        "{} is not the path of a file; a pool is created in a file, such as /dev/shm/NAME, and its \
+         servers create files next to it",
+        .path.display()
+    )]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The pod of the pool could not be used.
+    #[error(transparent)]
+    Pod(#[from] PodError),
+    /// The process could not join.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The pod is not a pool, or its tables are damaged.
+    #[error("{} is not a memory pool: {why}", .path.display())]
+    NotAPool {
+        /// The path.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// The segment of a new server could not be created.
+    #[error(transparent)]
+    CreateSegment(#[from] CreateError),
+    /// The segment of a live server could not be opened.
+    #[error("the segment of {server} cannot be opened: {source}")]
+    OpenSegment {
+        /// The server.
+        server: ServerId,
+        /// The reason.
+        source: OpenError,
+    },
+    /// The file at a server's path is not the segment that the server registered.
+    #[error("{} is not the segment that {server} registered", .path.display())]
+    ForeignSegment {
+        /// The server.
+        server: ServerId,
+        /// The path of the file.
+        path: PathBuf,
+    },
+    /// The pool has its maximum number of servers.
+    #[error(
+        "all {most} servers of the pool are in use, or their lost slices are not freed yet; free \
+         those, or create a pool with more servers"
+    )]
+    TooManyServers {
+        /// The largest number.
+        most: u16,
+    },
+    /// The pool has its maximum number of readers.
+    #[error(
+        "the pool has {most} readers, and cannot have more; drop one, or create a pool with more"
+    )]
+    TooManyReaders {
+        /// The largest number.
+        most: u16,
+    },
+    /// The reader has its maximum number of guards.
+    #[error("the reader has {most} guards, and cannot have more at one time; drop one")]
+    TooManyGuards {
+        /// The largest number.
+        most: u64,
+    },
+    /// A server does not exist or cannot be used.
+    #[error("{server} is {phase}; allocate on a live server")]
+    NotLive {
+        /// The server.
+        server: ServerId,
+        /// Its state.
+        phase: Phase,
+    },
+    /// The process has no server, so that nothing can be allocated on its own one.
+    #[error("this process is not a server of the pool; choose another placement")]
+    NotAServer,
+    /// No server of the placement has a free frame.
+    #[error(
+        "no frame of {slice_bytes} bytes is free on {servers} live servers of this placement; free \
+         memory, or add a server"
+    )]
+    OutOfMemory {
+        /// The size of a slice, for which a frame is needed.
+        slice_bytes: u64,
+        /// The number of live servers that were tried.
+        servers: usize,
+    },
+    /// No run of logical addresses is free.
+    #[error(
+        "no {slices} slices in one run are free; free memory, or create a pool with more slices"
+    )]
+    OutOfAddresses {
+        /// The number of slices that are needed.
+        slices: u64,
+    },
+    /// The allocation at the address was freed, or never existed.
+    #[error("{address} is not allocated: it was freed, or never allocated")]
+    Freed {
+        /// The address.
+        address: Address,
+    },
+    /// The server that had the memory at the address has died, and there is no other copy.
+    #[error(
+        "the slice at {address} was lost with {server}, and has no redundancy; free the allocation"
+    )]
+    Lost {
+        /// The address.
+        address: Address,
+        /// The server.
+        server: ServerId,
+    },
+    /// The address is not the first one of an allocation.
+    #[error("{address} is not the first address of an allocation; free that")]
+    NotTheFirst {
+        /// The address.
+        address: Address,
+    },
+    /// Another process owns the allocation.
+    #[error("the allocation at {address} belongs to process {owner}, which must free or keep it")]
+    OfAnother {
+        /// The address.
+        address: Address,
+        /// The owner.
+        owner: Instance,
+    },
+    /// An access is not inside one slice, or not aligned to 8 bytes.
+    #[error(
+        "an access of {len} bytes at byte {byte} of a slice of {slice_bytes} bytes is not inside \
+         it, or not aligned to 8 bytes"
+    )]
+    OutsideSlice {
+        /// The first byte.
+        byte: u64,
+        /// The number of bytes.
+        len: u64,
+        /// The size of a slice.
+        slice_bytes: u64,
+    },
+    /// Elements of a vector cannot be stored.
+    #[error(
+        "elements of {bytes} bytes cannot be stored in slices of {slice_bytes} bytes: the size \
+         must be a multiple of 8 that divides that of a slice"
+    )]
+    Elements {
+        /// The size of an element.
+        bytes: usize,
+        /// The size of a slice.
+        slice_bytes: u64,
+    },
+    /// An index is not below the length of the vector.
+    #[error("index {index} is outside a vector of {len} elements")]
+    Index {
+        /// The index.
+        index: u64,
+        /// The number of elements.
+        len: u64,
+    },
+    /// A server that leaves still has data.
+    #[error(
+        "{server} still has {slices} slices, which would be lost; free them, or end the server \
+         without `leave`"
+    )]
+    StillHeld {
+        /// The server.
+        server: ServerId,
+        /// The number of its slices.
+        slices: u64,
+    },
+    /// The tables of the pool contradict each other.
+    #[error("the pool is damaged: the frame of {address} on {server} belongs to another slice")]
+    Damaged {
+        /// The address.
+        address: Address,
+        /// The server.
+        server: ServerId,
+    },
+}

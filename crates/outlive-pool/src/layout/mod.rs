@@ -1,0 +1,10 @@
+//! Addresses, the words of the tables, and the sizes of a pool.
+
+mod address;
+mod sizes;
+mod words;
+
+pub use address::Address;
+pub use sizes::Sizes;
+pub(crate) use sizes::{ENTRY_BYTES, FORMAT_WORDS, LINE_BYTES, LINE_SLOTS};
+pub(crate) use words::{FrameWord, MapWord, Owner};

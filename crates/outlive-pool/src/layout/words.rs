@@ -1,0 +1,181 @@
+//! The words of the tables, packed into 64 bits each.
+
+use outlive::membership::Instance;
+
+/// The word of a slice in the coarse map.
+///
+/// ```text
+/// 63      52 51            40 39              25  24  23        0
+/// | segment | its generation | of the allocation | M | fine index |
+/// ```
+///
+/// With M the slice can be accessed. Without M and with a segment, a frame is being claimed or
+/// released, and only the slice's owner uses the word. Segment 0: the slice has no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MapWord(pub u64);
+
+const MAPPED: u64 = 1 << 24;
+
+impl MapWord {
+    /// The largest generation of a segment.
+    pub const LAST_SERVER_GENERATION: u64 = (1 << 12) - 1;
+    /// The largest generation of an allocation.
+    pub const LAST_GENERATION: u16 = (1 << 15) - 1;
+    /// The number of fine indices.
+    pub const FRAMES: u64 = 1 << 24;
+
+    /// Returns the word of a slice without a frame.
+    pub const fn unmapped(generation: u16) -> Self {
+        Self((generation as u64) << 25)
+    }
+
+    /// Returns the word of a slice whose frame is being claimed.
+    pub const fn pending(segment: u16, server: u64, generation: u16, index: u32) -> Self {
+        let (segment, generation) = (segment as u64, generation as u64);
+        Self(segment << 52 | server << 40 | generation << 25 | index as u64)
+    }
+
+    pub const fn with_access(self) -> Self {
+        Self(self.0 | MAPPED)
+    }
+
+    pub const fn without_access(self) -> Self {
+        Self(self.0 & !MAPPED)
+    }
+
+    pub const fn has_access(self) -> bool {
+        self.0 & MAPPED != 0
+    }
+
+    pub const fn segment(self) -> u16 {
+        (self.0 >> 52) as u16
+    }
+
+    pub const fn server_generation(self) -> u64 {
+        self.0 >> 40 & Self::LAST_SERVER_GENERATION
+    }
+
+    pub const fn generation(self) -> u16 {
+        (self.0 >> 25) as u16 & Self::LAST_GENERATION
+    }
+
+    pub const fn index(self) -> u32 {
+        (self.0 & (Self::FRAMES - 1)) as u32
+    }
+}
+
+/// The owner of a slice.
+///
+/// ```text
+/// 0                        free
+/// generation | id          the first slice of an allocation of this instance
+/// 0 | 1 | generation       the first slice of an allocation that was kept
+/// 0 | 0 | first slice + 1  another slice of an allocation
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Free,
+    Instance(Instance),
+    Kept(u16),
+    PartOf(u64),
+}
+
+const KEPT: u64 = 1 << 31;
+
+impl Owner {
+    pub const fn to_word(self) -> u64 {
+        match self {
+            Self::Free => 0,
+            Self::Instance(instance) => instance.to_word(),
+            Self::Kept(generation) => KEPT | generation as u64,
+            Self::PartOf(first) => first + 1,
+        }
+    }
+
+    pub fn from_word(word: u64) -> Self {
+        match (Instance::from_word(word), word) {
+            (Some(instance), _) => Self::Instance(instance),
+            (None, 0) => Self::Free,
+            (None, word) if word & KEPT != 0 => Self::Kept((word & (KEPT - 1)) as u16),
+            (None, word) => Self::PartOf(word - 1),
+        }
+    }
+}
+
+/// The word of a frame in the fine map of its server.
+///
+/// ```text
+///  63   62   61               24 23         0
+/// | U | D |  slice              |  frame     |
+/// ```
+///
+/// U: the frame is in use by the slice. D: it was in use before, so it may not be zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameWord(pub u64);
+
+const USED: u64 = 1 << 63;
+const DIRTY: u64 = 1 << 62;
+
+impl FrameWord {
+    pub const fn free(frame: u32) -> Self {
+        Self(frame as u64)
+    }
+
+    pub const fn claimed_by(self, slice: u64) -> Self {
+        Self(USED | self.0 & DIRTY | slice << 24 | self.frame())
+    }
+
+    pub const fn released(self) -> Self {
+        Self(DIRTY | self.frame())
+    }
+
+    pub const fn is_used(self) -> bool {
+        self.0 & USED != 0
+    }
+
+    pub const fn is_dirty(self) -> bool {
+        self.0 & DIRTY != 0
+    }
+
+    /// Returns whether the slice has the frame.
+    pub const fn is_of(self, slice: u64) -> bool {
+        self.is_used() && (self.0 & (DIRTY - 1)) >> 24 == slice
+    }
+
+    pub const fn frame(self) -> u64 {
+        self.0 & (MapWord::FRAMES - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_each_word_come_back() {
+        let last = MapWord::LAST_SERVER_GENERATION;
+        let word = MapWord::pending(4095, last, MapWord::LAST_GENERATION, (1 << 24) - 1);
+        for word in [word, word.with_access()] {
+            assert_eq!((word.segment(), word.server_generation()), (4095, last));
+            assert_eq!((word.generation(), word.index()), (32_767, (1 << 24) - 1));
+        }
+        assert!(word.with_access().has_access() && !word.has_access());
+        assert_eq!(word.with_access().without_access(), word);
+        assert_eq!(MapWord::unmapped(9).segment(), 0);
+        let owners = [
+            Owner::Free,
+            Owner::Instance(Instance::new(u32::MAX, 1)),
+            Owner::Kept(32_767),
+            Owner::PartOf(0),
+            Owner::PartOf((1 << 30) - 1),
+        ];
+        for owner in owners {
+            assert_eq!(Owner::from_word(owner.to_word()), owner);
+        }
+        let used = FrameWord::free(7).claimed_by((1 << 30) - 1);
+        assert!(used.is_of((1 << 30) - 1) && !used.is_of(0) && !used.is_dirty());
+        let again = used.released().claimed_by(3);
+        assert!(again.is_of(3) && again.is_dirty());
+        assert_eq!(again.frame(), 7);
+    }
+}

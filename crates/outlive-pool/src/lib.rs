@@ -1,0 +1,39 @@
+//! Logical memory pools: one pool of memory out of the memory of every server.
+//!
+//! A *server* is a process that lends a part of its memory to the pool. A *client* allocates memory
+//! on any server, and reads and writes it by loads and stores, without processor time of the
+//! server. Any of them may die at any instruction: a dead client's memory is freed, and the memory
+//! of a dead server is a typed error ([`PoolError::Lost`]), never wrong data. (E. Amaro, S. Wang,
+//! A. Panda and M. K. Aguilera, *Logical Memory Pools*, HotNets 2023.)
+//!
+//! Built so far: servers, logical addresses, allocation with placement, guards, typed vectors, and
+//! counters. Data does not move yet, and has no redundancy.
+//!
+//! Begin with [`Pool`]. DESIGN.md beside this crate has the invariants, the crash points, and the
+//! memory ordering of every shared word.
+//!
+//! The modules, from the bottom up; each uses only those before it, but clients return the types of
+//! `data`: `layout`, `coherent`, `pool`, `data`.
+
+mod coherent;
+mod data;
+mod error;
+mod layout;
+mod pool;
+
+pub use coherent::{Phase, ServerEntry, ServerId};
+pub use data::{Counter, PoolVec};
+pub use error::PoolError;
+pub use layout::{Address, Sizes};
+pub use pool::{
+    Client, Guard, Placement, Pool, PoolOptions, PoolStatus, Reader, Server, ServerStatus,
+};
+
+/// The tables and the algorithms on them, for proofs.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::coherent::{
+        AllocatePoint, Coherent, FreePoint, Home, Homes, Line, Place, Recovery, Run, ServerFiles,
+        ServerPoint, Translated,
+    };
+}

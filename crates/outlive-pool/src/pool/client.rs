@@ -1,0 +1,197 @@
+//! Clients: processes that allocate, and free.
+
+use super::{Pool, Reader};
+use crate::coherent::{Place, ServerId};
+use crate::data::Counter;
+use crate::error::PoolError;
+use crate::layout::Address;
+use outlive::membership::{GroupEvents, Instance, Process};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The servers that get the slices of an allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// The server that is this process.
+    Here,
+    /// This server.
+    There(ServerId),
+    /// All servers, slice by slice in turn.
+    Spread,
+    /// Any server that has free memory, one after the other.
+    #[default]
+    Any,
+}
+
+/// The membership of a process in a pool, which its clients and its server share.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub pool: Pool,
+    pub process: Process,
+    /// Held while this process allocates, keeps or frees.
+    structural: Mutex<()>,
+}
+
+impl Joined {
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        { self.structural.lock() }.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        // No reader of this process exists any more. The same steps as those of a survivor.
+        let own = self.process.instance();
+        // From here on no other client of this process releases its runs.
+        self.pool.in_use().retain(|(owner, _)| *owner != own);
+        if let Err(error) = self.pool.recover(own, own) {
+            tracing::warn!(%error, "allocations of a client remain, and are freed later");
+        }
+        self.pool.close_lost([own]);
+    }
+}
+
+/// A process that uses a pool. It may be shared by threads.
+///
+/// Its allocations belong to it until they are [kept](Self::keep): when the client is dropped or
+/// dies, they are freed.
+#[derive(Clone, Debug)]
+pub struct Client {
+    joined: Arc<Joined>,
+    server: Option<ServerId>,
+}
+
+impl Client {
+    pub(super) fn new(pool: Pool, process: Process, server: Option<ServerId>) -> Self {
+        let joined = Joined {
+            pool,
+            process,
+            structural: Mutex::default(),
+        };
+        Self {
+            joined: Arc::new(joined),
+            server,
+        }
+    }
+
+    pub(super) fn on(self, server: ServerId) -> Self {
+        let server = Some(server);
+        Self { server, ..self }
+    }
+
+    /// Returns the pool.
+    pub fn pool(&self) -> &Pool {
+        &self.joined.pool
+    }
+
+    /// Returns the instance of the process.
+    pub fn instance(&self) -> Instance {
+        self.joined.process.instance()
+    }
+
+    /// Returns the events of the pool's members from now on: their deaths, for example.
+    pub fn events(&self) -> GroupEvents {
+        self.joined.process.events()
+    }
+
+    /// Allocates `bytes` bytes of zeros, rounded up to whole slices, in one run of addresses. Waits
+    /// for other threads of this process that allocate, keep or free; lock-free among processes.
+    ///
+    /// The memory has no redundancy: the slices on a server that dies are
+    /// [lost](PoolError::Lost).
+    ///
+    /// # Errors
+    /// If there are not enough addresses or memory, or the server of the placement is not live.
+    ///
+    /// # Crash
+    /// A survivor frees the memory.
+    pub fn allocate(&self, bytes: u64, placement: Placement) -> Result<Address, PoolError> {
+        let pool = self.pool();
+        let place = match placement {
+            Placement::Here => Place::At(self.server.ok_or(PoolError::NotAServer)?),
+            Placement::There(server) => Place::At(server),
+            Placement::Spread => Place::Spread,
+            Placement::Any => Place::Any,
+        };
+        let slices = bytes.div_ceil(pool.coherent().sizes().slice_bytes()).max(1);
+        self.collect();
+        let _lock = self.joined.lock();
+        let _held = pool.inner.here.hold();
+        { pool.coherent() }.allocate(self.instance(), slices, place, pool)
+    }
+
+    /// Makes an allocation of this client independent of it: it exists until it is freed, by any
+    /// client. One compare-and-swap in shared memory.
+    ///
+    /// # Errors
+    /// If the address is not the first one of an allocation of this client.
+    ///
+    /// # Crash
+    /// The allocation is kept, or a survivor frees it.
+    pub fn keep(&self, address: Address) -> Result<(), PoolError> {
+        let _lock = self.joined.lock();
+        { self.pool().coherent() }.keep(self.instance(), address)
+    }
+
+    /// Frees the allocation at `address`, which belongs to this client or was kept. From now on the
+    /// address is [freed](PoolError::Freed). If readers still use a slice of it, its memory is
+    /// released by a later call of [`collect`](Self::collect).
+    ///
+    /// # Errors
+    /// If the address was freed, is not the first one, or belongs to another client.
+    ///
+    /// # Crash
+    /// A survivor completes the call, or it had no effect.
+    pub fn free(&self, address: Address) -> Result<(), PoolError> {
+        let pool = self.pool();
+        {
+            let _lock = self.joined.lock();
+            let run = pool.coherent().begin_free(self.instance(), address)?;
+            pool.in_use().push((self.instance(), run));
+        }
+        self.collect();
+        Ok(())
+    }
+
+    /// Releases the freed memory of this process that no reader uses any more, and the mappings of
+    /// lost servers. Returns the number of allocations that readers still use. Waits for no other
+    /// process.
+    pub fn collect(&self) -> usize {
+        let pool = self.pool();
+        let _lock = self.joined.lock();
+        {
+            let _held = pool.inner.here.hold();
+            let own = self.instance();
+            let mut in_use = pool.in_use();
+            in_use.retain_mut(|(owner, run)| {
+                // If the owner has left, another member may have claimed the run.
+                if !pool.coherent().adopt(*owner, own, *run) {
+                    return false;
+                }
+                *owner = own;
+                let released = { pool.coherent() }.release_unless_used(own, *run, pool);
+                if let Err(error) = &released {
+                    tracing::warn!(%error, "freed memory is released later");
+                }
+                !matches!(released, Ok(None))
+            });
+        }
+        pool.close_lost([self.instance()]);
+        pool.in_use().len()
+    }
+
+    /// Returns a reader for one thread.
+    ///
+    /// # Errors
+    /// If the pool has its maximum number of readers.
+    ///
+    /// # Crash
+    /// A survivor ends the reader's guards.
+    pub fn reader(&self) -> Result<Reader, PoolError> {
+        Reader::new(self.clone())
+    }
+
+    /// Returns the counter `index` in the coherent region, from 0; `None` if the pool has fewer.
+    pub fn counter(&self, index: u16) -> Option<Counter> {
+        Counter::new(self.pool().coherent(), index)
+    }
+}

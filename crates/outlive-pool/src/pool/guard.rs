@@ -1,0 +1,232 @@
+//! Readers and guards: access to the data of the pool.
+
+use super::{Client, Pool};
+use crate::coherent::{Line, Translated};
+use crate::error::PoolError;
+use crate::layout::{Address, LINE_SLOTS};
+use core::cell::Cell;
+use outlive::memory::{Memory, Ordering};
+
+/// Access of one thread to the data of a pool, reading and writing.
+#[derive(Debug)]
+pub struct Reader {
+    client: Client,
+    line: Line,
+    /// A bit for each slot that a guard uses.
+    slots: Cell<u16>,
+}
+
+impl Reader {
+    pub(super) fn new(client: Client) -> Result<Self, PoolError> {
+        let coherent = client.pool().coherent();
+        let line = coherent.claim_line(client.instance());
+        let line = line.ok_or(PoolError::TooManyReaders {
+            most: coherent.sizes().readers,
+        })?;
+        Ok(Self {
+            client,
+            line,
+            slots: Cell::new(0),
+        })
+    }
+
+    fn pool(&self) -> &Pool {
+        self.client.pool()
+    }
+
+    /// Translates `address`, and keeps its slice in place as long as the guard lives. Costs a full
+    /// fence; the accesses by the guard cost no more than plain ones. A reader has up to 15 guards.
+    /// Lock-free; the first access to a server maps its segment.
+    ///
+    /// # Errors
+    /// If the address is not allocated, or its memory is lost.
+    ///
+    /// # Crash
+    /// A survivor ends the guard.
+    #[inline]
+    pub fn guard(&self, address: Address) -> Result<Guard<'_>, PoolError> {
+        let used = self.slots.get();
+        let slot = u64::from(used.trailing_ones());
+        if slot >= LINE_SLOTS {
+            return Err(PoolError::TooManyGuards { most: LINE_SLOTS });
+        }
+        let coherent = self.pool().coherent();
+        let translated = coherent.translate(self.line, slot, address, self.pool())?;
+        self.slots.set(used | 1 << slot);
+        let slice_bytes = coherent.sizes().slice_bytes();
+        Ok(Guard {
+            reader: self,
+            translated,
+            slot,
+            byte: address.position() & (slice_bytes - 1),
+            slice_bytes,
+        })
+    }
+
+    /// Copies the bytes at `address` into `into`, across slices. The copy may be torn at 8 bytes by
+    /// concurrent writers.
+    ///
+    /// # Errors
+    /// As [`guard`](Self::guard), and if the address is not aligned to 8 bytes. The contents of
+    /// `into` are void then.
+    pub fn read(&self, address: Address, into: &mut [u8]) -> Result<(), PoolError> {
+        let mut done = 0;
+        while done < into.len() {
+            let guard = self.guard(address.plus(done as u64))?;
+            let rest = &mut into[done..];
+            let len = rest.len().min(guard.rest() as usize);
+            guard.read(0, &mut rest[..len])?;
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Copies `from` to `address`, across slices.
+    ///
+    /// # Errors
+    /// As [`guard`](Self::guard), and if the address is not aligned to 8 bytes. Some of the bytes
+    /// may be written then.
+    ///
+    /// # Crash
+    /// Some of the bytes are written, in the order of their addresses.
+    pub fn write(&self, address: Address, from: &[u8]) -> Result<(), PoolError> {
+        let mut done = 0;
+        while done < from.len() {
+            let guard = self.guard(address.plus(done as u64))?;
+            let rest = &from[done..];
+            let len = rest.len().min(guard.rest() as usize);
+            guard.write(0, &rest[..len])?;
+            done += len;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let coherent = self.pool().coherent();
+        coherent.release_line(self.line, self.client.instance());
+    }
+}
+
+/// A slice that stays in place while the guard lives, seen from the address that it was made for.
+///
+/// Words are loaded and stored by relaxed atomics. What was loaded is valid if a later
+/// [`confirm`](Self::confirm) succeeds: until then the slice's server was alive and the allocation
+/// was not freed.
+#[derive(Debug)]
+pub struct Guard<'r> {
+    reader: &'r Reader,
+    translated: Translated,
+    slot: u64,
+    byte: u64,
+    slice_bytes: u64,
+}
+
+impl Guard<'_> {
+    /// Returns the number of bytes from the guard's address to the end of its slice.
+    pub fn rest(&self) -> u64 {
+        self.slice_bytes - self.byte
+    }
+
+    /// Returns the number of words from the guard's address to the end of its slice.
+    pub fn words(&self) -> u64 {
+        self.rest() / 8
+    }
+
+    fn demand(&self, byte: u64, len: u64) -> Result<u64, PoolError> {
+        let at = self.byte.saturating_add(byte);
+        if at <= self.slice_bytes && len <= self.slice_bytes - at && at.is_multiple_of(8) {
+            return Ok(at);
+        }
+        Err(PoolError::OutsideSlice {
+            byte: at,
+            len,
+            slice_bytes: self.slice_bytes,
+        })
+    }
+
+    /// Confirms the accesses until now.
+    ///
+    /// # Errors
+    /// If the server has died, or the allocation was freed: the bytes that were read are void, and
+    /// those that were written may be lost.
+    #[inline]
+    pub fn confirm(&self) -> Result<(), PoolError> {
+        { self.reader.pool().coherent() }.confirm(&self.translated)
+    }
+
+    /// Returns the word `index` behind the guard's address, unconfirmed.
+    ///
+    /// # Panics
+    /// If it is outside the slice, or the guard's address is not aligned to 8 bytes.
+    #[inline(always)]
+    pub fn load(&self, index: u64) -> u64 {
+        self.demand_word(index);
+        let at = self.translated.at + (self.byte + index * 8);
+        self.translated.memory.load(at, Ordering::Relaxed)
+    }
+
+    /// Stores the word `index` behind the guard's address, unconfirmed.
+    ///
+    /// # Panics
+    /// As [`load`](Self::load).
+    #[inline(always)]
+    pub fn store(&self, index: u64, word: u64) {
+        self.demand_word(index);
+        let at = self.translated.at + (self.byte + index * 8);
+        self.translated.memory.store(at, word, Ordering::Relaxed);
+    }
+
+    /// Panics unless the word is inside the slice: the memory has neighbours.
+    #[inline(always)]
+    fn demand_word(&self, index: u64) {
+        assert!(index < self.words(), "word {index} is outside the slice");
+    }
+
+    /// Copies bytes from `byte` behind the guard's address, and confirms them.
+    ///
+    /// # Errors
+    /// If they are not inside the slice or not aligned to 8 bytes, or as
+    /// [`confirm`](Self::confirm).
+    pub fn read(&self, byte: u64, into: &mut [u8]) -> Result<(), PoolError> {
+        let at = self.demand(byte, into.len() as u64)?;
+        { self.translated.memory }.copy_out(self.translated.at + at, into);
+        self.confirm()
+    }
+
+    /// Copies bytes to `byte` behind the guard's address, and confirms them. Bytes behind the last
+    /// one keep their values.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn write(&self, byte: u64, from: &[u8]) -> Result<(), PoolError> {
+        let at = self.demand(byte, from.len() as u64)?;
+        let (memory, at) = (self.translated.memory, self.translated.at + at);
+        let (whole, last) = from.split_at(from.len() & !7);
+        memory.copy_in(at, whole);
+        if !last.is_empty() {
+            let at = at + whole.len() as u64;
+            let mut word: u64 = memory.load(at, Ordering::Relaxed);
+            loop {
+                let mut bytes = word.to_ne_bytes();
+                bytes[..last.len()].copy_from_slice(last);
+                let (new, order) = (u64::from_ne_bytes(bytes), Ordering::Relaxed);
+                match memory.compare_exchange(at, word, new, order, order) {
+                    Ok(_) => break,
+                    Err(found) => word = found,
+                }
+            }
+        }
+        self.confirm()
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let reader = self.reader;
+        { reader.pool().coherent() }.withdraw(reader.line, self.slot);
+        reader.slots.set(reader.slots.get() & !(1 << self.slot));
+    }
+}

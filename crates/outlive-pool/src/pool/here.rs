@@ -1,0 +1,162 @@
+//! The segments of servers that are mapped into this process.
+//!
+//! The mapping of a lost server is closed when no thread of this process can use it: the segment is
+//! detached first, then a full fence, then a scan of the announcements of this process's readers.
+//! A reader announces a slice, executes a full fence, and then looks the segment up; so either the
+//! scan finds the announcement, or the reader finds that the segment is detached. Allocations and
+//! recoveries use segments without announcements, and hold the lock `in_use` as readers.
+
+use super::Pool;
+use crate::coherent::{Home, Homes, Phase, ServerEntry, ServerId};
+use crate::error::PoolError;
+use core::sync::atomic::{Ordering, fence};
+use outlive::memory::{Attached, Native, SegmentError, SegmentNumber, Segments};
+use outlive::segment::{AreaKind, Segment};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+#[derive(Debug)]
+pub(super) struct Here {
+    segments: Segments,
+    mapped: Mutex<Mapped>,
+    in_use: RwLock<()>,
+}
+
+#[derive(Debug, Default)]
+struct Mapped {
+    /// The mappings of attached segments, by number.
+    attached: HashMap<u16, Segment>,
+    /// The mappings of segments that are detached, and that a reader may still use.
+    detached: Vec<Segment>,
+}
+
+impl Here {
+    pub fn new(first: Native) -> Self {
+        Self {
+            segments: Segments::new(first),
+            mapped: Mutex::default(),
+            in_use: RwLock::default(),
+        }
+    }
+
+    /// Keeps all mappings for as long as the result lives.
+    pub fn hold(&self) -> RwLockReadGuard<'_, ()> {
+        self.in_use.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn number(segment: u16) -> Option<SegmentNumber> {
+    SegmentNumber::new(segment).filter(|it| *it != SegmentNumber::FIRST)
+}
+
+/// Returns the region in a server's segment.
+fn region(attached: &Attached, slice_bits: u32) -> Option<Home> {
+    let at = attached.place(0, attached.bytes()).ok()?;
+    let home = Home::new(attached.memory(), at, attached.bytes(), slice_bits);
+    Some(home)
+}
+
+impl Homes<Native> for Pool {
+    #[inline]
+    fn home(&self, segment: u16, generation: u64) -> Result<Option<Home>, PoolError> {
+        let Some(number) = number(segment) else {
+            return Ok(None);
+        };
+        let bits = self.coherent().sizes().slice_bits;
+        match self.inner.here.segments.get(number, generation) {
+            Ok(attached) => Ok(region(attached, bits)),
+            Err(SegmentError::Absent { .. }) => self.attach(number, generation),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+impl Pool {
+    /// Maps the segment of a live server.
+    #[cold]
+    fn attach(&self, number: SegmentNumber, generation: u64) -> Result<Option<Home>, PoolError> {
+        let here = &self.inner.here;
+        let (server, bits) = (ServerId(number.get()), self.coherent().sizes().slice_bits);
+        let mut mapped = here.mapped.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have attached it.
+        if let Ok(attached) = here.segments.get(number, generation) {
+            return Ok(region(attached, bits));
+        }
+        let live = |entry: &ServerEntry| {
+            entry.generation == generation && matches!(entry.phase, Phase::Live | Phase::Leaving)
+        };
+        let Some(entry) = self.coherent().server(server).filter(live) else {
+            return Ok(None);
+        };
+        let opened = Segment::open(self.inner.files.path(server, generation));
+        if !self.coherent().server(server).as_ref().is_some_and(live) {
+            if let Ok(segment) = opened {
+                close(segment);
+            }
+            return Ok(None);
+        }
+        let segment = opened.map_err(|source| PoolError::OpenSegment { server, source })?;
+        let area = segment.area(AreaKind::Payload);
+        let is_registered = segment.uuid().as_u128() as u64 == entry.key;
+        let area = area.filter(|area| is_registered && area.size >= entry.bytes);
+        let Some(area) = area else {
+            let path = segment.path().into();
+            close(segment);
+            return Err(PoolError::ForeignSegment { server, path });
+        };
+        // An earlier generation is lost: this one is live.
+        if let Some(earlier) = mapped.attached.remove(&number.get()) {
+            let generation = generation - 1;
+            (0..=generation).rev().for_each(|it| {
+                here.segments.lose(number, it);
+            });
+            mapped.detached.push(earlier);
+        }
+        let memory = segment.memory();
+        let attached =
+            { &here.segments }.attach_part(number, generation, memory, area.offset, entry.bytes);
+        if let Err(error) = attached {
+            tracing::error!(%server, %error, "the segment of a live server is not attached");
+            close(segment);
+            return Ok(None);
+        }
+        mapped.attached.insert(number.get(), segment);
+        let attached = here.segments.get(number, generation);
+        Ok(attached.ok().and_then(|it| region(it, bits)))
+    }
+
+    /// Detaches the segments of servers that are not live any more, and closes detached mappings if
+    /// no reader of this process uses a slice.
+    pub(super) fn close_lost(
+        &self,
+        readers: impl IntoIterator<Item = outlive::membership::Instance>,
+    ) {
+        let here = &self.inner.here;
+        let Ok(_unused) = here.in_use.try_write() else {
+            return;
+        };
+        let mut mapped = here.mapped.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in self.coherent().servers() {
+            let id = entry.id.0;
+            if entry.phase == Phase::Dead
+                && let Some(number) = number(id)
+                && here.segments.lose(number, entry.generation).is_some()
+                && let Some(segment) = mapped.attached.remove(&id)
+            {
+                mapped.detached.push(segment);
+            }
+        }
+        // SeqCst: see the head of the module.
+        fence(Ordering::SeqCst);
+        let mut readers = readers.into_iter();
+        if !readers.any(|process| self.coherent().has_guards(process)) {
+            mapped.detached.drain(..).for_each(close);
+        }
+    }
+}
+
+fn close(segment: Segment) {
+    if let Err(error) = segment.close() {
+        tracing::warn!(%error, "a segment that is not used was not closed");
+    }
+}

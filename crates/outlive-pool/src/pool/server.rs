@@ -1,0 +1,138 @@
+//! The process of a server.
+
+use super::{Client, Pool};
+use crate::coherent::{Home, ServerEntry, ServerId};
+use crate::error::PoolError;
+use crate::layout::MapWord;
+use outlive::membership::{GroupEvents, Instance};
+use outlive::memory::{Native, Offset};
+use outlive::segment::{AreaKind, Segment};
+use std::os::unix::fs::PermissionsExt;
+
+/// The number of bytes of a segment that are reserved for the data outside its region.
+const BESIDE_REGION: u64 = 64 << 10;
+
+/// A server, which lends memory to a pool. When it is dropped without
+/// [`leave`](Self::leave), its memory is lost.
+///
+/// Other processes access the memory without processor time of the server, so a server that is
+/// stopped delays no reader.
+#[derive(Debug)]
+pub struct Server {
+    client: Client,
+    entry: ServerEntry,
+    home: Home,
+    segment: Segment,
+    has_left: bool,
+}
+
+impl Server {
+    pub(super) fn join(pool: &Pool, shared: u64, private: u64) -> Result<Self, PoolError> {
+        let sizes = pool.coherent().sizes();
+        let frames = |bytes: u64| bytes.div_ceil(sizes.slice_bytes());
+        let (shared, private) = (frames(shared).max(1), frames(private));
+        let all = shared.saturating_add(private);
+        if all > MapWord::FRAMES {
+            return Err(PoolError::Impossible {
+                what: "slices of memory in a server",
+                asked: all,
+                least: 1,
+                most: MapWord::FRAMES,
+            });
+        }
+        let client = Client::new(pool.clone(), pool.join_process("pool server")?, None);
+        let mut made = None;
+        let create = |id, generation| -> Result<(u64, u64), PoolError> {
+            let metadata = { pool.pod().segment().file() }.metadata();
+            // The mode of the pool's file, or 0600 if that cannot be read.
+            let mode = metadata.map_or(0o600, |it| it.permissions().mode() & 0o777);
+            let bytes = Home::<Native>::bytes_for(all, sizes.slice_bits);
+            let segment = Segment::builder()
+                .size(bytes.saturating_add(BESIDE_REGION).next_multiple_of(4096))
+                .mode(mode)
+                .area(AreaKind::Payload, bytes)
+                .create(pool.inner.files.path(id, generation))?;
+            let area = { segment.area(AreaKind::Payload) }.expect("the area was requested");
+            let home = Home::new(segment.memory(), area.offset, bytes, sizes.slice_bits);
+            home.initialise(shared);
+            made = Some((segment, home));
+            Ok((bytes, segment.uuid().as_u128() as u64))
+        };
+        let files = &pool.inner.files;
+        let entry = { pool.coherent() }.join_server(client.instance(), files, create)?;
+        let (segment, home) = made.expect("the entry was created");
+        Ok(Self {
+            client: client.on(entry.id),
+            entry,
+            home,
+            segment,
+            has_left: false,
+        })
+    }
+
+    /// Returns the number of the server.
+    pub fn id(&self) -> ServerId {
+        self.entry.id
+    }
+
+    /// Returns the instance of the server's process.
+    pub fn instance(&self) -> Instance {
+        self.client.instance()
+    }
+
+    /// Returns the number of bytes that the server lends to the pool.
+    pub fn shared_bytes(&self) -> u64 {
+        self.home.shared() << self.client.pool().coherent().sizes().slice_bits
+    }
+
+    /// Returns the private part of the server's segment: the memory, the first byte, and the number
+    /// of bytes. The pool does not use it, and it is lost with the server.
+    pub fn private(&self) -> (Native, Offset, u64) {
+        self.home.private()
+    }
+
+    /// Returns a client in this process, for which [`Placement::Here`](super::Placement::Here) is
+    /// this server.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Returns the events of the pool's members from now on.
+    pub fn events(&self) -> GroupEvents {
+        self.client.events()
+    }
+
+    /// Leaves the pool.
+    ///
+    /// # Errors
+    /// If the server still has slices, with the server, which stays live.
+    ///
+    /// # Crash
+    /// A survivor declares the server dead.
+    pub fn leave(mut self) -> Result<(), (Self, PoolError)> {
+        let (pool, owner) = (self.client.pool().clone(), self.instance());
+        let files = &pool.inner.files;
+        let left = { pool.coherent() }.leave_server(&self.entry, owner, self.home, files);
+        match left {
+            Ok(()) => {
+                self.has_left = true;
+                Ok(())
+            }
+            Err(error) => Err((self, error)),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let pool = self.client.pool();
+        if !self.has_left {
+            let files = &pool.inner.files;
+            { pool.coherent() }.lose_server(&self.entry, self.instance(), files);
+        }
+        // Clients of this process have a mapping of their own.
+        if let Err(error) = self.segment.close() {
+            tracing::warn!(%error, "the segment of a server was not closed");
+        }
+    }
+}

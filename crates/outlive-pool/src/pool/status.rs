@@ -1,0 +1,80 @@
+//! The state of a pool at one time.
+
+use super::Pool;
+use crate::coherent::{Homes, Phase, ServerEntry};
+use crate::layout::{Owner, Sizes};
+
+/// A server of a pool at one time.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerStatus {
+    /// The entry of the server.
+    pub entry: ServerEntry,
+    /// The number of slices that the map places on this generation of the server.
+    pub slices: u64,
+    /// The number of slices for which the server has memory; `None` if its segment cannot be read.
+    pub frames: Option<u64>,
+}
+
+/// The state of a pool at one time.
+#[derive(Clone, Debug)]
+pub struct PoolStatus {
+    /// The numbers and sizes that the pool was created with.
+    pub sizes: Sizes,
+    /// The servers that exist or have died.
+    pub servers: Vec<ServerStatus>,
+    /// The number of allocations that belong to a client.
+    pub owned: u64,
+    /// The number of allocations that were kept.
+    pub kept: u64,
+    /// The number of slices that are allocated.
+    pub slices: u64,
+    /// The number of those whose server has died.
+    pub lost: u64,
+}
+
+impl Pool {
+    /// Returns the state as it is now. It may be inconsistent while clients allocate and free.
+    pub fn status(&self) -> PoolStatus {
+        let coherent = self.coherent();
+        let sizes = coherent.sizes();
+        let is_writable = !self.pod().segment().is_read_only();
+        let mut status = PoolStatus {
+            sizes,
+            servers: Vec::new(),
+            owned: 0,
+            kept: 0,
+            slices: 0,
+            lost: 0,
+        };
+        let _held = self.inner.here.hold();
+        for entry in coherent.servers() {
+            // An observer does not map the segments of servers.
+            let is_readable = is_writable && entry.phase == Phase::Live;
+            let home = is_readable.then(|| self.home(entry.id.0, entry.generation));
+            let home = home.and_then(|home| home.ok().flatten());
+            status.servers.push(ServerStatus {
+                entry,
+                slices: 0,
+                frames: home.map(|home| home.shared()),
+            });
+        }
+        for slice in 0..sizes.slices {
+            match coherent.owner(slice) {
+                Owner::Free => continue,
+                Owner::Instance(_) => status.owned += 1,
+                Owner::Kept(_) => status.kept += 1,
+                Owner::PartOf(_) => {}
+            }
+            status.slices += 1;
+            let word = coherent.map_word(slice);
+            let server = status.servers.iter_mut().find(|it| {
+                it.entry.id.0 == word.segment() && it.entry.generation == word.server_generation()
+            });
+            if let Some(server) = server {
+                server.slices += 1;
+                status.lost += u64::from(server.entry.phase == Phase::Dead);
+            }
+        }
+        status
+    }
+}

@@ -1,0 +1,349 @@
+//! Allocation, access and freeing, with servers and clients in this process.
+
+use outlive_pool::{
+    Address, Phase, Placement, Pool, PoolError, PoolOptions, PoolVec, Server, ServerId,
+};
+use std::path::PathBuf;
+
+const SLICE: u64 = 4096;
+
+/// The path of a pool, which is destroyed with this value.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str, options: PoolOptions) -> (Self, Pool) {
+        let path = format!("/dev/shm/outlive-pool-{name}-{}", std::process::id());
+        let options = options.slice_bytes(SLICE).members(48);
+        let pool = Pool::create(&path, options.slices(64)).unwrap();
+        (Self(path.into()), pool)
+    }
+
+    /// Returns the number of files of servers.
+    fn segments(&self) -> usize {
+        let name = self.0.file_name().unwrap().to_str().unwrap();
+        let prefix = format!("{name}.");
+        let files = std::fs::read_dir(self.0.parent().unwrap()).unwrap();
+        let names = files.map(|file| file.unwrap().file_name());
+        names
+            .filter(|it| it.to_str().is_some_and(|it| it.starts_with(&prefix)))
+            .filter(|it| it.to_string_lossy().contains("server-"))
+            .count()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Pool::destroy(&self.0);
+    }
+}
+
+fn servers(pool: &Pool, slices: &[u64]) -> Vec<Server> {
+    let serve = |slices: &u64| pool.serve(slices * SLICE, 0).unwrap();
+    slices.iter().map(serve).collect()
+}
+
+fn slices_of(pool: &Pool, server: &Server) -> u64 {
+    let status = pool.status();
+    let found = status.servers.iter().find(|it| it.entry.id == server.id());
+    found.unwrap().slices
+}
+
+#[test]
+fn placements_choose_the_servers() {
+    let (_place, pool) = Place::new("placement", PoolOptions::new());
+    let servers = servers(&pool, &[4, 4, 4]);
+    let client = pool.join().unwrap();
+    let held = || {
+        servers
+            .iter()
+            .map(|it| slices_of(&pool, it))
+            .collect::<Vec<_>>()
+    };
+
+    let spread = client.allocate(6 * SLICE, Placement::Spread).unwrap();
+    assert_eq!(held(), [2, 2, 2]);
+    let there = client
+        .allocate(1, Placement::There(servers[2].id()))
+        .unwrap();
+    assert_eq!(held(), [2, 2, 3]);
+    let here = servers[1]
+        .client()
+        .allocate(SLICE + 1, Placement::Here)
+        .unwrap();
+    assert_eq!(held(), [2, 4, 3]);
+    let any = client.allocate(3 * SLICE, Placement::Any).unwrap();
+    assert_eq!(held(), [4, 4, 4]);
+
+    let full = client.allocate(1, Placement::Any).unwrap_err();
+    assert!(
+        matches!(full, PoolError::OutOfMemory { servers: 3, .. }),
+        "{full}"
+    );
+    let not_here = client.allocate(1, Placement::Here).unwrap_err();
+    assert!(matches!(not_here, PoolError::NotAServer), "{not_here}");
+    let absent = client
+        .allocate(1, Placement::There(ServerId(9)))
+        .unwrap_err();
+    assert!(matches!(absent, PoolError::NotLive { .. }), "{absent}");
+    let long = client.allocate(65 * SLICE, Placement::Any).unwrap_err();
+    assert!(
+        matches!(long, PoolError::OutOfAddresses { slices: 65 }),
+        "{long}"
+    );
+    // A call that failed has left nothing.
+    assert_eq!(pool.status().slices, 12);
+
+    for address in [spread, there, any] {
+        client.free(address).unwrap();
+    }
+    assert_eq!(held(), [0, 2, 0]);
+    servers[1].client().free(here).unwrap();
+    assert_eq!(pool.status().slices, 0);
+}
+
+#[test]
+fn freed_addresses_are_told_and_new_memory_is_zero() {
+    let (_place, pool) = Place::new("freed", PoolOptions::new());
+    let _servers = servers(&pool, &[2]);
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let mut word = [0; 8];
+    let mut seen = Vec::<Address>::new();
+    for round in 1..100u64 {
+        let address = client.allocate(2 * SLICE, Placement::Any).unwrap();
+        for at in [
+            address,
+            address.plus(SLICE - 8),
+            address.plus(2 * SLICE - 8),
+        ] {
+            reader.read(at, &mut word).unwrap();
+            assert_eq!(u64::from_ne_bytes(word), 0, "round {round}");
+            reader.write(at, &round.to_ne_bytes()).unwrap();
+            reader.read(at, &mut word).unwrap();
+            assert_eq!(u64::from_ne_bytes(word), round);
+        }
+        let inner = client.free(address.plus(SLICE)).unwrap_err();
+        assert!(matches!(inner, PoolError::NotTheFirst { .. }), "{inner}");
+        client.free(address).unwrap();
+        seen.push(address);
+        for address in &seen {
+            let read = reader.read(*address, &mut word).unwrap_err();
+            assert!(matches!(read, PoolError::Freed { .. }), "{read}");
+            let freed = client.free(*address).unwrap_err();
+            assert!(matches!(freed, PoolError::Freed { .. }), "{freed}");
+        }
+    }
+    let beyond = reader.read(seen[0].plus(u64::MAX), &mut word).unwrap_err();
+    assert!(matches!(beyond, PoolError::Freed { .. }), "{beyond}");
+}
+
+#[test]
+fn a_guard_keeps_freed_memory_until_it_is_dropped() {
+    let (_place, pool) = Place::new("guarded", PoolOptions::new());
+    let _servers = servers(&pool, &[1]);
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let address = client.allocate(SLICE, Placement::Any).unwrap();
+    reader.write(address, &7u64.to_ne_bytes()).unwrap();
+    let guard = reader.guard(address).unwrap();
+    client.free(address).unwrap();
+    // The only frame is still that of the guard.
+    let full = client.allocate(SLICE, Placement::Any).unwrap_err();
+    assert!(matches!(full, PoolError::OutOfMemory { .. }), "{full}");
+    assert_eq!(guard.load(0), 7);
+    let freed = guard.confirm().unwrap_err();
+    assert!(matches!(freed, PoolError::Freed { .. }), "{freed}");
+    assert_eq!(client.collect(), 1);
+    drop(guard);
+    assert_eq!(client.collect(), 0);
+    let again = client.allocate(SLICE, Placement::Any).unwrap();
+    assert_ne!(again, address);
+    assert_eq!(reader.guard(again).unwrap().load(0), 0);
+}
+
+#[test]
+fn kept_allocations_belong_to_no_client() {
+    let (_place, pool) = Place::new("kept", PoolOptions::new());
+    let _servers = servers(&pool, &[8]);
+    let (first, second) = (pool.join().unwrap(), pool.join().unwrap());
+    let owned = first.allocate(2 * SLICE, Placement::Any).unwrap();
+    let kept = first.allocate(3 * SLICE, Placement::Any).unwrap();
+    let of_another = second.free(owned).unwrap_err();
+    assert!(
+        matches!(of_another, PoolError::OfAnother { .. }),
+        "{of_another}"
+    );
+    assert!(second.keep(owned).is_err());
+    first.keep(kept).unwrap();
+    assert_eq!((pool.status().owned, pool.status().kept), (1, 1));
+    drop(first);
+    assert_eq!((pool.status().owned, pool.status().slices), (0, 3));
+    let reader = second.reader().unwrap();
+    reader.write(kept.plus(SLICE - 4 * 8), &[9; 77]).unwrap();
+    let mut bytes = [0; 77];
+    reader.read(kept.plus(SLICE - 4 * 8), &mut bytes).unwrap();
+    assert_eq!(bytes, [9; 77]);
+    second.free(kept).unwrap();
+    assert_eq!(pool.status().slices, 0);
+}
+
+#[test]
+fn limits_are_typed_errors() {
+    let (_place, pool) = Place::new("limits", PoolOptions::new().readers(1).servers(1));
+    let server = servers(&pool, &[20]);
+    let client = pool.join().unwrap();
+    let many = pool.serve(SLICE, 0).unwrap_err();
+    assert!(
+        matches!(many, PoolError::TooManyServers { most: 1 }),
+        "{many}"
+    );
+    let reader = client.reader().unwrap();
+    assert!(matches!(
+        client.reader(),
+        Err(PoolError::TooManyReaders { most: 1 })
+    ));
+    let address = client.allocate(20 * SLICE, Placement::Any).unwrap();
+    let guards: Vec<_> = { 0..15 }
+        .map(|slice| reader.guard(address.plus(slice * SLICE)).unwrap())
+        .collect();
+    let many = reader.guard(address).unwrap_err();
+    assert!(
+        matches!(many, PoolError::TooManyGuards { most: 15 }),
+        "{many}"
+    );
+    drop(guards);
+    let guard = reader.guard(address.plus(8)).unwrap();
+    for (byte, len) in [(1, 8), (SLICE - 8, 1), (u64::MAX, 1)] {
+        let outside = guard.read(byte, &mut vec![0; len]).unwrap_err();
+        assert!(
+            matches!(outside, PoolError::OutsideSlice { .. }),
+            "{outside}"
+        );
+    }
+    drop(guard);
+    let vector = PoolVec::<[u64; 3]>::allocate(&client, 1, Placement::Any).unwrap_err();
+    assert!(matches!(vector, PoolError::Elements { .. }), "{vector}");
+    let vector = PoolVec::<u64>::at(address, 10);
+    let index = vector.get(&reader, 10).unwrap_err();
+    assert!(matches!(index, PoolError::Index { .. }), "{index}");
+    // A server with data does not leave; without data it does.
+    let server = server.into_iter().next().unwrap();
+    let (server, held) = server.leave().unwrap_err();
+    assert!(
+        matches!(held, PoolError::StillHeld { slices: 20, .. }),
+        "{held}"
+    );
+    client.free(address).unwrap();
+    assert!(server.leave().is_ok());
+}
+
+#[test]
+fn a_lost_server_is_an_error_and_its_number_has_a_next_generation() {
+    let (place, pool) = Place::new("lost", PoolOptions::new().servers(2));
+    let mut both = servers(&pool, &[8, 8]);
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let vector: PoolVec<u64> =
+        PoolVec::allocate(&client, 4 * SLICE / 8, Placement::Spread).unwrap();
+    vector.fill(&reader, |index| index).unwrap();
+    let guard = reader.guard(vector.address().plus(SLICE)).unwrap();
+    let lost = both.pop().unwrap();
+    let id = lost.id();
+    drop(lost);
+    assert!(guard.confirm().is_err());
+    drop(guard);
+    let results: Vec<_> = vector
+        .parts(&client)
+        .map(|part| {
+            let expected = part.clone().sum::<u64>();
+            let sum = vector.fold_range(&reader, part, 0, |sum, it| sum + it);
+            match sum {
+                Ok(sum) => sum == expected,
+                Err(PoolError::Lost { server, .. }) => {
+                    assert_eq!(server, id);
+                    false
+                }
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .collect();
+    assert_eq!(
+        results.iter().filter(|is_right| **is_right).count(),
+        2,
+        "{results:?}"
+    );
+    assert_eq!(pool.status().lost, 2);
+    assert_eq!(place.segments(), 1);
+    // While the map names the lost segment, its number is not given to another server.
+    assert!(pool.serve(SLICE, 0).is_err());
+    client.free(vector.address()).unwrap();
+    let next = pool.serve(8 * SLICE, 0).unwrap();
+    let status = pool.status();
+    let entry = status
+        .servers
+        .iter()
+        .find(|it| it.entry.id == next.id())
+        .unwrap()
+        .entry;
+    assert_eq!(
+        (next.id(), entry.generation, entry.phase),
+        (id, 2, Phase::Live)
+    );
+    let address = client.allocate(SLICE, Placement::There(id)).unwrap();
+    reader.write(address, &[1; 8]).unwrap();
+    assert!(vector.get(&reader, 0).is_err());
+}
+
+#[test]
+fn threads_allocate_and_free_at_the_same_time() {
+    let (_place, pool) = Place::new("threads", PoolOptions::new());
+    let _servers = servers(&pool, &[16, 16]);
+    std::thread::scope(|scope| {
+        for thread in 1..=3u64 {
+            let pool = &pool;
+            scope.spawn(move || {
+                let client = pool.join().unwrap();
+                let reader = client.reader().unwrap();
+                let mut random = thread;
+                for round in 0..300u64 {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    let len = 1 + (random >> 33) % (5 * SLICE / 8);
+                    let mark = thread << 32 | round;
+                    let vector: PoolVec<u64> =
+                        PoolVec::allocate(&client, len, Placement::Spread).unwrap();
+                    vector.fill(&reader, |_| mark).unwrap();
+                    let all = { vector.fold(&reader, true, |all, it| all && it == mark) }.unwrap();
+                    assert!(all, "another thread has written to an allocation");
+                    client.free(vector.address()).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(pool.status().slices, 0);
+}
+
+#[test]
+fn counters_count() {
+    let (_place, pool) = Place::new("counters", PoolOptions::new().counters(2));
+    let client = pool.join().unwrap();
+    assert!(client.counter(2).is_none());
+    let counter = client.counter(1).unwrap();
+    assert_eq!(
+        (counter.fetch_add(5), counter.fetch_add(1), counter.get()),
+        (0, 5, 6)
+    );
+    assert_eq!(client.counter(0).unwrap().get(), 0);
+}
+
+#[test]
+fn a_private_part_is_not_lent() {
+    let (_place, pool) = Place::new("private", PoolOptions::new());
+    let server = pool.serve(2 * SLICE, 3 * SLICE).unwrap();
+    assert_eq!(server.shared_bytes(), 2 * SLICE);
+    assert_eq!(server.private().2, 3 * SLICE);
+    let client = server.client();
+    assert!(client.allocate(3 * SLICE, Placement::Here).is_err());
+    assert!(client.allocate(2 * SLICE, Placement::Here).is_ok());
+}

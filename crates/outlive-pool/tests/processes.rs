@@ -1,0 +1,186 @@
+//! Servers and clients in processes of their own, which are killed.
+
+use outlive_pool::{Address, Phase, Placement, Pool, PoolError, PoolOptions, PoolVec};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const ROLE: &str = "OUTLIVE_POOL_TEST_ROLE";
+const PATH: &str = "OUTLIVE_POOL_TEST_PATH";
+const SLICE: u64 = 4096;
+
+/// Runs as a server or a client if a test has started the program as one.
+#[test]
+fn member() {
+    let Ok(path) = std::env::var(PATH) else {
+        return;
+    };
+    let pool = Pool::open(path).unwrap();
+    match std::env::var(ROLE).unwrap().as_str() {
+        "server" => {
+            let server = pool.serve(8 * SLICE, 0).unwrap();
+            println!("\nready {}", server.id().0);
+            // It runs until the test closes the pipe.
+            let _ = std::io::stdin().read_line(&mut String::new());
+        }
+        "client" => {
+            let client = pool.join().unwrap();
+            let reader = client.reader().unwrap();
+            let kept = client.allocate(2 * SLICE, Placement::Spread).unwrap();
+            client.keep(kept).unwrap();
+            let _owned = client.allocate(3 * SLICE, Placement::Spread).unwrap();
+            let _guard = reader.guard(kept).unwrap();
+            println!("\nready {}", kept.to_word());
+            let _ = std::io::stdin().read_line(&mut String::new());
+        }
+        "churn" => {
+            let client = pool.join().unwrap();
+            let reader = client.reader().unwrap();
+            println!("\nready 0");
+            loop {
+                let address = client.allocate(3 * SLICE, Placement::Spread).unwrap();
+                reader.write(address, &[1; 9000]).unwrap();
+                client.free(address).unwrap();
+            }
+        }
+        role => panic!("{role}"),
+    }
+}
+
+struct Member {
+    child: Child,
+    _input: Option<ChildStdin>,
+}
+
+impl Member {
+    /// Starts a member. Returns it with its number when it is ready.
+    fn start(role: &str, path: &Path) -> (Self, u64) {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut child = { command.args(["member", "--exact", "--nocapture"]) }
+            .env(ROLE, role)
+            .env(PATH, path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut lines = output.lines().map_while(Result::ok);
+        let ready = lines.find_map(|line| line.strip_prefix("ready ")?.parse().ok());
+        let member = Self {
+            child,
+            _input: input,
+        };
+        (member, ready.expect("the member is ready"))
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> (Self, Pool) {
+        let path = format!("/dev/shm/outlive-pool-{name}-{}", std::process::id());
+        let options = PoolOptions::new().slice_bytes(SLICE).slices(64);
+        let pool = Pool::create(&path, options.members(48)).unwrap();
+        (Self(path.into()), pool)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Pool::destroy(&self.0);
+    }
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn the_memory_of_a_killed_server_is_lost_and_the_rest_is_right() {
+    let (place, pool) = Place::new("killed");
+    let (first, _) = Member::start("server", &place.0);
+    let (_second, _) = Member::start("server", &place.0);
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let vector: PoolVec<u64> = PoolVec::allocate(&client, SLICE, Placement::Spread).unwrap();
+    vector.fill(&reader, |index| index).unwrap();
+    first.kill();
+    let is_dead = || {
+        pool.status()
+            .servers
+            .iter()
+            .any(|it| it.entry.phase == Phase::Dead)
+    };
+    wait_until("the server is declared dead", is_dead);
+    let (mut right, mut lost) = (0, 0);
+    for part in vector.parts(&client) {
+        let expected = part.clone().sum::<u64>();
+        match vector.fold_range(&reader, part, 0, |sum, it| sum + it) {
+            Ok(sum) => {
+                assert_eq!(sum, expected);
+                right += 1;
+            }
+            Err(PoolError::Lost { .. }) => lost += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!((right, lost), (4, 4));
+    client.free(vector.address()).unwrap();
+    assert_eq!(pool.status().slices, 0);
+}
+
+#[test]
+fn the_allocations_and_guards_of_a_killed_client_are_freed() {
+    let (place, pool) = Place::new("client");
+    let (_server, _) = Member::start("server", &place.0);
+    let survivor = pool.join().unwrap();
+    let (client, kept) = Member::start("client", &place.0);
+    assert_eq!((pool.status().owned, pool.status().kept), (1, 1));
+    client.kill();
+    wait_until("its allocation is freed", || pool.status().owned == 0);
+    assert_eq!((pool.status().kept, pool.status().slices), (1, 2));
+    // The dead guard does not hold up the release.
+    let kept = Address::from_word(kept).unwrap();
+    survivor.free(kept).unwrap();
+    wait_until("the memory is released", || survivor.collect() == 0);
+    assert_eq!(pool.status().slices, 0);
+    let all = survivor.allocate(8 * SLICE, Placement::Any).unwrap();
+    let reader = survivor.reader().unwrap();
+    let mut bytes = vec![1; 8 * SLICE as usize];
+    reader.read(all, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn clients_that_are_killed_while_they_allocate_leave_nothing() {
+    let (place, pool) = Place::new("churn");
+    let (_server, _) = Member::start("server", &place.0);
+    let survivor = pool.join().unwrap();
+    for round in 0..12 {
+        let (client, _) = Member::start("churn", &place.0);
+        std::thread::sleep(Duration::from_micros(round * 370));
+        client.kill();
+        wait_until("the slices are free", || pool.status().slices == 0);
+        let all = survivor.allocate(8 * SLICE, Placement::Any).unwrap();
+        survivor.free(all).unwrap();
+    }
+}
