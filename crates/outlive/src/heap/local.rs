@@ -117,7 +117,7 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         self.log
     }
 
-    /// The logs of all ids.
+    /// Returns the logs of all ids.
     pub(crate) fn logs(&self) -> Logs<M> {
         self.logs
     }
@@ -150,23 +150,24 @@ impl<'m, M: Memory> LocalHeap<'m, M> {
         }
     }
 
-    /// The memory that the heap is in.
+    /// Returns the memory that the heap is in.
     #[inline(always)]
     pub fn memory(&self) -> M {
         self.heap.memory
     }
 
-    /// The heap.
+    /// Returns the heap.
     pub fn heap(&self) -> Heap<M> {
         self.heap
     }
 
-    /// The instance that acts; for a recovering thread, the dead instance in whose name it acts.
+    /// Returns the instance that acts; for a recovering thread, the dead instance in whose name it
+    /// acts.
     pub fn instance(&self) -> Instance {
         self.acting
     }
 
-    /// The member.
+    /// Returns the member.
     pub fn member(&self) -> &'m Member<M> {
         self.member
     }

@@ -191,12 +191,12 @@ impl<M: Memory> Heap<M> {
         }
     }
 
-    /// The offset of the heap's state.
+    /// Returns the offset of the heap's state.
     pub fn state(&self) -> Offset {
         self.state
     }
 
-    /// The offset of the root word: it holds 0, or the offset of the directory of
+    /// Returns the offset of the root word: it holds 0, or the offset of the directory of
     /// [named objects](crate::objects).
     pub fn root(&self) -> Offset {
         self.state + ROOT
@@ -212,12 +212,12 @@ impl<M: Memory> Heap<M> {
         }
     }
 
-    /// The allocator of large blocks.
+    /// Returns the allocator of large blocks.
     pub fn buddy(&self) -> &Buddy<M> {
         &self.buddy
     }
 
-    /// The memory that the heap is in.
+    /// Returns the memory that the heap is in.
     pub fn memory(&self) -> M {
         self.memory
     }
@@ -245,7 +245,7 @@ fn inside<M: Memory>(memory: M, at: Offset, len: u64, align: u64) -> Result<(), 
     checked.map(drop).map_err(RegionError::Outside)
 }
 
-/// The offset of the buddy allocator's metadata in the state of a heap over `bytes`.
+/// Returns the offset of the buddy allocator's metadata in the state of a heap over `bytes`.
 fn buddy_at(bytes: u64) -> u64 {
     TABLE + Table::<Native>::bytes(bytes.min(Offset::SPAN))
 }

@@ -184,8 +184,8 @@ pub trait Os: Debug + Send + Sync {
     /// # Errors
     /// If the pod's file cannot be locked.
     fn claim_presence(&self, id: u32) -> Result<Option<Presence>, OsError>;
-    /// As [`claim_presence`](Self::claim_presence), for a short time: dropping the result frees the
-    /// presence even if a process that was forked in between has inherited it.
+    /// Does the same as [`claim_presence`](Self::claim_presence), for a short time: dropping the
+    /// result frees the presence even if a process that was forked in between has inherited it.
     ///
     /// # Errors
     /// If the pod's file cannot be locked.

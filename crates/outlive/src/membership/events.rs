@@ -51,7 +51,7 @@ impl GroupEvents {
         }
     }
 
-    /// The group.
+    /// Returns the group.
     pub fn group(&self) -> GroupId {
         self.group
     }
@@ -71,8 +71,8 @@ impl GroupEvents {
         self.wait_for_unless(timeout, || false)
     }
 
-    /// As [`wait_for`](Self::wait_for), but also returns `None` as soon as `happened` returns true.
-    /// `happened` is called at every wake-up of the group's waiters, to which
+    /// Does the same as [`wait_for`](Self::wait_for), but also returns `None` as soon as `happened`
+    /// returns true. `happened` is called at every wake-up of the group's waiters, to which
     /// [`Process::ring`](super::Process::ring) adds one for the pod's own group.
     pub fn wait_for_unless(
         &mut self,

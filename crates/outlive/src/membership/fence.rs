@@ -131,7 +131,7 @@ impl Fence {
         is_news
     }
 
-    /// The state in which the host was when the fence began.
+    /// Returns the state in which the host was when the fence began.
     pub(crate) fn seen(&self) -> State {
         self.seen
     }

@@ -83,32 +83,32 @@ impl<M: Memory> Member<M> {
         obligations.downcast_ref()
     }
 
-    /// The memory that this member may write to.
+    /// Returns the memory that this member may write to.
     #[inline(always)]
     pub fn memory(&self) -> M {
         self.memory
     }
 
-    /// The instance that this member acts as.
+    /// Returns the instance that this member acts as.
     #[inline(always)]
     pub fn instance(&self) -> Instance {
         self.instance
     }
 
-    /// The table of generations, which decides which members are dead.
+    /// Returns the table of generations, which decides which members are dead.
     #[inline(always)]
     pub fn generations(&self) -> Generations<M> {
         self.generations
     }
 
-    /// The offset of this id's log (LUPIN §3.5: "a log in a known location"). `recovery` defines
-    /// its format.
+    /// Returns the offset of this id's log (LUPIN §3.5: "a log in a known location"). `recovery`
+    /// defines its format.
     #[inline(always)]
     pub fn log(&self) -> Offset {
         self.log
     }
 
-    /// The wake-up futexes of the members on this operating system, if there are any.
+    /// Returns the wake-up futexes of the members on this operating system, if there are any.
     #[inline(always)]
     pub fn bells(&self) -> Option<&'static dyn Bells> {
         self.bells

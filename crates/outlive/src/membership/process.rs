@@ -135,17 +135,17 @@ impl Process {
         self.inner.instance
     }
 
-    /// The host that the process is on.
+    /// Returns the host that the process is on.
     pub fn host(&self) -> Instance {
         self.inner.host
     }
 
-    /// The membership of the process's pod.
+    /// Returns the membership of the process's pod.
     pub fn tables(&self) -> Tables {
         self.inner.shared.tables
     }
 
-    /// The operating system, as this process's pod sees it.
+    /// Returns the operating system, as this process's pod sees it.
     pub(crate) fn os(&self) -> &dyn Os {
         self.inner.shared.os
     }

@@ -104,7 +104,7 @@ impl Actor {
         self.sentinel.round(self.os);
     }
 
-    /// A thread of this process, joined; the thread acts through the handle.
+    /// Returns a thread of this process, joined; the thread acts through the handle.
     fn thread(&self, id: Option<InstanceId>) -> (ThreadIdentity, Arc<ScriptedOs>, Instance) {
         let thread = self.script.spawn_thread(self.identity);
         let os = self.script.seen_by(thread);

@@ -34,7 +34,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The sizes in bytes of the areas that this membership needs.
+    /// Returns the sizes in bytes of the areas that this membership needs.
     pub fn area_bytes(self) -> AreaBytes {
         AreaBytes {
             generations: Generations::<Native>::bytes(self.ids),
@@ -154,17 +154,17 @@ impl<M: Memory> Tables<M> {
         Tables::new(memory, self.extent, self.places)
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn memory(self) -> M {
         self.memory
     }
 
-    /// The size of the membership.
+    /// Returns the size of the membership.
     pub fn extent(self) -> Extent {
         self.extent
     }
 
-    /// The table of current generations.
+    /// Returns the table of current generations.
     pub fn generations(self) -> Generations<M> {
         Generations::new(
             self.memory,
@@ -173,17 +173,17 @@ impl<M: Memory> Tables<M> {
         )
     }
 
-    /// The records of the instances.
+    /// Returns the records of the instances.
     pub fn records(self) -> Records<M> {
         Records::new(self.memory, Offset::new(self.places.instances))
     }
 
-    /// The offset of the settings.
+    /// Returns the offset of the settings.
     pub fn settings_at(self) -> Offset {
         Offset::new(self.places.roles)
     }
 
-    /// The operating systems that hosts run on.
+    /// Returns the operating systems that hosts run on.
     pub fn operating_systems(self) -> OperatingSystems<M> {
         OperatingSystems::new(
             self.memory,
@@ -191,18 +191,18 @@ impl<M: Memory> Tables<M> {
         )
     }
 
-    /// The fabric manager's role.
+    /// Returns the fabric manager's role.
     pub fn role(self) -> Role<M> {
         let after = Settings::BYTES + OperatingSystems::<M>::BYTES;
         Role::new(self.memory, Offset::new(self.places.roles) + after)
     }
 
-    /// The control groups.
+    /// Returns the control groups.
     pub fn groups(self) -> Groups<M> {
         Groups::new(self.memory, Offset::new(self.places.groups), self.extent)
     }
 
-    /// The offset of the log of `id`.
+    /// Returns the offset of the log of `id`.
     pub fn log_at(self, id: InstanceId) -> Offset {
         Offset::new(self.places.logs) + u64::from(id) * self.extent.log_bytes
     }

@@ -30,8 +30,8 @@ outlive_memory::crash_points! {
     }
 }
 
-/// The time between two wake-ups of a backup, short enough that a host whose watcher is stopped is
-/// not silent.
+/// Returns the time between two wake-ups of a backup, short enough that a host whose watcher is
+/// stopped is not silent.
 pub(crate) fn interval(settings: &Settings) -> Duration {
     settings.heartbeat.max(settings.suspicion / 4)
 }

@@ -170,7 +170,7 @@ impl<M: Memory> Directory<M> {
         last.filter(|(_, to)| *to != 0).map(|(at, _)| at)
     }
 
-    /// The map from names to objects.
+    /// Returns the map from names to objects.
     pub(super) fn names(&self) -> Map<str, u64, M> {
         self.names
     }

@@ -53,18 +53,18 @@ impl<'h, T, M: Memory> Named<'h, T, M> {
 
 /// The operations of [`Map`].
 impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, Map<K, V, M>, M> {
-    /// See [`Map::get`].
+    /// Calls [`Map::get`].
     #[inline]
     pub fn get(&self, key: &K) -> Option<V::Owned> {
         self.object.get(self.heap(), key)
     }
 
-    /// See [`Map::contains`].
+    /// Calls [`Map::contains`].
     pub fn contains(&self, key: &K) -> bool {
         self.object.contains(self.heap(), key)
     }
 
-    /// See [`Map::insert`].
+    /// Calls [`Map::insert`].
     ///
     /// # Errors
     /// If the key exists, or there is no memory.
@@ -73,7 +73,7 @@ impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, Map<K, V, M>
         self.object.insert(self.heap(), key, value)
     }
 
-    /// See [`Map::get_or_insert`].
+    /// Calls [`Map::get_or_insert`].
     ///
     /// # Errors
     /// If there is no memory.
@@ -81,17 +81,17 @@ impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, Map<K, V, M>
         self.object.get_or_insert(self.heap(), key, value)
     }
 
-    /// See [`Map::remove`].
+    /// Calls [`Map::remove`].
     pub fn remove(&self, key: &K) -> Option<V::Owned> {
         self.object.remove(self.heap(), key)
     }
 
-    /// See [`Map::remove_if`].
+    /// Calls [`Map::remove_if`].
     pub fn remove_if(&self, key: &K, wanted: impl FnMut(V::Owned) -> bool) -> Option<V::Owned> {
         self.object.remove_if(self.heap(), key, wanted)
     }
 
-    /// See [`Map::replace`].
+    /// Calls [`Map::replace`].
     ///
     /// # Errors
     /// If there is no memory.
@@ -99,7 +99,7 @@ impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, Map<K, V, M>
         self.object.replace(self.heap(), key, value)
     }
 
-    /// See [`Map::update`].
+    /// Calls [`Map::update`].
     ///
     /// # Errors
     /// If there is no memory.
@@ -111,7 +111,7 @@ impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, Map<K, V, M>
         self.object.update(self.heap(), key, make)
     }
 
-    /// See [`Map::upsert`].
+    /// Calls [`Map::upsert`].
     ///
     /// # Errors
     /// If there is no memory.
@@ -124,7 +124,7 @@ impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, Map<K, V, M>
         self.object.upsert(self.heap(), key, first, make)
     }
 
-    /// See [`Map::compare_exchange`].
+    /// Calls [`Map::compare_exchange`].
     ///
     /// # Errors
     /// If there is no memory.
@@ -138,17 +138,17 @@ impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, Map<K, V, M>
             .compare_exchange(self.heap(), key, expected, new)
     }
 
-    /// See [`Map::len`].
+    /// Calls [`Map::len`].
     pub fn len(&self) -> u64 {
         self.object.len()
     }
 
-    /// See [`Map::is_empty`].
+    /// Calls [`Map::is_empty`].
     pub fn is_empty(&self) -> bool {
         self.object.is_empty()
     }
 
-    /// See [`Map::iter`].
+    /// Calls [`Map::iter`].
     pub fn iter(&self) -> Iter<'_, K, V, M> {
         self.object.iter(self.heap())
     }
@@ -156,12 +156,12 @@ impl<'h, K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, Map<K, V, M>
 
 /// The operations of [`List`].
 impl<'h, K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, List<K, V, M>, M> {
-    /// See [`List::get`].
+    /// Calls [`List::get`].
     pub fn get(&self, key: &K) -> Option<V::Owned> {
         self.object.get(self.heap(), key)
     }
 
-    /// See [`List::insert`].
+    /// Calls [`List::insert`].
     ///
     /// # Errors
     /// If the key exists, or there is no memory.
@@ -169,12 +169,12 @@ impl<'h, K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, List<
         self.object.insert(self.heap(), key, value)
     }
 
-    /// See [`List::remove`].
+    /// Calls [`List::remove`].
     pub fn remove(&self, key: &K) -> Option<V::Owned> {
         self.object.remove(self.heap(), key)
     }
 
-    /// See [`List::replace`].
+    /// Calls [`List::replace`].
     ///
     /// # Errors
     /// If there is no memory.
@@ -182,7 +182,7 @@ impl<'h, K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> Named<'h, List<
         self.object.replace(self.heap(), key, value)
     }
 
-    /// See [`List::iter`].
+    /// Calls [`List::iter`].
     pub fn iter(&self) -> Iter<'_, K, V, M> {
         self.object.iter(self.heap())
     }
@@ -207,12 +207,12 @@ impl<K: OrderedDatum + ?Sized, V: InPlace + ?Sized> Named<'_, List<K, V>> {
 
 /// The operations of [`Cell`].
 impl<V: Datum + ?Sized, M: Memory> Named<'_, Cell<V, M>, M> {
-    /// See [`Cell::get`].
+    /// Calls [`Cell::get`].
     pub fn get(&self) -> V::Owned {
         self.object.get(self.heap())
     }
 
-    /// See [`Cell::set`].
+    /// Calls [`Cell::set`].
     ///
     /// # Errors
     /// If there is no memory.
@@ -220,7 +220,7 @@ impl<V: Datum + ?Sized, M: Memory> Named<'_, Cell<V, M>, M> {
         self.object.set(self.heap(), value)
     }
 
-    /// See [`Cell::update`].
+    /// Calls [`Cell::update`].
     ///
     /// # Errors
     /// If there is no memory.
@@ -231,7 +231,7 @@ impl<V: Datum + ?Sized, M: Memory> Named<'_, Cell<V, M>, M> {
         self.object.update(self.heap(), make)
     }
 
-    /// See [`Cell::compare_exchange`].
+    /// Calls [`Cell::compare_exchange`].
     ///
     /// # Errors
     /// If there is no memory.
@@ -258,7 +258,7 @@ impl<V: InPlace + ?Sized> Named<'_, Cell<V>> {
 
 /// The operations of [`GroupBarrier`].
 impl<M: Memory> Named<'_, GroupBarrier<M>, M> {
-    /// See [`GroupBarrier::join`].
+    /// Calls [`GroupBarrier::join`].
     ///
     /// # Errors
     /// See [`BarrierError`].
@@ -269,12 +269,12 @@ impl<M: Memory> Named<'_, GroupBarrier<M>, M> {
 
 /// The operations of [`RecoverableMutex`].
 impl<T: Repair, M: Memory> Named<'_, RecoverableMutex<T, M>, M> {
-    /// See [`RecoverableMutex::holder`].
+    /// Calls [`RecoverableMutex::holder`].
     pub fn holder(&self) -> Option<Instance> {
         self.object.holder()
     }
 
-    /// See [`RecoverableMutex::lock`].
+    /// Calls [`RecoverableMutex::lock`].
     ///
     /// # Errors
     /// See [`LockError`].
@@ -283,7 +283,7 @@ impl<T: Repair, M: Memory> Named<'_, RecoverableMutex<T, M>, M> {
         self.object.lock(self.heap().member())
     }
 
-    /// See [`RecoverableMutex::try_lock`].
+    /// Calls [`RecoverableMutex::try_lock`].
     ///
     /// # Errors
     /// See [`LockError`].
@@ -291,7 +291,7 @@ impl<T: Repair, M: Memory> Named<'_, RecoverableMutex<T, M>, M> {
         self.object.try_lock(self.heap().member())
     }
 
-    /// See [`RecoverableMutex::lock_for`].
+    /// Calls [`RecoverableMutex::lock_for`].
     ///
     /// # Errors
     /// See [`LockError`].

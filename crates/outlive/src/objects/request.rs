@@ -60,7 +60,7 @@ impl<T, M: Memory> Request<'_, T, M> {
 
 /// The operations of [`Map`].
 impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, Map<K, V, M>, M> {
-    /// See [`Map::insert`].
+    /// Calls [`Map::insert`].
     ///
     /// # Errors
     /// If the key exists, or there is no memory: then it had no effect.
@@ -68,12 +68,12 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, Map<K, V, M>, 
         self.run(|map, _| map.insert(key, value))
     }
 
-    /// See [`Map::remove`]. It had an effect if the key existed.
+    /// Calls [`Map::remove`]. It had an effect if the key existed.
     pub fn remove(self, key: &K) -> Option<V::Owned> {
         self.run(|map, _| map.remove(key))
     }
 
-    /// See [`Map::replace`]. It had an effect if the key existed.
+    /// Calls [`Map::replace`]. It had an effect if the key existed.
     ///
     /// # Errors
     /// If there is no memory: then it had no effect.
@@ -81,7 +81,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, Map<K, V, M>, 
         self.run(|map, _| map.replace(key, value))
     }
 
-    /// See [`Map::update`]. It had an effect if the key existed.
+    /// Calls [`Map::update`]. It had an effect if the key existed.
     ///
     /// # Errors
     /// If there is no memory: then it had no effect.
@@ -94,7 +94,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, Map<K, V, M>, 
         self.run(|map, open| map.update(key, |value| open.pause(|| make(value))))
     }
 
-    /// See [`Map::upsert`].
+    /// Calls [`Map::upsert`].
     ///
     /// # Errors
     /// If there is no memory: then it had no effect.
@@ -108,7 +108,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, Map<K, V, M>, 
         self.run(|map, open| map.upsert(key, first, |value| open.pause(|| make(value))))
     }
 
-    /// See [`Map::compare_exchange`]. It had an effect if it is [`Exchange::Done`].
+    /// Calls [`Map::compare_exchange`]. It had an effect if it is [`Exchange::Done`].
     ///
     /// # Errors
     /// If there is no memory: then it had no effect.
@@ -124,7 +124,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, Map<K, V, M>, 
 
 /// The operations of [`List`].
 impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, List<K, V, M>, M> {
-    /// See [`List::insert`].
+    /// Calls [`List::insert`].
     ///
     /// # Errors
     /// If the key exists, or there is no memory: then it had no effect.
@@ -132,12 +132,12 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, List<K,
         self.run(|list, _| list.insert(key, value))
     }
 
-    /// See [`List::remove`]. It had an effect if the key existed.
+    /// Calls [`List::remove`]. It had an effect if the key existed.
     pub fn remove(self, key: &K) -> Option<V::Owned> {
         self.run(|list, _| list.remove(key))
     }
 
-    /// See [`List::replace`]. It had an effect if the key existed.
+    /// Calls [`List::replace`]. It had an effect if the key existed.
     ///
     /// # Errors
     /// If there is no memory: then it had no effect.
@@ -148,7 +148,7 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, List<K,
 
 /// The operations of [`Cell`].
 impl<V: Datum + ?Sized, M: Memory> Request<'_, Cell<V, M>, M> {
-    /// See [`Cell::set`].
+    /// Calls [`Cell::set`].
     ///
     /// # Errors
     /// If there is no memory: then it had no effect.
@@ -156,7 +156,7 @@ impl<V: Datum + ?Sized, M: Memory> Request<'_, Cell<V, M>, M> {
         self.run(|cell, _| cell.set(value))
     }
 
-    /// See [`Cell::update`].
+    /// Calls [`Cell::update`].
     ///
     /// # Errors
     /// If there is no memory: then it had no effect.
@@ -168,7 +168,7 @@ impl<V: Datum + ?Sized, M: Memory> Request<'_, Cell<V, M>, M> {
         self.run(|cell, open| cell.update(|value| open.pause(|| make(value))))
     }
 
-    /// See [`Cell::compare_exchange`]. It had an effect if it is [`Exchange::Done`].
+    /// Calls [`Cell::compare_exchange`]. It had an effect if it is [`Exchange::Done`].
     ///
     /// # Errors
     /// If there is no memory: then it had no effect.

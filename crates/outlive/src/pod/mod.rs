@@ -312,7 +312,7 @@ impl Pod {
         }
     }
 
-    /// The logs of the pod's instances.
+    /// Returns the logs of the pod's instances.
     pub fn logs(&self) -> Logs {
         let tables = self.tables;
         Logs::new(tables.memory(), tables.log_at(0), tables.extent().ids)
@@ -426,32 +426,32 @@ impl Pod {
         metadata.map_or_else(Access::default, |metadata| access_of(&metadata))
     }
 
-    /// The segment that contains the pod.
+    /// Returns the segment that contains the pod.
     pub fn segment(&self) -> Segment {
         self.segment
     }
 
-    /// The tables of the membership.
+    /// Returns the tables of the membership.
     pub fn tables(&self) -> Tables {
         self.tables
     }
 
-    /// The settings that all members share.
+    /// Returns the settings that all members share.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The named, typed roots of the program that uses the pod.
+    /// Returns the named, typed roots of the program that uses the pod.
     pub fn roots(&self) -> Roots {
         self.segment.roots()
     }
 
-    /// The heap, unless the pod was created without one.
+    /// Returns the heap, unless the pod was created without one.
     pub fn heap(&self) -> Option<Heap> {
         self.heap
     }
 
-    /// The payload: the heap's or, without one, the program's.
+    /// Returns the payload: the heap's or, without one, the program's.
     pub fn payload(&self) -> Option<Area> {
         self.segment.area(AreaKind::Payload)
     }

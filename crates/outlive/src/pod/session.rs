@@ -123,27 +123,27 @@ impl Pod {
 }
 
 impl Session {
-    /// The pod.
+    /// Returns the pod.
     pub fn pod(&self) -> &Pod {
         &self.pod
     }
 
-    /// The process, by which other threads enter.
+    /// Returns the process, by which other threads enter.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// The member that this thread is.
+    /// Returns the member that this thread is.
     pub fn member(&self) -> &Member {
         self.entered.borrow_owner()
     }
 
-    /// The heap handle of this thread.
+    /// Returns the heap handle of this thread.
     pub fn heap(&self) -> &LocalHeap<'_> {
         self.entered.borrow_dependent()
     }
 
-    /// The named objects, with the operations on names: open, create, unlink, remove, list.
+    /// Returns the named objects, with the operations on names: open, create, unlink, remove, list.
     pub fn objects(&self) -> Objects<'_> {
         Objects::of(self.heap(), self.directory)
     }

@@ -63,17 +63,17 @@ pub struct Recovering<'r, M: Memory = Native> {
 }
 
 impl<'r, M: Memory> Recovering<'r, M> {
-    /// The recoverer.
+    /// Returns the recoverer.
     pub fn member(&self) -> &'r Member<M> {
         self.member
     }
 
-    /// The dead instance.
+    /// Returns the dead instance.
     pub fn owner(&self) -> Instance {
         self.owner
     }
 
-    /// The dead instance's log. Only the holder of this value writes to the log's
+    /// Returns the dead instance's log. Only the holder of this value writes to the log's
     /// [scratch area](Log::room) and nodes.
     pub fn log(&self) -> Log<M> {
         self.log

@@ -25,7 +25,7 @@ pub(crate) enum CoreOperation {
 }
 
 impl CoreOperation {
-    /// The kind that descriptors store.
+    /// Returns the kind that descriptors store.
     pub(crate) const fn kind(self) -> OperationKind {
         OperationKind::new(self as u64)
     }

@@ -53,24 +53,24 @@ impl<M: Memory> Logs<M> {
         }
     }
 
-    /// The size in bytes of the logs of `capacity` ids.
+    /// Returns the size in bytes of the logs of `capacity` ids.
     pub const fn bytes(capacity: u32) -> u64 {
         capacity as u64 * Self::STRIDE
     }
 
-    /// The number of ids that have a log here.
+    /// Returns the number of ids that have a log here.
     #[inline]
     pub fn capacity(self) -> u32 {
         self.capacity
     }
 
-    /// The memory that the logs are in.
+    /// Returns the memory that the logs are in.
     #[inline]
     pub fn memory(self) -> M {
         self.memory
     }
 
-    /// The offset of the log of `id`, which is an argument of [`Member::assume`].
+    /// Returns the offset of the log of `id`, which is an argument of [`Member::assume`].
     ///
     /// # Panics
     /// If the id does not exist.

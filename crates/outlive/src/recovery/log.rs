@@ -45,7 +45,7 @@ impl LockKind {
     /// A bare TATAS lock: a dead owner leaves it to the next owner.
     pub const BARE: Self = Self(CoreLock::Bare as u8);
 
-    /// The kind `number`, for locks of programs: 4 to 15.
+    /// Returns the kind `number`, for locks of programs: 4 to 15.
     ///
     /// # Panics
     /// If it is not one of those.
@@ -54,7 +54,7 @@ impl LockKind {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u8 {
         self.0
     }
@@ -88,23 +88,23 @@ impl<M: Memory> Log<M> {
         self.memory
     }
 
-    /// The offset of the log.
+    /// Returns the offset of the log.
     pub fn at(self) -> Offset {
         self.at
     }
 
-    /// The instance that the contents belong to; `None` before the id's first incarnation.
+    /// Returns the instance that the contents belong to; `None` before the id's first incarnation.
     pub fn owner(self) -> Option<Instance> {
         Instance::from_word(self.memory.load(self.at + OWNER, Ordering::Acquire))
     }
 
-    /// The instance that may write to the log now: its owner, or the owner's recoverer; `None` if
-    /// the log is settled.
+    /// Returns the instance that may write to the log now: its owner, or the owner's recoverer;
+    /// `None` if the log is settled.
     pub fn claimant(self) -> Option<Instance> {
         Instance::from_word(self.memory.load(self.at + CLAIM, Ordering::Acquire))
     }
 
-    /// The locks that are held or being taken, in no particular order.
+    /// Returns the locks that are held or being taken, in no particular order.
     pub fn locks(self) -> impl Iterator<Item = LockEntry> {
         (0..Logs::<M>::LOCKS).filter_map(move |slot| self.lock_entry(slot))
     }
@@ -122,7 +122,7 @@ impl<M: Memory> Log<M> {
         })
     }
 
-    /// The operation that was begun last, running or done; `None` if there has been none.
+    /// Returns the operation that was begun last, running or done; `None` if there has been none.
     ///
     /// # Errors
     /// If the descriptor is corrupt.
@@ -130,8 +130,8 @@ impl<M: Memory> Log<M> {
         operation::latest(self)
     }
 
-    /// The last operation of the previous incarnation, as its recovery left it, until the current
-    /// incarnation calls [`forget_inherited`](OwnLog::forget_inherited).
+    /// Returns the last operation of the previous incarnation, as its recovery left it, until the
+    /// current incarnation calls [`forget_inherited`](OwnLog::forget_inherited).
     ///
     /// # Errors
     /// If the descriptor is corrupt.
@@ -145,18 +145,18 @@ impl<M: Memory> Log<M> {
             .is_some_and(|owner| redo::committed(self, owner).is_some())
     }
 
-    /// The offset of the log's scratch area: [`Logs::ROOM`] bytes for the modules above. A module
-    /// that uses it registers a handler that recovers it.
+    /// Returns the offset of the log's scratch area: [`Logs::ROOM`] bytes for the modules above. A
+    /// module that uses it registers a handler that recovers it.
     pub fn room(self) -> Offset {
         self.at + ROOM
     }
 
-    /// The offset of the program's part of the [scratch area](Self::room): 1 KiB.
+    /// Returns the offset of the program's part of the [scratch area](Self::room): 1 KiB.
     pub fn program_room(self) -> Offset {
         self.room() + Logs::<M>::ROOM / 2
     }
 
-    /// The cache line that a queue lock may use as its node while entry `slot` is listed.
+    /// Returns the cache line that a queue lock may use as its node while entry `slot` is listed.
     #[inline]
     pub fn node(self, slot: usize) -> Offset {
         if slot >= Logs::<M>::LOCKS {
@@ -264,14 +264,14 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// The index of the entry.
+    /// Returns the index of the entry.
     #[inline(always)]
     pub fn slot(self) -> usize {
         self.number.get() as usize - 1
     }
 }
 
-/// The word of an entry.
+/// Returns the word of an entry.
 #[inline(always)]
 fn entry(lock: Offset, kind: LockKind) -> u64 {
     Link::new(lock).with_tags(kind.0).to_word()
@@ -334,7 +334,7 @@ pub struct OwnLog<'m, M: Memory = Native> {
 }
 
 impl<'m, M: Memory> OwnLog<'m, M> {
-    /// The log of `member`, which has been [opened](Self::open).
+    /// Returns the log of `member`, which has been [opened](Self::open).
     #[inline(always)]
     pub fn of(member: &'m Member<M>) -> Self {
         Self {
@@ -432,7 +432,7 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         self.log
     }
 
-    /// The instance that owns this log.
+    /// Returns the instance that owns this log.
     #[inline(always)]
     pub fn instance(self) -> Instance {
         self.instance
@@ -481,13 +481,13 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         memory.persist(at, 8);
     }
 
-    /// The offset of the last entry.
+    /// Returns the offset of the last entry.
     #[inline(always)]
     pub(crate) fn last_entry(self) -> Offset {
         self.log.lock_at(Logs::<M>::LOCKS - 1)
     }
 
-    /// The offset of an entry.
+    /// Returns the offset of an entry.
     #[inline(always)]
     pub(crate) fn entry(self, listed: Listed) -> Offset {
         self.log.lock_at(listed.slot())

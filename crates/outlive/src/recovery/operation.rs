@@ -57,7 +57,7 @@ outlive_memory::crash_points! {
 pub struct OperationKind(u64);
 
 impl OperationKind {
-    /// The kind `number`.
+    /// Returns the kind `number`.
     ///
     /// # Panics
     /// If it is 0.
@@ -66,7 +66,7 @@ impl OperationKind {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -174,7 +174,7 @@ pub(super) fn read<M: Memory>(log: Log<M>, at: Offset) -> Result<Option<Operatio
     }))
 }
 
-/// The sequence number of the latest operation, 0 if there was none.
+/// Returns the sequence number of the latest operation, 0 if there was none.
 #[inline(always)]
 fn latest_sequence<M: Memory>(log: Log<M>) -> u64 {
     let stamp = |parity| -> u64 {
@@ -284,7 +284,7 @@ impl<M: Memory> RunningOperation<'_, M> {
         }
     }
 
-    /// The number among the operations of this id.
+    /// Returns the number among the operations of this id.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -298,7 +298,7 @@ impl<M: Memory> RunningOperation<'_, M> {
         memory.persist(at, 8);
     }
 
-    /// The current note.
+    /// Returns the current note.
     pub fn noted(&self) -> u64 {
         let at = self.at() + NOTE;
         self.log.memory().load(at, Ordering::Acquire)

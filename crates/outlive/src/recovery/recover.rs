@@ -219,7 +219,7 @@ impl<M: Memory> Recoverers<M> {
         self
     }
 
-    /// The logs.
+    /// Returns the logs.
     pub fn logs(&self) -> Logs<M> {
         self.logs
     }

@@ -164,7 +164,7 @@ impl<M: Memory> Redo<'_, M> {
         self.count = self.count.min(count);
     }
 
-    /// The number of the transaction's stores.
+    /// Returns the number of the transaction's stores.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -217,7 +217,7 @@ impl<M: Memory> Drop for Redo<'_, M> {
     }
 }
 
-/// The checksum of the first `count` records, as `owner` committed them under `sequence`.
+/// Returns the checksum of the first `count` records, as `owner` committed them under `sequence`.
 fn checksum<M: Memory>(log: Log<M>, owner: Instance, sequence: u64, count: usize) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&owner.to_word().to_le_bytes());
@@ -238,8 +238,8 @@ fn checksum<M: Memory>(log: Log<M>, owner: Instance, sequence: u64, count: usize
     hasher.finalize()
 }
 
-/// The number of records that `owner` has committed and not retired; `None` if there is no commit,
-/// or one whose checksum does not match the records.
+/// Returns the number of records that `owner` has committed and not retired; `None` if there is no
+/// commit, or one whose checksum does not match the records.
 pub(super) fn committed<M: Memory>(log: Log<M>, owner: Instance) -> Option<usize> {
     let memory = log.memory();
     // Acquire: the records were written before the commit word.

@@ -39,7 +39,7 @@ impl AreaKind {
     /// The smallest code that a program may use for areas of its own.
     pub const FIRST_OTHER: u32 = 256;
 
-    /// The number that stands for this kind in a superblock.
+    /// Returns the number that stands for this kind in a superblock.
     pub const fn code(self) -> u32 {
         match self {
             Self::Roots => 1,
@@ -55,7 +55,7 @@ impl AreaKind {
         }
     }
 
-    /// The kind with this number; `None` for 0, which is not a kind.
+    /// Returns the kind with this number; `None` for 0, which is not a kind.
     pub const fn from_code(code: u32) -> Option<Self> {
         Some(match code {
             0 => return None,
@@ -72,7 +72,7 @@ impl AreaKind {
         })
     }
 
-    /// The name that an area of this kind gets.
+    /// Returns the name that an area of this kind gets.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Roots => "roots",
@@ -88,7 +88,7 @@ impl AreaKind {
         }
     }
 
-    /// The class that an area of this kind has: all but payload synchronises.
+    /// Returns the class that an area of this kind has: all but payload synchronises.
     pub const fn class(self) -> AreaClass {
         match self {
             Self::Payload => AreaClass::Payload,
@@ -149,7 +149,7 @@ impl AreaName {
     /// The maximum length of a name in bytes.
     pub const BYTES: usize = 40;
 
-    /// The name `text`; `None` if it is empty, too long or holds a zero byte.
+    /// Returns the name `text`; `None` if it is empty, too long or holds a zero byte.
     pub fn new(text: &str) -> Option<Self> {
         if text.is_empty() || text.len() > Self::BYTES || text.contains('\0') {
             return None;
@@ -174,7 +174,7 @@ impl AreaName {
         self.0
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         let end = self
             .0
@@ -213,7 +213,7 @@ pub struct Area {
 }
 
 impl Area {
-    /// The byte after the last.
+    /// Returns the byte after the last.
     pub fn end(&self) -> u64 {
         self.offset.byte() + self.size
     }

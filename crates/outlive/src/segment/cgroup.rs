@@ -15,8 +15,8 @@ pub(super) struct Left {
     pub group: PathBuf,
 }
 
-/// The tightest limit on this process, its own group's or an ancestor's; `None` where there is none
-/// or nothing can be read.
+/// Returns the tightest limit on this process, its own group's or an ancestor's; `None` where there
+/// is none or nothing can be read.
 pub(super) fn left(places: &Places) -> Option<Left> {
     let groups = fs::read_to_string(places.at("proc/self/cgroup")).ok()?;
     let mounts = fs::read_to_string(places.at("proc/self/mountinfo")).ok()?;
@@ -72,8 +72,8 @@ impl<'a> Membership<'a> {
             .min_by_key(|left| left.bytes)
     }
 
-    /// The mount point and the root of the mount that this line of mountinfo describes, if it shows
-    /// this hierarchy.
+    /// Returns the mount point and the root of the mount that this line of mountinfo describes, if
+    /// it shows this hierarchy.
     fn is_mounted_by(&self, line: &str, places: &Places) -> Option<(PathBuf, PathBuf)> {
         let (mount, kind) = line.split_once(" - ")?;
         let mut kind = kind.split(' ');

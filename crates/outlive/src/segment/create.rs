@@ -353,7 +353,7 @@ impl<'a> SegmentBuilder<'a> {
     }
 }
 
-/// A number that tells this attempt apart from others.
+/// Returns a number that tells this attempt apart from others.
 fn nonce() -> u32 {
     Uuid::new_v4().as_u128() as u32
 }

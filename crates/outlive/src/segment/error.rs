@@ -141,7 +141,7 @@ pub enum CreateError {
     Call(#[from] CallFailed),
 }
 
-/// The command that enlarges the pool of huge pages to `reserve` pages.
+/// Returns the command that enlarges the pool of huge pages to `reserve` pages.
 fn reserve_command(page_size: u64, reserve: u64) -> String {
     format!(
         "`echo {reserve} > /sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages`",

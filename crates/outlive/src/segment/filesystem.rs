@@ -105,12 +105,12 @@ pub(crate) fn mapping_keeps_locks(directory: &Path) -> bool {
     !found.is_ok_and(|magic| matches!(find(magic), Some((_, Kind::Overlay))))
 }
 
-/// As [`mapping_keeps_locks`], for an open file.
+/// Does the same as [`mapping_keeps_locks`], for an open file.
 pub(crate) fn file_keeps_locks(file: &File) -> Result<bool, Errno> {
     Ok(!matches!(find(filesystem(file)?), Some((_, Kind::Overlay))))
 }
 
-/// The kernel's number for the kind of filesystem that `file` is on.
+/// Returns the kernel's number for the kind of filesystem that `file` is on.
 pub(super) fn filesystem(file: &File) -> Result<u64, Errno> {
     // The field's type differs between processors; the numbers have 32 bits.
     Ok(u64::from(fstatfs(file)?.f_type as u32))

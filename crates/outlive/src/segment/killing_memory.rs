@@ -68,7 +68,7 @@ impl Mortal {
         }
     }
 
-    /// The crash points that this thread's operations have passed since the last call.
+    /// Returns the crash points that this thread's operations have passed since the last call.
     pub fn passed() -> BTreeSet<String> {
         PASSED.take()
     }

@@ -115,7 +115,7 @@ impl Slot {
         (start > TAKEN).then(|| (start, self.len.load(Ordering::Relaxed)))
     }
 
-    /// The end of the mapped file's path.
+    /// Returns the end of the mapped file's path.
     pub fn path(&self) -> impl Iterator<Item = u8> {
         let len = self.path_len.load(Ordering::Relaxed).min(PATH_BYTES);
         let cells = self.path.iter().take(len);

@@ -82,7 +82,7 @@ impl Mapping {
         self.of != fork::generation()
     }
 
-    /// The file that the mapping maps.
+    /// Returns the file that the mapping maps.
     pub fn which(&self) -> Which {
         self.which
     }
@@ -270,7 +270,7 @@ fn map(
     NonNull::new(base?.cast()).ok_or(Errno::NOMEM)
 }
 
-/// A free place of `len` bytes that is aligned for huge pages, reserved.
+/// Returns a free place of `len` bytes that is aligned for huge pages, reserved.
 fn aligned_place(len: usize) -> Result<*mut core::ffi::c_void, Errno> {
     let more = len.checked_add(HUGE as usize).ok_or(Errno::NOMEM)?;
     // SAFETY: a fresh reservation without access.

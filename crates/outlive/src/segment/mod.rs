@@ -231,32 +231,32 @@ impl Segment {
         unsafe { self.inner.as_ref() }
     }
 
-    /// The memory of the segment; offset 0 is its superblock.
+    /// Returns the memory of the segment; offset 0 is its superblock.
     pub fn memory(&self) -> Native {
         self.inner().memory
     }
 
-    /// The checked contents of the segment's first page.
+    /// Returns the checked contents of the segment's first page.
     pub fn superblock(&self) -> &'static Superblock {
         &self.inner().superblock
     }
 
-    /// The identity of the pod that the segment belongs to.
+    /// Returns the identity of the pod that the segment belongs to.
     pub fn uuid(&self) -> Uuid {
         self.inner().superblock.uuid
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.inner().superblock.size
     }
 
-    /// The persistence domain: which stores survive the loss of a host's caches.
+    /// Returns the persistence domain: which stores survive the loss of a host's caches.
     pub fn domain(&self) -> PersistenceDomain {
         self.inner().superblock.domain
     }
 
-    /// The area of this kind, if it has one.
+    /// Returns the area of this kind, if it has one.
     pub fn area(&self, kind: AreaKind) -> Option<Area> {
         // By code: a known kind and an "other" of the same code are equal.
         self.areas()
@@ -265,12 +265,12 @@ impl Segment {
             .copied()
     }
 
-    /// All the segment's areas, by rising offset if this library created it.
+    /// Returns all the segment's areas, by rising offset if this library created it.
     pub fn areas(&self) -> &'static [Area] {
         &self.inner().superblock.areas
     }
 
-    /// The typed roots.
+    /// Returns the typed roots.
     pub fn roots(&self) -> Roots {
         let area = self
             .area(AreaKind::Roots)
@@ -287,7 +287,7 @@ impl Segment {
         }
     }
 
-    /// The kind of medium that holds the segment.
+    /// Returns the kind of medium that holds the segment.
     ///
     /// # Panics
     /// Like every method that needs the file, if the segment was [closed](Self::close).
@@ -295,12 +295,14 @@ impl Segment {
         self.medium().kind()
     }
 
-    /// The path at which the segment can be opened: for a memfd `/proc/PID/fd/N` of this process.
+    /// Returns the path at which the segment can be opened: for a memfd `/proc/PID/fd/N` of this
+    /// process.
     pub fn path(&self) -> &'static Path {
         &self.inner().path
     }
 
-    /// The file that is mapped, for passing it to another process. Its position has no meaning.
+    /// Returns the file that is mapped, for passing it to another process. Its position has no
+    /// meaning.
     pub fn file(&self) -> Arc<File> {
         Arc::clone(self.medium().file())
     }
@@ -378,7 +380,7 @@ impl Segment {
         companion.expect("one layer has a companion")
     }
 
-    /// The kind of pages that the segment was mapped with.
+    /// Returns the kind of pages that the segment was mapped with.
     pub fn pages(&self) -> &'static Pages {
         &self.inner().pages
     }

@@ -87,7 +87,7 @@ impl Held {
         }
     }
 
-    /// The file that is locked.
+    /// Returns the file that is locked.
     pub fn file(&self) -> &Arc<File> {
         &self.file
     }

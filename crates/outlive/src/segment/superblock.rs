@@ -44,7 +44,8 @@ const OURS: [u8; 4] = *b"OUTL";
 const BYTE_ORDER: u32 = 0x0A0B_0C0D;
 const CHECKSUM_AT: usize = 16;
 
-/// The first word of a segment that is being created, told apart from other attempts by `nonce`.
+/// Returns the first word of a segment that is being created, told apart from other attempts by
+/// `nonce`.
 pub(super) fn incomplete_word(nonce: u32) -> u64 {
     let mut bytes = COMPLETE;
     let complete_half = u32::from_ne_bytes([COMPLETE[4], COMPLETE[5], COMPLETE[6], COMPLETE[7]]);
@@ -236,7 +237,7 @@ const _: () = assert!(size_of::<Raw>() as u64 == AREAS_AT + MOST_AREAS as u64 * 
 const _: () = assert!(core::mem::offset_of!(Raw, areas) as u64 == AREAS_AT);
 const _: () = assert!(core::mem::offset_of!(Raw, checksum) == CHECKSUM_AT);
 
-/// The checksum of a page as if its magic were complete.
+/// Returns the checksum of a page as if its magic were complete.
 fn checksum(page: &Page) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&COMPLETE);

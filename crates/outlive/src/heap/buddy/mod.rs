@@ -231,33 +231,33 @@ impl<M: Memory> Buddy<M> {
         })
     }
 
-    /// The offset of the allocator's metadata.
+    /// Returns the offset of the allocator's metadata.
     pub fn metadata(&self) -> Offset {
         self.places.0
     }
 
-    /// The start of the allocator's region. A block of `n` bytes starts at a multiple of `n` from
-    /// here.
+    /// Returns the start of the allocator's region. A block of `n` bytes starts at a multiple of
+    /// `n` from here.
     pub fn region(&self) -> Offset {
         self.payload
     }
 
-    /// The number of bytes that the allocator manages: whole units.
+    /// Returns the number of bytes that the allocator manages: whole units.
     pub fn bytes(&self) -> u64 {
         self.shape.units() << self.unit_shift
     }
 
-    /// The size of the smallest block in bytes.
+    /// Returns the size of the smallest block in bytes.
     pub fn unit(&self) -> u64 {
         1 << self.unit_shift
     }
 
-    /// The size of the largest possible block, in bytes.
+    /// Returns the size of the largest possible block, in bytes.
     pub fn largest_block(&self) -> u64 {
         self.block_bytes(self.shape.orders() - 1)
     }
 
-    /// The number of free bytes, a snapshot: running operations may be counted or not.
+    /// Returns the number of free bytes, a snapshot: running operations may be counted or not.
     pub fn free_bytes(&self) -> u64 {
         let units: u64 = self
             .memory
@@ -265,7 +265,7 @@ impl<M: Memory> Buddy<M> {
         units << self.unit_shift
     }
 
-    /// The size of the largest free block in bytes, a snapshot; 0 if nothing is free.
+    /// Returns the size of the largest free block in bytes, a snapshot; 0 if nothing is free.
     pub fn largest_free(&self) -> u64 {
         let orders: u64 = self.memory.load(self.places.orders(), Ordering::Relaxed);
         let largest = orders.checked_ilog2();
@@ -274,7 +274,7 @@ impl<M: Memory> Buddy<M> {
         })
     }
 
-    /// The lock: to wait for it differently, to see its holder, or to
+    /// Returns the lock: to wait for it differently, to see its holder, or to
     /// [audit](crate::sync::audit_own_locks) it after a host's death.
     pub fn own_lock(&self) -> Tatas<M> {
         Tatas::new(self.memory, self.places.lock())

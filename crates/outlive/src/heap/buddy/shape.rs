@@ -58,13 +58,13 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// The number of its words.
+    /// Returns the number of its words.
     #[inline(always)]
     pub(super) fn words(self) -> u64 {
         self.bits.div_ceil(64)
     }
 
-    /// The level that summarises it, unless it is a single word.
+    /// Returns the level that summarises it, unless it is a single word.
     #[inline(always)]
     pub(super) fn above(self) -> Option<Self> {
         let words = self.words();
@@ -92,30 +92,30 @@ impl Shape {
         shape
     }
 
-    /// The number of units.
+    /// Returns the number of units.
     #[inline(always)]
     pub(super) fn units(&self) -> u64 {
         self.units
     }
 
-    /// The number of orders; the largest block has `2^(orders - 1)` units.
+    /// Returns the number of orders; the largest block has `2^(orders - 1)` units.
     #[inline(always)]
     pub(super) fn orders(&self) -> u32 {
         self.orders
     }
 
-    /// The size of the metadata in bytes: words, then sizes.
+    /// Returns the size of the metadata in bytes: words, then sizes.
     pub(super) fn bytes(&self) -> u64 {
         self.sizes() + self.units.next_multiple_of(64)
     }
 
-    /// The distance of the sizes from the first word in bytes.
+    /// Returns the distance of the sizes from the first word in bytes.
     #[inline(always)]
     pub(super) fn sizes(&self) -> u64 {
         (self.words * 8).next_multiple_of(64)
     }
 
-    /// The bits of the blocks of `order`. Only whole blocks have one.
+    /// Returns the bits of the blocks of `order`. Only whole blocks have one.
     #[inline(always)]
     pub(super) fn blocks(&self, order: u32) -> Level {
         Level {
@@ -124,7 +124,7 @@ impl Shape {
         }
     }
 
-    /// The blocks of `order` and their summaries, upwards.
+    /// Returns the blocks of `order` and their summaries, upwards.
     pub(super) fn levels(&self, order: u32) -> impl Iterator<Item = Level> {
         core::iter::successors(Some(self.blocks(order)), |level| level.above())
     }
@@ -150,7 +150,7 @@ impl Places {
     pub(super) fn header(self) -> Offset {
         self.0 + 0x40
     }
-    /// The number of free units.
+    /// Returns the number of free units.
     #[inline(always)]
     pub(super) fn free_units(self) -> Offset {
         self.0 + 0x80
@@ -164,7 +164,8 @@ impl Places {
     pub(super) fn word(self, index: u64) -> Offset {
         self.0 + (Self::TREE + index * 8)
     }
-    /// The size of the block that starts at `unit`: its order plus one, or 0 if none starts there.
+    /// Returns the size of the block that starts at `unit`: its order plus one, or 0 if none starts
+    /// there.
     #[inline(always)]
     pub(super) fn size(self, shape: &Shape, unit: u64) -> Offset {
         self.0 + (Self::TREE + shape.sizes() + unit)

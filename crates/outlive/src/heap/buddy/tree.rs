@@ -74,7 +74,7 @@ impl<'r, 'm, M: Memory> Change<'r, 'm, M> {
         self.orders.checked_ilog2()
     }
 
-    /// The size byte of `unit`: the order of the block that starts there, plus one, or 0.
+    /// Returns the size byte of `unit`: the order of the block that starts there, plus one, or 0.
     pub(super) fn size(&self, unit: u64) -> u8 {
         self.load(self.places.size(self.shape, unit))
     }

@@ -113,12 +113,12 @@ const PATIENCE: u64 = 64;
 const BYTES_PER_WEIGHT: u64 = 16 << 10;
 
 impl<M: Memory> Heap<M> {
-    /// The number of past eras. Every pinned load reads it; its lines hold little else.
+    /// Returns the number of past eras. Every pinned load reads it; its lines hold little else.
     fn era_at(self) -> Offset {
         self.state() + 128
     }
 
-    /// The number of times that an instance that ended has left retired blocks with its id.
+    /// Returns the number of times that an instance that ended has left retired blocks with its id.
     fn left_at(self) -> Offset {
         self.state() + 136
     }

@@ -27,7 +27,7 @@ pub(in crate::heap) struct Class {
 pub(in crate::heap) struct Inverse(u32);
 
 impl Inverse {
-    /// See [`Class::start_of`].
+    /// Calls [`Class::start_of`].
     #[inline(always)]
     pub(in crate::heap) fn start_of(self, from: u64) -> Option<u64> {
         let product = u64::from(self.0) * from;
@@ -109,13 +109,13 @@ impl Class {
         self.inverse.start_of(from)
     }
 
-    /// The number of words in its bitmap.
+    /// Returns the number of words in its bitmap.
     #[inline(always)]
     pub(in crate::heap) fn words(self) -> u64 {
         u64::from(self.count).div_ceil(64)
     }
 
-    /// The bits of word `word` that stand for blocks.
+    /// Returns the bits of word `word` that stand for blocks.
     #[inline(always)]
     pub(in crate::heap) fn mask(self, word: u64) -> u64 {
         match u64::from(self.count).saturating_sub(word * 64) {

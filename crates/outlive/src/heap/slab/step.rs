@@ -49,7 +49,7 @@ impl Place {
         Self(at)
     }
 
-    /// The offset of the word that says whether there is a step.
+    /// Returns the offset of the word that says whether there is a step.
     pub(in crate::heap) fn at(self) -> Offset {
         self.0
     }

@@ -79,12 +79,12 @@ impl<M: Memory> Table<M> {
         }
     }
 
-    /// The size in bytes of the table for a region of `bytes`.
+    /// Returns the size in bytes of the table for a region of `bytes`.
     pub(in crate::heap) fn bytes(bytes: u64) -> u64 {
         bytes.div_ceil(SLAB) * STRIDE
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub(in crate::heap) fn count(&self) -> u32 {
         self.bytes.div_ceil(SLAB) as u32
     }
@@ -116,7 +116,7 @@ impl<M: Memory> Table<M> {
         Slab((from / SLAB) as u32)
     }
 
-    /// The start of a slab.
+    /// Returns the start of a slab.
     #[inline(always)]
     pub(in crate::heap) fn start(&self, slab: Slab) -> Offset {
         self.region + u64::from(slab.0) * SLAB
@@ -132,7 +132,7 @@ impl<M: Memory> Table<M> {
         self.owner(slab) + CLASS
     }
 
-    /// The owed word for the block of the buddy allocator at distance `from` in the region.
+    /// Returns the owed word for the block of the buddy allocator at distance `from` in the region.
     pub(in crate::heap) fn owed(&self, from: u64) -> Offset {
         // The last slab may be half a slab. The second owed word of its entry then stands for no
         // block, and is checked too.

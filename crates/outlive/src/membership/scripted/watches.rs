@@ -4,7 +4,7 @@ use super::*;
 use crate::membership::recovery_thread;
 use crate::membership::watch::{self, watcher_of};
 
-/// The settings for one machine, with which a backup's interval is ten heartbeats.
+/// Returns the settings for one machine, with which a backup's interval is ten heartbeats.
 fn relaxed() -> Settings {
     Settings {
         uid: 1000,

@@ -21,7 +21,7 @@ pub(super) struct Attributes {
     align: u64,
 }
 
-/// The device's directory on the dax bus, if it has one.
+/// Returns the device's directory on the dax bus, if it has one.
 fn directory(path: &Path, places: &Places) -> Option<PathBuf> {
     let device = fs::canonicalize(path).ok()?;
     if !device.starts_with(places.at("dev")) {

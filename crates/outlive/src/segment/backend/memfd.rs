@@ -35,7 +35,7 @@ pub(super) struct Memfd {
     fresh: bool,
 }
 
-/// The name in a path `memfd:NAME`.
+/// Returns the name in a path `memfd:NAME`.
 pub(super) fn name(path: &Path) -> Option<&[u8]> {
     path.as_os_str().as_bytes().strip_prefix(b"memfd:")
 }

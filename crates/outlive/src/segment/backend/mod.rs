@@ -61,16 +61,17 @@ impl fmt::Display for BackendKind {
 pub(super) trait Backend: fmt::Debug + Send + Sync {
     fn kind(&self) -> BackendKind;
 
-    /// The file that is mapped.
+    /// Returns the file that is mapped.
     fn file(&self) -> &Arc<File>;
 
-    /// The path at which processes of this operating system can open it, once it is complete.
+    /// Returns the path at which processes of this operating system can open it, once it is
+    /// complete.
     fn path(&self) -> &Path;
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     fn capacity(&self) -> Result<u64, CallFailed>;
 
-    /// The number of bytes of which the size of every mapping is a multiple.
+    /// Returns the number of bytes of which the size of every mapping is a multiple.
     fn granule(&self) -> u64;
 
     /// Returns whether its pages were allocated for this creation, so that they are zeros and not
@@ -268,7 +269,7 @@ pub(super) enum Access {
     ReadWrite,
 }
 
-/// The backend of the segment at `path`.
+/// Returns the backend of the segment at `path`.
 pub(super) fn for_opening(
     path: &Path,
     places: &Places,
@@ -278,7 +279,7 @@ pub(super) fn for_opening(
     existing(path, &metadata, places, access)
 }
 
-/// The backend of the segment in `file`, which was passed to this process.
+/// Returns the backend of the segment in `file`, which was passed to this process.
 pub(super) fn for_file(
     file: File,
     path: &Path,

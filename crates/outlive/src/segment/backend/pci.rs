@@ -22,7 +22,8 @@ use std::sync::Arc;
 /// A bit of a resource's flags: memory, as opposed to ports.
 const IORESOURCE_MEM: u64 = 0x200;
 
-/// The number of the BAR in a name `resourceN`; the write-combining view `resourceN_wc` has none.
+/// Returns the number of the BAR in a name `resourceN`; the write-combining view `resourceN_wc` has
+/// none.
 fn number(path: &Path) -> Option<usize> {
     let digits = path.file_name()?.to_str()?.strip_prefix("resource")?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -40,8 +41,8 @@ pub(super) fn is_one(path: &Path, places: &Places) -> bool {
         && path.with_file_name("resource").is_file()
 }
 
-/// The length of BAR `number` as the device's file `resource` has it: a line of first address, last
-/// address and flags for each.
+/// Returns the length of BAR `number` as the device's file `resource` has it: a line of first
+/// address, last address and flags for each.
 fn length(resource: &str, number: usize) -> Result<u64, String> {
     let line = resource
         .lines()

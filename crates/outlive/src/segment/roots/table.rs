@@ -51,7 +51,7 @@ impl State {
     }
 }
 
-/// A word of the contents: the value below, the version above.
+/// Returns a word of the contents: the value below, the version above.
 fn tagged(version: u64, value: u64) -> u128 {
     u128::from(version) << 64 | u128::from(value)
 }

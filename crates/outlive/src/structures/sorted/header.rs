@@ -110,7 +110,7 @@ fn size_word(bytes: Option<u64>) -> u64 {
     bytes.map_or(0, |bytes| bytes + 1)
 }
 
-/// The words of the header before the checksum.
+/// Returns the words of the header before the checksum.
 fn words<K: Datum + ?Sized, V: Datum + ?Sized>(kind: Kind, sizes: Sizes, seed: u64) -> [u64; 7] {
     [
         MAGIC,

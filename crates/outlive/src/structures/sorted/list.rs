@@ -179,8 +179,8 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
         })
     }
 
-    /// As [`replace`](Self::replace), but does not read the old value; returns whether the key
-    /// exists.
+    /// Does the same as [`replace`](Self::replace), but does not read the old value; returns
+    /// whether the key exists.
     pub(crate) fn set(
         &self,
         heap: &LocalHeap<'_, M>,

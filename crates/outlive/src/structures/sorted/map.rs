@@ -104,8 +104,8 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
         open_or_create::<K, V, M>(heap, cell, Kind::Map, Sizes::DEFAULT, SEED).map(Self::of)
     }
 
-    /// As [`create`](Self::create), with hashes that depend on `seed`: for keys chosen by an
-    /// attacker.
+    /// Does the same as [`create`](Self::create), with hashes that depend on `seed`: for keys
+    /// chosen by an attacker.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -117,8 +117,8 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
         create::<K, V, M>(heap, cell, Kind::Map, Sizes::DEFAULT, seed).map(Self::of)
     }
 
-    /// As [`create`](Self::create), with pages so small that a few entries make every part of the
-    /// map grow: for the proofs.
+    /// Does the same as [`create`](Self::create), with pages so small that a few entries make every
+    /// part of the map grow: for the proofs.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -133,7 +133,8 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
         create::<K, V, M>(heap, cell, Kind::Map, sizes, SEED).map(Self::of)
     }
 
-    /// As [`create_small`](Self::create_small), but it does not grow before it has 256 entries.
+    /// Does the same as [`create_small`](Self::create_small), but it does not grow before it has
+    /// 256 entries.
     ///
     /// # Errors
     /// As [`create`](Self::create).
