@@ -27,7 +27,7 @@ use crate::{CrashPoint, Offset, Ordering, PersistenceDomain, Word};
 /// and [`has_word`](Self::has_word) of a memory never change, and an access for which `has_word`
 /// holds is made.
 pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
-    /// The size of the memory in bytes.
+    /// Returns the size of the memory in bytes.
     fn size(self) -> u64;
 
     /// Returns whether there is a word at `at`: inside the memory and aligned. An access to any
@@ -41,7 +41,7 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
         at.raw().rotate_right(shift) < self.size() >> shift
     }
 
-    /// The persistence domain: which stores survive the loss of a host's caches.
+    /// Returns the persistence domain: which stores survive the loss of a host's caches.
     fn domain(self) -> PersistenceDomain;
 
     /// Reads the word at `at`.

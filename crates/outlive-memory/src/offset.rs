@@ -72,7 +72,7 @@ impl Offset {
     /// The bits that an offset may use: all but the four tag bits.
     pub const MASK: u64 = (1 << 60) - 1;
 
-    /// The byte `at` of the first segment.
+    /// Returns the byte `at` of the first segment.
     ///
     /// # Panics
     /// If `at` is not below [`SPAN`](Self::SPAN).
@@ -82,7 +82,7 @@ impl Offset {
         Self(at)
     }
 
-    /// The byte `at` of segment `segment`.
+    /// Returns the byte `at` of segment `segment`.
     ///
     /// # Panics
     /// If `at` is not below [`SPAN`](Self::SPAN).
@@ -91,17 +91,17 @@ impl Offset {
         Self((segment.0 as u64) << 48 | at)
     }
 
-    /// The offset with these 64 bits, as [`raw`](Self::raw) returned them. Tag bits are cleared.
-    /// Nothing is checked: an access outside the memory panics. [`checked`](Self::checked) checks
-    /// first.
+    /// Returns the offset with these 64 bits, as [`raw`](Self::raw) returned them. Tag bits are
+    /// cleared. Nothing is checked: an access outside the memory panics. [`checked`](Self::checked)
+    /// checks first.
     #[inline(always)]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw & Self::MASK)
     }
 
-    /// The offset with these 64 bits if `len` bytes there, aligned to `align`, lie inside a first
-    /// segment of `size` bytes: for numbers that may be corrupt. Load the number once, check it,
-    /// then use what this returns.
+    /// Returns the offset with these 64 bits if `len` bytes there, aligned to `align`, lie inside a
+    /// first segment of `size` bytes: for numbers that may be corrupt. Load the number once, check
+    /// it, then use what this returns.
     ///
     /// # Errors
     /// If they do not, or a tag bit is set.
@@ -118,18 +118,18 @@ impl Offset {
         }
     }
 
-    /// The 64 bits of this offset.
+    /// Returns the 64 bits of this offset.
     #[inline(always)]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// The number of the segment that this offset is in.
+    /// Returns the number of the segment that this offset is in.
     pub const fn segment(self) -> SegmentNumber {
         SegmentNumber((self.0 >> 48) as u16 & 0xFFF)
     }
 
-    /// The byte offset inside the segment.
+    /// Returns the byte offset inside the segment.
     pub const fn byte(self) -> u64 {
         self.0 & (Self::SPAN - 1)
     }
@@ -191,7 +191,7 @@ impl Link {
     /// The number of tag bits of a link.
     pub const TAG_BITS: u32 = 4;
 
-    /// A link to `offset` without tags.
+    /// Returns a link to `offset` without tags.
     #[inline(always)]
     pub const fn new(offset: Offset) -> Self {
         Self(offset.0)
@@ -203,13 +203,13 @@ impl Link {
         Self(self.0 & Offset::MASK | (tags as u64) << 60)
     }
 
-    /// The target.
+    /// Returns the target.
     #[inline(always)]
     pub const fn offset(self) -> Offset {
         Offset(self.0 & Offset::MASK)
     }
 
-    /// The tags.
+    /// Returns the tags.
     #[inline(always)]
     pub const fn tags(self) -> u8 {
         (self.0 >> 60) as u8
@@ -221,13 +221,13 @@ impl Link {
         self.0 & Offset::MASK == 0
     }
 
-    /// The word that is stored in shared memory.
+    /// Returns the word that is stored in shared memory.
     #[inline(always)]
     pub const fn to_word(self) -> u64 {
         self.0
     }
 
-    /// The link in a word that was loaded from shared memory.
+    /// Returns the link in a word that was loaded from shared memory.
     #[inline(always)]
     pub const fn from_word(word: u64) -> Self {
         Self(word)
@@ -249,7 +249,7 @@ pub struct Ptr<T> {
 }
 
 impl<T> Ptr<T> {
-    /// A pointer to a `T` at `offset`.
+    /// Returns a pointer to a `T` at `offset`.
     pub const fn new(offset: Offset) -> Self {
         Self {
             offset,
@@ -257,12 +257,12 @@ impl<T> Ptr<T> {
         }
     }
 
-    /// The offset that the pointer points to.
+    /// Returns the offset that the pointer points to.
     pub const fn offset(self) -> Offset {
         self.offset
     }
 
-    /// The same offset, as a pointer to a `U`.
+    /// Returns the same offset, as a pointer to a `U`.
     pub const fn cast<U>(self) -> Ptr<U> {
         Ptr::new(self.offset)
     }

@@ -68,7 +68,7 @@ impl<T> RelativePtr<T> {
         self.distance.set(distance((&raw const *self).cast(), to));
     }
 
-    /// The target, as an address in this process.
+    /// Returns the target, as an address in this process.
     pub fn get(&self) -> Option<NonNull<T>> {
         target((&raw const *self).cast(), self.distance.get())
     }
@@ -111,7 +111,7 @@ impl<T> AtomicRelativePtr<T> {
         (&raw const *self).cast()
     }
 
-    /// The target, as an address in this process.
+    /// Returns the target, as an address in this process.
     pub fn load(&self, order: Ordering) -> Option<NonNull<T>> {
         target(self.here(), self.distance.load(order))
     }

@@ -16,7 +16,7 @@ pub trait Word:
     const SIZE: usize;
     /// This value in the low bits of a `u128`.
     fn to_bits(self) -> u128;
-    /// The value in the low bits of `bits`; higher bits are dropped.
+    /// Returns the value in the low bits of `bits`; higher bits are dropped.
     fn from_bits(bits: u128) -> Self;
     /// `self + other`, wrapping.
     fn wrapping_add(self, other: Self) -> Self;
