@@ -307,8 +307,8 @@ impl<M: Memory> Slots<M> {
         })
     }
 
-    /// Whether no deque has an entry, and no running slot a task that is ready or held. If no
-    /// worker searches for tasks at the same time, no task can be found then.
+    /// Returns whether no deque has an entry, and no running slot a task that is ready or held. If
+    /// no worker searches for tasks at the same time, no task can be found then.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] if a running slot contains an invalid word.

@@ -173,7 +173,8 @@ impl Volunteer {
         self.work_as(pod, pool, stop, |_| ())
     }
 
-    /// As [`work`](Self::work); `joined` is called with the process's instance before it works.
+    /// Does the same as [`work`](Self::work); `joined` is called with the process's instance before
+    /// it works.
     ///
     /// # Errors
     /// As [`work`](Self::work).
