@@ -83,7 +83,7 @@ impl<C: Connection> Release<C> {
 }
 
 impl<V: View> Worker<V> {
-    /// The connection to a server. It may be broken.
+    /// Returns the connection to a server. It may be broken.
     pub(super) fn connection(&self, server: ServerId) -> Result<Ref<'_, V::Connection>, VerbError> {
         let cell = self.connections.cells.get(usize::from(server.0));
         let cell = cell.ok_or(VerbError::ServerDied { server })?;

@@ -46,7 +46,7 @@ impl<C: Connection> Fanout<C> {
         self.used = 0;
     }
 
-    /// The batch for `server`, which is empty at first, and its index.
+    /// Returns the batch for `server`, which is empty at first, and its index.
     pub fn to(&mut self, server: ServerId) -> (usize, &mut Batch) {
         let found = self.entries[..self.used]
             .iter()
@@ -73,12 +73,12 @@ impl<C: Connection> Fanout<C> {
         (index, &mut self.entries[index].batch)
     }
 
-    /// The completed batch with this index.
+    /// Returns the completed batch with this index.
     pub fn batch(&self, index: usize) -> &Batch {
         &self.entries[index].batch
     }
 
-    /// The batch with this index, if all its verbs took effect.
+    /// Returns the batch with this index, if all its verbs took effect.
     pub fn valid(&self, index: usize) -> Option<&Batch> {
         let entry = &self.entries[index];
         entry.is_valid.then_some(&entry.batch)
@@ -121,9 +121,9 @@ impl<C: Connection> Fanout<C> {
         started.and(self.complete(|_| true).await)
     }
 
-    /// As [`post`](Self::post), but batches to servers that have died do not count. Batches whose
-    /// connection breaks are posted again over a new one, so all verbs must be such that their
-    /// repetition has no other effect.
+    /// Does the same as [`post`](Self::post), but batches to servers that have died do not count.
+    /// Batches whose connection breaks are posted again over a new one, so all verbs must be such
+    /// that their repetition has no other effect.
     pub async fn post_to_live<V>(&mut self, worker: &Worker<V>) -> Result<(), VerbError>
     where
         V: View<Connection = C>,

@@ -51,12 +51,12 @@ pub struct LogArea {
 }
 
 impl LogArea {
-    /// The offset of a coordinator's slot.
+    /// Returns the offset of a coordinator's slot.
     pub fn slot(&self, coordinator: u16) -> RemoteOffset {
         self.base + u64::from(coordinator) * self.slot_words as u64 * 8
     }
 
-    /// The largest number of words of a transaction's log.
+    /// Returns the largest number of words of a transaction's log.
     pub fn log_words(&self) -> usize {
         match self.protocol.logs_at_replicas() {
             true => self.slot_words / 2,
@@ -64,8 +64,8 @@ impl LogArea {
         }
     }
 
-    /// The largest number of words of a value with which a key can always be inserted: the log of
-    /// an insertion that extends a chain has the slot, two buckets and the header.
+    /// Returns the largest number of words of a value with which a key can always be inserted: the
+    /// log of an insertion that extends a chain has the slot, two buckets and the header.
     pub fn value_words(&self) -> usize {
         const OBJECTS: usize = 4;
         let headers = if self.protocol.logs_at_replicas() {
@@ -83,7 +83,7 @@ impl LogArea {
         self.log_words().saturating_sub(log + others)
     }
 
-    /// The offset of the entry with the decision of a recovery.
+    /// Returns the offset of the entry with the decision of a recovery.
     pub(super) fn decided(&self, coordinator: u16) -> RemoteOffset {
         match self.protocol.logs_at_replicas() {
             true => self.slot(coordinator) + self.log_words() as u64 * 8,
@@ -91,21 +91,21 @@ impl LogArea {
         }
     }
 
-    /// The offset of the latch with this number in the log of latches of an attempt.
+    /// Returns the offset of the latch with this number in the log of latches of an attempt.
     pub(super) fn latch(&self, coordinator: u16, number: usize) -> RemoteOffset {
         let words = self.log_words() - LATCH_WORDS * (number + 1);
         self.slot(coordinator) + words as u64 * 8
     }
 
-    /// The offset of the checksum of the first entry in a coordinator's slot. A WRITE of 0 to it
-    /// removes the log of a transaction. A WRITE to the whole header might remove the decision
-    /// first, because the words of one WRITE are written in any order.
+    /// Returns the offset of the checksum of the first entry in a coordinator's slot. A WRITE of 0
+    /// to it removes the log of a transaction. A WRITE to the whole header might remove the
+    /// decision first, because the words of one WRITE are written in any order.
     pub(super) fn checksum(&self, coordinator: u16) -> RemoteOffset {
         self.slot(coordinator) + 8
     }
 
-    /// The offsets to which a WRITE of 0 clears a coordinator's slot. The entry with the decision
-    /// of a recovery is the last one.
+    /// Returns the offsets to which a WRITE of 0 clears a coordinator's slot. The entry with the
+    /// decision of a recovery is the last one.
     pub fn checksums(&self, coordinator: u16) -> impl Iterator<Item = RemoteOffset> {
         let decided = self.protocol.logs_at_replicas();
         let decided = decided.then(|| self.decided(coordinator) + 8);
@@ -234,7 +234,7 @@ impl LogEntry {
         })
     }
 
-    /// Whether the entry has all objects of the transaction.
+    /// Returns whether the entry has all objects of the transaction.
     pub(super) fn is_complete(&self) -> bool {
         self.objects.len() == self.total
     }

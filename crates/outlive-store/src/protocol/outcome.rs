@@ -24,8 +24,8 @@ pub struct LastCommit {
 }
 
 impl LastCommit {
-    /// The outcome of `attempt`. `has_failed` tells whether its compute server has failed, so that
-    /// its logs are recovered.
+    /// Returns the outcome of `attempt`. `has_failed` tells whether its compute server has failed,
+    /// so that its logs are recovered.
     pub fn outcome(&self, attempt: TransactionId, has_failed: bool) -> Outcome {
         if self.committed == Some(attempt) {
             return Outcome::Committed;

@@ -176,12 +176,12 @@ impl Flaw {
         Self::UnlinksUnvalidated,
     ];
 
-    /// Whether FORD as published has the flaw (*Tandem* thesis, table 5.1).
+    /// Returns whether FORD as published has the flaw (*Tandem* thesis, table 5.1).
     pub const fn is_of_ford(self) -> bool {
         self as u8 <= Self::MissingActions as u8
     }
 
-    /// The policy with this flaw only.
+    /// Returns the policy with this flaw only.
     pub const fn policy(self) -> Policy {
         let mut policy = Policy::SOUND;
         let choice = match self {

@@ -139,9 +139,9 @@ pub(super) enum Latch {
 pub(super) type Seen = (Version, Range<usize>);
 
 impl<V: View> Worker<V> {
-    /// The state of a latch with this word. `known` is the number of failures that the worker knew
-    /// when the READ of the latch was posted. Another coordinator of the worker may have learned of
-    /// one since.
+    /// Returns the state of a latch with this word. `known` is the number of failures that the
+    /// worker knew when the READ of the latch was posted. Another coordinator of the worker may
+    /// have learned of one since.
     pub(super) fn latch_state(&self, latch: u64, known: u64) -> Latch {
         match TransactionId::from_word(latch) {
             None => Latch::Free,
@@ -183,7 +183,7 @@ impl<V: Member> Transaction<V> {
         self.stage = Stage::Ended;
     }
 
-    /// The identity of this attempt.
+    /// Returns the identity of this attempt.
     pub fn id(&self) -> TransactionId {
         self.id
     }
@@ -197,7 +197,7 @@ impl<V: Member> Transaction<V> {
         self.sets.writes.iter().position(|it| it.object == object)
     }
 
-    /// The primary of an object.
+    /// Returns the primary of an object.
     fn primary(&self, object: ObjectId) -> Result<Place, Abort> {
         let primary = self.worker.primary(object);
         // A sibling that began an epoch may have dropped the layout in the middle of this access,
@@ -223,7 +223,7 @@ impl<V: Member> Transaction<V> {
         Ok(())
     }
 
-    /// The object as this attempt sees it: its own write, or an earlier read.
+    /// Returns the object as this attempt sees it: its own write, or an earlier read.
     pub(super) fn known(&self, object: ObjectId) -> Option<Seen> {
         if let Some(index) = self.written(object) {
             let write = &self.sets.writes[index];

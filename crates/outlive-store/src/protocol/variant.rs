@@ -38,7 +38,7 @@ impl Protocol {
     /// All protocols.
     pub const ALL: [Self; 4] = [Self::Pandora, Self::Ford, Self::LogALatch, Self::LatchToLog];
 
-    /// The name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pandora => "pandora",
@@ -53,27 +53,27 @@ impl Protocol {
         Self::ALL.into_iter().find(|it| *it as u64 == number)
     }
 
-    /// Whether objects are logged at their replicas, each in a record of its own.
+    /// Returns whether objects are logged at their replicas, each in a record of its own.
     pub(crate) const fn logs_at_replicas(self) -> bool {
         matches!(self, Self::Ford | Self::LogALatch)
     }
 
-    /// Whether an attempt is logged in the round trip of its validation, and not after it.
+    /// Returns whether an attempt is logged in the round trip of its validation, and not after it.
     pub(super) const fn logs_during_validation(self) -> bool {
         !matches!(self, Self::Pandora)
     }
 
-    /// Whether latches are logged before they are acquired.
+    /// Returns whether latches are logged before they are acquired.
     pub(super) const fn logs_latches(self) -> bool {
         matches!(self, Self::LogALatch)
     }
 
-    /// Whether latches of failed compute servers are stray, and may be stolen.
+    /// Returns whether latches of failed compute servers are stray, and may be stolen.
     pub(super) const fn steals_latches(self) -> bool {
         matches!(self, Self::Pandora | Self::LatchToLog)
     }
 
-    /// Whether no transaction begins while a compute server is recovered.
+    /// Returns whether no transaction begins while a compute server is recovered.
     pub(super) const fn stops_for_recovery(self) -> bool {
         matches!(self, Self::Ford)
     }

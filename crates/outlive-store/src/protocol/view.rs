@@ -26,24 +26,25 @@ pub trait View: core::fmt::Debug {
         Poll::Ready(self.connect(broken.server()))
     }
 
-    /// The layout of a table, if it exists.
+    /// Returns the layout of a table, if it exists.
     fn layout(&self, table: u8) -> Option<TableLayout>;
 
     /// If the compute server with this process id has failed and its logs are recovered, so that
     /// its latches may be stolen: its incarnation, a number that no other owner of the id has.
     fn failed(&self, process: u16) -> Option<u64>;
 
-    /// The epoch: the number of memory servers that were lost, and of steps of restorations.
+    /// Returns the epoch: the number of memory servers that were lost, and of steps of
+    /// restorations.
     fn epoch(&self) -> u64;
 
-    /// The memory servers that are lost in `epoch`, which has begun.
+    /// Returns the memory servers that are lost in `epoch`, which has begun.
     fn lost(&self, epoch: u64) -> Vec<ServerId>;
 
-    /// The number of steps of restorations in `epoch`, which has begun. It decides on the use of
-    /// replicas that have [joined](crate::tables::Place::step) their partitions.
+    /// Returns the number of steps of restorations in `epoch`, which has begun. It decides on the
+    /// use of replicas that have [joined](crate::tables::Place::step) their partitions.
     fn steps(&self, epoch: u64) -> u8;
 
-    /// The last attempt of a coordinator that began its commit, if it is known.
+    /// Returns the last attempt of a coordinator that began its commit, if it is known.
     fn begun(&self, process: u16, coordinator: u16) -> Option<TransactionId>;
 
     /// Records that a recovery rolls a transaction forward.
@@ -67,8 +68,8 @@ pub trait Member: View {
     /// Returns whether the compute server with this process id has died and is not recovered yet.
     fn is_under_recovery(&self, process: u16) -> bool;
 
-    /// The commits of earlier epochs that delay `epoch`, except those of this compute server and
-    /// those of dead ones that a survivor is recovering.
+    /// Returns the commits of earlier epochs that delay `epoch`, except those of this compute
+    /// server and those of dead ones that a survivor is recovering.
     fn stragglers(&self, epoch: u64) -> Vec<TransactionId>;
 
     /// Fences the compute server of a transaction, and returns without waiting for that.
@@ -80,8 +81,9 @@ pub trait Member: View {
     /// Ends the registration of a commit, and records whether the transaction was committed.
     fn leave_commit(&self, transaction: TransactionId, is_committed: bool);
 
-    /// The log slots of the compute server. Log servers that are lost in `epoch` are replaced, as
-    /// far as there are enough live servers. The entries of commits under way remain at the others.
+    /// Returns the log slots of the compute server. Log servers that are lost in `epoch` are
+    /// replaced, as far as there are enough live servers. The entries of commits under way remain
+    /// at the others.
     ///
     /// # Errors
     /// A live memory server cannot be reached.
@@ -93,7 +95,7 @@ pub trait Member: View {
     /// Returns a log slot that a coordinator has used.
     fn return_slot(&self, slot: Slot);
 
-    /// The number of recoveries of compute servers that have begun.
+    /// Returns the number of recoveries of compute servers that have begun.
     fn recoveries(&self) -> u64;
 
     /// Returns whether a compute server is being recovered.
@@ -123,7 +125,7 @@ impl Slot {
         Self { number, attempt }
     }
 
-    /// The number of the slot in the log area.
+    /// Returns the number of the slot in the log area.
     pub const fn number(&self) -> u16 {
         self.number
     }

@@ -44,7 +44,7 @@ impl<T: bytemuck::Pod> Table<T> {
         }
     }
 
-    /// The number of the table.
+    /// Returns the number of the table.
     pub const fn number(self) -> u8 {
         self.number
     }
@@ -148,7 +148,7 @@ impl<V: View> Worker<V> {
         self.policy.set(policy);
     }
 
-    /// The choices of the protocol.
+    /// Returns the choices of the protocol.
     #[inline]
     pub(super) fn policy(&self) -> Policy {
         #[cfg(feature = "proofs")]
@@ -157,7 +157,7 @@ impl<V: View> Worker<V> {
         Policy::SOUND
     }
 
-    /// The protocol.
+    /// Returns the protocol.
     #[inline]
     pub(super) fn protocol(&self) -> Protocol {
         self.protocol
@@ -179,7 +179,7 @@ impl<V: View> Worker<V> {
         self.protocol.steals_latches()
     }
 
-    /// The numbers of events so far.
+    /// Returns the numbers of events so far.
     pub fn counts(&self) -> Counts {
         self.counts.get()
     }
@@ -198,7 +198,7 @@ impl<V: View> Worker<V> {
         layout.unwrap_or_else(|| panic!("there is no table {table}"))
     }
 
-    /// The layout of a table, if it exists.
+    /// Returns the layout of a table, if it exists.
     pub(super) fn layout_if_any(&self, table: u8) -> Option<Rc<TableLayout>> {
         let mut cached = self.layouts[usize::from(table)].borrow_mut();
         if cached.is_none() {
@@ -211,8 +211,8 @@ impl<V: View> Worker<V> {
         cached.clone()
     }
 
-    /// Whether a layout may be that of a later epoch: a replica that was lost after the end of the
-    /// worker's epoch may be replaced in it, so that another one seems to be the primary.
+    /// Returns whether a layout may be that of a later epoch: a replica that was lost after the end
+    /// of the worker's epoch may be replaced in it, so that another one seems to be the primary.
     pub(super) fn has_late_layout(&self) -> bool {
         self.has_late_layout.get()
     }
@@ -235,8 +235,8 @@ impl<V: View> Worker<V> {
         }
     }
 
-    /// The number of failures that this worker knows. If it has risen since a READ was posted, what
-    /// the READ returned may be older than a recovery.
+    /// Returns the number of failures that this worker knows. If it has risen since a READ was
+    /// posted, what the READ returned may be older than a recovery.
     pub(super) fn known_failures(&self) -> u64 {
         self.failures.get()
     }
@@ -263,13 +263,13 @@ impl<V: View> Worker<V> {
         usize::from(server.0) >= SERVERS || self.lost.get().has(server)
     }
 
-    /// The replicas of an object to which writes go: those that are not lost.
+    /// Returns the replicas of an object to which writes go: those that are not lost.
     pub(super) fn replicas(&self, object: ObjectId) -> impl Iterator<Item = Place> + use<'_, V> {
         self.replicas_after(object, self.steps.get())
     }
 
-    /// The replicas of an object to which the writes of an earlier epoch with this number of steps
-    /// went, except those that are lost now.
+    /// Returns the replicas of an object to which the writes of an earlier epoch with this number
+    /// of steps went, except those that are lost now.
     pub(super) fn replicas_after(
         &self,
         object: ObjectId,
@@ -285,12 +285,12 @@ impl<V: View> Worker<V> {
         place.is_complete(self.steps.get()) || !self.policy().waits_for_copies
     }
 
-    /// The replicas of an object that are being filled.
+    /// Returns the replicas of an object that are being filled.
     pub(super) fn joining(&self, object: ObjectId) -> impl Iterator<Item = Place> + use<'_, V> {
         self.replicas(object).filter(|it| !self.is_complete(it))
     }
 
-    /// The primary of an object, unless all complete replicas are lost.
+    /// Returns the primary of an object, unless all complete replicas are lost.
     pub(super) fn primary(&self, object: ObjectId) -> Option<Place> {
         self.replicas(object).find(|it| self.is_complete(it))
     }

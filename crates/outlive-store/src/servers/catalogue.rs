@@ -132,7 +132,7 @@ pub enum TableError {
     Busy,
 }
 
-/// The number of bytes of a region that a replica of a partition uses.
+/// Returns the number of bytes of a region that a replica of a partition uses.
 pub(super) fn partition_space(geometry: Geometry) -> u64 {
     geometry.partition_bytes().next_multiple_of(64)
 }
@@ -152,7 +152,7 @@ impl<M: Memory> Configuration<M> {
         self.memory_servers().filter(is_live).collect()
     }
 
-    /// The table with this number, if it exists.
+    /// Returns the table with this number, if it exists.
     pub fn table(self, number: u8) -> Option<TableEntry> {
         if u16::from(number) >= self.sizes.tables {
             return None;
@@ -180,12 +180,12 @@ impl<M: Memory> Configuration<M> {
         })
     }
 
-    /// The tables.
+    /// Returns the tables.
     pub fn tables(self) -> impl Iterator<Item = TableEntry> {
         (0..self.sizes.tables).filter_map(move |number| self.table(number as u8))
     }
 
-    /// The sizes of a table and the places of its replicas.
+    /// Returns the sizes of a table and the places of its replicas.
     pub fn layout(self, number: u8) -> Option<TableLayout> {
         let geometry = self.table(number)?.geometry;
         let replicas = usize::from(self.replicas());
@@ -334,7 +334,7 @@ impl<M: Memory> Configuration<M> {
             })
     }
 
-    /// The end of the space of `server`'s region that logs and tables use.
+    /// Returns the end of the space of `server`'s region that logs and tables use.
     pub(super) fn end_of(self, server: ServerId) -> u64 {
         let mut end = self.log_bytes();
         for table in self.tables() {
@@ -354,7 +354,7 @@ impl<M: Memory> Configuration<M> {
         self.load(self.catalogue_at()) == owner.to_word()
     }
 
-    /// The servers that tables name, if these have not been replaced under the same number.
+    /// Returns the servers that tables name, if these have not been replaced under the same number.
     pub(super) fn placed_servers(self) -> Vec<MemoryEntry> {
         let layouts = self.tables().filter_map(|it| self.layout(it.number));
         let places = layouts.flat_map(|it| it.places).flatten();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct ProcessId(u16);
 
 impl ProcessId {
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u16 {
         self.0
     }
@@ -70,17 +70,17 @@ impl ComputeServer {
         })
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub fn id(&self) -> ProcessId {
         self.rights.id
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Store {
         &self.rights.store
     }
 
-    /// The instance of the server's process.
+    /// Returns the instance of the server's process.
     pub fn instance(&self) -> Instance {
         self.rights.process.instance()
     }

@@ -184,23 +184,23 @@ impl<M: Memory> Configuration<M> {
         Ok(Self { memory, at, sizes })
     }
 
-    /// The numbers and sizes that the store was created with.
+    /// Returns the numbers and sizes that the store was created with.
     pub fn sizes(self) -> Sizes {
         self.sizes
     }
 
-    /// The number of replicas of each object, f + 1.
+    /// Returns the number of replicas of each object, f + 1.
     pub fn replicas(self) -> u16 {
         self.sizes.replicas
     }
 
-    /// The number of process ids, which are 1 to this number.
+    /// Returns the number of process ids, which are 1 to this number.
     pub fn process_ids(self) -> u16 {
         self.sizes.process_ids
     }
 
-    /// The numbers of transactions that all recoveries have rolled forward and back, without the
-    /// other fields. A recovery that is re-executed may count twice.
+    /// Returns the numbers of transactions that all recoveries have rolled forward and back,
+    /// without the other fields. A recovery that is re-executed may count twice.
     pub fn recovered(self) -> Recovered {
         Recovered {
             forward: self.load(self.at + FORWARD),
@@ -229,13 +229,13 @@ impl<M: Memory> Configuration<M> {
         }
     }
 
-    /// The totals of events in transactions. They lack what the workers have not added yet.
+    /// Returns the totals of events in transactions. They lack what the workers have not added yet.
     pub fn counts(self) -> Counts {
         let at = |index: usize| self.at + EVENTS + index as u64 * 8;
         Counts::from_words(core::array::from_fn(|index| self.load(at(index))))
     }
 
-    /// The number of recoveries of compute servers that have begun.
+    /// Returns the number of recoveries of compute servers that have begun.
     #[inline]
     pub fn recoveries(self) -> u64 {
         self.load(self.at + RECOVERIES)
@@ -271,12 +271,13 @@ impl<M: Memory> Configuration<M> {
         MemoryEntry { phase, ..*entry }
     }
 
-    /// Whether the memory of dead memory servers is poisoned.
+    /// Returns whether the memory of dead memory servers is poisoned.
     pub fn poisons(self) -> bool {
         self.load(self.at + POISONS) != 0
     }
 
-    /// The entry of memory server `id`; `None` if it is damaged, or no server can have the number.
+    /// Returns the entry of memory server `id`; `None` if it is damaged, or no server can have the
+    /// number.
     pub fn memory_server(self, id: ServerId) -> Option<MemoryEntry> {
         if id.0 >= self.sizes.memory_servers {
             return None;
@@ -296,19 +297,19 @@ impl<M: Memory> Configuration<M> {
         })
     }
 
-    /// All numbers of memory servers.
+    /// Returns all numbers of memory servers.
     pub fn server_ids(self) -> impl Iterator<Item = ServerId> {
         (0..self.sizes.memory_servers).map(ServerId)
     }
 
-    /// The memory servers that exist or have died.
+    /// Returns the memory servers that exist or have died.
     pub fn memory_servers(self) -> impl Iterator<Item = MemoryEntry> {
         self.server_ids()
             .filter_map(move |id| self.memory_server(id))
             .filter(|entry| entry.phase != Phase::Free || entry.owner.is_some())
     }
 
-    /// The word that determines whether the memory of `entry` can be used.
+    /// Returns the word that determines whether the memory of `entry` can be used.
     pub fn liveness(self, entry: &MemoryEntry) -> Liveness<M> {
         Liveness {
             memory: self.memory,

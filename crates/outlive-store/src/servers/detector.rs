@@ -143,7 +143,7 @@ impl CoreDetector {
         }
     }
 
-    /// The number of deaths by fences that it has reported.
+    /// Returns the number of deaths by fences that it has reported.
     pub fn fences(&self) -> u64 {
         self.fences
     }

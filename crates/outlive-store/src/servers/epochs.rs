@@ -57,7 +57,7 @@ impl<M: Memory> Configuration<M> {
         self.at + CHANGES + epoch * 8
     }
 
-    /// The epoch: the number of losses and of steps of restorations.
+    /// Returns the epoch: the number of losses and of steps of restorations.
     pub fn epoch(self) -> u64 {
         let most = self.sizes.changes();
         (0..most).find(|it| !self.is_over(*it)).unwrap_or(most)
@@ -75,13 +75,13 @@ impl<M: Memory> Configuration<M> {
         words.take_while(|word| *word != 0)
     }
 
-    /// The memory servers that are lost in `epoch`.
+    /// Returns the memory servers that are lost in `epoch`.
     pub fn lost(self, epoch: u64) -> impl Iterator<Item = ServerId> {
         let losses = self.changes(epoch).filter(|word| *word < STEP);
         losses.map(|word| ServerId(word as u16 - 1))
     }
 
-    /// The number of steps of restorations in `epoch`.
+    /// Returns the number of steps of restorations in `epoch`.
     pub fn steps(self, epoch: u64) -> u8 {
         let steps = self.changes(epoch).filter(|word| *word > STEP);
         // They are appended in order.
@@ -213,8 +213,8 @@ impl<M: Memory> Configuration<M> {
         }
     }
 
-    /// The last attempt of a coordinator that began its commit, if the logs of `process` are not
-    /// recovered.
+    /// Returns the last attempt of a coordinator that began its commit, if the logs of `process`
+    /// are not recovered.
     pub fn begun(self, process: u16, coordinator: u16) -> Option<TransactionId> {
         let area = self.log_area_of(process)?;
         TransactionId::from_word(self.load(self.commit_at(area, coordinator) + BEGUN))
@@ -235,9 +235,9 @@ impl<M: Memory> Configuration<M> {
         }
     }
 
-    /// The outcome of an attempt of a transaction of the compute server `server`, which has left or
-    /// failed, or is live. That of the last commit that a coordinator began is known until another
-    /// compute server receives the log area.
+    /// Returns the outcome of an attempt of a transaction of the compute server `server`, which has
+    /// left or failed, or is live. That of the last commit that a coordinator began is known until
+    /// another compute server receives the log area.
     pub fn outcome(self, server: Instance, attempt: TransactionId) -> Outcome {
         self.known_outcome(server, attempt)
             .unwrap_or(Outcome::Unknown)
@@ -277,8 +277,8 @@ impl<M: Memory> Configuration<M> {
         (0..self.sizes.log_areas).all(|area| !self.delays(area, epoch))
     }
 
-    /// The commits of an epoch before `epoch`, with their processes, except those of dead servers
-    /// whose logs a survivor is recovering.
+    /// Returns the commits of an epoch before `epoch`, with their processes, except those of dead
+    /// servers whose logs a survivor is recovering.
     pub(super) fn stragglers(self, epoch: u64) -> impl Iterator<Item = (Instance, TransactionId)> {
         let areas = (0..self.sizes.log_areas).filter(move |area| self.delays(*area, epoch));
         let users = areas.filter_map(move |area| Some((area, self.log_user(area)?)));

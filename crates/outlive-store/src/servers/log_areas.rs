@@ -52,7 +52,7 @@ impl<M: Memory> Drop for Claim<M> {
 }
 
 impl<M: Memory> Configuration<M> {
-    /// The number of bytes at the start of each region that hold logs.
+    /// Returns the number of bytes at the start of each region that hold logs.
     pub fn log_bytes(self) -> u64 {
         let sizes = self.sizes;
         let each = u64::from(sizes.coordinators) * sizes.log_slot_bytes;
@@ -195,19 +195,19 @@ impl<M: Memory> Configuration<M> {
         }
     }
 
-    /// The log areas of `owner`, with the process ids of the compute servers.
+    /// Returns the log areas of `owner`, with the process ids of the compute servers.
     fn log_areas_of(self, owner: Instance) -> impl Iterator<Item = (u16, u16)> {
         let areas = (0..self.sizes.log_areas)
             .filter(move |area| self.load(self.area_at(*area)) == owner.to_word());
         areas.map(move |area| (area, self.load(self.area_at(area) + PROCESS) as u16))
     }
 
-    /// The owner of a log area, if it is in use.
+    /// Returns the owner of a log area, if it is in use.
     pub(super) fn log_owner(self, area: u16) -> Option<Instance> {
         Instance::from_word(self.load(self.area_at(area)))
     }
 
-    /// The owner of a log area, if it is the compute server itself.
+    /// Returns the owner of a log area, if it is the compute server itself.
     pub(super) fn log_user(self, area: u16) -> Option<Instance> {
         let process = self.load(self.area_at(area) + PROCESS) as u16;
         let user = self.owner_of(process);
@@ -224,18 +224,18 @@ impl<M: Memory> Configuration<M> {
         })
     }
 
-    /// The owners of log areas: compute servers, and survivors that recover their logs.
+    /// Returns the owners of log areas: compute servers, and survivors that recover their logs.
     pub fn log_owners(self) -> impl Iterator<Item = Instance> {
         (0..self.sizes.log_areas).filter_map(move |area| self.log_owner(area))
     }
 
-    /// The log area of a process id, if it has one, so that its logs are not recovered.
+    /// Returns the log area of a process id, if it has one, so that its logs are not recovered.
     pub(super) fn log_area_of(self, process: u16) -> Option<u16> {
         let mut areas = 0..self.sizes.log_areas;
         areas.find(|area| self.load(self.area_at(*area) + PROCESS) == u64::from(process))
     }
 
-    /// The compute server whose commits the words of `area` describe.
+    /// Returns the compute server whose commits the words of `area` describe.
     pub(super) fn last_user(self, area: u16) -> Option<Instance> {
         Instance::from_word(self.load(self.area_at(area) + USER))
     }

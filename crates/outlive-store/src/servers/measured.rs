@@ -44,7 +44,7 @@ impl Store {
         self.measured().recoveries().link = link;
     }
 
-    /// The last recovery of logs that a member of this process has completed.
+    /// Returns the last recovery of logs that a member of this process has completed.
     pub fn last_recovery(&self) -> Option<LogRecovery> {
         self.measured().recoveries().last
     }

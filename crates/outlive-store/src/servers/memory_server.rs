@@ -65,22 +65,22 @@ impl MemoryServer {
         })
     }
 
-    /// The number of the server.
+    /// Returns the number of the server.
     pub fn id(&self) -> ServerId {
         self.entry.id
     }
 
-    /// The memory that the server has registered.
+    /// Returns the memory that the server has registered.
     pub fn region(&self) -> Region {
         self.entry.region
     }
 
-    /// The instance of the server's process.
+    /// Returns the instance of the server's process.
     pub fn instance(&self) -> Instance {
         self.process.instance()
     }
 
-    /// The events of the store's members from now on: their deaths, for example.
+    /// Returns the events of the store's members from now on: their deaths, for example.
     pub fn events(&self) -> GroupEvents {
         self.process.events()
     }

@@ -38,7 +38,7 @@ pub(super) const fn with_step(word: u64, step: u8) -> u64 {
     word & !(0xFF << STEP_AT) | (step as u64) << STEP_AT
 }
 
-/// The number of the server that a word names.
+/// Returns the number of the server that a word names.
 pub(super) fn named_server(word: u64) -> Option<ServerId> {
     (word != NO_PLACE).then_some(ServerId((word >> SERVER_AT) as u16))
 }

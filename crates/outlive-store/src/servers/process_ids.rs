@@ -44,7 +44,7 @@ impl<M: Memory> Configuration<M> {
         self.at + self.sizes.owners_at() + u64::from(id) * 8
     }
 
-    /// The owner word of a process id, or 0.
+    /// Returns the owner word of a process id, or 0.
     fn owner_word(self, id: u16) -> u64 {
         let is_id = (1..=self.process_ids()).contains(&id);
         if is_id {
@@ -54,7 +54,7 @@ impl<M: Memory> Configuration<M> {
         }
     }
 
-    /// The process that has this process id, or had it when it failed.
+    /// Returns the process that has this process id, or had it when it failed.
     pub fn owner_of(self, id: u16) -> Option<Instance> {
         Instance::from_word(self.owner_word(id) & !FAILED)
     }
@@ -96,7 +96,7 @@ impl<M: Memory> Configuration<M> {
         self.failed(id).is_some()
     }
 
-    /// The incarnation of the process id `id` that has failed, until the id is recycled.
+    /// Returns the incarnation of the process id `id` that has failed, until the id is recycled.
     pub fn failed(self, id: u16) -> Option<u64> {
         Some(self.owner_word(id)).filter(|word| word & FAILED != 0)
     }
@@ -106,7 +106,7 @@ impl<M: Memory> Configuration<M> {
         self.failed(id) == Some(owner.to_word() | FAILED)
     }
 
-    /// The compute servers that have a process id, or had one when they failed.
+    /// Returns the compute servers that have a process id, or had one when they failed.
     pub fn compute_servers(self) -> impl Iterator<Item = ComputeEntry> {
         (1..=self.process_ids()).filter_map(move |id| {
             let word = self.owner_word(id);
@@ -118,7 +118,7 @@ impl<M: Memory> Configuration<M> {
         })
     }
 
-    /// The failed process ids with their incarnations.
+    /// Returns the failed process ids with their incarnations.
     ///
     /// A log area can still name a failed id, if its survivor died before it freed the area. The
     /// next survivor marks the owner of the id as failed, so such an id keeps its owner.

@@ -34,7 +34,7 @@ impl Files {
         }
     }
 
-    /// The file of the segment of `server`'s `incarnation`.
+    /// Returns the file of the segment of `server`'s `incarnation`.
     pub fn path(&self, server: ServerId, incarnation: u64) -> PathBuf {
         let mut path = OsString::from(&self.store);
         path.push(format!(
@@ -44,7 +44,7 @@ impl Files {
         path.into()
     }
 
-    /// All files of segments of this store.
+    /// Returns all files of segments of this store.
     pub fn all(&self) -> Vec<PathBuf> {
         let mut prefix = self.store.file_name().unwrap_or_default().to_owned();
         prefix.push(format!(".{:08x}.memory-", self.tag));

@@ -103,7 +103,7 @@ impl<M: Memory> Configuration<M> {
         self.at + RESTORER
     }
 
-    /// The compute server that restores lost replicas.
+    /// Returns the compute server that restores lost replicas.
     pub fn restorer(self) -> Option<Instance> {
         Instance::from_word(self.load(self.restorer_at()))
     }
@@ -131,7 +131,7 @@ impl<M: Memory> Configuration<M> {
         place.server == NOWHERE || self.is_lost(place.server)
     }
 
-    /// The tables' partitions, each with the words of its places.
+    /// Returns the tables' partitions, each with the words of its places.
     fn partitions(self) -> impl Iterator<Item = (u8, u8, u64, Vec<u64>)> {
         self.tables().flat_map(move |table| {
             let (number, space) = (table.number, partition_space(table.geometry));
@@ -143,7 +143,7 @@ impl<M: Memory> Configuration<M> {
         })
     }
 
-    /// The partitions with too few live, complete replicas.
+    /// Returns the partitions with too few live, complete replicas.
     pub fn missing(self) -> Missing {
         let (steps, mut missing) = (self.steps(self.epoch()), Missing::default());
         for (.., words) in self.partitions() {
@@ -203,7 +203,7 @@ impl<M: Memory> Configuration<M> {
         reserved
     }
 
-    /// The partitions with new replicas of the step `step`.
+    /// Returns the partitions with new replicas of the step `step`.
     pub(super) fn joining(self, step: u8) -> Vec<(u8, u8)> {
         let is_new = |word: &u64| self.place_of(*word).step == step;
         let all = { self.partitions() }.filter(|(.., words)| words.iter().any(is_new));
@@ -211,7 +211,7 @@ impl<M: Memory> Configuration<M> {
             .collect()
     }
 
-    /// The number of new replicas of the step `step` that are not lost.
+    /// Returns the number of new replicas of the step `step` that are not lost.
     pub(super) fn filled(self, step: u8) -> u64 {
         let words = self.partitions().flat_map(|(.., words)| words);
         let places = words.map(|word| self.place_of(word));

@@ -38,7 +38,7 @@ impl Rights {
         }
     }
 
-    /// The log slots that no coordinator uses.
+    /// Returns the log slots that no coordinator uses.
     pub fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
         { self.slots.lock() }.unwrap_or_else(PoisonError::into_inner)
     }

@@ -53,13 +53,13 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The number of bytes of the configuration.
+    /// Returns the number of bytes of the configuration.
     pub const fn bytes(self) -> u64 {
         self.tables_at() + self.tables as u64 * EACH_TABLE
     }
 
-    /// The length of the list of changes: a loss of each memory server, and the steps of one
-    /// restoration and a half for each.
+    /// Returns the length of the list of changes: a loss of each memory server, and the steps of
+    /// one restoration and a half for each.
     pub(super) const fn changes(self) -> u64 {
         self.memory_servers as u64 * 4
     }

@@ -283,12 +283,12 @@ impl Store {
         })
     }
 
-    /// The pod of the store.
+    /// Returns the pod of the store.
     pub fn pod(&self) -> &Pod {
         &self.pod
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     pub fn configuration(&self) -> Configuration {
         self.configuration
     }
@@ -330,15 +330,15 @@ impl Store {
         &self.files
     }
 
-    /// The file of the segment of the memory server that `entry` describes.
+    /// Returns the file of the segment of the memory server that `entry` describes.
     pub fn segment_path(&self, entry: &MemoryEntry) -> PathBuf {
         self.files.path(entry.id, entry.incarnation)
     }
 
-    /// The outcome of an attempt of a transaction, for a client that has received no answer from
-    /// its coordinator, but has received the [attempt's id](crate::protocol::Transaction::id) and
-    /// the [instance](ComputeServer::instance) of the compute server. (A later compute server may
-    /// have the same process id, and so the same ids of attempts.)
+    /// Returns the outcome of an attempt of a transaction, for a client that has received no answer
+    /// from its coordinator, but has received the [attempt's id](crate::protocol::Transaction::id)
+    /// and the [instance](ComputeServer::instance) of the compute server. (A later compute server
+    /// may have the same process id, and so the same ids of attempts.)
     ///
     /// After the compute server has failed or left, the outcome of the last commit of each
     /// coordinator is known, until another compute server receives its log area.

@@ -61,7 +61,7 @@ impl Geometry {
                 .is_some_and(|all| all < 1 << 29)
     }
 
-    /// The number of words of a slot's value: the key and the value.
+    /// Returns the number of words of a slot's value: the key and the value.
     pub fn slot_words(&self) -> usize {
         1 + self.value_words as usize
     }
@@ -70,39 +70,39 @@ impl Geometry {
         (VALUE + self.slot_words() as u64 * 8).next_multiple_of(16)
     }
 
-    /// The number of buckets of a partition.
+    /// Returns the number of buckets of a partition.
     pub fn buckets(&self) -> u32 {
         self.main + self.extra
     }
 
-    /// The largest number of keys [for which](Self::for_keys) a table has these sizes.
+    /// Returns the largest number of keys [for which](Self::for_keys) a table has these sizes.
     pub fn keys(&self) -> u64 {
         let keys = u64::from(self.main) * PLANNED * u64::from(self.partitions);
         keys.min(Self::MAX_KEYS)
     }
 
-    /// The number of slots of the table.
+    /// Returns the number of slots of the table.
     pub fn slots(&self) -> u64 {
         u64::from(self.partitions) * u64::from(self.buckets()) * KEYS_PER_BUCKET as u64
     }
 
-    /// The number of bytes of a partition.
+    /// Returns the number of bytes of a partition.
     pub fn partition_bytes(&self) -> u64 {
         let each = BUCKET_BYTES + KEYS_PER_BUCKET as u64 * self.slot_bytes();
         BUCKETS + u64::from(self.buckets()) * each
     }
 
-    /// The header of a partition.
+    /// Returns the header of a partition.
     pub fn header(&self, table: u8, partition: u8) -> ObjectId {
         ObjectId::new(table, partition, 0)
     }
 
-    /// The object of a bucket.
+    /// Returns the object of a bucket.
     pub fn bucket(&self, table: u8, partition: u8, bucket: u32) -> ObjectId {
         ObjectId::new(table, partition, BUCKETS + u64::from(bucket) * BUCKET_BYTES)
     }
 
-    /// The object of a slot: slot `8 * b + i` belongs to bucket `b`.
+    /// Returns the object of a slot: slot `8 * b + i` belongs to bucket `b`.
     pub fn slot(&self, table: u8, partition: u8, slot: u32) -> ObjectId {
         let first = BUCKETS + u64::from(self.buckets()) * BUCKET_BYTES;
         ObjectId::new(
@@ -112,8 +112,8 @@ impl Geometry {
         )
     }
 
-    /// All objects of a partition with the numbers of their value words: the header, the buckets,
-    /// the slots.
+    /// Returns all objects of a partition with the numbers of their value words: the header, the
+    /// buckets, the slots.
     pub fn objects(self, table: u8, partition: u8) -> impl Iterator<Item = (ObjectId, usize)> {
         let header = (self.header(table, partition), HEADER_WORDS);
         let buckets = (0..self.buckets())
@@ -159,12 +159,13 @@ pub(super) const fn mix(key: u64) -> u64 {
 pub struct Header<'a>(pub &'a [u64]);
 
 impl Header<'_> {
-    /// The number of extra buckets that were ever in a chain. They are the first ones.
+    /// Returns the number of extra buckets that were ever in a chain. They are the first ones.
     pub fn used(&self) -> u64 {
         self.0[0]
     }
 
-    /// The number of the first bucket in the list of free ones: those that have left their chains.
+    /// Returns the number of the first bucket in the list of free ones: those that have left their
+    /// chains.
     pub fn free(&self) -> Option<u32> {
         (self.0[1] as u32).checked_sub(1)
     }
@@ -175,7 +176,7 @@ impl Header<'_> {
 pub struct Bucket<'a>(pub &'a [u64]);
 
 impl Bucket<'_> {
-    /// The number of the next bucket of the chain, or of the list of free ones.
+    /// Returns the number of the next bucket of the chain, or of the list of free ones.
     pub fn next(&self) -> Option<u32> {
         (self.0[0] as u32).checked_sub(1)
     }
@@ -190,7 +191,7 @@ impl Bucket<'_> {
         (0..KEYS_PER_BUCKET).find(|it| !self.uses(*it))
     }
 
-    /// The key of the slot at `position`, if that is in use.
+    /// Returns the key of the slot at `position`, if that is in use.
     pub fn key(&self, position: usize) -> u64 {
         self.0[2 + position]
     }

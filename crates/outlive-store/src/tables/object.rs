@@ -23,22 +23,22 @@ impl ObjectId {
         Self((table as u64) << 56 | (partition as u64) << 48 | (offset / 16))
     }
 
-    /// The number of the table.
+    /// Returns the number of the table.
     pub const fn table(self) -> u8 {
         (self.0 >> 56) as u8
     }
 
-    /// The number of the partition in the table.
+    /// Returns the number of the partition in the table.
     pub const fn partition(self) -> u8 {
         (self.0 >> 48) as u8
     }
 
-    /// The offset in bytes in the partition.
+    /// Returns the offset in bytes in the partition.
     pub const fn offset(self) -> u64 {
         (self.0 & ((1 << 48) - 1)) * 16
     }
 
-    /// The address as a word, for logs.
+    /// Returns the address as a word, for logs.
     pub const fn to_word(self) -> u64 {
         self.0
     }
@@ -88,22 +88,22 @@ impl TransactionId {
         }
     }
 
-    /// The latch word.
+    /// Returns the latch word.
     pub const fn to_word(self) -> u64 {
         self.0
     }
 
-    /// The process id of the compute server.
+    /// Returns the process id of the compute server.
     pub const fn process(self) -> u16 {
         (self.0 >> 48) as u16
     }
 
-    /// The number of the coordinator in the compute server.
+    /// Returns the number of the coordinator in the compute server.
     pub const fn coordinator(self) -> u16 {
         (self.0 >> 32) as u16
     }
 
-    /// The number of the attempt. It wraps around.
+    /// Returns the number of the attempt. It wraps around.
     pub const fn attempt(self) -> u32 {
         self.0 as u32
     }

@@ -32,7 +32,7 @@ impl Place {
         self.step == 0 || self.step < steps
     }
 
-    /// The offset of a word of `object` in the server's region.
+    /// Returns the offset of a word of `object` in the server's region.
     pub fn of(&self, object: ObjectId, word: u64) -> RemoteOffset {
         self.base + (object.offset() + word)
     }
@@ -50,7 +50,7 @@ pub struct TableLayout {
 }
 
 impl TableLayout {
-    /// The places of an object's replicas.
+    /// Returns the places of an object's replicas.
     pub fn replicas(&self, object: ObjectId) -> &[Place] {
         &self.places[usize::from(object.partition())]
     }

@@ -16,7 +16,7 @@ impl RemoteOffset {
         Self(bytes)
     }
 
-    /// The offset in bytes.
+    /// Returns the offset in bytes.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -73,12 +73,12 @@ pub struct Verb {
 }
 
 impl Verb {
-    /// The number of remote words.
+    /// Returns the number of remote words.
     pub fn words(&self) -> u64 {
         self.words.into()
     }
 
-    /// The indices of the verb's words in the [local buffer](Batch::buffer).
+    /// Returns the indices of the verb's words in the [local buffer](Batch::buffer).
     pub fn local(&self) -> Range<usize> {
         let start = self.local as usize;
         start..start + self.words as usize
@@ -182,7 +182,7 @@ impl Batch {
         Slot { local, words }
     }
 
-    /// The words that the READ of `slot` read, once the batch is complete.
+    /// Returns the words that the READ of `slot` read, once the batch is complete.
     ///
     /// # Panics
     /// If `slot` is of another batch and not inside the buffer of this one.
@@ -191,8 +191,8 @@ impl Batch {
         &self.buffer[start..start + slot.words as usize]
     }
 
-    /// The previous word of the CAS or FAA of `slot`, or the first word of a READ, once the batch
-    /// is complete.
+    /// Returns the previous word of the CAS or FAA of `slot`, or the first word of a READ, once the
+    /// batch is complete.
     ///
     /// # Panics
     /// As [`words`](Self::words), and if `slot` is that of a READ of no words.
@@ -200,12 +200,12 @@ impl Batch {
         self.words(slot)[0]
     }
 
-    /// The verbs in posting order.
+    /// Returns the verbs in posting order.
     pub fn verbs(&self) -> &[Verb] {
         &self.verbs
     }
 
-    /// The number of verbs.
+    /// Returns the number of verbs.
     pub fn len(&self) -> usize {
         self.verbs.len()
     }
@@ -215,12 +215,12 @@ impl Batch {
         self.verbs.is_empty()
     }
 
-    /// The local buffer, for backends.
+    /// Returns the local buffer, for backends.
     pub fn buffer(&self) -> &[u64] {
         &self.buffer
     }
 
-    /// The verbs, and the local buffer to execute them on, for backends.
+    /// Returns the verbs, and the local buffer to execute them on, for backends.
     pub fn parts(&mut self) -> (&[Verb], &mut [u64]) {
         (&self.verbs, &mut self.buffer)
     }

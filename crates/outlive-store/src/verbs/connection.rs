@@ -126,7 +126,7 @@ pub trait Connection: fmt::Debug {
     /// Whether a connection to a live server can break.
     const CAN_BREAK: bool = false;
 
-    /// The server.
+    /// Returns the server.
     fn server(&self) -> ServerId;
 
     /// Returns whether the connection has broken. Then each batch completes with
@@ -135,7 +135,7 @@ pub trait Connection: fmt::Debug {
         false
     }
 
-    /// The region that offsets refer to.
+    /// Returns the region that offsets refer to.
     fn region(&self) -> Region;
 
     /// Posts `batch`: its verbs are under way when the call returns. Makes no system call.

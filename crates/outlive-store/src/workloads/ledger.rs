@@ -54,7 +54,7 @@ impl Receipt {
         }
     }
 
-    /// The id of the last transaction; 0 if there is none.
+    /// Returns the id of the last transaction; 0 if there is none.
     pub fn last(&self) -> u64 {
         self.last[0]
     }
@@ -80,7 +80,7 @@ pub(super) struct Ledger {
     coordinators: u64,
 }
 
-/// The number of process ids for which a ledger has rows: two for each compute server.
+/// Returns the number of process ids for which a ledger has rows: two for each compute server.
 fn processes(compute_servers: u16) -> u64 {
     2 * u64::from(compute_servers)
 }
@@ -146,7 +146,7 @@ impl Ledger {
         Ok(row.unwrap_or_default())
     }
 
-    /// The transactions in the row of a coordinator.
+    /// Returns the transactions in the row of a coordinator.
     pub fn receipt<V: Member>(
         self,
         coordinator: &mut Coordinator<V>,
@@ -157,7 +157,7 @@ impl Ledger {
         Ok(account.receipt)
     }
 
-    /// The sum of all recorded changes.
+    /// Returns the sum of all recorded changes.
     pub fn sum<V: Member>(self, coordinator: &mut Coordinator<V>) -> Result<i64, TransactionError> {
         let mut sum = 0;
         for process in 1..=self.processes {

@@ -118,17 +118,17 @@ struct Parameters {
     bit: bool,
 }
 
-/// The key of the record of a subscriber with a type.
+/// Returns the key of the record of a subscriber with a type.
 fn typed(subscriber: u64, kind: u64) -> u64 {
     subscriber * TYPES + kind
 }
 
-/// The key of a call forwarding.
+/// Returns the key of a call forwarding.
 fn forwarding(subscriber: u64, kind: u64, start: u64) -> u64 {
     typed(subscriber, kind) * STARTS + start
 }
 
-/// The number of a subscriber: 15 digits.
+/// Returns the number of a subscriber: 15 digits.
 fn number_of(subscriber: u64) -> u64 {
     100_000_000_000_000 + subscriber
 }
@@ -202,7 +202,8 @@ impl Tatp {
     /// The number of subscribers in FORD's configuration.
     pub const SUBSCRIBERS: u64 = 100_000;
 
-    /// The number of keys and the size of a value, in words, of each table for `subscribers`.
+    /// Returns the number of keys and the size of a value, in words, of each table for
+    /// `subscribers`.
     pub fn tables(subscribers: u64) -> [(u64, u32); 5] {
         let words = |bytes: usize| bytes.div_ceil(8) as u32;
         [
@@ -256,7 +257,7 @@ impl Tatp {
         insert(coordinator, self.call_forwarding, rows)
     }
 
-    /// A random subscriber: some are chosen more often.
+    /// Returns a random subscriber: some are chosen more often.
     fn choose(&self, random: &mut fastrand::Rng) -> u64 {
         let spread = match self.subscribers {
             0..=1_000_000 => 65_535,

@@ -59,8 +59,8 @@ impl TpcC {
     /// The number of bytes of a log slot that the largest transaction needs.
     pub const LOG_SLOT: u64 = 64 << 10;
 
-    /// The number of keys and the size of a value, in words, of each table for this number of
-    /// warehouses, of orders of each district, and of coordinators of all compute servers.
+    /// Returns the number of keys and the size of a value, in words, of each table for this number
+    /// of warehouses, of orders of each district, and of coordinators of all compute servers.
     pub fn tables(warehouses: u64, orders: u64, coordinators: u64) -> [(u64, u32); 12] {
         fn words<T>(keys: u64) -> (u64, u32) {
             (keys, size_of::<T>().div_ceil(8) as u32)
@@ -117,7 +117,7 @@ impl TpcC {
         })
     }
 
-    /// The key of an order of a district.
+    /// Returns the key of an order of a district.
     fn order_key(&self, district: u64, number: u64) -> u64 {
         district * self.orders + number % self.orders
     }

@@ -11,17 +11,17 @@ fn non_uniform(random: &mut Rng, bits: u64, least: u64, most: u64) -> u64 {
     (either + C) % (most - least + 1) + least
 }
 
-/// A customer of a district, 0 to 2,999.
+/// Returns a customer of a district, 0 to 2,999.
 pub(super) fn customer(random: &mut Rng) -> u64 {
     non_uniform(random, 1023, 1, 3000) - 1
 }
 
-/// An item, 0 to 99,999.
+/// Returns an item, 0 to 99,999.
 pub(super) fn item(random: &mut Rng) -> u64 {
     non_uniform(random, 8191, 1, 100_000) - 1
 }
 
-/// The number of a last name, 0 to 999.
+/// Returns the number of a last name, 0 to 999.
 pub(super) fn name(random: &mut Rng) -> u64 {
     non_uniform(random, 255, 0, 999)
 }
@@ -30,7 +30,7 @@ const SYLLABLES: [&str; 10] = [
     "BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING",
 ];
 
-/// The last name with this number.
+/// Returns the last name with this number.
 pub(super) fn last_name(number: u64) -> [u8; 16] {
     let digits = [number / 100, number / 10 % 10, number % 10];
     let letters = digits

@@ -142,27 +142,27 @@ pub(super) const NAMES: u64 = 1000;
 /// The largest number of lines of an order.
 pub(super) const MAX_LINES: u64 = 15;
 
-/// The number of a district among those of all warehouses.
+/// Returns the number of a district among those of all warehouses.
 pub(super) fn district(warehouse: u64, number: u64) -> u64 {
     warehouse * DISTRICTS + number
 }
 
-/// The key of a customer.
+/// Returns the key of a customer.
 pub(super) fn customer(district: u64, number: u64) -> u64 {
     district * CUSTOMERS + number
 }
 
-/// The key of the customers with one last name.
+/// Returns the key of the customers with one last name.
 pub(super) fn namesakes(district: u64, name: u64) -> u64 {
     district * NAMES + name
 }
 
-/// The key of a stock.
+/// Returns the key of a stock.
 pub(super) fn stock(warehouse: u64, item: u64) -> u64 {
     warehouse * ITEMS + item
 }
 
-/// The key of a line, 0 to 14, of the order with the key `order`.
+/// Returns the key of a line, 0 to 14, of the order with the key `order`.
 pub(super) fn line(order: u64, number: u64) -> u64 {
     order * (MAX_LINES + 1) + number
 }

@@ -84,7 +84,7 @@ impl TpcC {
         }
     }
 
-    /// A warehouse other than `home`, if there is one.
+    /// Returns a warehouse other than `home`, if there is one.
     fn other(&self, random: &mut Rng, home: u64) -> u64 {
         match self.warehouses {
             1 => home,
