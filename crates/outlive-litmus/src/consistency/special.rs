@@ -61,7 +61,7 @@ fn delete(object: usize) -> Event {
     write(object, Change::Delete)
 }
 
-/// A read of the version before the first transaction.
+/// Returns a read of the version before the first transaction.
 fn old(object: usize) -> Event {
     Event::Read {
         object,
@@ -69,7 +69,7 @@ fn old(object: usize) -> Event {
     }
 }
 
-/// A read of the first write of a transaction.
+/// Returns a read of the first write of a transaction.
 fn new(object: usize, transaction: usize) -> Event {
     Event::Read {
         object,
@@ -77,8 +77,8 @@ fn new(object: usize, transaction: usize) -> Event {
     }
 }
 
-/// A count that sees the objects before the first transaction, except for `changed`: pairs of an
-/// object and the transaction whose write of it is seen.
+/// Returns a count that sees the objects before the first transaction, except for `changed`: pairs
+/// of an object and the transaction whose write of it is seen.
 fn count(objects: usize, changed: &[(usize, usize)]) -> Event {
     let mut versions = vec![Version::Initial; objects];
     for &(object, transaction) in changed {

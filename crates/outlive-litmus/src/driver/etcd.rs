@@ -106,18 +106,18 @@ impl Member {
     }
 }
 
-/// The name of an object. Names have the order of keys.
+/// Returns the name of an object. Names have the order of keys.
 fn name(key: Key) -> String {
     STANDARD.encode(format!("outlive_litmus/{key:016x}"))
 }
 
-/// The range of all names.
+/// Returns the range of all names.
 fn all() -> Value {
     let [key, end] = ["outlive_litmus/", "outlive_litmus0"].map(|it| STANDARD.encode(it));
     json!({ "key": key, "range_end": end })
 }
 
-/// The operation that sets an object.
+/// Returns the operation that sets an object.
 fn change(key: Key, value: Option<i64>) -> Value {
     match value.map(|it| STANDARD.encode(it.to_string())) {
         Some(value) => json!({ "request_put": { "key": name(key), "value": value } }),
@@ -125,7 +125,7 @@ fn change(key: Key, value: Option<i64>) -> Value {
     }
 }
 
-/// A number in an answer, which the gateway writes as a text. It omits zero.
+/// Returns a number in an answer, which the gateway writes as a text. It omits zero.
 fn number(answer: &Value) -> Option<u64> {
     answer.as_str().map_or(Some(0), |it| it.parse().ok())
 }

@@ -106,7 +106,7 @@ impl TestReport {
         of_it.map(|(_, count)| count).sum()
     }
 
-    /// The report of a test that was not executed.
+    /// Returns the report of a test that was not executed.
     pub(super) fn not_run(test: &Test, verdict: Verdict) -> Self {
         Self {
             name: test.name.clone(),

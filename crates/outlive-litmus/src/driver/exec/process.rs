@@ -58,8 +58,8 @@ impl Process {
         answer.ok_or_else(|| self.is_late())
     }
 
-    /// As [`ask`](Self::ask), with a limit of its own. Returns `None` if the answer does not arrive
-    /// within it; `line` has then been written.
+    /// Does the same as [`ask`](Self::ask), with a limit of its own. Returns `None` if the answer
+    /// does not arrive within it; `line` has then been written.
     pub fn ask_within(&mut self, line: &[u8], limit: Duration) -> Result<Option<Vec<u8>>, String> {
         let end = Instant::now() + limit;
         let is_early =
