@@ -274,7 +274,7 @@ pub const BYTES_OF_A_NAME: u64 = 64;
 /// The number of workers that may die in one task, in addition to one for each kill of the run.
 const CRASH_LIMIT: u32 = 5;
 
-/// The name of the job of a round.
+/// Returns the name of the job of a round.
 fn job(round: u64) -> String {
     format!("round {round}")
 }
