@@ -47,7 +47,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// The result for a file that has no tests because of `problem`.
+    /// Returns the result for a file that has no tests because of `problem`.
     fn without_tests(file: String, problem: String) -> Self {
         Self {
             file,

@@ -24,7 +24,7 @@ impl Number {
         range: 0..=u64::MAX,
     };
 
-    /// A number from 1 to `most`.
+    /// Returns a number from 1 to `most`.
     pub const fn up_to(most: u64, name: &'static str) -> Self {
         Self {
             name,

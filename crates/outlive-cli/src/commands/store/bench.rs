@@ -172,13 +172,13 @@ impl Bench {
         Ok(())
     }
 
-    /// The number of servers of a kind that are killed.
+    /// Returns the number of servers of a kind that are killed.
     fn killed(&self, kind: Kind) -> usize {
         let kinds = self.kill.iter().flat_map(|it| &it.kinds);
         kinds.filter(|it| **it == kind).count()
     }
 
-    /// The number of compute servers that take the places of killed ones.
+    /// Returns the number of compute servers that take the places of killed ones.
     fn standbys(&self) -> u16 {
         match self.reuse {
             true => self.killed(Kind::Compute) as u16,
@@ -186,7 +186,7 @@ impl Bench {
         }
     }
 
-    /// The largest number of compute servers with logs at one time.
+    /// Returns the largest number of compute servers with logs at one time.
     fn compute_servers(&self) -> u16 {
         // The command is one as well: it fills the tables. With random kills, new servers join
         // before the logs of killed ones are recovered, and restorers are compute servers too.
@@ -196,8 +196,8 @@ impl Bench {
         }
     }
 
-    /// The number of process ids if servers are killed at random: so few that they are recycled
-    /// during the run.
+    /// Returns the number of process ids if servers are killed at random: so few that they are
+    /// recycled during the run.
     fn process_ids(&self) -> u16 {
         2 * self.compute_servers()
     }
@@ -216,7 +216,7 @@ impl Bench {
         }
     }
 
-    /// The number of bytes of each memory server.
+    /// Returns the number of bytes of each memory server.
     fn bytes_per_server(&self) -> u64 {
         let (servers, replicas) = match self.kill_every {
             None => (self.memory, self.replicas),
@@ -314,7 +314,7 @@ impl Bench {
         Ok(report)
     }
 
-    /// The plan of random kills, one in `every` on average.
+    /// Returns the plan of random kills, one in `every` on average.
     fn plan<'a>(
         &self,
         path: &'a Path,

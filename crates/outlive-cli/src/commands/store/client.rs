@@ -59,12 +59,12 @@ impl Client {
         self.execute(async |coordinator| Ok(coordinator.transaction(body).await?.value))
     }
 
-    /// The tables of the store.
+    /// Returns the tables of the store.
     pub fn tables(&self) -> Vec<TableEntry> {
         self.compute.store().configuration().tables().collect()
     }
 
-    /// The table `name`.
+    /// Returns the table `name`.
     pub fn table(&self, name: &str) -> Result<TableEntry, Failure> {
         let tables = self.tables();
         let names: Vec<_> = { tables.iter() }
@@ -87,7 +87,7 @@ impl Client {
             })
     }
 
-    /// The rows of tables at one moment.
+    /// Returns the rows of tables at one moment.
     pub fn snapshot(&mut self, tables: &[TableEntry]) -> Result<Vec<Rows>, Failure> {
         let tables: Vec<u8> = tables.iter().map(|it| it.number).collect();
         let rows = self.execute(async |coordinator| coordinator.snapshot(&tables).await)?;

@@ -100,7 +100,7 @@ pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("the bounds are sound")
 }
 
-/// The monotonic clock of the operating system, which all processes share, in nanoseconds.
+/// Returns the monotonic clock of the operating system, which all processes share, in nanoseconds.
 pub fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

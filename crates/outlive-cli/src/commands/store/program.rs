@@ -114,7 +114,7 @@ impl Program {
         })
     }
 
-    /// The name of the benchmark in reports.
+    /// Returns the name of the benchmark in reports.
     pub fn label(&self) -> &'static str {
         match self.name {
             Name::Smallbank => "smallbank",
@@ -143,8 +143,8 @@ impl Program {
         })
     }
 
-    /// The number of bytes of tables for which each of `servers` memory servers needs space, if
-    /// `compute` servers execute transactions.
+    /// Returns the number of bytes of tables for which each of `servers` memory servers needs
+    /// space, if `compute` servers execute transactions.
     pub fn bytes_per_server(&self, servers: u16, replicas: u16, compute: u16) -> u64 {
         let mut tables = match self.name {
             Name::Smallbank => vec![(self.customers, 2); 2],
@@ -159,7 +159,7 @@ impl Program {
         bytes_per_server(&tables, servers, replicas)
     }
 
-    /// The number of bytes of a log slot: enough for the largest transaction.
+    /// Returns the number of bytes of a log slot: enough for the largest transaction.
     pub fn log_slot(&self, protocol: Protocol) -> u64 {
         let bytes = match self.name {
             Name::Tpcc => TpcC::LOG_SLOT,
@@ -172,7 +172,7 @@ impl Program {
         }
     }
 
-    /// The arguments with which a compute server of a run is started.
+    /// Returns the arguments with which a compute server of a run is started.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments: Vec<String> = vec![self.label().into()];
         let mut add = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);

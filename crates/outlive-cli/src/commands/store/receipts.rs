@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 pub struct Receipts(File);
 
 impl Receipts {
-    /// The path of the file for the store at `store`.
+    /// Returns the path of the file for the store at `store`.
     pub fn path(store: &Path) -> PathBuf {
         store.with_extension("receipts")
     }
@@ -84,7 +84,7 @@ impl Receipts {
         self.0.write_all_at(&words, offset)
     }
 
-    /// The last acknowledged commit of a coordinator's row.
+    /// Returns the last acknowledged commit of a coordinator's row.
     pub fn acknowledged(&self, process: u16, coordinator: u16) -> io::Result<Acknowledged> {
         let mut words = [0; 16];
         let offset = Self::offset(process, coordinator);

@@ -89,7 +89,7 @@ fn hexadecimal(digits: &str) -> Result<Vec<u8>, Failure> {
         .collect()
 }
 
-/// The bytes of a value in hexadecimal digits.
+/// Returns the bytes of a value in hexadecimal digits.
 pub fn digits(words: &[u64]) -> String {
     { words.iter() }
         .flat_map(|it| it.to_ne_bytes())

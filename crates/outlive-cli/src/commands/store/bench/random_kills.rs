@@ -152,7 +152,7 @@ impl<'a> Attrition<'a> {
         Ok((self.tally, self.recovered, self.memory))
     }
 
-    /// The failure of a run that does not end.
+    /// Returns the failure of a run that does not end.
     fn late(&self) -> Failure {
         let kinds: Vec<_> = { self.watched.iter() }
             .map(|it| format!("{:?} server {}", it.kind, it.server))
@@ -168,7 +168,7 @@ impl<'a> Attrition<'a> {
         ))
     }
 
-    /// The random time until the next kill, in nanoseconds.
+    /// Returns the random time until the next kill, in nanoseconds.
     fn pause(&mut self) -> u64 {
         let at_once = AT_ONCE.min(self.plan.every);
         if self.random.u8(..4) == 0 {
@@ -179,7 +179,7 @@ impl<'a> Attrition<'a> {
         (-(1.0 - self.random.f64()).ln() * mean * 1e9) as u64
     }
 
-    /// The seconds since the start.
+    /// Returns the seconds since the start.
     fn seconds(&self) -> f64 {
         monotonic().saturating_sub(self.plan.times.start) as f64 / 1e9
     }

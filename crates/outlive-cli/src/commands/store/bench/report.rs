@@ -314,7 +314,7 @@ impl Report {
     }
 }
 
-/// The time of the first commit of a server that has ended.
+/// Returns the time of the first commit of a server that has ended.
 fn first_committed(messages: &[Message]) -> Option<u64> {
     match messages.last()? {
         Message::Final { progress, .. } => Some(progress.first_committed).filter(|it| *it > 0),
