@@ -205,7 +205,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A file as numpy.save writes it.
+    /// Returns a file as numpy.save writes it.
     pub fn file(kind: &str, order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
         let header =
             format!("{{'descr': '{kind}', 'fortran_order': {order}, 'shape': ({shape}), }}\n");

@@ -157,7 +157,7 @@ const LEN_MASK: u64 = (1 << LEN_BITS) - 1;
 const ARENA_HEAD: u64 = 16;
 const ARENA_BLOCK: u64 = 64 << 10;
 
-/// A unit and the number of an attempt at it.
+/// Returns a unit and the number of an attempt at it.
 fn stamp(unit: u64, attempt: u32) -> u64 {
     unit << 32 | u64::from(attempt)
 }

@@ -56,7 +56,8 @@ pub(super) const KEPT: &str = "kept lengths";
 pub(super) const SLOTS: &str = "slots";
 pub(super) const DIGESTS: &str = "digests";
 
-/// The array of the stored new chunks of window `number`. Windows alternate between two arrays.
+/// Returns the array of the stored new chunks of window `number`. Windows alternate between two
+/// arrays.
 pub(super) fn packed(number: u64) -> &'static str {
     ["packed 0", "packed 1"][number as usize % 2]
 }

@@ -117,7 +117,8 @@ impl Counting {
         self
     }
 
-    /// The absolute path of the file; if it was copied, the path of the copy for this process.
+    /// Returns the absolute path of the file; if it was copied, the path of the copy for this
+    /// process.
     pub fn path(&self) -> &Path {
         &self.file.path
     }

@@ -156,7 +156,7 @@ pub trait OnTasks: MapReduce + Sized + Sync {
     /// The number and name by which workers recognise the pool of this kind of program.
     const POOL: PoolOf;
 
-    /// The number of this program among its kind, as it is stored in the pod.
+    /// Returns the number of this program among its kind, as it is stored in the pod.
     fn number(&self) -> u64 {
         0
     }
@@ -164,9 +164,10 @@ pub trait OnTasks: MapReduce + Sized + Sync {
     /// Returns the program with this number.
     fn of(number: u64) -> Option<Self>;
 
-    /// The task that begins a phase: [`tasks::phase`].
+    /// Returns the task that begins a phase: [`tasks::phase`].
     fn phase(phase: u64) -> Call;
 
-    /// The task that does units `from..to` of a phase, or spawns tasks that do: [`tasks::units`].
+    /// Returns the task that does units `from..to` of a phase, or spawns tasks that do:
+    /// [`tasks::units`].
     fn units(phase: u64, from: u64, to: u64) -> Call;
 }

@@ -17,12 +17,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use outlive_run::on_tasks::{damaged, next_round, round, spread, unit};
 use outlive_tasks::{Array, Call, Context, TaskError, TaskResult, task};
 
-/// The name of the vector that iteration `iteration` reads, of two.
+/// Returns the name of the vector that iteration `iteration` reads, of two.
 pub(super) fn brings(iteration: u64) -> &'static str {
     ["brings 0", "brings 1"][iteration as usize % 2]
 }
 
-/// The name of the results of its tasks: changes and dangling ranks.
+/// Returns the name of the results of its tasks: changes and dangling ranks.
 pub(super) fn sums(iteration: u64) -> &'static str {
     ["sums 0", "sums 1"][iteration as usize % 2]
 }
