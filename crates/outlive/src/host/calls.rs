@@ -83,8 +83,8 @@ pub(super) fn probe() -> Vec<Capability> {
             rustix::process::parent_process_death_signal()
                 .map(drop)
                 .map_err(Error::from),
-            "`outlive run`, `prove chaos` and `pod host --processes` cannot start child processes, \
-             which must die with their parent",
+            "`outlive run`, `outlive-lab prove chaos` and `outlive pod host --processes` cannot \
+             start child processes, which must die with their parent",
             false,
         ),
     ];

@@ -10,7 +10,10 @@ use std::process::ExitStatus;
 #[derive(Debug, thiserror::Error)]
 pub enum FenceError {
     /// No command is configured.
-    #[error("no fence command is configured for host {host}")]
+    #[error(
+        "no fence command is configured for host {host}; configure one (`--fence-command` or \
+         OUTLIVE_FENCE_COMMAND)"
+    )]
     NotConfigured {
         /// The host.
         host: String,

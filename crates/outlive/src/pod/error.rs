@@ -83,7 +83,7 @@ pub enum PodError {
         path: PathBuf,
     },
     /// The pod's heap is damaged.
-    #[error("the heap of the pod {} is damaged: {source}", .path.display())]
+    #[error("the heap of the pod {} is damaged: {source}; create a new pod", .path.display())]
     Heap {
         /// The path of the pod.
         path: PathBuf,
@@ -91,7 +91,10 @@ pub enum PodError {
         source: buddy::OpenError,
     },
     /// The pod was created without a heap.
-    #[error("the pod {} has no heap: it was created without one", .path.display())]
+    #[error(
+        "the pod {} has no heap: it was created without one; create a pod with a heap",
+        .path.display()
+    )]
     NoHeap {
         /// The path of the pod.
         path: PathBuf,
@@ -108,7 +111,7 @@ pub enum PodError {
         why: String,
     },
     /// A member is of another pod, or did not join through a pod and has no recovery handlers.
-    #[error("{member} is not a member of the pod {}", .path.display())]
+    #[error("{member} is not a member of the pod {}; use a member of this pod", .path.display())]
     Stranger {
         /// The member.
         member: Instance,

@@ -237,7 +237,10 @@ pub enum CloseError {
         lock: Offset,
     },
     /// An operation is still running.
-    #[error("{instance} cannot leave: operation {sequence} of kind {kind:?} is not finished")]
+    #[error(
+        "{instance} cannot leave: operation {sequence} of kind {kind:?} is not finished; finish it \
+         first"
+    )]
     OperationRuns {
         /// The instance.
         instance: Instance,

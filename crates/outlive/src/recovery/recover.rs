@@ -89,7 +89,10 @@ pub enum RecoverError {
         word: u64,
     },
     /// A committed record's target is outside the memory.
-    #[error("the redo log of {owner} cannot be replayed: {target}")]
+    #[error(
+        "the redo log of {owner} cannot be replayed: {target}; the segment is damaged: run \
+         `outlive pod check`"
+    )]
     BadRecord {
         /// The instance whose log it is.
         owner: Instance,
@@ -108,7 +111,11 @@ pub enum RecoverError {
         kind: OperationKind,
     },
     /// The handler returned without having settled the operation.
-    #[error("the handler for operations of kind {} left operation {sequence} of {owner} running", .kind.get())]
+    #[error(
+        "the handler for operations of kind {} left operation {sequence} of {owner} running; it \
+         has to finish the operation before it returns",
+        .kind.get()
+    )]
     Unsettled {
         /// The dead instance.
         owner: Instance,
@@ -130,7 +137,7 @@ pub enum RecoverError {
         entry: LockEntry,
     },
     /// A lock's word is impossible.
-    #[error("the lock at {lock} is damaged: {what}")]
+    #[error("the lock at {lock} is damaged: {what}; run `outlive pod check`")]
     BadLock {
         /// The lock.
         lock: Offset,
@@ -138,7 +145,10 @@ pub enum RecoverError {
         what: &'static str,
     },
     /// A handler asked for the recovery that it is part of.
-    #[error("{by} is recovering id {id} already")]
+    #[error(
+        "{by} is recovering id {id} already; a handler must not recover the id for which it was \
+         called"
+    )]
     Reentered {
         /// The recoverer.
         by: Instance,

@@ -258,10 +258,10 @@ pub enum LayoutError {
     #[error("{0:?} cannot be the name of an area; a name has 1 to 40 bytes, none of them zero")]
     Name(String),
     /// An area of no bytes.
-    #[error("the area `{0}` would have no bytes")]
+    #[error("the area `{0}` was requested with 0 bytes; request at least 1")]
     Empty(AreaKind),
     /// More areas than a superblock has places for.
-    #[error("{wanted} areas were requested; a segment has at most {most}")]
+    #[error("{wanted} areas were requested; a segment has at most {most}: combine some")]
     TooMany {
         /// The number of areas, including the roots.
         wanted: usize,
@@ -269,10 +269,13 @@ pub enum LayoutError {
         most: usize,
     },
     /// There is no rest to describe.
-    #[error("the area `{0}` describes the rest of the segment, but no area requests the rest")]
+    #[error(
+        "the area `{0}` describes the rest of the segment, but no area requests the rest; add an \
+         area with `AreaSize::Rest`"
+    )]
     NoRest(AreaKind),
     /// Two areas request the rest.
-    #[error("both `{0}` and `{1}` request the rest of the segment")]
+    #[error("both `{0}` and `{1}` request the rest of the segment; only one area can")]
     TwoRests(AreaKind, AreaKind),
     /// Neither the request nor the medium has a size.
     #[error("the area `{0}` requests the rest of a segment whose size is not given; call size()")]
@@ -290,7 +293,7 @@ pub enum LayoutError {
         size: u64,
     },
     /// The size is more than an offset can name.
-    #[error("{0} bytes are more than one segment can have ({most} bytes)", most = Offset::SPAN)]
+    #[error("{0} bytes were requested; a segment has at most {most}", most = Offset::SPAN)]
     TooLarge(u64),
 }
 

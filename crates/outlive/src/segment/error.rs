@@ -79,7 +79,10 @@ pub enum CreateError {
         what: String,
     },
     /// Another process is creating a segment there at this moment.
-    #[error("another process is creating a segment at {}", path.display())]
+    #[error(
+        "another process is creating a segment at {}; try again when that is done",
+        path.display()
+    )]
     Busy {
         /// The path.
         path: PathBuf,
@@ -91,7 +94,10 @@ pub enum CreateError {
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
     /// A device, or a file that was prepared, is smaller than the requested size.
-    #[error("{} has {found} bytes, fewer than the {wanted} requested", path.display())]
+    #[error(
+        "{} has {found} bytes, fewer than the {wanted} requested; request at most {found}",
+        path.display()
+    )]
     MediumTooSmall {
         /// The device or file.
         path: PathBuf,
@@ -110,7 +116,8 @@ pub enum CreateError {
     /// The write-back domain was asked for and the processor has no instruction to write lines
     /// back.
     #[error(
-        "no write-back instruction is known for this processor: the write-back domain needs one"
+        "the write-back domain needs a write-back instruction, and none is known for this \
+         processor; use the flushed domain"
     )]
     NoWriteBack,
     /// The processor lacks an instruction that shared words need.
@@ -189,7 +196,11 @@ pub enum OpenError {
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
     /// It is of the write-back domain and the processor has no instruction to write lines back.
-    #[error("{} is in the write-back domain and no write-back instruction is known for this processor", path.display())]
+    #[error(
+        "{} is in the write-back domain, and no write-back instruction is known for this \
+         processor; use the segment on another machine",
+        path.display()
+    )]
     NoWriteBack {
         /// The path.
         path: PathBuf,
@@ -228,7 +239,11 @@ pub enum DestroyError {
         refusal: Refusal,
     },
     /// Another process changes it at the same time, or has this device open.
-    #[error("another process is creating or destroying the segment at {}, or has this device open", path.display())]
+    #[error(
+        "another process is creating or destroying the segment at {}, or has this device open; try \
+         again when that process has ended",
+        path.display()
+    )]
     Busy {
         /// The path.
         path: PathBuf,

@@ -102,7 +102,10 @@ pub enum Refusal {
     )]
     NeverCompleted(Unfinished),
     /// There are fewer bytes than a superblock has, or than the superblock names.
-    #[error("truncated: a segment of {expected} bytes has only {found} here")]
+    #[error(
+        "truncated: a segment of {expected} bytes has only {found} here; copy the whole segment \
+         again"
+    )]
     Truncated {
         /// The minimal number of bytes expected.
         expected: u64,
@@ -113,11 +116,15 @@ pub enum Refusal {
     #[error("not an Outlive segment: it begins with {:02x?} at 0x0", .0)]
     Foreign([u8; 8]),
     /// It was created by a processor of the other byte order.
-    #[error("foreign layout: created on a processor of the other byte order (0x8 holds {0:#010x})")]
+    #[error(
+        "foreign layout: created on a processor of the other byte order (0x8 holds {0:#010x}); use \
+         it on such a processor"
+    )]
     ForeignByteOrder(u32),
     /// The checksum does not match.
     #[error(
-        "corrupt superblock: the checksum at 0x10 is {stored:#010x}, the page's is {computed:#010x}"
+        "corrupt superblock: the checksum at 0x10 is {stored:#010x}, the page's is \
+         {computed:#010x}; create a new segment"
     )]
     Corrupt {
         /// The checksum in the superblock.

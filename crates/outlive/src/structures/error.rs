@@ -8,7 +8,10 @@ use outlive_memory::{Offset, OffsetOutOfRange};
 #[non_exhaustive]
 pub enum OpenError {
     /// The place holds no structure.
-    #[error("there is no list or map at {at}: its first word is {magic:#x}")]
+    #[error(
+        "there is no list or map at {at}: its first word is {magic:#x}; open one where it was \
+         created"
+    )]
     NotOne {
         /// The place.
         at: Offset,
@@ -24,7 +27,10 @@ pub enum OpenError {
         source: OffsetOutOfRange,
     },
     /// The header is damaged.
-    #[error("the header at {at} is corrupt: its checksum is {found:#x}, not {expected:#x}")]
+    #[error(
+        "the header at {at} is corrupt: its checksum is {found:#x}, not {expected:#x}; run \
+         `outlive pod check`"
+    )]
     Checksum {
         /// The offset.
         at: Offset,
@@ -34,7 +40,10 @@ pub enum OpenError {
         found: u64,
     },
     /// The header records keys or values that are larger than the memory.
-    #[error("the header at {at} is corrupt: {what} of {bytes} bytes do not fit into the memory")]
+    #[error(
+        "the header at {at} is corrupt: {what} of {bytes} bytes do not fit into the memory; run \
+         `outlive pod check`"
+    )]
     Sizes {
         /// The offset.
         at: Offset,
@@ -46,7 +55,7 @@ pub enum OpenError {
     /// The structure was created by a version of Outlive that this one does not know.
     #[error(
         "the structure at {at} is of an unknown kind ({word:#x}); it was created by a newer \
-         version of Outlive"
+         version of Outlive; use that version"
     )]
     UnknownKind {
         /// The offset.
@@ -55,7 +64,7 @@ pub enum OpenError {
         word: u64,
     },
     /// The structure is of another kind.
-    #[error("there is a {found} at {at}, not a {wanted}")]
+    #[error("there is a {found} at {at}, not a {wanted}; open it as a {found}")]
     OtherKind {
         /// The offset.
         at: Offset,
@@ -66,7 +75,8 @@ pub enum OpenError {
     },
     /// The keys or values are of another type.
     #[error(
-        "the list or map at {at} was created for other {what}: fingerprint {found:016x}, not {wanted:016x}"
+        "the list or map at {at} was created for other {what}: fingerprint {found:016x}, not \
+         {wanted:016x}; open it with the types of its creation"
     )]
     OtherType {
         /// The offset.
@@ -104,7 +114,7 @@ pub enum CreateError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError<V> {
     /// The key exists, with this value.
-    #[error("the key exists already")]
+    #[error("the key exists already; replace or update its value")]
     Exists(V),
     /// The heap has no free space.
     #[error(transparent)]

@@ -68,7 +68,10 @@ pub fn recoverers<M: Memory>(logs: Logs<M>) -> Recoverers<M> {
 #[non_exhaustive]
 pub enum LockError {
     /// The caller already holds the lock; it would wait for itself forever.
-    #[error("{instance} already holds the lock at {lock}; these locks are not recursive")]
+    #[error(
+        "{instance} already holds the lock at {lock}; these locks are not recursive: release it \
+         first"
+    )]
     AlreadyHeld {
         /// The caller.
         instance: Instance,

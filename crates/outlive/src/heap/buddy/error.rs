@@ -94,7 +94,10 @@ pub struct CorruptTree {
 #[non_exhaustive]
 pub enum AllocateError {
     /// No free block is large enough now.
-    #[error("no block of {asked} bytes is free; the largest free block has {largest_free} bytes")]
+    #[error(
+        "no block of {asked} bytes is free; the largest free block has {largest_free} bytes: free \
+         some blocks, or manage a larger region"
+    )]
     Full {
         /// The requested size in bytes.
         asked: u64,
@@ -122,7 +125,8 @@ pub enum AllocateError {
     },
     /// No block can ever be that large.
     #[error(
-        "a block of {asked} bytes was requested, but the largest block of this region has {most}"
+        "a block of {asked} bytes was requested, but the largest block of this region has {most}; \
+         request several blocks, or use a larger region"
     )]
     TooLarge {
         /// The requested size in bytes.
@@ -203,7 +207,9 @@ pub enum FreeError {
         unit: u64,
     },
     /// No block is allocated there: it was freed before, or never allocated.
-    #[error("{block} is not allocated: it was freed before, or never allocated")]
+    #[error(
+        "{block} is not allocated: it was freed before, or never allocated; free each block once"
+    )]
     NotAllocated {
         /// The offset that was to be freed.
         block: Offset,

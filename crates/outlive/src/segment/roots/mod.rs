@@ -106,7 +106,8 @@ pub enum RootError {
     },
     /// The root is of another type.
     #[error(
-        "the root `{name}` holds {found} (fingerprint {found_fingerprint:016x}), not {wanted} (fingerprint {wanted_fingerprint:016x})"
+        "the root `{name}` holds {found} (fingerprint {found_fingerprint:016x}), not {wanted} \
+         (fingerprint {wanted_fingerprint:016x}); use the type of its publication"
     )]
     Mismatch {
         /// The root's name.
@@ -121,7 +122,7 @@ pub enum RootError {
         wanted_fingerprint: u64,
     },
     /// A root of that name and type is published at another place.
-    #[error("the root `{name}` is published already, at {at}")]
+    #[error("the root `{name}` is published already, at {at}; find it, or use another name")]
     Exists {
         /// The root's name.
         name: String,
@@ -130,7 +131,8 @@ pub enum RootError {
     },
     /// All slots are taken.
     #[error(
-        "the root `{name}` cannot be published: all {} slots are taken",
+        "the root `{name}` cannot be published: all {} slots are taken; publish one value that \
+         leads to several",
         Roots::<Native>::SLOTS
     )]
     Full {
@@ -138,7 +140,9 @@ pub enum RootError {
         name: String,
     },
     /// The table holds values that no publisher writes.
-    #[error("the table of roots is corrupt in slot {slot} at {at}: {what}")]
+    #[error(
+        "the table of roots is corrupt in slot {slot} at {at}: {what}; run `outlive pod check`"
+    )]
     Corrupt {
         /// The slot.
         slot: usize,

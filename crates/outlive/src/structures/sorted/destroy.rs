@@ -89,7 +89,8 @@ crash_points! {
 pub enum DestroyError {
     /// The cell does not lead to it.
     #[error(
-        "the cell at {cell} holds {holds:#x}, which does not lead to the structure at {structure}"
+        "the cell at {cell} holds {holds:#x}, which does not lead to the structure at {structure}; \
+         pass the cell in which it was created"
     )]
     Elsewhere {
         /// The cell.
@@ -103,7 +104,10 @@ pub enum DestroyError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The structure is damaged; nothing is freed, because a damaged link could free memory in use.
-    #[error("the structure is damaged in {count} places, first at {first}; nothing was freed")]
+    #[error(
+        "the structure is damaged in {count} places, first at {first}; nothing was freed: run \
+         `outlive pod check`"
+    )]
     Damaged {
         /// The first finding.
         first: Finding,

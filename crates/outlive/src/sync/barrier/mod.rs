@@ -138,7 +138,7 @@ outlive_memory::crash_points! {
 #[non_exhaustive]
 pub enum BarrierError {
     /// The caller has a seat already and would wait for itself.
-    #[error("{instance} has seat {seat} of the barrier at {barrier} already")]
+    #[error("{instance} has seat {seat} of the barrier at {barrier} already; use that seat")]
     AlreadySeated {
         /// The caller.
         instance: Instance,
@@ -148,7 +148,10 @@ pub enum BarrierError {
         seat: u32,
     },
     /// Live members have all seats.
-    #[error("all {seats} seats of the barrier at {barrier} are taken by live members")]
+    #[error(
+        "all {seats} seats of the barrier at {barrier} are taken by live members; wait until one \
+         leaves, or create a barrier with more seats"
+    )]
     Full {
         /// The barrier.
         barrier: Offset,
