@@ -39,7 +39,10 @@ pub enum EngineError {
         why: &'static str,
     },
     /// Every slot has a live worker.
-    #[error("all {capacity} worker slots are taken by live workers")]
+    #[error(
+        "all {capacity} worker slots are taken by live workers; stop one, or create the pool with \
+         more"
+    )]
     NoSlot {
         /// The number of slots.
         capacity: u32,
@@ -58,7 +61,7 @@ pub enum EngineError {
     },
     /// The arguments are too long for a task.
     #[error(
-        "the arguments have {len} bytes; the maximum is {}",
+        "the arguments have {len} bytes; the maximum is {}: pass more as named data",
         crate::engine::descriptor::MOST_ARGUMENTS
     )]
     TooLong {
@@ -66,7 +69,7 @@ pub enum EngineError {
         len: usize,
     },
     /// The worker holds a task.
-    #[error("the worker of slot {slot} has not finished the task at {task}")]
+    #[error("the worker of slot {slot} has not finished the task at {task}; finish it first")]
     Busy {
         /// The number of its slot.
         slot: u32,
