@@ -35,8 +35,11 @@ pub enum Abort {
     #[error(transparent)]
     Verb(#[from] VerbError),
     /// All memory servers with replicas of an object are lost, and with them its contents.
-    #[error("all memory servers with partition {} of table {} are lost, and with them its keys",
-        .object.partition(), .object.table())]
+    #[error(
+        "all memory servers with partition {} of table {} are lost, and with them its keys; load a \
+         dump into a new store",
+        .object.partition(), .object.table()
+    )]
     Lost {
         /// The object.
         object: ObjectId,
@@ -48,8 +51,10 @@ pub enum Abort {
     )]
     NoMemory,
     /// A table's words contradict each other.
-    #[error("table {} is damaged: {what} at {:#x} of partition {}", .object.table(),
-        .object.offset(), .object.partition())]
+    #[error(
+        "table {} is damaged: {what} at {:#x} of partition {}; run `outlive store check`",
+        .object.table(), .object.offset(), .object.partition()
+    )]
     Damaged {
         /// The object.
         object: ObjectId,
@@ -111,7 +116,10 @@ pub enum RecoverLogsError {
 #[non_exhaustive]
 pub enum TransactionError {
     /// No attempt succeeded.
-    #[error("all {attempts} attempts failed; the error of the last one: {last}")]
+    #[error(
+        "all {attempts} attempts of the transaction failed, the last one because {last}; it had no \
+         effect and can be executed again"
+    )]
     TooManyConflicts {
         /// The number of attempts.
         attempts: u32,
@@ -119,7 +127,10 @@ pub enum TransactionError {
         last: Conflict,
     },
     /// The deadline passed before an attempt succeeded ([`Retry::deadline`](super::Retry)).
-    #[error("no attempt succeeded before the transaction's deadline; it had no effect")]
+    #[error(
+        "no attempt succeeded before the transaction's deadline; it had no effect and can be \
+         executed again"
+    )]
     DeadlineExceeded,
     /// An attempt ended for a reason that a retry does not change.
     #[error(transparent)]
@@ -129,7 +140,10 @@ pub enum TransactionError {
     #[error("an earlier transaction of this coordinator is not resolved; use another coordinator")]
     Unresolved,
     /// A verb failed after the transaction was logged. Recovery decides whether it is committed.
-    #[error("whether {transaction} was committed is not known: {source}")]
+    #[error(
+        "it is not known whether {transaction} was committed ({source}); read its outcome by \
+         `Store::outcome`"
+    )]
     Unknown {
         /// The attempt.
         transaction: TransactionId,

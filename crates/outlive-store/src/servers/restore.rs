@@ -47,7 +47,7 @@ pub enum RestoreError {
     #[error(transparent)]
     NoSlot(#[from] NoSlot),
     /// The copy of an object failed.
-    #[error("an object could not be copied: {0}")]
+    #[error("an object could not be copied: {0}; restore again")]
     Copy(#[from] TransactionError),
 }
 

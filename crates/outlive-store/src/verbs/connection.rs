@@ -88,7 +88,10 @@ pub enum VerbError {
     /// The memory server has revoked the rights of this compute server, which was declared dead.
     /// Each verb of the batch was executed before that or not at all, and a WRITE may have written
     /// only some of its words.
-    #[error("{server} has revoked the rights of this compute server, which was declared dead")]
+    #[error(
+        "{server} has revoked the rights of this compute server, which was declared dead; join the \
+         store again"
+    )]
     Revoked {
         /// The server.
         server: ServerId,
