@@ -230,7 +230,7 @@ pub enum StepError {
     #[error("the store aborted the transaction: {0}")]
     Aborted(String),
     /// The object is absent, or, for an insertion, present: the transaction has no effect.
-    #[error("the object is absent, or exists already")]
+    #[error("the object is absent, or an insertion found it present")]
     Refused,
     /// The connection is lost. If the step was a commit, its outcome is unknown; otherwise the
     /// transaction has no effect. The connection cannot be used any more.

@@ -108,7 +108,10 @@ impl Sqlite {
         };
         let (connection, other) = open().map_err(|error| self.error(error))?;
         if let Some(mode) = other {
-            let problem = format!("the journal of the database remains `{mode}`");
+            let problem = format!(
+                "the journal mode of the database remains `{mode}`; close its other connections, \
+                 or omit `journal`"
+            );
             return Err(DriverError::new(&self.target, problem));
         }
         let prepared = connection.execute_batch(pragmas);

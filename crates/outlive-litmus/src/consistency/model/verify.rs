@@ -33,13 +33,19 @@ pub enum Objection {
         level: Level,
     },
     /// The assertion fails in no model.
-    #[error("test `{test}`: the assertion fails in no model, so the test cannot find anything")]
+    #[error(
+        "test `{test}`: the assertion fails in no model, so the test cannot find a violation; \
+         write an assertion that a weaker level violates"
+    )]
     Vacuous {
         /// The test.
         test: String,
     },
     /// The test is too large to enumerate.
-    #[error("test `{test}`: the executions in the model `{model}` are too many to enumerate")]
+    #[error(
+        "test `{test}`: the executions in the model `{model}` are too many to enumerate; write \
+         fewer transactions or steps"
+    )]
     TooLarge {
         /// The test.
         test: String,
