@@ -127,7 +127,8 @@ fn refuse_wrong(file: &str, test: &Test) -> Result<(), Failure> {
         Ok(_) => Ok(()),
         Err(problem @ NotScalable::Undecided { .. }) => {
             output::note(format_args!(
-                "{file}: {}: {problem}; a violation can be one of the test",
+                "{file}: {}: {problem}. Until then, the test may report a violation for a correct \
+                 store",
                 test.name
             ));
             Ok(())

@@ -155,7 +155,8 @@ impl Judge {
         if !judgement.missing.is_empty() {
             let levels: Vec<String> = judgement.not_refuted.iter().map(Level::to_string).collect();
             lines.push(format!(
-                "not refuted: {}; not shown, because tests have no result: {}",
+                "no violation of {} was found, but these tests have no result, so it is not shown: \
+                 {}",
                 levels.join(" and "),
                 judgement.missing.join(", ")
             ));

@@ -105,7 +105,7 @@ impl Client {
                 false => "",
             };
             Failure::new(format_args!(
-                "the tables could not be read at one moment: {error}{advice}"
+                "no consistent snapshot of the tables could be read: {error}{advice}"
             ))
         })
     }

@@ -254,10 +254,12 @@ fn parse(mut from: impl BufRead) -> Result<Vec<Loaded>, Fault> {
                 _,
             ) => {
                 if value_bytes == 0 || !value_bytes.is_multiple_of(8) || value_bytes > 1 << 13 {
-                    return Err(fault(&format_args!("no value has {value_bytes} bytes")));
+                    return Err(fault(&format_args!(
+                        "a value cannot have {value_bytes} bytes"
+                    )));
                 }
                 if !(1..=Geometry::MAX_KEYS).contains(&keys) {
-                    return Err(fault(&format_args!("no table has room for {keys} keys")));
+                    return Err(fault(&format_args!("a table cannot have {keys} keys")));
                 }
                 if tables.iter().any(|it| it.name == table) {
                     return Err(fault(&"a table comes twice"));
