@@ -30,7 +30,8 @@ pub enum Mismatch {
     },
     /// A price differs.
     #[error(
-        "option {option} costs {found}, and by {by} it should cost {expected}, within {allowed:e}"
+        "the price of option {option} is {found}, but {by} gives {expected}, with a tolerance of \
+         {allowed:e}"
     )]
     Price {
         /// The number of the option, from 0.

@@ -158,7 +158,9 @@ pub enum ArchiveError {
         what: &'static str,
     },
     /// The files have another size than the archive says.
-    #[error("the archive says that it has {declared} bytes in all, and its files have {found}")]
+    #[error(
+        "the archive declares {declared} bytes in total, but its files have {found}; it is damaged"
+    )]
     Total {
         /// The declared size in bytes.
         declared: u64,

@@ -75,7 +75,8 @@ pub enum UnpackError {
     },
     /// The archive takes more than allowed.
     #[error(
-        "the archive unpacks to {bytes} bytes, and the limit is {most} (--max-size); nothing was unpacked"
+        "the archive unpacks to {bytes} bytes, and the limit is {most}; nothing was unpacked: \
+         raise --max-size if you trust the author of the archive"
     )]
     TooLarge {
         /// The bytes that it takes.

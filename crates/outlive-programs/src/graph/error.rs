@@ -122,7 +122,8 @@ pub enum GraphError {
     TooManyVertices,
     /// This machine has less memory than the graph takes.
     #[error(
-        "a graph of {vertices} vertices and {edges} edges takes {} MiB of memory, and this machine has {} MiB",
+        "a graph of {vertices} vertices and {edges} edges takes {} MiB of memory, and this machine \
+         has {} MiB; use a smaller graph",
         .bytes >> 20, .memory >> 20
     )]
     TooLarge {

@@ -75,7 +75,9 @@ pub(super) struct Head<'f> {
 #[non_exhaustive]
 pub enum FormatError {
     /// The picture ends too early.
-    #[error("the {format} is cut off: it has {found} bytes and should have {expected}")]
+    #[error(
+        "the {format} is cut off: it has {found} bytes and should have {expected}; copy it again"
+    )]
     CutOff {
         /// The format.
         format: &'static str,

@@ -151,7 +151,7 @@ enum UnitError {
         source: std::io::Error,
     },
     /// Its file has changed since the inputs were listed.
-    #[error("file {file} has changed while it was read")]
+    #[error("file {file} has changed while it was read; run again")]
     Changed { file: u32 },
     /// Another attempt has committed it.
     #[error(transparent)]
