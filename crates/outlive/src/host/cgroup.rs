@@ -81,7 +81,8 @@ impl Cgroup {
         &self.path
     }
 
-    /// Moves process `pid` into it; 0 is the calling process. Its later children are in it, too.
+    /// Moves process `pid` into the group; 0 is the calling process. Later children of the process
+    /// are in the group, too.
     ///
     /// # Errors
     /// If the process is gone or may not be moved.
@@ -97,7 +98,7 @@ impl Cgroup {
         self.write("cgroup.kill", "1")
     }
 
-    /// Returns whether no live process is in it (zombies are not live).
+    /// Returns whether no live process is in the group (zombies are not live).
     ///
     /// # Errors
     /// If the group is gone.

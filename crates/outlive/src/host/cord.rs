@@ -66,7 +66,7 @@ pub(super) struct Cords {
     tied: Arc<Mutex<Vec<PathBuf>>>,
 }
 
-/// A cord in `/dev/shm`, of any pod.
+/// A cord in `/dev/shm`, of any pod: a file by which the processes of a host are killed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CordEntry {
     /// The number of the cord's pod.

@@ -51,7 +51,8 @@ impl Linux {
         Ok(false)
     }
 
-    /// Returns the cords in `/dev/shm`, of all pods: for a clean-up of those whose pod is gone.
+    /// Returns the cords in `/dev/shm` (files by which hosts are killed), of all pods: for the
+    /// removal of those whose pod no longer exists.
     ///
     /// # Errors
     /// If `/dev/shm` cannot be listed.

@@ -158,8 +158,8 @@ pub trait ProcessHandle: Debug + Send + Sync {
 ///
 /// The obituaries order memory as a lock does: [`hold_obituary`](Self::hold_obituary) and
 /// [`obituary`](Self::obituary) acquire, [`release_obituary`](Self::release_obituary) releases,
-/// [`clear_obituary`](Self::clear_obituary) does both, and a mark is ordered after all stores of
-/// the dead thread. They may be released while a thread's own destructors run.
+/// [`clear_obituary`](Self::clear_obituary) does both, and the kernel's mark is ordered after all
+/// stores of the dead thread. Obituaries may be released while a thread's own destructors run.
 pub trait Os: Debug + Send + Sync {
     /// Returns the identity of this operating system.
     fn identity(&self) -> OsIdentity;
@@ -210,14 +210,16 @@ pub trait Os: Debug + Send + Sync {
     fn reserve_system(&self, number: u16) -> Result<Option<Presence>, OsError>;
 
     /// Ties this process to the cord of the incarnation `generation` of the host `host`, for as
-    /// long as the result lives. Users that may write to the pod may pull the cord.
+    /// long as the result lives. The cord is a file: the kernel kills all processes that are tied
+    /// to it when a process *pulls* it, that is, opens it for writing. Users that may write to the
+    /// pod may do so.
     ///
     /// # Errors
     /// If cords are not available here; then only users that may signal the process can kill it.
     fn tie_cord(&self, host: u32, generation: u32) -> Result<Presence, OsError>;
-    /// Kills all processes that are tied to that cord, in any PID namespace and of any user, except
-    /// for the first process of a PID namespace. Does not wait. Returns `false` if no process is
-    /// tied to it, or this process may not pull it.
+    /// Pulls that cord, which kills all processes that are tied to it, in any PID namespace and of
+    /// any user, except for the first process of a PID namespace. Does not wait. Returns `false` if
+    /// no process is tied to it, or this process may not pull it.
     fn pull_cord(&self, host: u32, generation: u32) -> bool;
     /// Returns whether that cord exists where this process can pull it. A cord in another directory
     /// cannot be pulled.

@@ -90,8 +90,9 @@ pub(crate) fn refuse_the_unfenceable(
             return Err(JoinError::Unfenceable {
                 why: format!(
                     "host {id} runs in another PID namespace or with another /dev/shm, and could \
-                     not kill this process, which has no cord ({error}); run all processes in one \
-                     PID namespace, or create the pod with a fence command"
+                     not kill this process, which has no cord, the file by which processes of \
+                     other PID namespaces can kill it ({error}); run all processes in one PID \
+                     namespace, or create the pod with a fence command"
                 ),
             });
         }
@@ -110,10 +111,11 @@ fn no_cord(shared: &Shared, uid: u32, error: &OsError) -> JoinError {
     };
     JoinError::Unfenceable {
         why: format!(
-            "it runs as user {uid} and has no cord ({error}), so members of other users (the pod \
-             was created by user {creator}{of_namespace}) could not kill it; run it as that user, \
-             which owns the pod's file, or put the file on a filesystem with leases into a \
-             directory that the user can write to, or create the pod with a fence command"
+            "it runs as user {uid} and has no cord, the file by which other users can kill it \
+             ({error}), so members of other users (the pod was created by user \
+             {creator}{of_namespace}) could not kill it; run it as that user, which owns the pod's \
+             file, or put the file on a filesystem with leases into a directory that the user can \
+             write to, or create the pod with a fence command"
         ),
     }
 }
@@ -133,9 +135,9 @@ fn unreachable_process(tables: Tables, os: &dyn Os, id: InstanceId) -> Option<St
         if !has_cord && os.is_present(process) {
             return Some(format!(
                 "process {process} of host {id} runs in another PID namespace, with another \
-                 /dev/shm or as another user, and has no cord by which it could be killed from \
-                 here (all processes must reach the pod's file in the same directory, which they \
-                 can write to, on a filesystem with leases); run all processes in one PID \
+                 /dev/shm or as another user, and has no cord, a file by which it could be killed \
+                 from here (all processes must reach the pod's file in the same directory, which \
+                 they can write to, on a filesystem with leases); run all processes in one PID \
                  namespace and as one user, or create the pod with a fence command"
             ));
         }

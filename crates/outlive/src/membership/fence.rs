@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// late agent could hit the host's next incarnation. Therefore a join of the host waits for 10
 /// seconds for each agent that was called against it, and then fails. (An agent is ignored if its
 /// caller is dead or the caller's host does not beat.) A process that
-/// [leaves](super::Process::leave) waits for the agent that it has called, and its hearts beat in
-/// the meantime. So an agent must return. (The pod's fence command is killed after
+/// [leaves](super::Process::leave) waits for the agent that it has called, and its heartbeats
+/// continue in the meantime. So an agent must return. (The pod's fence command is killed after
 /// [`Settings::fence_timeout`](super::Settings::fence_timeout).)
 pub trait FenceAgent: Send + Sync {
     /// Makes sure that the host `host`, called `name`, no longer runs. `Ok` is a promise: relying

@@ -130,7 +130,7 @@ impl Process {
         Arc::downgrade(&self.inner.shared)
     }
 
-    /// This process's instance.
+    /// Returns the instance of this process.
     pub fn instance(&self) -> Instance {
         self.inner.instance
     }
@@ -362,9 +362,9 @@ impl Process {
 
     /// Leaves in good order, and ends the host if this was its last process. Waits for operations
     /// that the process has begun: a recovery, a fence command (at most the settings'
-    /// `fence_timeout`), a [fence agent](super::FenceAgent) (as long as it takes). The hearts beat
-    /// while it waits. The fabric manager's role is resigned as soon as no fence command or agent
-    /// is at work.
+    /// `fence_timeout`), a [fence agent](super::FenceAgent) (as long as it takes). Heartbeats
+    /// continue while it waits. The fabric manager's role is resigned as soon as no fence command
+    /// or agent is at work.
     ///
     /// # Errors
     /// Fails if threads of this process are still members; then nothing has changed.

@@ -116,10 +116,10 @@ pub struct Contents<M: Memory = Native> {
 }
 
 impl<M: Memory> Contents<M> {
-    /// Returns where they begin, for a type of one size.
+    /// Returns the offset of the contents, for a type of one size.
     ///
     /// # Errors
-    /// If they are not `bytes` large.
+    /// If the contents do not have `bytes` bytes.
     pub fn of_size(self, bytes: u64) -> Result<Offset, ObjectError> {
         if self.bytes == bytes {
             return Ok(self.at);

@@ -75,7 +75,8 @@ impl State {
         })
     }
 
-    /// Returns whether a lease holds that was stored before this state was read.
+    /// Returns whether the object can be leased: a lease that was stored before this state was read
+    /// is valid.
     pub fn can_be_leased(self) -> bool {
         matches!(self, Self::Live(_) | Self::NameLocked(_))
     }
@@ -186,7 +187,7 @@ impl<M: Memory> Record<M> {
         self.memory.persist(at, 8);
     }
 
-    /// Changes the state from `before`. Returns whether it was that.
+    /// Changes the state from `before` to `after`. Returns whether the state was `before`.
     pub fn change_state(self, before: State, after: State) -> bool {
         let at = self.at + STATE;
         let (before, after) = (before.to_word(), after.to_word());
@@ -326,7 +327,7 @@ impl<M: Memory> Record<M> {
         with(None, version)
     }
 
-    /// Returns the object's name, and the version of that.
+    /// Returns the object's name, and the version of the name.
     pub fn name(self) -> Result<(String, u64), ObjectError> {
         self.with_name(|bytes, version| {
             let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
@@ -337,7 +338,7 @@ impl<M: Memory> Record<M> {
         })
     }
 
-    /// Returns whether `name` is its name.
+    /// Returns whether `name` is the object's name.
     pub fn is_named(self, name: &str) -> Result<bool, ObjectError> {
         self.with_name(|bytes, _| match bytes {
             Some(bytes) => Ok(bytes == name.as_bytes()),

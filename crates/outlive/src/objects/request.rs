@@ -63,28 +63,28 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, Map<K, V, M>, 
     /// Calls [`Map::insert`].
     ///
     /// # Errors
-    /// If the key exists, or there is no memory: then it had no effect.
+    /// If the key exists, or there is no memory. The request has no effect then.
     pub fn insert(self, key: &K, value: &V) -> Result<(), InsertError<V::Owned>> {
         self.run(|map, _| map.insert(key, value))
     }
 
-    /// Calls [`Map::remove`]. It had an effect if the key existed.
+    /// Calls [`Map::remove`]. The request has an effect if the key exists.
     pub fn remove(self, key: &K) -> Option<V::Owned> {
         self.run(|map, _| map.remove(key))
     }
 
-    /// Calls [`Map::replace`]. It had an effect if the key existed.
+    /// Calls [`Map::replace`]. The request has an effect if the key exists.
     ///
     /// # Errors
-    /// If there is no memory: then it had no effect.
+    /// If there is no memory. The request has no effect then.
     pub fn replace(self, key: &K, value: &V) -> Result<Option<V::Owned>, AllocateError> {
         self.run(|map, _| map.replace(key, value))
     }
 
-    /// Calls [`Map::update`]. It had an effect if the key existed.
+    /// Calls [`Map::update`]. The request has an effect if the key exists.
     ///
     /// # Errors
-    /// If there is no memory: then it had no effect.
+    /// If there is no memory. The request has no effect then.
     pub fn update(
         self,
         key: &K,
@@ -97,7 +97,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, Map<K, V, M>, 
     /// Calls [`Map::upsert`].
     ///
     /// # Errors
-    /// If there is no memory: then it had no effect.
+    /// If there is no memory. The request has no effect then.
     pub fn upsert(
         self,
         key: &K,
@@ -108,10 +108,10 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, Map<K, V, M>, 
         self.run(|map, open| map.upsert(key, first, |value| open.pause(|| make(value))))
     }
 
-    /// Calls [`Map::compare_exchange`]. It had an effect if it is [`Exchange::Done`].
+    /// Calls [`Map::compare_exchange`]. The request has an effect if it returns [`Exchange::Done`].
     ///
     /// # Errors
-    /// If there is no memory: then it had no effect.
+    /// If there is no memory. The request has no effect then.
     pub fn compare_exchange(
         self,
         key: &K,
@@ -127,20 +127,20 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> Request<'_, List<K,
     /// Calls [`List::insert`].
     ///
     /// # Errors
-    /// If the key exists, or there is no memory: then it had no effect.
+    /// If the key exists, or there is no memory. The request has no effect then.
     pub fn insert(self, key: &K, value: &V) -> Result<(), InsertError<V::Owned>> {
         self.run(|list, _| list.insert(key, value))
     }
 
-    /// Calls [`List::remove`]. It had an effect if the key existed.
+    /// Calls [`List::remove`]. The request has an effect if the key exists.
     pub fn remove(self, key: &K) -> Option<V::Owned> {
         self.run(|list, _| list.remove(key))
     }
 
-    /// Calls [`List::replace`]. It had an effect if the key existed.
+    /// Calls [`List::replace`]. The request has an effect if the key exists.
     ///
     /// # Errors
-    /// If there is no memory: then it had no effect.
+    /// If there is no memory. The request has no effect then.
     pub fn replace(self, key: &K, value: &V) -> Result<Option<V::Owned>, AllocateError> {
         self.run(|list, _| list.replace(key, value))
     }
@@ -151,7 +151,7 @@ impl<V: Datum + ?Sized, M: Memory> Request<'_, Cell<V, M>, M> {
     /// Calls [`Cell::set`].
     ///
     /// # Errors
-    /// If there is no memory: then it had no effect.
+    /// If there is no memory. The request has no effect then.
     pub fn set(self, value: &V) -> Result<(), AllocateError> {
         self.run(|cell, _| cell.set(value))
     }
@@ -159,7 +159,7 @@ impl<V: Datum + ?Sized, M: Memory> Request<'_, Cell<V, M>, M> {
     /// Calls [`Cell::update`].
     ///
     /// # Errors
-    /// If there is no memory: then it had no effect.
+    /// If there is no memory. The request has no effect then.
     pub fn update(
         self,
         mut make: impl FnMut(V::Owned) -> V::Owned,
@@ -168,10 +168,11 @@ impl<V: Datum + ?Sized, M: Memory> Request<'_, Cell<V, M>, M> {
         self.run(|cell, open| cell.update(|value| open.pause(|| make(value))))
     }
 
-    /// Calls [`Cell::compare_exchange`]. It had an effect if it is [`Exchange::Done`].
+    /// Calls [`Cell::compare_exchange`]. The request has an effect if it returns
+    /// [`Exchange::Done`].
     ///
     /// # Errors
-    /// If there is no memory: then it had no effect.
+    /// If there is no memory. The request has no effect then.
     pub fn compare_exchange(
         self,
         expected: &V,

@@ -79,7 +79,7 @@ impl<'r, M: Memory> Recovering<'r, M> {
         self.log
     }
 
-    /// Read access to all logs of the pod.
+    /// Returns read access to all logs of the pod.
     pub fn logs(&self) -> Logs<M> {
         self.logs
     }

@@ -82,7 +82,7 @@ impl<M: Memory> Logs<M> {
         self.base + u64::from(id) * Self::STRIDE
     }
 
-    /// Read access to the log of `id`.
+    /// Returns read access to the log of `id`.
     ///
     /// # Panics
     /// If the id does not exist.

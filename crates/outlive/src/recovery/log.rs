@@ -429,7 +429,7 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         Ok(())
     }
 
-    /// Read access to the log.
+    /// Returns read access to the log.
     #[inline(always)]
     pub fn log(self) -> Log<M> {
         self.log

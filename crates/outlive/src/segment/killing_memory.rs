@@ -29,7 +29,8 @@ impl Mortal {
         Self(Native::leaked(size, domain))
     }
 
-    /// Runs `operation` with `accesses` accesses; `None` if it died of them.
+    /// Runs `operation`, which dies when it has made `accesses` accesses. Returns `None` if it
+    /// died.
     pub fn with_life_of<T>(self, accesses: u64, operation: impl FnOnce() -> T) -> Option<T> {
         let mut image = vec![0; self.0.size() as usize];
         self.0.copy_out(Offset::new(0), &mut image);

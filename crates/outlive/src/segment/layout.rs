@@ -71,7 +71,7 @@ impl TypeLayout {
 
     /// Describes the type in words: a struct with its fields, any other type by its name. It does
     /// not describe elements of arrays or the fields of fields, so it does not identify the type;
-    /// the [fingerprint](Self::fingerprint) is.
+    /// the [fingerprint](Self::fingerprint) does.
     pub fn in_words(&self) -> String {
         let text = self.to_string();
         match (self.shape, text.split_once(" (")) {

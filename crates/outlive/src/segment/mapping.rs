@@ -76,8 +76,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Returns whether it was made before this process was forked, so that its memory does not
-    /// exist here.
+    /// Returns whether the mapping was made before this process was forked, so that its memory does
+    /// not exist here.
     pub fn is_inherited(&self) -> bool {
         self.of != fork::generation()
     }

@@ -91,7 +91,8 @@ fn number(name: &'static str) -> Result<InstanceId, NoPlace> {
 /// Starts programs on hosts.
 ///
 /// The default, [`ThisMachine`], starts a process here, for hosts that are groups of processes.
-/// Pods of real machines need their own: by ssh, by Slurm, by a cluster manager.
+/// Pods of several machines need an implementation of their own, which uses ssh, Slurm or a cluster
+/// manager.
 pub trait Launch: Send {
     /// Starts `command` so that it runs at `place`, which is already in the command's environment
     /// ([`Command::get_envs`]). Must not wait for it.

@@ -51,7 +51,7 @@ impl Child {
         }
     }
 
-    /// Sets a policy of its own.
+    /// Sets the restart policy of this child, in place of the supervisor's.
     pub fn policy(mut self, policy: RestartPolicy) -> Self {
         self.policy = Some(policy);
         self

@@ -10,13 +10,13 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Asks it to end. It does within 20 ms, unless it has to wait for threads.
+    /// Asks the supervisor to end. It ends within 20 ms, unless it has to wait for threads.
     pub fn stop(&self) {
         // Relaxed: a request, which publishes nothing.
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether it has been asked to end.
+    /// Returns whether the supervisor has been asked to end.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }

@@ -23,8 +23,8 @@ fn keeper<M: Memory>(heap: Heap<M>, log: Log<M>) -> u64 {
     heap.memory().load(at, Ordering::Relaxed)
 }
 
-/// A member requested a second handle to a heap. It has one at a time: another one would not know
-/// the pins of the first, and its end would clear them.
+/// The error if a member requests a second handle to a heap. A member has one at a time: a second
+/// one would not know the pins of the first, and would clear them when it is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{member} has a LocalHeap already; pass it on by reference, or drop it first")]
 pub struct SecondWay {

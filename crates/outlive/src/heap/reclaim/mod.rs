@@ -91,9 +91,9 @@ use core::cell::{Cell, RefCell};
 use outlive_memory::{Memory, Offset, Ordering};
 
 /// The number of bytes that reclamation uses at the start of every block that is to be
-/// [retired](LocalHeap::retire): the block's birth ([`LocalHeap::era`]), a word of the structure's
-/// own until the retirement and nonzero from then on, and a word that is the reclaimer's from then
-/// on.
+/// [retired](LocalHeap::retire): the era of its birth ([`LocalHeap::era`]); a word that the
+/// structure may use until the retirement, and that is not 0 afterwards; and a word that only the
+/// reclaimer uses after the retirement.
 pub const RETIRED_HEADER: u64 = 24;
 
 /// The positions of the words of a block's header.

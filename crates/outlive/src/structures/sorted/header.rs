@@ -51,7 +51,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Pages of 4 KiB.
+    /// The default: pages of 4 KiB.
     pub const DEFAULT: Self = Self {
         leaf: 8,
         page: 9,

@@ -96,7 +96,8 @@ impl<M: Memory> GroupBarrier<M> {
     /// [`Damaged`](BarrierError::Damaged).
     ///
     /// # Crash
-    /// It took place or not; if it did, sleepers may sleep to the end of their time-outs.
+    /// The interruption took place or not; if it did, sleepers may sleep to the end of their
+    /// time-outs.
     pub fn interrupt(&self, member: &Member<M>) -> Result<(), BarrierError> {
         let before = loop {
             let state = self.load()?;

@@ -198,8 +198,8 @@ pub struct View {
     pub releases: u64,
 }
 
-/// A barrier for a group whose members come, go and die (MODC §4; the algorithm is described in
-/// `sync/barrier/mod.rs`). For [`Flushed`](PersistenceDomain::Flushed) memory.
+/// A barrier for a group whose members come, go and die (MODC §4; the source of this module
+/// describes the algorithm). For [`Flushed`](PersistenceDomain::Flushed) memory.
 ///
 /// ```
 /// # use outlive::membership::{Generations, Instance, Level, Member, State, Status};

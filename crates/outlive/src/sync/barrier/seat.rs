@@ -170,10 +170,11 @@ impl<'m, M: Memory> Seat<'m, M> {
         }
     }
 
-    /// Waits until all are released, or something has changed. A waiting member
-    /// [removes](GroupBarrier::bury) dead and departed members, which is a change: at intervals
-    /// while it is awake, and before each sleep. So a death remains unnoticed for at most
-    /// [`nap`](Waiting::nap), even if no other thread removes dead members. The last may wait too.
+    /// Waits until all members are released, the barrier changes, or `timeout` has passed. While it
+    /// waits, a member [removes](GroupBarrier::bury) dead and departed members, at intervals while
+    /// it is awake and before each sleep; a removal is a change. So a death remains unnoticed for
+    /// at most [`nap`](Waiting::nap), even if no other thread removes dead members. The last member
+    /// that arrived may wait, too.
     ///
     /// Waits for live members.
     ///
@@ -299,8 +300,9 @@ impl<'m, M: Memory> Seat<'m, M> {
         true
     }
 
-    /// Takes the arrival back, to search for work alone; the others wait on. Refused while all
-    /// members wait, except to the last of them, which can so rely on the others during a check.
+    /// Takes the arrival back, so that this member can search for work while the others continue to
+    /// wait. Refused while all members wait, except for the member that arrived last: it can rely
+    /// on the others to wait during a check.
     ///
     /// Lock-free.
     ///

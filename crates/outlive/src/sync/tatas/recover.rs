@@ -8,7 +8,7 @@ use outlive_memory::{Memory, Offset, Ordering, PersistenceDomain};
 
 /// Releases those of the `locks` whose word names `member` although its log does not list them;
 /// returns their number. Each live instance runs this after the death of a host, on write-back
-/// memory: see the top of `tatas/mod.rs`.
+/// memory: see the comment at the top of the module `tatas`.
 ///
 /// Only the member takes locks in its own name, and it is in this call; so a lock that its log does
 /// not list is not held. For bare locks and mutexes see [`BareTatas::audit`] and
