@@ -63,7 +63,8 @@ impl<T> RelativePtr<T> {
         }
     }
 
-    /// Points to `to`. The address must have had its provenance exposed, as that of a mapping has.
+    /// Sets the target to `to`. The address must have had its provenance exposed, as that of a
+    /// mapping has.
     pub fn set(&self, to: Option<NonNull<T>>) {
         self.distance.set(distance((&raw const *self).cast(), to));
     }
@@ -116,12 +117,12 @@ impl<T> AtomicRelativePtr<T> {
         target(self.here(), self.distance.load(order))
     }
 
-    /// Points to `to`.
+    /// Sets the target to `to`.
     pub fn store(&self, to: Option<NonNull<T>>, order: Ordering) {
         self.distance.store(distance(self.here(), to), order);
     }
 
-    /// Points to `new` if it pointed to `current`; returns the previous target.
+    /// Sets the target to `new` if it is `current`, and returns the previous target.
     ///
     /// # Errors
     /// Returns the previous target if that was not `current`.
