@@ -27,8 +27,8 @@ outlive::memory::crash_points! {
 }
 
 impl<'w, M: Memory> Engine<'w, M> {
-    /// Claims the first available slot: one without an owner, or with one that is gone. Finishes
-    /// the last owner's commit or failure, and takes over its deque and chunks.
+    /// Claims the first available slot: one without an owner, or whose owner has died or left.
+    /// Finishes the last owner's commit or failure, and takes over its deque and chunks.
     /// [`next`](Self::next) first returns the task that the last owner ran. Lock-free. `heap` is
     /// the worker's heap handle.
     ///

@@ -53,8 +53,9 @@ impl<'w, M: Memory> Engine<'w, M> {
     ///
     /// # Errors
     /// If there is no space to push the children: the task still runs, and may be
-    /// [failed](Self::fail). Or if the work after it took effect could not be finished: then it [is
-    /// spent](Running::is_spent), and [`next`](Self::next) begins with the rest.
+    /// [failed](Self::fail). Or if the rest of the work could not be finished after the task took
+    /// effect: then the task [is spent](Running::is_spent), and [`next`](Self::next) begins with
+    /// the rest.
     ///
     /// # Crash
     /// The task has taken effect, and a worker that takes over publishes the rest; or it has not,

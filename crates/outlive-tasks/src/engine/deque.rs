@@ -408,8 +408,8 @@ impl<M: Memory> Deque<M> {
         Ok(())
     }
 
-    /// Frees the arrays that the deque has outgrown. Only at the end of a phase, when no steal that
-    /// began before the last growth is still running.
+    /// Frees the arrays that the deque has outgrown. Must be called only at the end of a phase,
+    /// when no steal that began before the last growth is still running.
     ///
     /// # Errors
     /// If one cannot be freed.

@@ -70,7 +70,7 @@ pub struct Spec<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// Returns the specification of a task without job, inputs and outputs.
+    /// Returns the specification of a task that has no job, no inputs and no outputs.
     pub fn new(function: u32, arguments: &'a [u8]) -> Self {
         Self {
             function,
@@ -345,9 +345,10 @@ impl<M: Memory> Task<M> {
         Ok(())
     }
 
-    /// Frees the block of long arguments, if there is one. Only for the thread that may give the
-    /// descriptor another life: the owner of its home, or the keeper of a root. A commit may still
-    /// need the arguments.
+    /// Frees the block of long arguments, if there is one. Only the thread that may start another
+    /// life of the descriptor calls this: the owner of the slot to which the descriptor belongs, or
+    /// the thread that gives back a root. A commit that is not complete may still need the
+    /// arguments.
     ///
     /// # Errors
     /// If it cannot be freed.

@@ -147,8 +147,8 @@ impl<'b, 'w, M: Memory> Batch<'b, 'w, M> {
         self.ready_if(task, |_| true)
     }
 
-    /// Does the same for a task that was seen [waiting](State::Waiting) in its life `sequence`: in
-    /// another life it is another task.
+    /// Does the same as [`ready`](Self::ready) for a task that was seen [waiting](State::Waiting)
+    /// in its life `sequence`, and nothing if the descriptor has another life by now.
     ///
     /// # Errors
     /// As [`ready`](Self::ready).

@@ -444,7 +444,7 @@ impl Registry {
         self.definitions.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the set has no tasks.
     pub fn is_empty(&self) -> bool {
         self.definitions.is_empty()
     }

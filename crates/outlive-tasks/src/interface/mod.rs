@@ -196,9 +196,10 @@ impl WorkerPool {
         self.stand_by_while(heap, stop, || true, |_| ())
     }
 
-    /// Does the same for as long as `goes_on` returns true. It is called whenever the spare waits:
-    /// after events in the pool, and ten times a second. `turns` is notified when the spare comes
-    /// and when it goes again, with the reason; not when it ends, with the pool or by `stop`.
+    /// Does the same as [`stand_by`](Self::stand_by) for as long as `goes_on` returns true. It is
+    /// called whenever the spare waits: after events in the pool, and ten times a second. `turns`
+    /// is notified when the spare comes and when it goes again, with the reason; not when it ends,
+    /// with the pool or by `stop`.
     ///
     /// # Errors
     /// As [`work`](Self::work).

@@ -15,7 +15,8 @@ use crate::{Batch, Engine, EngineError, Hooks, PoolError, Running, Task};
 use outlive::memory::{Memory, Native, Offset};
 use outlive::sync::{Arrival, Seat, Ticket};
 
-/// The model's part of a task's commit: it binds outputs, and readies or registers children.
+/// The part of a task's commit that concerns named data: binds the outputs, and makes each child
+/// ready or registers it with the inputs for which it waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Publisher<'h, M: Memory = Native> {
     pub layout: Layout<M>,
@@ -271,8 +272,8 @@ impl<'w, M: Memory> Crew<'w, M> {
         self.engine.fail(run, &mut self.publisher)
     }
 
-    /// Judges, as the last to arrive, and releases the others if there is work. Returns a task that
-    /// can be run, if the judge found one.
+    /// Determines whether the pool has work, as the last worker that arrived at the barrier, and
+    /// releases the others if it has. Returns a task that can be run, if one was found.
     pub fn judge(
         &mut self,
         seat: &mut Seat<'_, M>,

@@ -151,7 +151,7 @@ impl<'h> Place<'h> {
 }
 
 impl<'h, M: Memory> Place<'h, M> {
-    /// Returns the same among `roots`, for a thread that has one of `logs`.
+    /// Returns the place of the pool `name` among `roots`, for a thread with a log among `logs`.
     pub fn among(
         roots: Roots<M>,
         logs: Logs<M>,
@@ -177,7 +177,8 @@ impl<'h, M: Memory> Place<'h, M> {
         (header != 0).then(|| Offset::from_raw(header))
     }
 
-    /// Makes a pool there. Returns `None`, and leaves no block, if another thread was faster.
+    /// Makes a pool at this place. Returns `None`, and leaves no block, if another thread was
+    /// faster.
     pub fn make(self, shape: &Shape, text: (u64, &str)) -> Result<Option<Layout<M>>, PoolError> {
         let at = self.clear_header(shape)?;
         let layout = Layout::create(self.heap, at, shape, text);
@@ -229,7 +230,7 @@ impl<'h, M: Memory> Place<'h, M> {
         memory.crash_point(MakePoint::Released);
     }
 
-    /// Unpublishes the pool of `header`, and takes it apart. For its last user.
+    /// Unpublishes the pool of `header`, and takes it apart. Called by its last user.
     pub fn empty(self, header: Offset) -> Result<(), PoolError> {
         let memory = self.heap.memory();
         self.take(header);

@@ -67,8 +67,9 @@ struct Waiting<M: Memory> {
     job: Record<M>,
 }
 
-/// Judges. `still` returns whether all members have waited without interruption; `name` returns the
-/// name of a task's function, with arguments.
+/// Determines whether the pool has work, while all workers wait at the barrier; ends jobs that are
+/// complete or can never complete. `still` returns whether all members have waited without
+/// interruption; `name` returns the name of a task's function, with arguments.
 pub fn judge<M: Memory>(
     layout: Layout<M>,
     hand: Hand<'_, M>,

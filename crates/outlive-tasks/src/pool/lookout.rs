@@ -79,8 +79,8 @@ impl Lookout {
         self.found.extend(found);
     }
 
-    /// Scans the next part of the descriptors, if there was a call. Returns whether there are found
-    /// tasks now.
+    /// Scans the next part of the descriptors, if a scan was requested and is not complete. Returns
+    /// whether it has found tasks that were not [taken](Self::take) yet.
     pub fn look<M: Memory>(&mut self, layout: Layout<M>) -> Result<bool, PoolError> {
         let mut walk = match self.walk.take() {
             Some(walk) => walk,
@@ -147,8 +147,8 @@ impl Lookout {
     }
 }
 
-/// Returns whether `task`, which waits by `status`, has all its inputs. The result counts only if
-/// the task is then moved on from that status.
+/// Returns whether `task`, whose `status` is that it waits, has all its inputs. The result is valid
+/// only if the caller then changes the task from that same status.
 pub fn has_all<M: Memory>(memory: M, task: Task<M>, status: Status) -> bool {
     let stands = || task.status().is_ok_and(|now| now == status);
     // A task without inputs waits only because no deque had space for it.

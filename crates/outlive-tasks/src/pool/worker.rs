@@ -119,13 +119,14 @@ impl<'w> Worker<'w> {
         })
     }
 
-    /// Marks it as the last: no other worker came for a task that it could not do.
+    /// Marks the worker as the last one: no other worker came for a task that it could not do.
     pub fn left_alone(self) -> Self {
         let is_last = true;
         Self { is_last, ..self }
     }
 
-    /// Returns why it came, and which worker it replaces, as recorded by the claim of its slot.
+    /// Returns why the worker came, and which worker it replaces, as recorded by the claim of its
+    /// slot.
     pub fn turn(&self) -> Turn {
         let (before, generations) = (
             self.crew.engine.before(),
@@ -139,12 +140,12 @@ impl<'w> Worker<'w> {
         }
     }
 
-    /// Gives up its slot, in which it has done nothing.
+    /// Gives up the worker's slot, in which it has executed no task.
     pub fn leave(self) -> Result<(), PoolError> {
         Ok(self.crew.engine.give_up()?)
     }
 
-    /// Works until it is stopped or surplus.
+    /// Executes tasks until the worker is stopped or surplus.
     pub fn work(mut self) -> Result<(Served, Ended), PoolError> {
         let mut seat = match self.layout.barrier.join(self.hand.heap.member()) {
             Ok(seat) => seat,

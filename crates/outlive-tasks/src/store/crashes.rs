@@ -129,7 +129,7 @@ impl<M: Memory> Crashes<M> {
         self.note_of(task, life, dead, record.and_then(|record| record.process));
     }
 
-    /// Records the same for a worker of `process`.
+    /// Does the same as [`note`](Self::note) for a worker of `process`.
     ///
     /// # Crash
     /// As [`note`](Self::note).

@@ -158,7 +158,7 @@ impl<M: Memory> StagingSlot<M> {
         self.at + BLOCK
     }
 
-    /// Returns whether the owner brings `cell` a block.
+    /// Returns whether the owner is binding `cell` to a block.
     pub fn brings_to(self, cell: Cell<M>) -> bool {
         matches!(self.place(), At::Bring(at) | At::Try(at) if at == cell.offset())
     }
@@ -246,7 +246,7 @@ impl<M: Memory> StagingSlot<M> {
         (!has_place).then_some(block)
     }
 
-    /// Settles its content.
+    /// Settles the content of the slot.
     pub fn clear(self, heap: &LocalHeap<'_, M>) -> Result<(), PoolError> {
         let memory = self.layout.memory;
         match self.place() {
@@ -328,7 +328,7 @@ pub struct Seated<'h, M: Memory> {
 }
 
 impl<M: Memory> Seated<'_, M> {
-    /// Releases it, and reports an error.
+    /// Releases the slot, and reports an error.
     pub fn leave(mut self) -> Result<(), PoolError> {
         self.desk
             .take()

@@ -9,7 +9,8 @@ use crate::{EngineError, PoolError, Task};
 use outlive::heap::LocalHeap;
 use outlive::memory::{Memory, Offset, Ordering};
 
-/// In the word of a task's outputs: its ports are written. Before, their block is uninitialised.
+/// The bit in the word of a task's outputs that is set when the ports are written. Before that,
+/// their block is uninitialised.
 pub const WRITTEN: u64 = 1;
 
 /// Returns the ports of a task, if it has any and they are written.

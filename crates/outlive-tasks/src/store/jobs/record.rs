@@ -191,7 +191,8 @@ impl<M: Memory> Record<M> {
         }
     }
 
-    /// Replaces the caller's tag `from` by `to`, or by none. Returns whether it was there.
+    /// Replaces the caller's tag `from` by `to`, or removes it if `to` is `None`. Returns whether
+    /// the tag was there.
     pub fn retag(self, from: Tag, to: Option<Tag>) -> bool {
         let state: u64 = self.memory.load(self.at + STATE, Ordering::Acquire);
         let tag = to.map_or(0, Tag::bits) << TAG;

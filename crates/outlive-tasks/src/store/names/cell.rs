@@ -111,7 +111,8 @@ impl<M: Memory> Cell<M> {
         self.data(self.memory.load(self.at, Ordering::Acquire))
     }
 
-    /// Returns the same, valid for the life of `pin` even if it is removed.
+    /// Returns the data that the cell is bound to. It is valid for the life of `pin`, even if it is
+    /// removed.
     pub fn read(self, pin: &Pinned<'_, M>) -> Option<Data<M>> {
         self.data(pin.load(self.at))
     }
@@ -168,8 +169,9 @@ impl<M: Memory> Cell<M> {
         offered
     }
 
-    /// Replaces the caller's tag `from` by `to`, or by none. Returns whether it was there. This tag
-    /// is on one cell at a time, so memory that is no longer a cell is not changed.
+    /// Replaces the caller's tag `from` by `to`, or removes it if `to` is `None`. Returns whether
+    /// the tag was there. This tag is on one cell at a time, so memory that is no longer a cell is
+    /// not changed.
     pub fn retag(self, block: Offset, from: Tag, to: Option<Tag>) -> bool {
         let tagged = |tag: Tag| block.raw() | tag.bits();
         self.change(tagged(from), to.map_or(block.raw(), tagged))

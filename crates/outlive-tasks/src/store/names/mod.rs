@@ -85,7 +85,7 @@ impl<M: Memory> Data<M> {
         self.len() == 0
     }
 
-    /// Returns a copy of it.
+    /// Returns a copy of the data.
     pub fn to_vec(self) -> Vec<u8> {
         let mut bytes = vec![0; self.len() as usize];
         self.memory.copy_out(self.start(), &mut bytes);
@@ -101,7 +101,7 @@ pub struct Names<M: Memory = Native> {
 }
 
 impl<M: Memory> Names<M> {
-    /// Makes an empty map of names, to which the word at `cell`, which is 0, then leads.
+    /// Makes an empty map of names, and stores its offset in the word at `cell`, which is 0 before.
     ///
     /// # Errors
     /// If the heap is full, or the word is not 0.

@@ -181,8 +181,8 @@ impl<M: Memory> Ports<M> {
         self.inputs().chain(outputs).all(Cell::keep)
     }
 
-    /// Returns whether the ports lead to `cell`. The ports may be free by then: the result counts
-    /// only if their task is the same afterwards, and not over.
+    /// Returns whether the ports lead to `cell`. The ports may have been freed by another thread.
+    /// So the result is valid only if the task has the same status afterwards and is not over.
     pub fn may_lead_to(self, cell: Offset) -> bool {
         let memory = self.memory;
         let inside = |bytes| Offset::checked(self.at.raw(), bytes, 8, memory.size()).is_ok();
@@ -267,9 +267,10 @@ impl<M: Memory> Ports<M> {
         self.inputs().all(Cell::is_bound)
     }
 
-    /// Returns whether all inputs are bound, for ports that may be free by then, as with
-    /// [`may_lead_to`](Self::may_lead_to). The result counts only if the task is moved on from the
-    /// very status that it had before. `stands` returns whether it still has that.
+    /// Returns whether all inputs are bound, for ports that another thread may have freed, as with
+    /// [`may_lead_to`](Self::may_lead_to). The result is valid only if the caller then changes the
+    /// task from the same status that it had before. `stands` returns whether it still has that
+    /// status.
     pub fn seem_complete(self, stands: impl Fn() -> bool) -> bool {
         let memory = self.memory;
         let inside = |at: Offset, bytes| Offset::checked(at.raw(), bytes, 8, memory.size()).is_ok();
