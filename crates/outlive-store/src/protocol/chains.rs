@@ -53,8 +53,8 @@ impl Walk {
         }
     }
 
-    /// Goes on to `next`. Returns whether the walk was there before; in a cycle, it does at some
-    /// step.
+    /// Advances the walk to `next`. Returns whether a cycle was detected: `next` is a bucket that
+    /// the walk has visited before. Every cycle is detected after some steps.
     pub fn returns_to(&mut self, next: u32) -> bool {
         if next == self.earlier {
             return true;

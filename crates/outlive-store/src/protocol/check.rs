@@ -56,7 +56,7 @@ pub(super) struct Replica(Vec<u64>);
 const CHUNK: usize = 1 << 13;
 
 impl Replica {
-    /// Reads the replica at a place.
+    /// Reads the whole replica of a partition at `place`.
     pub async fn read<V: View>(
         worker: &Worker<V>,
         place: Place,

@@ -33,7 +33,7 @@ impl Counts {
         bytemuck::cast(self)
     }
 
-    /// Returns the counts of [`to_words`](Self::to_words).
+    /// Returns the counts in words that [`to_words`](Self::to_words) returned.
     pub fn from_words(words: [u64; Self::EVENTS]) -> Self {
         bytemuck::cast(words)
     }

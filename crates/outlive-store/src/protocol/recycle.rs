@@ -22,7 +22,7 @@ use crate::verbs::{Batch, VerbError};
 /// The number of latches that are read in one batch.
 const LATCHES: usize = 64;
 
-/// Releases the latches of compute servers on all objects of the tables with these numbers, if they
+/// Releases all latches in the tables with these numbers that are held by compute servers which
 /// failed in an incarnation for which `is_stray` holds. Transactions may run at the same time.
 /// Returns the number of released latches.
 ///

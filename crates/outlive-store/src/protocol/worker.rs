@@ -163,9 +163,9 @@ impl<V: View> Worker<V> {
         self.protocol
     }
 
-    /// Sets whether the worker takes the latches of failed compute servers for stray, and steals
-    /// them. Without, they block the worker as those of live ones do. The protocol decides by
-    /// default.
+    /// Sets whether the worker treats the latches of failed compute servers as stray and steals
+    /// them. Otherwise they block the worker as the latches of live servers do. By default, the
+    /// protocol decides.
     #[cfg(feature = "measurements")]
     pub fn set_steals_latches(&self, steals: bool) {
         self.steals_latches.set(steals);

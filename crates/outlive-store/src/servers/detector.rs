@@ -64,8 +64,8 @@ pub trait Detector {
 /// The detector of the core's membership: deaths with their evidence. The core fences its suspects
 /// itself.
 ///
-/// It reports the servers that die after it was created. If its caller does not wait for so long
-/// that the core forgets events, their findings are missing; recoveries do not depend on them.
+/// It reports the servers that die after it was created. If the caller waits so rarely that the
+/// core overwrites events, their findings are missing. Recoveries do not depend on them.
 pub struct CoreDetector {
     tables: Tables,
     events: GroupEvents,

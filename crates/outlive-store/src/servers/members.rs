@@ -29,7 +29,7 @@ impl<C> Members<C> {
     }
 }
 
-/// The way from a worker to the memory servers, over connections of type `S`.
+/// Connects a worker to the memory servers, by connections that are based on type `S`.
 pub trait Connector<S = MappedServer>: Debug {
     /// A connection on this way.
     type Connection: Connection;
@@ -38,7 +38,7 @@ pub trait Connector<S = MappedServer>: Debug {
     fn connect(&self, server: S) -> Self::Connection;
 }
 
-/// Verbs access mapped memory when they are posted.
+/// Connects a worker to mapped memory, which verbs access when they are posted.
 #[derive(Debug)]
 pub struct Direct;
 
@@ -50,7 +50,7 @@ impl<S: Connection> Connector<S> for Direct {
     }
 }
 
-/// Connections are behind an emulated link each.
+/// Connects a worker to mapped memory, by an emulated link for each connection.
 #[derive(Debug)]
 pub struct Behind {
     link: Link,
@@ -58,7 +58,7 @@ pub struct Behind {
 }
 
 impl Behind {
-    /// Returns the way over emulated links. `seed` determines their jitter.
+    /// Returns a connector that emulates links. `seed` determines their jitter.
     pub fn new(link: Link, seed: u64) -> Self {
         Self {
             link,

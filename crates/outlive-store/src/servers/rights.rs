@@ -43,7 +43,7 @@ impl Rights {
         { self.slots.lock() }.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Latches with the process id may remain.
+    /// Records that latches with the process id may remain.
     pub fn leave_latches(&self) {
         // Relaxed: the last owner of the rights reads it when no other thread has them.
         self.has_latches.store(true, Ordering::Relaxed);

@@ -59,8 +59,8 @@ impl Receipt {
         self.last[0]
     }
 
-    /// Returns whether the transaction `id` was the one with number `number`. A transaction that is
-    /// not named any more, because more than three have followed it, is believed.
+    /// Returns whether transaction number `number` was `id`. The row names only the last
+    /// transactions; for an earlier number the result is `true`, because it cannot be checked.
     pub fn has(&self, number: u64, id: u64) -> bool {
         let Some(later) = self.commits.checked_sub(number) else {
             return false;
@@ -107,7 +107,7 @@ impl Ledger {
         })
     }
 
-    /// Records a transaction with its change of the sum, as the books say.
+    /// Records a transaction with its change of the sum, at the place that the books determine.
     pub async fn record<V: Member>(
         self,
         tx: &mut Transaction<V>,

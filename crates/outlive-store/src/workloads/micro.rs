@@ -7,7 +7,7 @@ use crate::servers::{ComputeServer, StoreError};
 /// The first word of a value counts its updates.
 type Value = [u64; 6];
 
-/// The benchmark. Each transaction accesses some distinct keys, and each access is an update or a
+/// The micro-benchmark. Each transaction accesses some distinct keys; each access is an update or a
 /// read at random.
 #[derive(Clone, Copy, Debug)]
 pub struct Micro {
@@ -100,8 +100,9 @@ impl Micro {
         Ok(committed.await?.value)
     }
 
-    /// Returns the difference between the number of updates in the table and the expected one: 0.
-    /// The parameters are those of [`SmallBank::surplus`](super::SmallBank::surplus).
+    /// Returns the difference between the number of updates in the table and the expected one, 0 in
+    /// a sound store. The parameters are those of
+    /// [`SmallBank::surplus`](super::SmallBank::surplus).
     ///
     /// # Errors
     /// Returns the errors of transactions.

@@ -90,8 +90,8 @@ impl Benchmark {
     }
 
     /// Returns the difference between the benchmark's sum and the expected one, or the number of
-    /// violations of TPC-C's conditions: 0. `counted` is the sum of the changes that programs have
-    /// counted. No transaction runs at the same time.
+    /// violations of TPC-C's conditions. It is 0 in a sound store. `counted` is the sum of the
+    /// changes that programs have counted. No transaction runs at the same time.
     ///
     /// # Errors
     /// Returns the errors of transactions.

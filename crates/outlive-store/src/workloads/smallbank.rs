@@ -19,7 +19,7 @@ struct Account {
     changes: u64,
 }
 
-/// The benchmark.
+/// The SmallBank benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct SmallBank {
     checking: Table<Account>,
@@ -225,8 +225,9 @@ impl SmallBank {
         }
     }
 
-    /// Returns the difference between the sum of all balances and the expected one: 0. `counted` is
-    /// the sum of the changes that programs have counted. No transaction runs at the same time.
+    /// Returns the difference between the sum of all balances and the expected one, 0 in a sound
+    /// store. `counted` is the sum of the changes that programs have counted. No transaction runs
+    /// at the same time.
     ///
     /// # Errors
     /// Returns the errors of transactions.

@@ -53,7 +53,7 @@ struct CallForwarding {
     number: [u8; 15],
 }
 
-/// The benchmark.
+/// The TATP benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Tatp {
     subscriber: Table<Subscriber>,
@@ -396,8 +396,8 @@ impl Tatp {
         found.ok_or_else(|| tx.abort())
     }
 
-    /// Returns the difference between the benchmark's sum and the expected one: 0. The parameters
-    /// are those of [`SmallBank::surplus`](super::SmallBank::surplus).
+    /// Returns the difference between the benchmark's sum and the expected one, 0 in a sound store.
+    /// The parameters are those of [`SmallBank::surplus`](super::SmallBank::surplus).
     ///
     /// # Errors
     /// Returns the errors of transactions.

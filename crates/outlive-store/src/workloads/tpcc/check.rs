@@ -6,8 +6,8 @@ use super::rows::{DISTRICTS, MAX_LINES, district, line};
 use crate::protocol::{Coordinator, Member, TransactionError};
 
 impl TpcC {
-    /// Returns the number of violations of the consistency conditions: 0. No transaction runs at
-    /// the same time.
+    /// Returns the number of violations of the consistency conditions, 0 in a sound store. No
+    /// transaction runs at the same time.
     ///
     /// # Errors
     /// Returns the errors of transactions.

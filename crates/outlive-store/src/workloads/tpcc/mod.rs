@@ -28,7 +28,7 @@ use rows::{
     Order, OrderLine, Stock, Warehouse,
 };
 
-/// The benchmark.
+/// The TPC-C benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct TpcC {
     warehouse: Table<Warehouse>,
@@ -85,7 +85,7 @@ impl TpcC {
     }
 
     /// Opens the tables, or creates them for `warehouses`, with `orders` orders of each district.
-    /// No sum is counted, so the books matter for the numbers of commits only.
+    /// TPC-C counts no sum, so `books` only determines where commits are counted.
     ///
     /// # Errors
     /// Returns the errors of [`ComputeServer::table`].
