@@ -36,7 +36,7 @@ impl Isolation {
         Self::Serializable,
     ];
 
-    /// Returns the name in test files and reports.
+    /// Returns the name of the isolation in test files and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",

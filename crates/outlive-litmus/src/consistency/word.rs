@@ -64,7 +64,7 @@ impl Word {
         &self.0
     }
 
-    /// Returns its history: an object for each dependency.
+    /// Returns the history of the word, with an object of its own for each dependency.
     pub fn history(&self) -> History {
         let objects: Vec<usize> = (0..self.dependencies()).collect();
         self.history_over(&objects, objects.len())

@@ -183,7 +183,8 @@ impl Explanation {
         line
     }
 
-    /// Returns the kinds of the dependencies, such as `rw ww`, from the smallest rotation on.
+    /// Returns the kinds of the dependencies of the cycle in order, such as `rw ww`. Of all
+    /// rotations it is the alphabetically smallest, so that equal cycles have equal texts.
     #[must_use]
     pub fn word(&self) -> String {
         let kinds: Vec<&str> = self.cycle.iter().map(|it| it.kind).collect();

@@ -37,7 +37,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 7] = [
         Self::Committed,
         Self::Aborted,
@@ -48,7 +48,7 @@ impl Outcome {
         Self::Unknown,
     ];
 
-    /// Returns the name in reports.
+    /// Returns the name of the outcome in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Committed => "committed",

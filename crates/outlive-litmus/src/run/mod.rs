@@ -124,9 +124,9 @@ pub fn run(
 
 /// Runs tests as [`run`] does, and kills the store during each of them.
 ///
-/// Instances go on around an outage. The outcomes of interrupted commits are unknown; assertions
-/// are evaluated after the recovery, when each object of an interrupted instance has to be writable
-/// within [`Options::patience`].
+/// Instances continue during and after an outage. The outcomes of interrupted commits are unknown;
+/// assertions are evaluated after the recovery, when each object of an interrupted instance has to
+/// be writable within [`Options::patience`].
 ///
 /// # Errors
 /// As [`run`].

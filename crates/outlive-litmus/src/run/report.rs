@@ -149,7 +149,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the verdict in reports.
+    /// Returns the name of the verdict in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -192,7 +192,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the name in reports.
+    /// Returns the name of the kind in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::State => "state wrong",

@@ -22,7 +22,8 @@ pub enum Expression<N> {
 }
 
 impl<N: Copy> Expression<N> {
-    /// Returns the number, with `value` as the values by name; `None` if one of them is absent.
+    /// Returns the number, where `value` returns the value of a name; `None` if one of the values
+    /// is absent.
     pub fn evaluate(&self, value: &impl Fn(N) -> Option<i64>) -> Option<i64> {
         let both = |a: &Self, b: &Self| Some((a.evaluate(value)?, b.evaluate(value)?));
         match self {
@@ -69,7 +70,7 @@ pub enum Condition<N> {
 }
 
 impl<N: Copy> Condition<N> {
-    /// Returns whether the condition is true, with `value` as the values by name.
+    /// Returns whether the condition is true, where `value` returns the value of a name.
     pub fn holds(&self, value: &impl Fn(N) -> Option<i64>) -> bool {
         match self {
             Self::Compare(a, comparison, b) => {

@@ -72,7 +72,7 @@ impl Family {
         Self::RealTime,
     ];
 
-    /// Returns the name in test files and reports.
+    /// Returns the name of the family in test files and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::DirectWrite => "direct-write",

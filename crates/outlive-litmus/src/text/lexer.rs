@@ -34,7 +34,7 @@ impl Token<'_> {
         (self.at, self.at + self.text.len())
     }
 
-    /// Returns whether it is this word or symbol.
+    /// Returns whether the token is this word or symbol.
     pub fn is(&self, text: &str) -> bool {
         matches!(self.kind, Kind::Word | Kind::Symbol) && self.text == text
     }
