@@ -23,9 +23,9 @@ use std::path::PathBuf;
     file stays. This command lists the side files, the pods to which they belong, and whether they \
     are in use. It searches for pods in /dev/shm and in the directory of temporary files. Name \
     pods in other directories with --keep: otherwise their side files count as left over while no \
-    process uses them. A side file that a process uses is never removed. The cords of hosts, empty \
-    files called outlive.POD.cord.HOST.GENERATION.RANDOM, are listed and removed if neither their \
-    pod nor a side file of it was found.\n\n\
+    process uses them. A side file that a process uses is never removed. The cords of hosts (empty \
+    files called outlive.POD.cord.HOST.GENERATION.RANDOM, by which processes of other containers \
+    kill a host) are listed and removed if neither their pod nor a side file of it was found.\n\n\
     JSON: an array of {path, pod (its identity), found (its path, or null), in_use (null if not \
     known), removed}.")]
 pub struct Clean {
@@ -92,7 +92,9 @@ impl Clean {
             table.row([kept.path.display().to_string(), pod, state.into()]);
         }
         if table.rows() == 0 {
-            return output::line("there are no side files and no cords of pods here");
+            return output::line(
+                "there are no side files of pods here, and no cords (files by which hosts are killed)",
+            );
         }
         table.lines().try_for_each(output::line)
     }

@@ -26,15 +26,15 @@ use std::path::Path;
 pub struct Create {
     #[command(flatten)]
     which: Which,
-    /// Size of the whole segment with its tables: bytes, or a whole number with K, M, G or T
+    /// Size of the whole pod with its tables: bytes, or a whole number with K, M, G or T
     #[arg(long, default_value = "64M", value_parser = amount::size)]
     size: u64,
     /// Maximum number of live hosts, processes and threads, all together; each takes about 9 KiB
     #[arg(long, default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(Generations::<outlive::memory::Native>::MOST)))]
     ids: u32,
-    /// Maximum number of control groups for events (not those of Linux), in addition to the pod's
-    /// own
+    /// Maximum number of groups whose members receive one another's events, in addition to the
+    /// group of all members; not related to the control groups of Linux
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=65_535))]
     groups: u32,
     /// Permissions of the new file, octal; users that can open it can join and destroy the pod. The
@@ -55,7 +55,7 @@ pub struct Create {
     huge: Huge,
     #[command(flatten)]
     watching: Watching,
-    /// Overwrite a device, or a file prepared for the pod; its contents are lost
+    /// Overwrite the contents of a device, or an earlier pod in a file that exists; they are lost
     #[arg(long)]
     replace: bool,
     /// Print what was created as JSON

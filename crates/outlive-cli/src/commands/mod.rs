@@ -82,7 +82,7 @@ enum Command {
 
 #[derive(Subcommand, Debug)]
 enum PodCommand {
-    /// Create a pod
+    /// Create a pod: shared memory for several hosts
     Create(create::Create),
     /// Join as a host with idle members, and print events until interrupted
     Host(host::Host),

@@ -12,7 +12,8 @@ pub struct Watching {
     /// Interval of each host's heartbeat [default: 50ms]
     #[arg(long, value_parser = interval, value_name = "TIME")]
     heartbeat: Option<Duration>,
-    /// Interval at which the fabric manager polls the heartbeats [default: 100ms]
+    /// Interval at which the fabric manager, one of the processes, polls the heartbeats [default:
+    /// 100ms]
     #[arg(long, value_parser = interval, value_name = "TIME")]
     poll: Option<Duration>,
     /// Time for which a host may be silent before it is fenced [default: 2s]

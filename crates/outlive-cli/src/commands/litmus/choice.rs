@@ -22,8 +22,8 @@ const PATIENCE: u64 = 10;
 /// The clients of a run.
 #[derive(Args, Debug)]
 pub struct Clients {
-    /// Number of clients: of concurrent instances for a `never` test, of connections to the same
-    /// objects for an `always` test
+    /// Number of clients that run a test at the same time: on the same objects if its assertion is
+    /// `always`, each on objects of its own if it is `never`
     #[arg(long, default_value_t = CLIENTS, value_parser = clap::value_parser!(u16).range(2..=256))]
     clients: u16,
     /// Seed of the clients' random choices: transactions, delays and crashes, not the store's

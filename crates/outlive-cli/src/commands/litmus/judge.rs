@@ -33,17 +33,19 @@ pub struct Judge {
     /// Duration of all tests together in seconds
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=864_000))]
     seconds: u64,
-    /// Run the tests of one family only; may be repeated
+    /// Run the tests of one family only, such as `predicate`; may be repeated
     #[arg(long, value_name = "FAMILY", value_parser = choice::family)]
     only: Vec<Family>,
     #[command(flatten)]
     clients: Clients,
     #[command(flatten)]
     commands: Commands,
-    /// Number of kills of the store, after the tests, while clients write
+    /// Number of kills of the store after the tests, while clients write: all acknowledged writes
+    /// must be visible after each recovery
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     kills: u64,
-    /// Fail unless the store gives this level, such as `strict-serializable`
+    /// Fail unless the store gives this level, such as `strict-serializable` (docs/litmus.md lists
+    /// the levels)
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     expect: Option<Level>,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The hosts of a run, and their failures.
 #[derive(Args, Debug)]
 pub struct Hosts {
-    /// Number of hosts
+    /// Number of hosts: process trees on this machine
     #[arg(long, value_name = "H", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     hosts: u32,
@@ -42,10 +42,11 @@ pub struct Hosts {
     supervise: Then,
     /// Adapt the number of workers, from MIN to MAX, to the number of ready tasks per worker
     /// (--ready). The run begins with the workers of --hosts; those of --spares can be added. Dead
-    /// workers are replaced beyond --may-fail
+    /// workers are replaced only when more than the share --may-fail has died
     #[arg(long, value_name = "MIN..MAX", value_parser = workers)]
     elastic: Option<(u32, u32)>,
-    /// Ready tasks per worker: above MOST workers are added, below FEWEST idle workers are removed
+    /// Numbers of ready tasks per worker for --elastic: above MOST, workers are added; below
+    /// FEWEST, idle workers are removed
     #[arg(long, value_name = "FEWEST..MOST", requires = "elastic", default_value = "0.5..4", value_parser = ready)]
     ready: (f64, f64),
     /// Fraction, 0 to 1, of the initial number of workers that may fail without being replaced
@@ -90,7 +91,7 @@ enum When {
 enum Then {
     /// The host is restarted
     Restart,
-    /// The others finish without it, or a spare takes its place
+    /// The other hosts finish without it, or a standby host (--spares) takes its place
     None,
 }
 

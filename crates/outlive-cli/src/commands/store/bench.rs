@@ -63,11 +63,11 @@ pub struct Bench {
     /// for one of each; may be repeated
     #[arg(long, value_name = "KIND@TIME", value_parser = kills::parse)]
     kill: Vec<Kill>,
-    /// Start a standby process for each kill of a compute server: it has joined the store, and
-    /// takes the place of the killed server when that is recovered
+    /// Start a standby process for each kill of a compute server. It joins the store before the
+    /// kill, and takes the place of the killed server as soon as that is recovered
     #[arg(long)]
     reuse: bool,
-    /// Kill servers at random for the whole measurement, on average one in this time, such as 3s,
+    /// Kill servers at random for the whole measurement, one per this time on average, such as 3s,
     /// and start a new one in the place of each. Lost replicas are restored. Afterwards, the store
     /// must have all commits that clients know of
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,

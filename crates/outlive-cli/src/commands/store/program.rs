@@ -55,7 +55,8 @@ impl From<ProtocolName> for Protocol {
 pub struct Program {
     /// Benchmark
     pub name: Name,
-    /// Number of coordinators of a compute server, which share its one thread
+    /// Number of coordinators of each compute server: they share its one thread, and each executes
+    /// one transaction at a time
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub coordinators: u16,
     /// Number of customers of smallbank; 4% of them take part in 90% of the transactions
@@ -69,8 +70,8 @@ pub struct Program {
     /// Number of warehouses of tpcc
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub warehouses: u64,
-    /// Number of orders that each district of tpcc keeps. If that many are not delivered, new
-    /// orders fail
+    /// Number of orders that each district of tpcc keeps. While that many orders are not delivered,
+    /// new ones fail
     #[arg(long, default_value_t = 10_000,
         value_parser = clap::value_parser!(u64).range(TpcC::MIN_ORDERS..=10_000_000))]
     pub orders: u64,
@@ -88,8 +89,8 @@ pub struct Program {
     /// Percentage of updates among the accesses of micro
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub write_percent: u8,
-    /// Emulate a network with this round-trip time, such as 2us; without it, verbs access the
-    /// mapped memory when they are posted
+    /// Emulate a network with this round-trip time, such as 2us; without it, servers access mapped
+    /// memory directly
     #[arg(long, value_parser = humantime::parse_duration)]
     pub round_trip: Option<Duration>,
     /// Maximum of a random delay of each request on the emulated network
