@@ -63,7 +63,7 @@ pub struct Session {
 }
 
 impl Pod {
-    /// Joins with the calling thread, as a process on a host of its own.
+    /// Opens a session: joins the pod with the calling thread, as a process on a host of its own.
     ///
     /// # Errors
     /// If the pod has no heap or no free ids (three are needed), this process could not be fenced,
@@ -77,9 +77,9 @@ impl Pod {
         self.session_of(&process)
     }
 
-    /// Joins with the calling thread, as a thread of `process`, which has joined this pod: for
-    /// further threads, and for processes that [join](Self::join) in their own way. A session and
-    /// its handles stay in their thread; each thread opens the objects by name.
+    /// Opens a session: joins the pod with the calling thread, as a thread of `process`, which has
+    /// joined this pod: for further threads, and for processes that [join](Self::join) in their own
+    /// way. A session and its handles stay in their thread; each thread opens the objects by name.
     ///
     /// ```
     /// use outlive::pod::{Pod, PodOptions};

@@ -459,7 +459,8 @@ impl<'m, M: Memory> OwnLog<'m, M> {
         list_slowly(memory, first, word).ok_or(TooManyLocks { instance })
     }
 
-    /// [`list`](Self::list) as one store: the first entry is free and no write-back is needed.
+    /// Records a lock as [`list`](Self::list) does, by one store. Returns `None` unless the first
+    /// entry is free and no write-back is needed.
     #[inline(always)]
     pub(crate) fn list_at_once(self, lock: Offset, kind: LockKind) -> Option<Listed> {
         let (memory, first) = (self.log.memory, self.log.lock_at(0));

@@ -155,7 +155,7 @@ pub enum Refusal {
         oldest: u32,
     },
     /// A field has a value that no library of this format writes.
-    #[error("invalid {field} at {at:#x}: {value:#x} {why}")]
+    #[error("invalid {field} at {at:#x}: {value:#x} {why}; create a new segment")]
     Field {
         /// The field.
         field: &'static str,
@@ -167,7 +167,10 @@ pub enum Refusal {
         why: &'static str,
     },
     /// Two areas share bytes.
-    #[error("the areas {first} and {second} of the table at 0x40 overlap at {at:#x}")]
+    #[error(
+        "the areas {first} and {second} of the table at 0x40 overlap at {at:#x}; create a new \
+         segment"
+    )]
     Overlap {
         /// Index of the one.
         first: usize,
@@ -177,7 +180,10 @@ pub enum Refusal {
         at: u64,
     },
     /// Two areas are of one kind.
-    #[error("the areas {first} and {second} of the table at 0x40 are both `{kind}`")]
+    #[error(
+        "the areas {first} and {second} of the table at 0x40 are both `{kind}`; create a new \
+         segment"
+    )]
     Twice {
         /// Index of the one.
         first: usize,
@@ -187,7 +193,7 @@ pub enum Refusal {
         kind: AreaKind,
     },
     /// An area that every segment has is missing.
-    #[error("the table at 0x40 has no area `{0}`")]
+    #[error("the table at 0x40 has no area `{0}`; create a new segment")]
     Missing(AreaKind),
 }
 

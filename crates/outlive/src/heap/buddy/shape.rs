@@ -155,7 +155,7 @@ impl Places {
     pub(super) fn free_units(self) -> Offset {
         self.0 + 0x80
     }
-    /// One bit for each order that has a free block.
+    /// Returns the offset of the word with a bit for each order that has a free block.
     #[inline(always)]
     pub(super) fn orders(self) -> Offset {
         self.0 + 0x88

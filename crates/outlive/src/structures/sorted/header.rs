@@ -255,7 +255,7 @@ impl<M: Memory> Header<M> {
         Ok(this)
     }
 
-    /// Returns the offset of the binary logarithm of the number of buckets.
+    /// Returns the offset of the word that holds the binary logarithm of the number of buckets.
     pub fn buckets_at(&self) -> Offset {
         self.at + BUCKETS
     }
