@@ -15,9 +15,9 @@ pub trait CrashPoint: Copy + Debug + Eq + 'static {
     const OPERATION: &'static str;
     /// Every point, in the order in which the operation passes them.
     const ALL: &'static [Self];
-    /// This point's place in [`ALL`](Self::ALL).
+    /// Returns the index of this point in [`ALL`](Self::ALL).
     fn index(self) -> usize;
-    /// This point's name as declared.
+    /// Returns the name of this point, as declared.
     fn name(self) -> &'static str;
 }
 

@@ -54,8 +54,9 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     /// Writes the word at `at`.
     fn store<W: Word>(self, at: Offset, value: W, order: Ordering);
 
-    /// [`load`](Self::load) without the check that there is a word, for a fast path that has made
-    /// the check: once for several words, or where a panic would be in the way.
+    /// Reads the word at `at` as [`load`](Self::load) does, but does not check that a word is
+    /// there. For fast paths that have checked it before: once for several words, or at a place
+    /// where a panic does no harm.
     ///
     /// # Safety
     /// [`has_word`](Self::has_word) holds for `at`, or for a wider word that this one is a part of.
@@ -64,7 +65,7 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
         self.load(at, order)
     }
 
-    /// [`store`](Self::store) without that check.
+    /// Writes the word at `at` as [`store`](Self::store) does, without that check.
     ///
     /// # Safety
     /// As for [`load_unchecked`](Self::load_unchecked).
@@ -114,7 +115,7 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     /// [`PersistenceDomain::Flushed`] memory.
     fn drain(self);
 
-    /// An atomic fence as [`core::sync::atomic::fence`].
+    /// Executes an atomic fence, as [`core::sync::atomic::fence`] does.
     fn fence(self, order: Ordering);
 
     /// Signals that the caller waits for another thread's store.
@@ -125,10 +126,10 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     #[inline(always)]
     fn crash_point<P: CrashPoint>(self, _point: P) {}
 
-    /// As [`crash_point`](Self::crash_point), where the next store to shared memory is one of
-    /// [`Ordering::Release`]. The compiler does not move that store before another one anyway, so
-    /// this is not even a fence for the compiler: such fences keep guards of locks from being
-    /// inlined.
+    /// Marks a crash point as [`crash_point`](Self::crash_point) does, where the next store to
+    /// shared memory has [`Ordering::Release`]. The compiler does not move that store before
+    /// another one anyway, so this is not even a fence for the compiler: such fences keep guards of
+    /// locks from being inlined.
     #[inline(always)]
     fn crash_point_before_release<P: CrashPoint>(self, point: P) {
         self.crash_point(point);

@@ -105,6 +105,8 @@ mod arch {
         })
     }
 
+    /// Writes back the cache lines of `len` bytes at `start`.
+    ///
     /// # Safety
     /// The bytes are mapped.
     #[inline]
@@ -139,6 +141,8 @@ mod arch {
         Some(WriteBackInstruction::DcCvac)
     }
 
+    /// Writes back the cache lines of `len` bytes at `start`.
+    ///
     /// # Safety
     /// The bytes are mapped.
     #[inline]
@@ -175,6 +179,8 @@ mod arch {
         None
     }
 
+    /// Panics: this processor has no known instruction.
+    ///
     /// # Safety
     /// None is needed: it never returns.
     pub unsafe fn write_back(_start: usize, _len: usize) {

@@ -14,15 +14,15 @@ pub trait Word:
 {
     /// Size and alignment in bytes.
     const SIZE: usize;
-    /// This value in the low bits of a `u128`.
+    /// Returns this value in the low bits of a `u128`.
     fn to_bits(self) -> u128;
     /// Returns the value in the low bits of `bits`; higher bits are dropped.
     fn from_bits(bits: u128) -> Self;
-    /// `self + other`, wrapping.
+    /// Returns `self + other`, wrapping.
     fn wrapping_add(self, other: Self) -> Self;
-    /// `self & other`.
+    /// Returns `self & other`.
     fn and(self, other: Self) -> Self;
-    /// `self | other`.
+    /// Returns `self | other`.
     fn or(self, other: Self) -> Self;
 }
 
