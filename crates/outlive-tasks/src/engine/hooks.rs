@@ -32,7 +32,8 @@ pub trait Hooks<M: Memory> {
         false
     }
 
-    /// Called when such tasks wait, before their parent's commit is complete.
+    /// Notes that tasks wait because they did not fit into the deque. Called before the commit of
+    /// their parent is complete.
     fn postponed(&mut self) {}
 
     /// Publishes the outputs of `task`: its attempt `attempt` has taken effect. Makes the tasks

@@ -19,7 +19,7 @@ const LOOKS: Duration = Duration::from_millis(10);
 /// The number of equal results in a row that lead to a change.
 const SAME: u32 = 3;
 
-/// One worker's part in the resizing.
+/// The state with which one worker takes part in the resizing of its pool.
 #[derive(Debug)]
 pub struct Resizer {
     elastic: Option<Elastic>,

@@ -363,7 +363,7 @@ impl<M: Memory> Output<M> {
         Ok(Data::begin(heap, at, len))
     }
 
-    /// Writes `bytes` into a private block.
+    /// Writes the output: `bytes`, into a private block.
     pub fn write(self, heap: &LocalHeap<'_, M>, bytes: &[u8]) -> Result<(), AllocateError> {
         let data = self.allocate(heap, bytes.len() as u64)?;
         self.memory.copy_in(data.start(), bytes);
