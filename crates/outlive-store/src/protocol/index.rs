@@ -42,8 +42,10 @@ impl Home {
         self.geometry.slot(self.table, self.partition, slot)
     }
 
+    /// Checks the size of the values of the table.
+    ///
     /// # Panics
-    /// If the values of the table do not have `words` words.
+    /// If the values do not have `words` words.
     pub(super) fn assert_words(&self, words: usize) {
         assert_eq!(
             self.geometry.value_words as usize, words,

@@ -29,8 +29,9 @@ pub trait View: core::fmt::Debug {
     /// Returns the layout of a table, if it exists.
     fn layout(&self, table: u8) -> Option<TableLayout>;
 
-    /// If the compute server with this process id has failed and its logs are recovered, so that
-    /// its latches may be stolen: its incarnation, a number that no other owner of the id has.
+    /// Returns the incarnation of the compute server with this process id, a number that no other
+    /// owner of the id has, if that server has failed and its logs are recovered, so that its
+    /// latches may be stolen.
     fn failed(&self, process: u16) -> Option<u64>;
 
     /// Returns the epoch: the number of memory servers that were lost, and of steps of

@@ -191,6 +191,8 @@ impl<V: View> Worker<V> {
         self.unpublished.set(self.unpublished.get() + 1);
     }
 
+    /// Returns the layout of a table.
+    ///
     /// # Panics
     /// If the table does not exist.
     pub(super) fn layout(&self, table: u8) -> Rc<TableLayout> {

@@ -85,7 +85,7 @@ impl ComputeServer {
         self.rights.process.instance()
     }
 
-    /// Returns whether an instance has left or is known to be dead.
+    /// Returns whether `instance` has left the store or is known to be dead.
     pub fn is_gone(&self, instance: Instance) -> bool {
         let generations = self.rights.process.tables().generations();
         generations.is_gone(instance)

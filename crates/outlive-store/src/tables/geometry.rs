@@ -146,7 +146,7 @@ impl Geometry {
     }
 }
 
-/// The finaliser of SplitMix64, a bijection that distributes dense keys.
+/// Applies the finaliser of SplitMix64, a bijection that distributes dense keys.
 pub(super) const fn mix(key: u64) -> u64 {
     let key = key.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let key = (key ^ key >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -5,7 +5,7 @@ use fastrand::Rng;
 /// The constant of each non-uniform choice. It is the same for the load and the run.
 const C: u64 = 87;
 
-/// TPC-C's non-uniform random number from `least` to `most`.
+/// Returns a number from `least` to `most` by TPC-C's non-uniform distribution.
 fn non_uniform(random: &mut Rng, bits: u64, least: u64, most: u64) -> u64 {
     let either = random.u64(..=bits) | random.u64(least..=most);
     (either + C) % (most - least + 1) + least
@@ -43,12 +43,12 @@ pub(super) fn last_name(number: u64) -> [u8; 16] {
     name
 }
 
-/// Random letters.
+/// Returns random letters.
 pub(super) fn text<const N: usize>(random: &mut Rng) -> [u8; N] {
     [0; N].map(|_| random.u8(b'a'..=b'z'))
 }
 
-/// Random digits.
+/// Returns random digits.
 pub(super) fn digits<const N: usize>(random: &mut Rng) -> [u8; N] {
     [0; N].map(|_| random.u8(b'0'..=b'9'))
 }
