@@ -60,11 +60,17 @@ impl Sqlite {
         given.end()?;
         let refuse = |problem: &str| Err(DriverError::new(target, problem));
         if path.is_empty() || path == ":memory:" {
-            return refuse("the connections of a test share a file; write `sqlite:PATH`");
+            return refuse(
+                "a test opens several connections to one database, so it must be in a file; write \
+                 `sqlite:PATH`",
+            );
         }
         let (is_shared, is_dirty) = (cache == Some("shared"), read == Some("uncommitted"));
         if is_dirty && !is_shared {
-            return refuse("only connections with `cache=shared` can read uncommitted values");
+            return refuse(
+                "only connections with `cache=shared` can read uncommitted values; add that \
+                 parameter",
+            );
         }
         let synchronous = synchronous.map(|it| format!("PRAGMA synchronous = {it};"));
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE
