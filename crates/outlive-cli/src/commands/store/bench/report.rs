@@ -26,7 +26,7 @@ struct Failed {
 }
 
 impl Failed {
-    /// The kill for people.
+    /// Returns the lines that report the kill to the user.
     fn lines(&self) -> Vec<String> {
         let (kind, logged) = match self.kind {
             Kind::Compute | Kind::Restorer => {
@@ -251,7 +251,7 @@ impl Report {
         self.consistent = self.problems.is_empty();
     }
 
-    /// The report for people.
+    /// Returns the lines of the report for the user.
     pub fn lines(&self) -> Vec<String> {
         let network = match self.emulated_round_trip_us {
             Some(round_trip) => format!("an emulated round trip of {round_trip} µs"),

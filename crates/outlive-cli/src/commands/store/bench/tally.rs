@@ -102,7 +102,7 @@ impl Tally {
         gaps
     }
 
-    /// The counts for people.
+    /// Returns the lines that report the counts to the user.
     pub fn lines(&self, killed: &[(Kind, f64)]) -> Vec<String> {
         let Self {
             every, overlapping, ..
