@@ -20,7 +20,7 @@ pub enum Tokens {
     Whitespace,
 }
 
-/// The white space of the C locale.
+/// Returns whether `byte` is white space in the C locale.
 #[inline(always)]
 const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')

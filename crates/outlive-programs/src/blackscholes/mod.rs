@@ -74,7 +74,7 @@ pub struct EuropeanOption {
     pub kind: Kind,
 }
 
-/// The plain program: prices all of a portfolio with one thread.
+/// Prices all options of a portfolio with one thread, in ordinary memory.
 pub fn price(portfolio: &Portfolio, normal: Normal) -> Vec<f64> {
     let mut prices = vec![0.0; portfolio.options().len()];
     kernel::price(portfolio.options(), normal, &mut prices);

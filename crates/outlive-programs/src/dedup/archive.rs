@@ -158,9 +158,7 @@ pub enum ArchiveError {
         what: &'static str,
     },
     /// The files have another size than the archive says.
-    #[error(
-        "the archive declares {declared} bytes in total, but its files have {found}; it is damaged"
-    )]
+    #[error("the archive declares {declared} bytes in total, but its files have {found}")]
     Total {
         /// The declared size in bytes.
         declared: u64,

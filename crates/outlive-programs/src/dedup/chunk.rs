@@ -70,9 +70,9 @@ impl Mark {
     }
 }
 
-/// The work of a task: appends the marks in a stretch to `marks`, in their order: those after byte
-/// `from`, up to its end. `stretch` begins at byte `from` of the file. `before` has the preceding
-/// bytes: [`WINDOW`] - 1, or all if there are fewer; additional ones are ignored.
+/// Appends the marks in a stretch to `marks`, in their order, which is the work of a task: those
+/// after byte `from`, up to its end. `stretch` begins at byte `from` of the file. `before` has the
+/// preceding bytes: [`WINDOW`] - 1, or all if there are fewer; additional ones are ignored.
 pub fn marks(before: &[u8], stretch: &[u8], from: u64, marks: &mut Vec<Mark>) {
     let mut hasher = Hasher::default();
     hasher.update(&before[before.len().saturating_sub(WINDOW - 1)..]);

@@ -8,7 +8,7 @@ pub const DIGEST: usize = 32;
 /// The SHA-256 of a chunk, by which chunks are compared.
 pub type Digest = [u8; DIGEST];
 
-/// The work of a task: returns the digest of `chunk`.
+/// Returns the digest of `chunk`.
 pub fn digest(chunk: &[u8]) -> Digest {
     Sha256::digest(chunk).into()
 }
@@ -23,8 +23,8 @@ impl Packer {
         Self(Compress::new(Compression::new(level.min(9)), false))
     }
 
-    /// The work of a task: sets `packed` to the stored form of `chunk`: raw deflate, or the chunk
-    /// itself if that is not shorter. So a form as long as the chunk is the chunk.
+    /// Sets `packed` to the stored form of `chunk`: raw deflate, or the chunk itself if that is not
+    /// shorter. So a form as long as the chunk is the chunk.
     pub fn pack(&mut self, chunk: &[u8], packed: &mut Vec<u8>) {
         // Space for any result (the worst is nine bits for a byte), so that every stream comes to
         // its end: after an unfinished stream, `reset` leaves some state in the backend, and the
@@ -41,7 +41,7 @@ impl Packer {
     }
 }
 
-/// The work of a task, for one chunk: [`Packer::pack`] with a new packer.
+/// Packs one chunk by [`Packer::pack`], with a new packer.
 pub fn pack(chunk: &[u8], level: u32, packed: &mut Vec<u8>) {
     Packer::new(level).pack(chunk, packed);
 }

@@ -84,7 +84,7 @@ impl Bins {
     }
 }
 
-/// The plain program: counts `file` by `layout` with one thread.
+/// Counts the values of `file` by `layout` with one thread, in ordinary memory.
 ///
 /// # Panics
 /// If `layout` is of a longer file.

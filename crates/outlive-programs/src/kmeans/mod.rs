@@ -141,7 +141,7 @@ pub fn is_last(options: &Options, iteration: u32, moved: f64) -> bool {
     iteration >= options.iterations || moved <= options.tolerance
 }
 
-/// The plain program: groups `points` with one thread. (At least one iteration is done.)
+/// Groups `points` with one thread, in ordinary memory, with at least one iteration.
 ///
 /// # Errors
 /// If there are fewer different points than groups, or no group is requested.

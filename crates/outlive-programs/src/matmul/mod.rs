@@ -120,7 +120,7 @@ pub fn fit(a: &Matrix, b: &Matrix) -> Result<(), ShapeError> {
     }
 }
 
-/// The plain program: multiplies `a` with `b`, with one thread.
+/// Multiplies `a` by `b` with one thread, in ordinary memory.
 ///
 /// # Errors
 /// If their sizes do not match.
