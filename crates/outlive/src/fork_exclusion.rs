@@ -10,8 +10,8 @@
 //! if a child is made by a system call, `_Fork` or `vfork`. In each of these cases the child keeps
 //! the descriptor until it ends or executes a program.
 //!
-//! The handlers are registered with that of the mappings (`segment/mapped.rs`), before this process
-//! maps its first pod.
+//! The handlers are registered with that of the mappings (module `segment::mapped`), before this
+//! process maps its first pod.
 //!
 //! Tests: tests/host_presence.rs.
 

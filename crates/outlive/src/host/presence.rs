@@ -18,14 +18,14 @@
 //!
 //! A lock is seen from every PID, mount, user and time namespace of the kernel, through any path to
 //! the same file, by every user that can open it. Other kernels do not see it:
-//! `membership/operating_systems.rs` defines which operating systems may conclude a death from a
-//! free byte.
+//! The module `membership::operating_systems` defines which operating systems may conclude a death
+//! from a free byte.
 //!
 //! **A locked byte proves nothing** but that a description with the lock exists. A forked child
 //! that has inherited the description keeps the lock. So a fork waits while a thread makes the
-//! steps 1 to 4, for a bounded time (`fork_exclusion.rs`). A child that does not exec can keep the
-//! lock only if it was made without the C library's `fork`, or after that time: by a handler of a
-//! signal that interrupted these steps, or while a thread was held up in them. The join lock of a
+//! steps 1 to 4, for a bounded time (module `fork_exclusion`). A child that does not exec can keep
+//! the lock only if it was made without the C library's `fork`, or after that time: by a handler of
+//! a signal that interrupted these steps, or while a thread was held up in them. The join lock of a
 //! host (`claim_briefly`) keeps its descriptor and is unlocked explicitly. If a process is killed
 //! while it has that lock, a child that was forked in the meantime keeps the lock until it ends. A
 //! program that may write to the file can also lock the byte itself. All these delay the detection

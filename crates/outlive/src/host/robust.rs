@@ -28,8 +28,8 @@
 //! pending entry, or it is not and the kernel ignores the word. An entry that is both linked and
 //! pending is marked once.
 //!
-//! The entries are in private memory, although their words are shared (`window.rs`): no other
-//! process can write a link that this one, or the kernel on its behalf, would follow.
+//! The entries are in private memory, although their words are shared (see the module `window`): no
+//! other process can write a link that this one, or the kernel on its behalf, would follow.
 //!
 //! Not for signal handlers, which may interrupt the C library in the same operation.
 

@@ -11,7 +11,7 @@
 //! page 0                     header: never changes once the file has its name
 //! BELLS lines of 64 bytes    one bell each, in the first 4 bytes
 //! 16 bytes for each id       the holder of its obituary: thread id, process id, start time
-//! a page for three ids       the words of their obituaries, in its last 24 bytes (`window.rs` says why)
+//! a page for three ids       the words of their obituaries, in its last 24 bytes (see module `window`)
 //! ```
 //!
 //! **Creation.** The file is created without a name, filled and locked, and then given its name by

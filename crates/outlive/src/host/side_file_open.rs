@@ -44,8 +44,8 @@ impl Default for Access {
 
 impl Access {
     /// Returns the access without an owner or a group that may stand for several (see
-    /// `user_ids.rs`), if files with the result are only for users of the pod. `path` is the pod's
-    /// file.
+    /// the module `user_ids`), if files with the result are only for users of the pod. `path` is
+    /// the pod's file.
     ///
     /// # Errors
     /// [`OsError::Unmapped`] if a file that another user has created could not be told from one

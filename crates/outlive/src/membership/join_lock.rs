@@ -5,7 +5,7 @@
 //! operating system immediately when the holder dies. Under them the first process brings the host
 //! to life and the last one lets it leave, so that a host never ends while a process is joining it.
 //! The kernel frees both when their holder dies. A fencing manager does not need the lock: it
-//! closes the host's word, and a joining process sees that (the handshake in `join.rs`).
+//! closes the host's word, and a joining process sees that (the handshake in the module `join`).
 
 use super::agents::wait_for_agents;
 use super::death::{bury_absent_processes, note_fence, raise, tell};

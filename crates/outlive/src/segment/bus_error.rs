@@ -5,7 +5,8 @@
 //! does not install signal handlers on its own: a program that wants the line calls
 //! [`report_bus_errors`], as the `outlive` command does.
 //!
-//! The mappings are those of the table in `mapped.rs`, which the handler reads without locks.
+//! The mappings are those of the table in the module `mapped`, which the handler reads without
+//! locks.
 //!
 //! Tests: tests/segment_bus_error.rs.
 

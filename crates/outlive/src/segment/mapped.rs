@@ -220,9 +220,9 @@ pub(crate) fn map_apart(
 }
 
 /// Makes [`reserve_inherited`] run in children that are forked from now on, and the handlers of
-/// `fork_exclusion.rs` in this process. It is harmless that two
-/// threads may do this at the same time, and then it runs twice. (The child of a fork in the middle
-/// would wait forever for a lock that one of them holds.)
+/// the module `fork_exclusion` in this process. It is harmless that two threads may do this at the
+/// same time, and then it runs twice. (The child of a fork in the middle would wait forever for a
+/// lock that one of them holds.)
 fn handle_forks() -> Result<(), Errno> {
     if IS_HANDLED.load(Ordering::Relaxed) {
         return Ok(());

@@ -23,7 +23,7 @@
 //!
 //! * **Creation is atomic.** A creator that is killed at any instruction leaves nothing, the
 //!   previous contents, an incomplete segment, which [`open`](Segment::open) reports as incomplete,
-//!   or a segment. (`completion.rs` argues the order of writes.)
+//!   or a segment. (The module `completion` argues the order of writes.)
 //! * **No page is missing later.** All pages are reserved when the segment is created. If there is
 //!   no space for them, creation fails, names the limit, and leaves nothing.
 //! * **Only sound segments are used.** Truncated, foreign, newer, older, corrupt and incomplete

@@ -2,9 +2,9 @@
 //!
 //! A panic releases a lock, since it drops the guard. The drop cannot find out cheaply that a panic
 //! runs it: with that check the guard does not stay in registers, and an uncontended bare lock
-//! takes 1.4 times as long (see `tatas/release.rs`). So an owner that changes shared data in place
-//! announces the change by [`Poison::on_panic`]. The value that it gets borrows the guard, so it is
-//! dropped, and the mark written, before the lock is released.
+//! takes 1.4 times as long (see the module `tatas::release`). So an owner that changes shared data
+//! in place announces the change by [`Poison::on_panic`]. The value that it gets borrows the guard,
+//! so it is dropped, and the mark written, before the lock is released.
 //!
 //! The mark remains until an owner clears it. If the next owner dies before it has repaired the
 //! data, the owner after it still sees the mark. Only owners of the lock read and write the mark,

@@ -2,9 +2,9 @@
 //!
 //! A request is rounded up to a power of two of units. The smallest free block that is large enough
 //! is halved until it fits; a freed block is joined with its buddy while that is free. Free blocks
-//! are bits of a binary tree, kept with their summaries in words apart from the region (`tree.rs`,
-//! `shape.rs`). The contents of blocks are never touched, so the time does not depend on their
-//! size. A region need not be a power of two: its end is a row of smaller trees.
+//! are bits of a binary tree, kept with their summaries in words apart from the region (modules
+//! `tree` and `shape`). The contents of blocks are never touched, so the time does not depend on
+//! their size. A region need not be a power of two: its end is a row of smaller trees.
 //!
 //! ```text
 //!  metadata:  lock | header | counters | bits and summaries of each order | a size byte for each unit

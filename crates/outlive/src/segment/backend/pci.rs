@@ -4,9 +4,9 @@
 //! A resource file can be mapped but neither read nor written; its length is that of the BAR.
 //! Futexes do not work on such memory, and the processor must treat it as ordinary memory: under
 //! virtualisation it usually does, on a real bus an atomic operation may not be atomic. A machine
-//! that is known to have no atomics for other machines is refused (`emulated.rs`, which also lists
-//! the cases that cannot be known). Otherwise the user checks first that atomics between the
-//! machines work.
+//! that is known to have no atomics for other machines is refused (see the module `emulated`, which
+//! also lists the cases that cannot be known). Otherwise the user checks first that atomics between
+//! the machines work.
 //!
 //! Tests: at the end of this file, and `outlive-lab study guests`, in which two machines share one.
 

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!    0  the word, alone on its lines        128  slots, one for each seat, 16 bytes each
-//!       changes | releases | asleep | last step, its seat | members | waiting      (`word.rs`)
+//!       changes | releases | asleep | last step, its seat | members | waiting      (module `word`)
 //! ```
 //!
 //! *The word* is the paper's: two sequences (of changes of membership, and of releases) and the

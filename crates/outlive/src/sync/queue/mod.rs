@@ -24,7 +24,7 @@
 //! as done. Each waiter spins on a line that no other member waits on.
 //!
 //! *Repair.* The recovering member cuts a dead instance out of the queue, and a waiter that runs
-//! out of time cuts itself out: `repair.rs`.
+//! out of time cuts itself out: see the module `repair`.
 //!
 //! *Turns.* A node is reused immediately, so "done" is a number that grows, also across
 //! incarnations. A waiter that finds its predecessor done loads the link once more. If the

@@ -239,7 +239,7 @@ pub struct TatasGuard<'m, M: Memory = Native> {
     member: &'m Member<M>,
     entry: Offset,
     /// Not 0 where the release has to be written back. (One instruction less than to ask the
-    /// memory: see `release.rs`.)
+    /// memory: see the module `release`.)
     written_back: u64,
 }
 

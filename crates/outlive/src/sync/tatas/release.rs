@@ -9,7 +9,8 @@
 //! The sleepers' flag is read *before* the word is released, while this core certainly has the
 //! line. After the release another core often has the line already, so it would have to be fetched
 //! again, and on x86 the load would overtake the store anyway. A sleeper that raises its flag in
-//! between is missed, as it would be then, and sleeps to the end of its time-out (`wait.rs`).
+//! between is missed, as it would be then, and sleeps to the end of its time-out (see the module
+//! `wait`).
 
 use super::{SLEEPERS, TatasUnlockPoint};
 use crate::membership::{Instance, Member};
