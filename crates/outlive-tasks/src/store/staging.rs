@@ -12,7 +12,7 @@
 //! | the cell is bound | a block that is the cell's | clears it from the slot |
 //!
 //! The place is the cell that a block is for, or the data or job that is being removed: see
-//! [`names`](crate::store::names) and `jobs/remove.rs`.
+//! [`names`](crate::store::names) and the module `jobs::remove`.
 //!
 //! A staging slot is free, or is taken over from a dead member whose log is settled. Only its owner
 //! writes to it.

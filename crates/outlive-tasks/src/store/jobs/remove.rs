@@ -1,10 +1,9 @@
 //! How a job that is over is removed: its record, its result, the reason of its failure.
 //!
-//! The removal works like that of data ([`names`](crate::store::names), `remove.rs`). A staging
-//! slot names the record. The job is offered by a tag in the word of its state, and taken by
-//! another tag if it has no users. From then on it counts as no job. The remover, or the next owner
-//! of its staging slot, removes the reason, retires the result by way of the slot, and removes the
-//! record last.
+//! The removal works like that of data (see [`names`](crate::store::names)). A staging slot names
+//! the record. The job is offered by a tag in the word of its state, and taken by another tag if it
+//! has no users. From then on it counts as no job. The remover, or the next owner of its staging
+//! slot, removes the reason, retires the result by way of the slot, and removes the record last.
 //!
 //! # Possible references
 //!

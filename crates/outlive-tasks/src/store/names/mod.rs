@@ -9,8 +9,8 @@
 //! ports of a task (a block)    see ports.rs
 //! ```
 //!
-//! `cell.rs` argues why no task waits for bound data, `ports.rs` why a name is bound once and
-//! completely, `remove.rs` how data without further readers is removed.
+//! The module `cell` argues why no task waits for bound data, `ports` why a name is bound once and
+//! completely, and `remove` how data without further readers is removed.
 
 mod cell;
 mod ports;
