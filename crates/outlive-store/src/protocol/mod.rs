@@ -58,7 +58,7 @@
 //!
 //! After a connection has broken, a worker connects again. An attempt that has not logged ends and
 //! is retried, and a commit or a recovery under way posts its verbs again: see the table at the
-//! head of `connections.rs`. On mapped memory connections do not break.
+//! head of the module `connections`. On mapped memory connections do not break.
 //!
 //! # Restorations
 //!

@@ -58,7 +58,7 @@ pub enum RestoreError {
 /// [`RestoreError`].
 ///
 /// # Crash
-/// The next restoration continues: see `servers/restoration.rs`.
+/// The next restoration continues: see the module `restoration`.
 pub fn restore<M: Memory, V: Member>(
     configuration: Configuration<M>,
     owner: Instance,
