@@ -98,7 +98,7 @@ impl Cgroup {
         self.write("cgroup.kill", "1")
     }
 
-    /// Returns whether no live process is in the group (zombies are not live).
+    /// Returns whether the group has no live process (zombies are not live).
     ///
     /// # Errors
     /// If the group is gone.

@@ -127,8 +127,8 @@ impl<M: Memory> Buddy<M> {
     /// The process that creates a pod calls this before any other process sees the memory.
     ///
     /// # Errors
-    /// If the region cannot be managed, or is not in the memory; `metadata` is aligned to a cache
-    /// line, `payload` to the unit or to 4096 bytes, whichever is less.
+    /// If the region cannot be managed or is not in the memory, if `metadata` is not aligned to a
+    /// cache line, or if `payload` is not aligned to the unit or to 4096 bytes, whichever is less.
     ///
     /// # Crash
     /// An interrupted creation leaves metadata that [`open`](Self::open) refuses.

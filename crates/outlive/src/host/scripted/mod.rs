@@ -264,7 +264,8 @@ impl Scripted {
         state.end_thread(at.expect("no such thread"), marked);
     }
 
-    /// Stops `process` (SIGSTOP): it exists. The test must not act as it until it continues.
+    /// Stops `process`, as SIGSTOP does: it still exists. The test must not let it act before it is
+    /// [resumed](Self::resume).
     pub fn stop(&self, process: ProcessIdentity) {
         self.state().process(process).stopped = true;
     }
