@@ -164,8 +164,8 @@ impl Volunteer {
     /// threads any more, and leaves. Returns the sum of its threads' work.
     ///
     /// # Errors
-    /// If it cannot join, or not all of its threads can work. Then the other threads end, and the
-    /// process leaves.
+    /// If the process cannot join, or one of its threads cannot work. Then the other threads end,
+    /// and the process leaves.
     ///
     /// # Crash
     /// Survivors are notified, and re-execute the unfinished tasks of its threads.
