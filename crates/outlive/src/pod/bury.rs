@@ -104,11 +104,12 @@ impl Pod {
     }
 
     /// Returns whether a process of this machine may have the id `id` in this pod. `false` proves
-    /// that no process of this machine can write as the process `id`. If `true`, the process may be
-    /// stopped, or of another PID namespace, or have reached the memory by another file, on which
-    /// its lock is. On memory that machines share, the result is `true` for each id of another
-    /// operating system than this one, or if the side file by which the members of this one joined
-    /// has lost its name: nothing is known of them. Needs no membership.
+    /// that no process of this machine can write as the process `id`. `true` does not prove that
+    /// such a process runs: it may be stopped, be in another PID namespace, or have opened the
+    /// memory by another file, which has locks of its own. On memory that machines share, the
+    /// result is `true` for each id of another operating system. It is also `true` if the side file
+    /// by which the members on this operating system joined has lost its name, because nothing is
+    /// known of them then. Needs no membership.
     ///
     /// # Errors
     /// If the side file of this operating system cannot be read, for example because no descriptor

@@ -21,7 +21,7 @@ pub(super) struct Use {
 }
 
 impl Use {
-    /// Returns whether this process is a member by this opening, or is joining.
+    /// Returns whether this process has joined the pod by this opening, or is joining it.
     pub fn has_members(&self) -> bool {
         let is_member = |shared: &Weak<Shared>| shared.upgrade().is_some_and(|of| of.is_present());
         self.joining > 0 || self.joined.iter().any(is_member)

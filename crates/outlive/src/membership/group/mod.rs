@@ -94,7 +94,10 @@ pub enum GroupError {
         most: u32,
     },
     /// The thread is not a live member of the process.
-    #[error("the thread is not a member of this process, or the process has left the pod")]
+    #[error(
+        "the thread is not a member of this process, or the process has left the pod; pass a \
+         thread that has joined by this process"
+    )]
     NotMember,
     /// The credentials do not meet the group's requirements.
     #[error("group {name:?} refuses these credentials: {why}")]
