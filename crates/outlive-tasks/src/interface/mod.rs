@@ -128,9 +128,9 @@ impl WorkerPool {
         self.work_by(heap, stop, false, |_| ())
     }
 
-    /// Works as a guest: an additional worker, also when the pool has as many workers as it
-    /// requests, until it requests none. A guest does not count toward that number: no other worker
-    /// leaves or stays away for it, and a spare comes when a counted worker dies.
+    /// Works as a guest, an additional worker: until the pool requests no workers at all, even if
+    /// it has as many workers as it requests. A guest does not count toward that number: no other
+    /// worker leaves or stays away for it, and a spare comes when a counted worker dies.
     ///
     /// # Errors
     /// As [`work`](Self::work).
@@ -291,8 +291,9 @@ impl WorkerPool {
         own(self.layout, heap.member().generations())
     }
 
-    /// Sets the requested number of workers. Excess workers leave; spares come; for the other
-    /// missing ones see [`PoolStatus::advice`].
+    /// Sets the requested number of workers. Excess workers leave, and spares take the places of
+    /// missing ones. If workers are still missing, [`PoolStatus::advice`] tells a launcher to start
+    /// some.
     ///
     /// # Errors
     /// If the barrier is damaged.
