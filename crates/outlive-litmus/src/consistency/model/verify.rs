@@ -22,7 +22,8 @@ pub struct Verified {
 pub enum Objection {
     /// The assertion fails in a model that gives a level that forbids it.
     #[error(
-        "test `{test}`: {level} forbids that the assertion fails, but it fails in the model `{model}`"
+        "test `{test}`: {level} forbids that the assertion fails, but it fails in the model \
+         `{model}`; correct the levels after `forbidden from`"
     )]
     Occurs {
         /// The test.
