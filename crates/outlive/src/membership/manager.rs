@@ -195,7 +195,7 @@ impl Manager {
     ///
     /// While an agent is at work the role is kept, because a second manager would start a second
     /// fence, which might hit the host's next incarnation. So the caller continues its rounds,
-    /// which beat all hearts, until this returns true.
+    /// which advance all heartbeats, until this returns true.
     pub(crate) fn leave_off(&mut self, os: &dyn Os) -> bool {
         self.leaving = true;
         // Takes the answers of agents that have finished, even if another process holds the role by

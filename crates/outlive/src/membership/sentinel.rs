@@ -172,9 +172,9 @@ fn attach(
     attach_host(tables, os, number, id, name, suspicion, has_agent)
 }
 
-/// Waits until the recovery thread has ended, which may first complete a recovery; the hearts of
-/// the host and the process beat while it waits. Returns whether the recovery thread could settle
-/// the obligations of the process.
+/// Waits until the recovery thread has ended, which may first complete a recovery; the heartbeats
+/// of the host and the process continue while it waits. Returns whether the recovery thread could
+/// settle the obligations of the process.
 pub(crate) fn await_recovery_thread(
     shared: &Shared,
     host: Instance,
@@ -191,7 +191,7 @@ pub(crate) fn await_recovery_thread(
     }
 }
 
-/// Beats the hearts of the host and the process.
+/// Advances the heartbeats of the host and the process.
 fn beat(tables: Tables, host: Instance, process: Instance) {
     tables.records().beat(host.id);
     tables.records().beat(process.id);
@@ -210,7 +210,7 @@ pub(crate) fn exit(
     tables.role().resign(process);
     Watch::new(tables, host, process, &shared.settings).resign(os);
     // The join lock is taken first, so that no process finds the host empty before this one has
-    // ended it. The hearts beat while it waits.
+    // ended it. Heartbeats continue while it waits.
     let until = os.now() + JOIN_LOCK_PATIENCE;
     let join_lock = loop {
         beat(tables, host, process);

@@ -48,7 +48,7 @@ pub struct Settings {
     /// The time between two heartbeats of a host, sent by its process on watch. (The other
     /// processes of the host beat more rarely.)
     pub heartbeat: Duration,
-    /// The time between two polls of the hearts by the fabric manager.
+    /// The time between two polls of the heartbeats by the fabric manager.
     pub poll: Duration,
     /// The time for which a host may be silent before it is suspected and fenced.
     pub suspicion: Duration,

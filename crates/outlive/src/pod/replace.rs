@@ -25,7 +25,7 @@ pub(super) fn refuse_the_living(path: &Path) -> Result<(), PodError> {
         None => Ok(()),
         Some(host) => Err(PodError::InUse {
             path: path.into(),
-            why: format!("the heart of host {host} beats in it; end its processes first"),
+            why: format!("the heartbeat of host {host} continues in it; end its processes first"),
         }),
     }
 }
