@@ -71,7 +71,7 @@ pub(crate) struct Watch<M: Memory> {
     seen: Option<Seen>,
 }
 
-/// The heart of the watcher, and when it was last seen to change.
+/// The heartbeat of the watcher, and when it was last seen to change.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     watcher: Instance,
