@@ -223,7 +223,8 @@ fn the_file_below_an_overlay_is_not_adopted_while_a_host_beats_above() {
     let mut first = Running::start(adopt(&above, "0"));
     first.wait_for(&["joined"]);
     outlive(adopt(&below, "1")).fails(1, "it is not a copy: host 0 is alive in it");
-    outlive(["pod", "create", &below, "--replace"]).fails(1, "the heartbeat of host 0 continues in it");
+    outlive(["pod", "create", &below, "--replace"])
+        .fails(1, "the heartbeat of host 0 continues in it");
     // The locks of its processes are on the other file.
     assert!(Pod::open(&below).unwrap().is_present(0).unwrap());
     // Nothing has changed for others.
