@@ -62,7 +62,8 @@ pub(crate) fn refuse_the_unfenceable(
             continue;
         }
         if !systems.absence_is_proof(shared.os_number, state.host) {
-            // The heartbeat is checked once, before the process holds anything: the check takes long.
+            // The heartbeat is checked once, before the process holds anything: the check takes
+            // long.
             let host = Instance::new(id, state.generation);
             let is_over = systems.is_earlier_boot(state.host, os.identity())
                 && match stage {
