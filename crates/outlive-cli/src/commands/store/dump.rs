@@ -388,7 +388,7 @@ mod tests {
             (
                 format!("{head}\n{}\n", table.replace(":8", ":7")),
                 2,
-                "no value has 7 bytes",
+                "a value cannot have 7 bytes",
             ),
             (
                 format!("{head}\n{table}\n{table}\n"),
@@ -398,7 +398,7 @@ mod tests {
             (
                 format!("{head}\n{}\n", table.replace(":1", ":0")),
                 2,
-                "no table has room for 0 keys",
+                "a table cannot have 0 keys",
             ),
             (
                 format!("{head}\n{{\"rows\":0,\"crc32\":1}}\n"),
