@@ -448,7 +448,7 @@ mod tests {
         }
         let said = opened(&more).unwrap_err().to_string();
         assert!(
-            said.contains("100 bytes in all, and its files have 200"),
+            said.contains("100 bytes in total, but its files have 200"),
             "{said}"
         );
     }
