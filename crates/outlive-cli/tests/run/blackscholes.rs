@@ -81,7 +81,7 @@ fn parsecs_options_are_priced() {
         "{}",
         verified.output
     );
-    verified.fails(1, "option 0 costs");
+    verified.fails(1, "the price of option 0 is");
 }
 
 #[test]
