@@ -237,12 +237,12 @@ mod tests {
         };
         let said = wrong(&|prices| prices[123] *= 1.0 + 1e-7);
         assert!(
-            said.contains("option 123 costs") && said.contains("integration"),
+            said.contains("option 123 is") && said.contains("integration"),
             "{said}"
         );
         let said = wrong(&|prices| prices[7] += 1.0);
         assert!(
-            said.contains("option 7 costs") && said.contains("reference"),
+            said.contains("option 7 is") && said.contains("reference"),
             "{said}"
         );
         wrong(&|prices| prices[499] = f64::NAN);
