@@ -434,7 +434,10 @@ mod tests {
                 ..index.clone()
             };
             let said = opened(&index).unwrap_err().to_string();
-            assert!(said.contains(&format!("{declared} bytes in total")), "{said}");
+            assert!(
+                said.contains(&format!("{declared} bytes in total")),
+                "{said}"
+            );
             assert!(said.ends_with("its files have 100"), "{said}");
         }
         // A chunk that is named once more.
