@@ -21,7 +21,7 @@ mod error;
 mod layout;
 mod pool;
 
-pub use coherent::{Phase, ServerEntry, ServerId};
+pub use coherent::{Census, Phase, ServerEntry, ServerId};
 pub use data::{Counter, PoolVec};
 pub use error::PoolError;
 pub use layout::{Address, Sizes};

@@ -13,6 +13,7 @@ mod host;
 mod litmus;
 mod moved;
 mod objects;
+mod pool;
 mod pools;
 mod resize;
 mod run;
@@ -64,6 +65,9 @@ enum Command {
     /// Create stores for transactions, and serve memory to them
     #[command(subcommand, arg_required_else_help = true)]
     Store(store::StoreCommand),
+    /// Lend memory of servers to one pool, and use it
+    #[command(subcommand, arg_required_else_help = true)]
+    Pool(pool::PoolCommand),
     /// Test the isolation of transactional stores
     #[command(subcommand, arg_required_else_help = true)]
     Litmus(litmus::LitmusCommand),
@@ -166,6 +170,7 @@ impl Outlive {
             Command::Pod(PodCommand::Clean(command)) => command.run(),
             Command::Run(command) => command.run(),
             Command::Store(command) => command.run(),
+            Command::Pool(command) => command.run(),
             Command::Litmus(command) => command.run(),
             Command::Unpack(command) => command.run(),
             Command::Worker(command) => command.run(),

@@ -10,6 +10,7 @@ mod litmus;
 mod litmus_runs;
 mod objects;
 mod pod;
+mod pool;
 mod repair;
 mod seccomp;
 mod store;

@@ -103,6 +103,11 @@ impl<M: Memory> Home<M> {
         indices.filter(|it| self.fine(*it).is_used()).count() as u64
     }
 
+    /// Returns the indices of used frames, each with its slice.
+    pub fn uses(self) -> impl Iterator<Item = (u64, u64)> {
+        (0..self.shared()).filter_map(move |index| Some((index, self.fine(index).slice()?)))
+    }
+
     /// Returns the first free index from `from` on.
     pub(crate) fn free_index(self, from: u64) -> Option<u64> {
         (from..self.shared()).find(|index| !self.fine(*index).is_used())

@@ -12,8 +12,11 @@
 //! ```
 //!
 //! DESIGN.md beside the crate argues the protocol.
+//!
+//! Tests: tests/pool.rs, tests/processes.rs; proofs: lab/outlive-proofs/src/memory_pool.
 
 mod allocate;
+mod check;
 mod free;
 mod home;
 mod readers;
@@ -22,6 +25,7 @@ mod servers;
 mod translate;
 
 pub use allocate::{AllocatePoint, Place};
+pub use check::Census;
 pub use free::{FreePoint, Run};
 pub use home::{Home, Homes};
 pub use readers::Line;

@@ -158,6 +158,19 @@ impl<M: Memory> Coherent<M> {
             && self.word(self.entry_at(id) + STATE) == state_word(Phase::Live, generation)
     }
 
+    /// Returns whether this generation of the server has its memory: it is live, or tries to leave,
+    /// which fails while it has slices.
+    #[inline]
+    pub(super) fn has_memory(self, id: ServerId, generation: u64) -> bool {
+        self.is_live(id, generation) || self.is_leaving(id, generation)
+    }
+
+    #[cold]
+    fn is_leaving(self, id: ServerId, generation: u64) -> bool {
+        let word = state_word(Phase::Leaving, generation);
+        (1..=self.sizes.servers).contains(&id.0) && self.word(self.entry_at(id) + STATE) == word
+    }
+
     fn set_phase(self, entry: &ServerEntry, phase: Phase) -> ServerEntry {
         let (at, word) = (
             self.entry_at(entry.id) + STATE,

@@ -70,7 +70,7 @@ impl<M: Memory> Coherent<M> {
         let (segment, generation) = (word.segment(), word.server_generation());
         let server = ServerId(segment);
         let lost = || PoolError::Lost { address, server };
-        if !self.is_live(server, generation) {
+        if !self.has_memory(server, generation) {
             return Err(lost());
         }
         let home = homes.home(segment, generation)?.ok_or_else(lost)?;
@@ -98,7 +98,7 @@ impl<M: Memory> Coherent<M> {
         let server = ServerId(word.segment());
         match self.map_word(slice) == word {
             false => Err(PoolError::Freed { address }),
-            true if self.is_live(server, word.server_generation()) => Ok(()),
+            true if self.has_memory(server, word.server_generation()) => Ok(()),
             true => Err(PoolError::Lost { address, server }),
         }
     }

@@ -142,6 +142,11 @@ impl FrameWord {
         self.is_used() && (self.0 & (DIRTY - 1)) >> 24 == slice
     }
 
+    /// Returns the slice that has the frame.
+    pub fn slice(self) -> Option<u64> {
+        self.is_used().then_some((self.0 & (DIRTY - 1)) >> 24)
+    }
+
     pub const fn frame(self) -> u64 {
         self.0 & (MapWord::FRAMES - 1)
     }

@@ -105,6 +105,10 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         let coherent = self.pool().coherent();
+        // Guards that were forgotten: the next owner of the line would have them.
+        for slot in (0..LINE_SLOTS).filter(|slot| self.slots.get() & 1 << slot != 0) {
+            coherent.withdraw(self.line, slot);
+        }
         coherent.release_line(self.line, self.client.instance());
     }
 }

@@ -106,10 +106,7 @@ impl Pool {
         };
         // An earlier generation is lost: this one is live.
         if let Some(earlier) = mapped.attached.remove(&number.get()) {
-            let generation = generation - 1;
-            (0..=generation).rev().for_each(|it| {
-                here.segments.lose(number, it);
-            });
+            here.segments.lose(number, generation - 1);
             mapped.detached.push(earlier);
         }
         let memory = segment.memory();
@@ -145,6 +142,9 @@ impl Pool {
             {
                 mapped.detached.push(segment);
             }
+        }
+        if mapped.detached.is_empty() {
+            return;
         }
         // SeqCst: see the head of the module.
         fence(Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! The state of a pool at one time.
 
 use super::Pool;
-use crate::coherent::{Homes, Phase, ServerEntry};
+use crate::coherent::{Census, Homes, Phase, ServerEntry};
 use crate::layout::{Owner, Sizes};
 
 /// A server of a pool at one time.
@@ -33,6 +33,16 @@ pub struct PoolStatus {
 }
 
 impl Pool {
+    /// Checks the tables, and the fine maps of live servers. While clients allocate and free, it
+    /// reports contradictions that do not exist.
+    ///
+    /// # Errors
+    /// Returns all contradictions.
+    pub fn check(&self) -> Result<Census, Vec<String>> {
+        let _held = self.inner.here.hold();
+        self.coherent().check(self)
+    }
+
     /// Returns the state as it is now. It may be inconsistent while clients allocate and free.
     pub fn status(&self) -> PoolStatus {
         let coherent = self.coherent();

@@ -1,0 +1,286 @@
+//! `outlive pool`: logical memory pools, and their servers.
+
+mod demo;
+
+use super::destroy::refuse_members;
+use crate::amount::{self, Bytes};
+use crate::failure::Failure;
+use crate::interruption;
+use crate::look::Look;
+use crate::output;
+use clap::{Args, Subcommand};
+use outlive::membership::{EventKind, News};
+use outlive_pool::{Phase, Pool, PoolError, PoolOptions};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The commands of `outlive pool`.
+#[derive(Subcommand, Debug)]
+pub enum PoolCommand {
+    /// Create a pool without servers
+    Create(Create),
+    /// Lend memory to a pool until interrupted
+    Serve(Serve),
+    /// Show the servers and the memory of a pool
+    Stat(Stat),
+    /// Sum and rewrite a vector that is spread over servers, and kill some of them
+    Demo(demo::Demo),
+    /// Remove a pool and the memory of its servers
+    Destroy(Destroy),
+}
+
+impl PoolCommand {
+    pub fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Create(command) => command.run(),
+            Self::Serve(command) => command.run(),
+            Self::Stat(command) => command.run(),
+            Self::Demo(command) => command.run(),
+            Self::Destroy(command) => command.run(),
+        }
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
+        Self::new(output::printable(&error))
+    }
+}
+
+/// The argument that names the pool.
+#[derive(Args, Debug)]
+struct Which {
+    /// The pool: a file, for example in /dev/shm
+    path: PathBuf,
+}
+
+/// Arguments of `outlive pool create`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive pool create /dev/shm/pool\n  \
+    outlive pool create /dev/shm/pool --slice 16M --slices 640000    # 10 TiB of addresses\n\n\
+    The pool's data is in the memory of its servers, which `outlive pool serve` starts.")]
+pub struct Create {
+    #[command(flatten)]
+    which: Which,
+    /// Size of a slice, of which allocations have whole ones: a power of two from 4K to 64M
+    #[arg(long, default_value = "2M", value_parser = amount::size)]
+    slice: u64,
+    /// Number of slices at one time; each needs 16 bytes of the pool's file
+    #[arg(long, default_value_t = 65_536)]
+    slices: u64,
+    /// Maximum number of servers at one time
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4095))]
+    servers: u16,
+    /// Maximum number of threads that access data at one time
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
+    readers: u16,
+    /// Maximum number of hosts and processes at one time; a client or server counts as both
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=65_536))]
+    members: u32,
+    /// Permissions of the pool's files, octal
+    #[arg(long, default_value = "600", value_parser = amount::mode)]
+    mode: u32,
+}
+
+impl Create {
+    fn run(self) -> Result<(), Failure> {
+        let options = PoolOptions::new()
+            .slice_bytes(self.slice)
+            .slices(self.slices)
+            .servers(self.servers)
+            .readers(self.readers)
+            .members(self.members)
+            .mode(self.mode);
+        let path = &self.which.path;
+        Pool::create(path, options)?;
+        output::line(format_args!(
+            "created the pool {} with slices of {}; it has no memory yet: start servers with \
+             `outlive pool serve {}`",
+            path.display(),
+            Bytes(self.slice),
+            path.display(),
+        ))
+    }
+}
+
+/// Arguments of `outlive pool serve`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive pool serve /dev/shm/pool               # in one terminal\n  \
+    outlive pool serve /dev/shm/pool --size 1G     # in another; kill -9 it\n\n\
+    Clients use the memory without processor time of this server. On Ctrl-C it leaves. Slices that \
+    are on it then are lost.")]
+pub struct Serve {
+    #[command(flatten)]
+    which: Which,
+    /// Size of the memory that the server lends: bytes, or a whole number with K, M, G or T
+    #[arg(long, default_value = "64M", value_parser = amount::size)]
+    size: u64,
+    /// Size of the server's private memory in the same segment; without it there is none
+    #[arg(long, value_parser = amount::size)]
+    private: Option<u64>,
+    /// Leave when standard input is closed
+    #[arg(long, hide = true)]
+    until_end_of_input: bool,
+}
+
+/// The maximum time until an interruption is handled.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+impl Serve {
+    fn run(self) -> Result<(), Failure> {
+        let stop = interruption::flag(&interruption::SIGNALS)?;
+        let server = Pool::open(&self.which.path)?.serve(self.size, self.private.unwrap_or(0))?;
+        if self.until_end_of_input {
+            stop_at_end_of_input(&stop)?;
+        }
+        output::line(format_args!(
+            "{} serves {}, process {}",
+            server.id(),
+            Bytes(server.shared_bytes()),
+            server.instance()
+        ))?;
+        let mut events = server.events();
+        let is_stopped = || stop.load(Ordering::Acquire);
+        while !is_stopped() {
+            if let Some(News::Event(event)) = events.wait_for_unless(PATIENCE, is_stopped)
+                && event.kind == EventKind::ProcessDied
+            {
+                output::line(format_args!("process {} died", event.instance))?;
+            }
+        }
+        match server.leave() {
+            Ok(()) => output::line("left the pool"),
+            Err((server, PoolError::StillHeld { slices, .. })) => {
+                drop(server);
+                output::line(format_args!("left the pool; {slices} slices are lost"))
+            }
+            Err((_, error)) => Err(error.into()),
+        }
+    }
+}
+
+fn stop_at_end_of_input(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let stop = Arc::clone(stop);
+    let reading = std::thread::Builder::new().spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        stop.store(true, Ordering::Release);
+    });
+    reading.map(drop).map_err(Failure::no_thread)
+}
+
+/// Arguments of `outlive pool stat`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive pool stat /dev/shm/pool\n  \
+    outlive pool stat /dev/shm/pool --json")]
+pub struct Stat {
+    #[command(flatten)]
+    which: Which,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct StatAnswer {
+    path: String,
+    slice_bytes: u64,
+    slices: u64,
+    allocated: u64,
+    lost: u64,
+    owned: u64,
+    kept: u64,
+    servers: Vec<ServerAnswer>,
+}
+
+#[derive(Serialize)]
+struct ServerAnswer {
+    server: u16,
+    generation: u64,
+    phase: String,
+    process: Option<String>,
+    bytes: u64,
+    slices: u64,
+}
+
+impl Stat {
+    fn run(self) -> Result<(), Failure> {
+        let status = Pool::observe(&self.which.path)?.status();
+        let slice_bytes = status.sizes.slice_bytes();
+        let servers = { status.servers.iter() }.map(|it| ServerAnswer {
+            server: it.entry.id.0,
+            generation: it.entry.generation,
+            phase: it.entry.phase.to_string(),
+            process: it.entry.owner.map(|owner| owner.to_string()),
+            bytes: it.entry.bytes,
+            slices: it.slices,
+        });
+        let answer = StatAnswer {
+            path: self.which.path.display().to_string(),
+            slice_bytes,
+            slices: status.sizes.slices,
+            allocated: status.slices,
+            lost: status.lost,
+            owned: status.owned,
+            kept: status.kept,
+            servers: servers.collect(),
+        };
+        if self.json {
+            return output::json(&answer);
+        }
+        let is_live = |server: &&ServerAnswer| server.phase == Phase::Live.to_string();
+        output::line(format_args!(
+            "{}: {} live servers; {} of {} slices of {} are allocated, {} of them lost; {} \
+             allocations belong to clients, {} are kept",
+            answer.path,
+            answer.servers.iter().filter(is_live).count(),
+            answer.allocated,
+            answer.slices,
+            Bytes(slice_bytes),
+            answer.lost,
+            answer.owned,
+            answer.kept,
+        ))?;
+        for server in &answer.servers {
+            output::line(format_args!(
+                "  server {}, generation {}: {}, {} slices in a region of {}",
+                server.server,
+                server.generation,
+                server.phase,
+                server.slices,
+                Bytes(server.bytes),
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+/// Arguments of `outlive pool destroy`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive pool destroy /dev/shm/pool")]
+pub struct Destroy {
+    #[command(flatten)]
+    which: Which,
+    /// Destroy the pool even if it has live members, which keep their mappings
+    #[arg(long)]
+    force: bool,
+}
+
+impl Destroy {
+    fn run(self) -> Result<(), Failure> {
+        let path = &self.which.path;
+        if let Ok(pool) = Pool::observe(path)
+            && !self.force
+        {
+            refuse_members(path, &Look::at(pool.pod()), "pool")?;
+        }
+        Pool::destroy(path)?;
+        output::line(format_args!("destroyed the pool {}", path.display()))
+    }
+}

@@ -1,0 +1,369 @@
+//! `outlive pool demo`: a vector that is spread over servers, some of which are killed.
+
+use crate::failure::Failure;
+use crate::interruption;
+use crate::output;
+use clap::Args;
+use outlive_pool::{
+    Client, Phase, Placement, Pool, PoolError, PoolOptions, PoolVec, Reader, ServerId,
+};
+use serde::Serialize;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Arguments of `outlive pool demo`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive pool demo --servers 4\n  \
+    outlive pool demo --servers 4 --kill 1 --json\n\n\
+    Each server is a process. The pool is created for the run in /dev/shm, and removed. The vector \
+    has no redundancy, so the part of a killed server is lost: the sum is not printed then, and the \
+    command exits with 1.\n\n\
+    JSON: expected, sum, right, steps, failures and more; docs/json.md says what they mean.")]
+pub struct Demo {
+    /// Number of servers
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    servers: u16,
+    /// Number of servers that are killed before the last sum
+    #[arg(long, default_value_t = 0)]
+    kill: u16,
+    /// Number of elements of the vector, 8 bytes each
+    #[arg(long, default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 34))]
+    elements: u64,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const SLICE: u64 = 256 << 10;
+/// The maximum time until a server is ready, or a death is known.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A step of the demo.
+#[derive(Serialize)]
+struct Step {
+    name: &'static str,
+    seconds: f64,
+    /// The bytes of the vector that the step read or wrote.
+    bytes: u64,
+}
+
+/// A killed server.
+#[derive(Serialize)]
+struct Loss {
+    server: u16,
+    /// The time from the kill until the server was known to be dead.
+    detected_us: u64,
+    lost_elements: u64,
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    servers: u16,
+    elements: u64,
+    expected: u64,
+    sum: Option<u64>,
+    right: bool,
+    reason: Option<String>,
+    lost_elements: u64,
+    steps: Vec<Step>,
+    failures: Vec<Loss>,
+}
+
+/// A server process. It is killed when it is dropped.
+struct Process {
+    child: Child,
+    /// The server leaves when the pipe closes.
+    _input: Option<ChildStdin>,
+    id: ServerId,
+}
+
+impl Process {
+    fn start(path: &Path, bytes: u64) -> Result<Self, Failure> {
+        let failed = |error| Failure::new(format_args!("a server cannot be started: {error}"));
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut child = Command::new(program)
+            .args(["pool", "serve", "--until-end-of-input", "--size"])
+            .arg(bytes.to_string())
+            .arg(path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let mut process = Self {
+            child,
+            _input: input,
+            id: ServerId(0),
+        };
+        let mut line = String::new();
+        let mut output = BufReader::new(output.expect("standard output is a pipe"));
+        // The line ends with the process at the latest.
+        output.read_line(&mut line).map_err(failed)?;
+        let number = line
+            .strip_prefix("server ")
+            .and_then(|it| it.split(' ').next());
+        let number = number.and_then(|it| it.parse().ok());
+        process.id =
+            ServerId(number.ok_or_else(|| {
+                Failure::new("a server of the demo has ended; its message is above")
+            })?);
+        // Later lines are read to their end, so that the server never waits for the pipe.
+        let reading = std::thread::Builder::new()
+            .spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        reading.map_err(Failure::no_thread)?;
+        Ok(process)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The pool of the demo, which is removed with this value.
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Pool::destroy(&self.0);
+    }
+}
+
+/// The result of a sum over the parts that are left.
+struct Sum {
+    sum: u64,
+    lost: Vec<(ServerId, u64, String)>,
+}
+
+impl Demo {
+    pub fn run(self) -> Result<(), Failure> {
+        if self.kill > self.servers {
+            let (kill, servers) = (self.kill, self.servers);
+            return Err(Failure::Usage(format!(
+                "--kill {kill} is more than the {servers} servers; lower it"
+            )));
+        }
+        let stop = interruption::flag(&interruption::SIGNALS)?;
+        let path = PathBuf::from(format!("/dev/shm/outlive-pool-demo-{}", std::process::id()));
+        let slices = (self.elements * 8).div_ceil(SLICE);
+        let members = 8 + 4 * u32::from(self.servers);
+        let options = PoolOptions::new()
+            .slice_bytes(SLICE)
+            .slices(slices.max(16))
+            .servers(self.servers)
+            .readers(4)
+            .members(members);
+        let pool = Pool::create(&path, options)?;
+        let _place = Place(path.clone());
+        let mut demo = Run {
+            stop,
+            steps: Vec::new(),
+            bytes: self.elements * 8,
+        };
+        let of_each = slices.div_ceil(self.servers.into()) * SLICE;
+        let mut servers = demo.step("start servers", 0, |_| {
+            (0..self.servers)
+                .map(|_| Process::start(&path, of_each))
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        let client = pool.join()?;
+        let answer = self.on(&mut demo, &client, &mut servers)?;
+        drop(servers);
+        self.print(answer)
+    }
+
+    fn on(
+        &self,
+        demo: &mut Run,
+        client: &Client,
+        servers: &mut Vec<Process>,
+    ) -> Result<Answer, Failure> {
+        let reader = client.reader()?;
+        let bytes = demo.bytes;
+        let vector: PoolVec<u64> = demo.step("allocate", 0, |_| {
+            Ok(PoolVec::allocate(client, self.elements, Placement::Spread)?)
+        })?;
+        demo.step("fill", bytes, |_| Ok(vector.fill(&reader, value)?))?;
+        let first = demo.step("sum", bytes, |run| run.sum(client, &reader, &vector))?;
+        let expected = expected(self.elements, |index| value(index));
+        if first.sum != expected || !first.lost.is_empty() {
+            let losses = Vec::new();
+            return Ok(self.answer(demo, expected, first, losses));
+        }
+        demo.step("rewrite", bytes, |_| {
+            let all = 0..self.elements;
+            Ok(vector.update_range(&reader, all, |_, it| rewritten(it))?)
+        })?;
+        let expected = self::expected(self.elements, |index| rewritten(value(index)));
+        let mut losses = Vec::new();
+        for _ in 0..self.kill {
+            let victim = servers.pop().expect("as many servers as kills");
+            losses.push(demo.step("kill a server", 0, |run| run.kill(client, victim))?);
+        }
+        let last = demo.step("sum again", bytes, |run| run.sum(client, &reader, &vector))?;
+        for loss in &mut losses {
+            let of_it = last.lost.iter().filter(|it| it.0.0 == loss.server);
+            loss.lost_elements = of_it.clone().map(|it| it.1).sum();
+            loss.error = of_it.clone().map(|it| it.2.clone()).next();
+        }
+        drop(reader);
+        demo.step("free", 0, |_| Ok(client.free(vector.address())?))?;
+        Ok(self.answer(demo, expected, last, losses))
+    }
+
+    fn answer(&self, demo: &mut Run, expected: u64, sum: Sum, failures: Vec<Loss>) -> Answer {
+        let lost_elements = sum.lost.iter().map(|it| it.1).sum();
+        let reason = match (lost_elements, sum.sum == expected) {
+            (0, true) => None,
+            (0, false) => Some("the sum differs from the expected one".to_owned()),
+            (lost, _) => Some(format!(
+                "{lost} elements were on servers that died; the vector has no redundancy"
+            )),
+        };
+        Answer {
+            servers: self.servers,
+            elements: self.elements,
+            expected,
+            sum: (lost_elements == 0).then_some(sum.sum),
+            right: reason.is_none(),
+            reason,
+            lost_elements,
+            steps: core::mem::take(&mut demo.steps),
+            failures,
+        }
+    }
+
+    fn print(&self, answer: Answer) -> Result<(), Failure> {
+        if self.json {
+            output::json(&answer)?;
+        } else {
+            for step in &answer.steps {
+                let rate = step.bytes as f64 / step.seconds.max(1e-9) / 1e9;
+                match step.bytes {
+                    0 => output::line(format_args!("{:<14} {:.3} s", step.name, step.seconds))?,
+                    _ => output::line(format_args!(
+                        "{:<14} {:.3} s, {rate:.2} GB/s",
+                        step.name, step.seconds
+                    ))?,
+                }
+            }
+            for loss in &answer.failures {
+                output::line(format_args!(
+                    "server {} was killed: known after {} µs, {} elements are lost",
+                    loss.server, loss.detected_us, loss.lost_elements
+                ))?;
+            }
+            match (answer.sum, &answer.reason) {
+                (Some(sum), None) => output::line(format_args!("the sum is {sum}, as expected"))?,
+                (Some(sum), Some(reason)) => {
+                    output::line(format_args!("the sum is {sum}: {reason}"))?
+                }
+                (None, reason) => {
+                    let reason = reason.as_deref().unwrap_or_default();
+                    output::line(format_args!("there is no sum: {reason}"))?
+                }
+            }
+        }
+        match answer.right {
+            true => Ok(()),
+            false => Err(Failure::Found),
+        }
+    }
+}
+
+const fn value(index: u64) -> u64 {
+    index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20
+}
+
+const fn rewritten(value: u64) -> u64 {
+    value.wrapping_mul(3).wrapping_add(1)
+}
+
+fn expected(elements: u64, of: impl Fn(u64) -> u64) -> u64 {
+    (0..elements).map(of).fold(0, u64::wrapping_add)
+}
+
+/// The state of a run.
+struct Run {
+    stop: Arc<AtomicBool>,
+    steps: Vec<Step>,
+    bytes: u64,
+}
+
+impl Run {
+    fn step<T>(
+        &mut self,
+        name: &'static str,
+        bytes: u64,
+        step: impl FnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if self.stop.load(Ordering::Acquire) {
+            return Err(Failure::new("interrupted; the pool is removed"));
+        }
+        let began = Instant::now();
+        let result = step(self)?;
+        let seconds = began.elapsed().as_secs_f64();
+        self.steps.push(Step {
+            name,
+            seconds,
+            bytes,
+        });
+        Ok(result)
+    }
+
+    /// Sums the parts of the vector. Lost ones are counted, and add nothing.
+    fn sum(&self, client: &Client, reader: &Reader, vector: &PoolVec<u64>) -> Result<Sum, Failure> {
+        let mut all = Sum {
+            sum: 0,
+            lost: Vec::new(),
+        };
+        for part in vector.parts(client) {
+            let elements = part.end - part.start;
+            match vector.fold_range(reader, part, 0u64, u64::wrapping_add) {
+                Ok(sum) => all.sum = all.sum.wrapping_add(sum),
+                Err(PoolError::Lost { address, server }) => {
+                    let error = PoolError::Lost { address, server }.to_string();
+                    all.lost.push((server, elements, error));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Kills a server, and waits until the pool says that it is dead.
+    fn kill(&self, client: &Client, mut victim: Process) -> Result<Loss, Failure> {
+        let began = Instant::now();
+        let killed = victim.child.kill();
+        killed.map_err(|error| Failure::new(format_args!("a server cannot be killed: {error}")))?;
+        let mut events = client.events();
+        let is_dead = || {
+            let servers = client.pool().status().servers;
+            let mut of_it = servers.iter().filter(|it| it.entry.id == victim.id);
+            of_it.any(|it| it.entry.phase == Phase::Dead)
+        };
+        while !is_dead() {
+            if began.elapsed() > PATIENCE {
+                return Err(Failure::new(format_args!(
+                    "the death of {} is not known after {PATIENCE:?}",
+                    victim.id
+                )));
+            }
+            events.wait_for_unless(Duration::from_millis(1), is_dead);
+        }
+        Ok(Loss {
+            server: victim.id.0,
+            detected_us: began.elapsed().as_micros() as u64,
+            lost_elements: 0,
+            error: None,
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! The check of a pool's tables.
+
+use super::{Coherent, Homes, Phase};
+use crate::layout::Owner;
+use outlive::memory::Memory;
+
+/// The contents of a pool, counted by a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// The number of allocations that belong to a process.
+    pub owned: u64,
+    /// The number of allocations that were kept.
+    pub kept: u64,
+    /// The number of allocated slices.
+    pub slices: u64,
+    /// The number of allocated slices that cannot be accessed: they are being allocated or freed.
+    pub hidden: u64,
+    /// The number of frames in use on live servers.
+    pub frames: u64,
+}
+
+impl<M: Memory> Coherent<M> {
+    /// Checks the tables, and the fine maps of live servers. While clients allocate and free, it
+    /// reports contradictions that do not exist.
+    ///
+    /// # Errors
+    /// Returns all contradictions.
+    pub fn check(self, homes: &impl Homes<M>) -> Result<Census, Vec<String>> {
+        let (mut census, mut wrong) = (Census::default(), Vec::new());
+        for slice in 0..self.sizes.slices {
+            let word = self.map_word(slice);
+            let first = match self.owner(slice) {
+                Owner::Free => {
+                    if word.segment() != 0 {
+                        wrong.push(format!("slice {slice} is free, and has a frame"));
+                    }
+                    continue;
+                }
+                Owner::Instance(_) => {
+                    census.owned += 1;
+                    slice
+                }
+                Owner::Kept(generation) => {
+                    census.kept += 1;
+                    if word.has_access() && word.generation() != generation {
+                        wrong.push(format!("slice {slice} was kept with another generation"));
+                    }
+                    slice
+                }
+                Owner::PartOf(first) => {
+                    let before = slice.checked_sub(1).map(|it| self.owner(it));
+                    let follows = before == Some(Owner::PartOf(first)) || first + 1 == slice;
+                    if !follows || first >= slice {
+                        wrong.push(format!("slice {slice} is a part of {first}, alone"));
+                        continue;
+                    }
+                    if matches!(self.owner(first), Owner::Free | Owner::PartOf(_)) {
+                        wrong.push(format!("slice {slice} is a part of {first}, a free slice"));
+                    }
+                    first
+                }
+            };
+            census.slices += 1;
+            census.hidden += u64::from(!word.has_access());
+            let whole = self.map_word(first);
+            if word.has_access() && whole.has_access() && word.generation() != whole.generation() {
+                wrong.push(format!("slice {slice} has another generation than {first}"));
+            }
+        }
+        for server in self.servers().filter(|it| it.phase == Phase::Live) {
+            let home = match homes.home(server.id.0, server.generation) {
+                Ok(Some(home)) => home,
+                Ok(None) => continue,
+                Err(error) => {
+                    wrong.push(error.to_string());
+                    continue;
+                }
+            };
+            for (index, slice) in home.uses() {
+                census.frames += 1;
+                let has = (slice < self.sizes.slices).then(|| self.map_word(slice));
+                let is_named = has.is_some_and(|word| {
+                    word.segment() == server.id.0
+                        && word.server_generation() == server.generation
+                        && u64::from(word.index()) == index
+                });
+                if !is_named {
+                    wrong.push(format!(
+                        "frame {index} of {} is used by slice {slice}, which does not name it",
+                        server.id
+                    ));
+                }
+            }
+        }
+        match wrong.is_empty() {
+            true => Ok(census),
+            false => Err(wrong),
+        }
+    }
+}
