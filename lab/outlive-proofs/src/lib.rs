@@ -14,6 +14,7 @@ pub mod heap;
 pub mod killing;
 pub mod locks;
 pub mod membership;
+pub mod memory_pool;
 pub mod objects;
 #[doc(hidden)]
 pub mod pod;
@@ -43,6 +44,7 @@ pub fn sweeps() -> Suite {
     objects::sweeps::add_to(&mut suite);
     store::sweeps::add_to(&mut suite);
     store::restoration_sweeps::add_to(&mut suite);
+    memory_pool::sweeps::add_to(&mut suite);
     tasks::engine::sweeps::add_to(&mut suite);
     tasks::pool::sweeps::add_to(&mut suite);
     wordcount::sweeps::add_to(&mut suite);
@@ -60,6 +62,7 @@ pub fn scenarios() -> Vec<Proof> {
     all.extend(structures::scenarios::all());
     all.extend(objects::scenarios::all());
     all.extend(store::scenarios::all());
+    all.extend(memory_pool::scenarios::all());
     all.extend(tasks::engine::scenarios::all());
     all.extend(tasks::pool::scenarios::all());
     all.extend(wordcount::scenarios::all());

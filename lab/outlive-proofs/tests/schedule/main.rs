@@ -5,6 +5,7 @@ mod barrier;
 mod count;
 mod heap;
 mod membership;
+mod memory_pool;
 mod objects;
 mod pool;
 mod reclaim;

@@ -1,0 +1,116 @@
+//! A small memory pool: the real tables and two servers in one memory.
+
+use outlive::membership::Instance;
+use outlive_memory::{Memory, Offset, Ordering};
+use outlive_pool::internals::{Coherent, Home, Homes, ServerFiles};
+use outlive_pool::{Census, PoolError, ServerEntry, ServerId, Sizes};
+
+/// The number of bytes of the memory.
+pub const SIZE: u64 = 28 << 10;
+
+const SIZES: Sizes = Sizes {
+    slice_bits: 12,
+    slices: 6,
+    servers: 2,
+    readers: 2,
+    counters: 1,
+};
+const TABLES: Offset = Offset::new(128);
+const REGIONS: u64 = 2048;
+const FRAMES: u64 = 3;
+/// For each server a word that is 1 while its segment exists.
+const SEGMENTS: Offset = Offset::new(1984);
+/// The map words lie before the owner words, at the end of the tables.
+const WORDS: u64 = SIZES.slices * 8;
+
+/// Returns the instance of a process: 0 is the victim, 1 and above are its recoverers.
+pub const fn instance(id: u32) -> Instance {
+    Instance::new(id, 1)
+}
+
+/// Returns the place and length of the map words.
+pub fn words() -> (Offset, u64) {
+    (TABLES + (SIZES.bytes() - 2 * WORDS), WORDS)
+}
+
+/// Returns the place and length of the owner words.
+pub fn owners() -> (Offset, u64) {
+    (TABLES + (SIZES.bytes() - WORDS), WORDS)
+}
+
+/// A pool of two servers with three frames each.
+#[derive(Clone, Copy, Debug)]
+pub struct SmallPool<M: Memory> {
+    memory: M,
+    /// The tables.
+    pub coherent: Coherent<M>,
+}
+
+impl<M: Memory> SmallPool<M> {
+    /// Creates the pool, without servers.
+    pub fn create(memory: M) -> Self {
+        assert!(TABLES.raw() + SIZES.bytes() <= SEGMENTS.raw());
+        let coherent = Coherent::create(memory, TABLES, SIZES);
+        Self { memory, coherent }
+    }
+
+    /// Opens it.
+    pub fn open(memory: M) -> Self {
+        let coherent = Coherent::open(memory, TABLES, SIZES.bytes()).expect("a pool");
+        Self { memory, coherent }
+    }
+
+    /// Returns the region of a server.
+    pub fn region(&self, server: ServerId) -> Home<M> {
+        let bytes = Home::<M>::bytes_for(FRAMES, SIZES.slice_bits);
+        let at = REGIONS + u64::from(server.0 - 1) * bytes;
+        Home::new(self.memory, Offset::new(at), bytes, SIZES.slice_bits)
+    }
+
+    /// Returns whether a frame of a server has `slice`.
+    pub fn has_frame(&self, server: ServerId, slice: u64) -> bool {
+        self.region(server).uses().any(|(_, user)| user == slice)
+    }
+
+    /// Checks the pool.
+    pub fn check(&self) -> Result<Census, Vec<String>> {
+        { self.coherent }.check(self)
+    }
+
+    fn segment(server: ServerId) -> Offset {
+        SEGMENTS + u64::from(server.0 - 1) * 8
+    }
+
+    /// Returns whether the segment of a server exists.
+    pub fn has_segment(&self, server: ServerId) -> bool {
+        let at = Self::segment(server);
+        { self.memory }.load::<u64>(at, Ordering::Acquire) != 0
+    }
+
+    /// Adds a server of the process `owner`.
+    pub fn serve(&self, owner: Instance) -> ServerEntry {
+        let create = |server: ServerId, _| {
+            let at = Self::segment(server);
+            { self.memory }.store(at, 1u64, Ordering::Release);
+            self.region(server).initialise(FRAMES);
+            Ok((Home::<M>::bytes_for(FRAMES, SIZES.slice_bits), 1))
+        };
+        let joined = { self.coherent }.join_server(owner, self, create);
+        joined.expect("a free entry")
+    }
+}
+
+impl<M: Memory> Homes<M> for SmallPool<M> {
+    fn home(&self, segment: u16, generation: u64) -> Result<Option<Home<M>>, PoolError> {
+        let server = ServerId(segment);
+        let is_live = self.coherent.is_live(server, generation);
+        Ok(is_live.then(|| self.region(server)))
+    }
+}
+
+impl<M: Memory> ServerFiles for SmallPool<M> {
+    fn remove(&self, server: ServerId, _: u64) {
+        let at = Self::segment(server);
+        { self.memory }.store(at, 0u64, Ordering::Release);
+    }
+}

@@ -1,0 +1,16 @@
+//! Memory pools and their recovery, killed after every instruction; and broken variants.
+
+use outlive_proofs::memory_pool::sweeps;
+use outlive_prove::kill::{Plan, Sample, assert_clean, assert_found};
+
+#[test]
+fn memory_pools_survive_a_kill_at_every_instruction() {
+    let mut plan = Plan::quick();
+    plan.recoveries = Sample::UpTo(3);
+    assert_clean(sweeps::add_to, &plan);
+}
+
+#[test]
+fn broken_memory_pools_are_found() {
+    assert_found(sweeps::broken());
+}

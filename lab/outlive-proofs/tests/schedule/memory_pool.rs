@@ -1,0 +1,15 @@
+//! Memory pools under every interleaving within bounds; and a broken variant, which must be found.
+
+use outlive_proofs::memory_pool::scenarios;
+use outlive_prove::proof::{assert_caught, assert_hold};
+
+#[test]
+fn memory_pools_hold_under_interleavings() {
+    let coverage = assert_hold(scenarios::all(), |report| report.executions > 1);
+    println!("{coverage}");
+}
+
+#[test]
+fn broken_memory_pools_are_caught() {
+    assert_caught(scenarios::broken());
+}
