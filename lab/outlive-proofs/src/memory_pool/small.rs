@@ -103,8 +103,8 @@ impl<M: Memory> SmallPool<M> {
 impl<M: Memory> Homes<M> for SmallPool<M> {
     fn home(&self, segment: u16, generation: u64) -> Result<Option<Home<M>>, PoolError> {
         let server = ServerId(segment);
-        let is_live = self.coherent.is_live(server, generation);
-        Ok(is_live.then(|| self.region(server)))
+        let has_memory = self.coherent.has_memory(server, generation);
+        Ok(has_memory.then(|| self.region(server)))
     }
 }
 
