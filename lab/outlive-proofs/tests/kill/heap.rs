@@ -1,7 +1,7 @@
 //! The allocators and their recovery, killed after every instruction; and broken variants.
 
 use outlive_proofs::heap::{buddy_sweeps as buddy, sweeps as heap};
-use outlive_prove::kill::{Plan, Sample, assert_clean, assert_found};
+use outlive_prove::kill::{Plan, assert_clean, assert_found};
 
 #[test]
 fn the_buddy_allocator_survives_a_kill_at_every_instruction() {
@@ -15,10 +15,9 @@ fn cells_that_are_written_apart_from_the_transaction_are_found() {
 
 #[test]
 fn small_objects_survive_a_kill_at_every_instruction() {
-    // The memory is large and the sweeps are many: fewer of the recoveries are swept in turn.
-    let mut plan = Plan::quick();
-    plan.recoveries = Sample::UpTo(4);
-    assert_clean(heap::add_to, &plan);
+    // The points of `heap.owe` are passed only in the recovery of few images, so a sample of three
+    // recoveries misses them.
+    assert_clean(heap::add_to, &Plan::quick());
 }
 
 #[test]
