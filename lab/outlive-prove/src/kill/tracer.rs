@@ -13,7 +13,6 @@ use super::control::{Control, Phase};
 use super::error::{KillError, PtraceForbidden};
 use super::marked::Marked;
 use super::modules::Modules;
-use super::traps::Traps;
 use core::time::Duration;
 use outlive_memory::Native;
 use std::collections::{HashMap, HashSet};
@@ -210,9 +209,9 @@ impl Trace {
 #[derive(Debug)]
 pub(super) struct Tracer {
     operation: String,
-    control: &'static Control,
+    pub(super) control: &'static Control,
     patience: u32,
-    most_instructions: u64,
+    pub(super) most_instructions: u64,
     stepping: Duration,
     stepped: u32,
     /// The number of victims really killed.
@@ -255,7 +254,7 @@ impl Tracer {
     }
 
     /// Starts a traced child, which stops right before the first instruction of its window.
-    fn start(&self, work: impl FnOnce(Window)) -> Result<Result<Child, Cut>, KillError> {
+    pub(super) fn start(&self, work: impl FnOnce(Window)) -> Result<Result<Child, Cut>, KillError> {
         let control = self.control;
         let child = Child::traced(control, self.patience, || {
             let window = Window {
@@ -293,7 +292,7 @@ impl Tracer {
     }
 
     /// Returns why a victim that stopped at `stop` cannot continue; `None` if it can.
-    fn obstacle(&self, stop: Stop) -> Option<String> {
+    pub(super) fn obstacle(&self, stop: Stop) -> Option<String> {
         match stop {
             Stop::Trapped | Stop::SystemCall if self.control.phase() == Phase::Panicked => {
                 Some(self.control.message().unwrap_or_default())
@@ -346,59 +345,6 @@ impl Tracer {
         child.kill().map_err(self.system("waitpid"))?;
         let modules = Modules::of_this_process();
         Ok(cut.map_or_else(|| Ok(Trace::of(way, |at| modules.is_own(at))), Err))
-    }
-
-    /// Runs a child through `work`, which arms `traps` when its window has begun. Calls `look` before
-    /// the first instruction of the window, right before each store to the traps' mappings (without
-    /// a moment), and right after it. Returns the number of stores.
-    pub(super) fn record_stores(
-        &mut self,
-        traps: &Traps,
-        work: impl FnOnce(Window),
-        mut look: impl FnMut(u32, &Registers, Option<Moment>),
-    ) -> Result<Result<u64, Cut>, KillError> {
-        let mut child = match self.start(work)? {
-            Ok(child) => child,
-            Err(cut) => return Ok(Err(cut)),
-        };
-        let (mut stores, mut is_between) = (0, true);
-        let cut = loop {
-            let registers = child.registers().map_err(self.system("ptrace"))?;
-            let returned = self.control.phase() == Phase::Returned;
-            let moment = Moment {
-                step: stores,
-                instruction: registers.instruction(),
-                returned,
-            };
-            look(child.pid(), &registers, is_between.then_some(moment));
-            if returned {
-                break None;
-            }
-            let stop = child.resume(Resume::Run).map_err(self.system("ptrace"))?;
-            let is_store = stop == Stop::Faulted(libc::SIGSEGV)
-                && traps.contain(child.fault_address().map_err(self.system("ptrace"))?);
-            let reason = match is_store {
-                true => None,
-                false => self.obstacle(stop),
-            };
-            if let Some(reason) = reason {
-                break Some(self.cut(stores, reason));
-            }
-            if stores == self.most_instructions {
-                let reason = "has not returned, but the plan ends here".to_owned();
-                break Some(self.cut(stores, reason));
-            }
-            // The traps' handlers act on the signals.
-            child.deliver(if is_store {
-                libc::SIGSEGV
-            } else {
-                libc::SIGTRAP
-            });
-            stores += u64::from(!is_store);
-            is_between = !is_store;
-        };
-        child.kill().map_err(self.system("waitpid"))?;
-        Ok(cut.map_or(Ok(stores), Err))
     }
 
     /// Runs a child through `work` for `step` instructions and kills it there for real, or where it
@@ -492,7 +438,7 @@ impl Tracer {
         })
     }
 
-    fn cut(&self, steps: u64, mut reason: String) -> Cut {
+    pub(super) fn cut(&self, steps: u64, mut reason: String) -> Cut {
         // Unwinding takes so many instructions that the time may run out before it ends.
         if let Some(panic) = self.control.message().filter(|panic| *panic != reason) {
             reason = format!("{reason}; it {panic}");

@@ -12,8 +12,11 @@
 //! The kernel does not store to read-only mappings either: a system call that would do so fails
 //! with `EFAULT`. Operations swept by images make no such call.
 
-use super::control::Control;
+use super::child::{Registers, Resume, Stop};
+use super::control::{Control, Phase};
+use super::error::KillError;
 use super::shared_memory::Lease;
+use super::tracer::{Cut, Moment, Tracer, Window};
 use core::ops::Range;
 use outlive_memory::Native;
 
@@ -39,6 +42,61 @@ impl Traps {
     pub(super) fn arm(&self) {
         #[cfg(target_arch = "x86_64")]
         handlers::arm(&self.0);
+    }
+}
+
+impl Tracer {
+    /// Runs a child through `work`, which arms `traps` when its window has begun. Calls `look`
+    /// before the first instruction of the window, right before each store to the traps' mappings
+    /// (without a moment), and right after it. Returns the number of stores.
+    pub(super) fn record_stores(
+        &mut self,
+        traps: &Traps,
+        work: impl FnOnce(Window),
+        mut look: impl FnMut(u32, &Registers, Option<Moment>),
+    ) -> Result<Result<u64, Cut>, KillError> {
+        let mut child = match self.start(work)? {
+            Ok(child) => child,
+            Err(cut) => return Ok(Err(cut)),
+        };
+        let (mut stores, mut is_between) = (0, true);
+        let cut = loop {
+            let registers = child.registers().map_err(self.system("ptrace"))?;
+            let returned = self.control.phase() == Phase::Returned;
+            let moment = Moment {
+                step: stores,
+                instruction: registers.instruction(),
+                returned,
+            };
+            look(child.pid(), &registers, is_between.then_some(moment));
+            if returned {
+                break None;
+            }
+            let stop = child.resume(Resume::Run).map_err(self.system("ptrace"))?;
+            let is_store = stop == Stop::Faulted(libc::SIGSEGV)
+                && traps.contain(child.fault_address().map_err(self.system("ptrace"))?);
+            let reason = match is_store {
+                true => None,
+                false => self.obstacle(stop),
+            };
+            if let Some(reason) = reason {
+                break Some(self.cut(stores, reason));
+            }
+            if stores == self.most_instructions {
+                let reason = "has not returned, but the plan ends here".to_owned();
+                break Some(self.cut(stores, reason));
+            }
+            // The traps' handlers act on the signals.
+            child.deliver(if is_store {
+                libc::SIGSEGV
+            } else {
+                libc::SIGTRAP
+            });
+            stores += u64::from(!is_store);
+            is_between = !is_store;
+        };
+        child.kill().map_err(self.system("waitpid"))?;
+        Ok(cut.map_or(Ok(stores), Err))
     }
 }
 
@@ -131,7 +189,6 @@ mod handlers {
 mod tests {
     use super::super::cases::Cases;
     use super::super::stores::Stores;
-    use super::super::tracer::{Tracer, Window};
     use super::super::watch::Watch;
     use super::*;
     use core::sync::atomic::{AtomicU64, Ordering};
