@@ -175,7 +175,7 @@ fn what_is_not_wanted_is_refused() {
         .unwrap_err();
     assert_eq!(
         other.to_string(),
-        format!("there is a map at {at}, not a list")
+        format!("there is a map at {at}, not a list; open it as a map")
     );
     let seed: u64 = pod.memory.load(at + 16, Ordering::Relaxed);
     pod.memory.store(at + 16, seed ^ 1, Ordering::Relaxed);
