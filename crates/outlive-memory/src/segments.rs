@@ -18,8 +18,8 @@
 //! # Memory ordering and lifetimes
 //!
 //! A record is written before the Release store of its address into the slot, and never changed
-//! afterwards. A reader loads the slot with Acquire, and so sees the whole record. Records are freed
-//! with the table only (40 bytes for each attachment), so a reader never meets a freed record.
+//! afterwards. A reader loads the slot with Acquire, and so sees the whole record. Records are
+//! freed with the table only (48 bytes for each attachment), so a reader never meets a freed one.
 //!
 //! The table never unmaps memory. A reader that resolved an offset before a detachment may use the
 //! result after it, so the code that detaches keeps the memory mapped until it has proof that no

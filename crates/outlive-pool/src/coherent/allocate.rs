@@ -4,8 +4,8 @@
 //!    to "part of the first". From then on these slices belong to the owner, and a survivor finds
 //!    them by its instance.
 //! 2. For each slice: the map word without access, which names a frame; then the claim of the frame
-//!    by a compare-and-swap of its fine word; then the map word with access. A survivor that finds a
-//!    map word releases the frame if the slice has it.
+//!    by a compare-and-swap of its fine word; then the map word with access. A survivor that finds
+//!    a map word releases the frame if the slice has it.
 
 use super::{Coherent, Home, Homes, Phase, Run, ServerEntry, ServerId};
 use crate::error::PoolError;
