@@ -2,7 +2,7 @@
 //! lose acknowledged writes in a crash exactly where their settings permit it.
 //!
 //! Each test starts a server that is installed on this machine, and is skipped with a message
-//! otherwise. docs/litmus.md has the rows of Redis, etcd and LMDB.
+//! otherwise. docs/litmus.md has the table.
 #![cfg(any(
     feature = "etcd",
     feature = "lmdb",

@@ -6,7 +6,10 @@ use crate::served::{assert_judged, survive};
 use crate::servers::{Place, Program, Server, words};
 use std::process::Command;
 
-struct Postgres;
+struct Postgres {
+    /// Whether commits are written to the disk, and not only to the kernel's cache.
+    fsync: bool,
+}
 
 impl Program for Postgres {
     fn needs(&self) -> Vec<&'static str> {
@@ -21,10 +24,11 @@ impl Program for Postgres {
 
     fn serve(&self, place: &Place) -> Vec<String> {
         let (data, port) = (place.path("data"), place.port);
+        let fsync = if self.fsync { "on" } else { "off" };
         words(&format!(
             "postgres -D {data} -p {port} -c listen_addresses=127.0.0.1 \
              -c unix_socket_directories= -c dynamic_shared_memory_type=mmap \
-             -c deadlock_timeout=10ms -c wal_writer_delay=10s"
+             -c deadlock_timeout=10ms -c wal_writer_delay=10s -c fsync={fsync}"
         ))
     }
 
@@ -66,18 +70,23 @@ const ROWS: &[Row] = &[
 
 #[test]
 fn levels() {
-    if let Some(server) = Server::start(Postgres) {
+    if let Some(server) = Server::start(Postgres { fsync: true }) {
         assert_judged(&server, ROWS);
     }
 }
 
 #[test]
 fn acknowledged_writes() {
-    let Some(server) = Server::start(Postgres) else {
+    let Some(server) = Server::start(Postgres { fsync: true }) else {
         return;
     };
     let survival = survive(&server, "synchronous_commit=off", 10);
     assert!(survival.lost.is_some(), "{survival:?}");
     let survival = survive(&server, "synchronous_commit=on", 5);
+    assert_eq!(survival.lost, None, "{survival:?}");
+    drop(server);
+    // The kernel's cache survives its processes.
+    let server = Server::start(Postgres { fsync: false }).expect("it has started before");
+    let survival = survive(&server, "synchronous_commit=on", 3);
     assert_eq!(survival.lost, None, "{survival:?}");
 }
