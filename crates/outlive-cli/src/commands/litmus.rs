@@ -13,6 +13,7 @@ mod progress;
 mod report;
 mod run;
 mod serve;
+mod shell;
 mod show;
 
 use crate::failure::Failure;

@@ -4,6 +4,8 @@ use crate::support::explained::assert_explained;
 use crate::support::{Place, outlive};
 use serde_json::Value;
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
 const HEADING: &str = "## `outlive litmus judge";
 
@@ -137,4 +139,37 @@ fn a_kill_that_hits_nothing_fails() {
     outlive(judge.clone()).fails(1, "no client lost its connection");
     judge[8] = "false";
     outlive(judge).fails(1, "the command of --kill failed");
+}
+
+/// Waits until a process has ended; its new parent may reap it later.
+fn assert_ends(pid: &str) {
+    let is_alive = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map_or("X", |it| it.1);
+        !state.starts_with(['X', 'Z'])
+    };
+    let begin = Instant::now();
+    while is_alive() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{pid} is alive");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_command_that_hangs_is_killed_with_its_group() {
+    let database = Database::new();
+    let target = database.target("");
+    let pids = database.0.path().join("pids");
+    let hangs = format!("sleep 1000 & echo $$ $! >> {}; wait", pids.display());
+    let judge = ["litmus", "judge", &target, "--only", "aborted-read"];
+    let judge = judge
+        .into_iter()
+        .chain(["--seconds", "1", "--command-seconds", "1"]);
+    let recover = ["--kill", "true", "--recover", &hangs, "--patience", "1"];
+    let message = |option| format!("the command of {option} did not end within 1 s");
+    outlive(judge.clone().chain(["--start", &hangs])).fails(1, &message("--start"));
+    outlive(judge.chain(recover)).fails(1, &message("--recover"));
+    let pids = fs::read_to_string(pids).unwrap();
+    assert!(pids.lines().count() >= 2, "{pids}");
+    pids.split_whitespace().for_each(assert_ends);
 }

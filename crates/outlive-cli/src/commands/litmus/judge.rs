@@ -62,8 +62,9 @@ fn level(name: &str) -> Result<Level, String> {
 
 impl Judge {
     pub fn run(self) -> Result<(), Failure> {
+        let stop = interruption::flag(&interruption::SIGNALS)?;
         if !self.results.dry_run {
-            self.commands.start()?;
+            self.commands.start(&stop)?;
         }
         let driver = Arc::from(target::open(&self.target)?);
         let tests = suite::tests();
@@ -75,7 +76,6 @@ impl Judge {
             return lines.into_iter().try_for_each(output::line);
         }
         let options = self.clients.options(limit);
-        let stop = interruption::flag(&interruption::SIGNALS)?;
         let report = progress::run(&driver, &tests, &options, &self.commands, &stop)?;
         // Its error does not discard the report of the tests.
         let survival = match self.commands.have_kills() {

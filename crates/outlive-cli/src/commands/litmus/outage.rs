@@ -1,14 +1,18 @@
 //! Crashes of the store by commands of the user.
 
 use super::choice::shell_quoted;
+use super::shell::execute;
 use crate::failure::Failure;
 use clap::Args;
 use outlive_litmus::run::{Outage, Outages, Survival};
 use serde::Serialize;
-use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// The number of kills during each test, unless the user gives one.
 const KILLS_PER_TEST: u64 = 1;
+/// The longest time in seconds of a command, unless the user gives one.
+const COMMAND_SECONDS: u64 = 60;
 
 /// The commands that crash a store.
 #[derive(Args, Debug)]
@@ -26,15 +30,32 @@ pub struct Commands {
     #[arg(long, value_name = "N", default_value_t = KILLS_PER_TEST, requires = "kill",
           value_parser = clap::value_parser!(u64).range(0..=10_000))]
     kills_per_test: u64,
+    /// Longest time in seconds of each of these commands; it is then killed with its process group
+    #[arg(long, value_name = "N", default_value_t = COMMAND_SECONDS,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    command_seconds: u64,
 }
 
 impl Commands {
-    /// Starts the store, if a command for that was given.
-    pub fn start(&self) -> Result<(), Failure> {
+    /// Starts the store, if a command for that was given. The command is killed when `stop` is set.
+    pub fn start(&self, stop: &AtomicBool) -> Result<(), Failure> {
         match &self.start {
-            Some(command) => execute("--start", command).map_err(Failure::new),
+            Some(command) => {
+                execute("--start", command, self.limit(), Some(stop)).map_err(Failure::new)
+            }
             None => Ok(()),
         }
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(self.command_seconds)
+    }
+
+    /// Executes a command of a kill. It is not stopped by an interruption, so that the store runs
+    /// when the table of the tests is removed.
+    fn execute(&self, option: &str, command: Option<&String>) -> Result<(), String> {
+        let command = command.map_or("", String::as_str);
+        execute(option, command, self.limit(), None)
     }
 
     /// Returns the arguments that repeat the commands, each after a space.
@@ -51,6 +72,9 @@ impl Commands {
         let mut arguments: String = given.collect();
         if self.have_kills() && self.kills_per_test != KILLS_PER_TEST {
             arguments += &format!(" --kills-per-test {}", self.kills_per_test);
+        }
+        if self.command_seconds != COMMAND_SECONDS {
+            arguments += &format!(" --command-seconds {}", self.command_seconds);
         }
         arguments
     }
@@ -72,31 +96,11 @@ impl Commands {
 
 impl Outage for Commands {
     fn kill(&self) -> Result<(), String> {
-        execute("--kill", self.kill.as_deref().unwrap_or_default())
+        self.execute("--kill", self.kill.as_ref())
     }
 
     fn recover(&self) -> Result<(), String> {
-        execute("--recover", self.recover.as_deref().unwrap_or_default())
-    }
-}
-
-/// Executes the command of an option, and waits for its end.
-fn execute(option: &str, command: &str) -> Result<(), String> {
-    let mut shell = Command::new("sh");
-    // Standard output is for the report.
-    let shell = shell
-        .arg("-c")
-        .arg(command)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    match shell.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!(
-            "the command of {option} failed ({status}): {command}"
-        )),
-        Err(error) => Err(format!(
-            "the command of {option} cannot be started: {error}: {command}"
-        )),
+        self.execute("--recover", self.recover.as_ref())
     }
 }
 

@@ -44,8 +44,9 @@ pub struct Run {
 
 impl Run {
     pub fn run(self) -> Result<(), Failure> {
+        let stop = interruption::flag(&interruption::SIGNALS)?;
         if !self.results.dry_run {
-            self.commands.start()?;
+            self.commands.start(&stop)?;
         }
         let driver = Arc::from(target::open(&self.target)?);
         let tests: Vec<Test> = choice::tests(&self.tests)?;
@@ -58,7 +59,6 @@ impl Run {
             return lines.into_iter().try_for_each(output::line);
         }
         let options = self.clients.options(limit);
-        let stop = interruption::flag(&interruption::SIGNALS)?;
         let report = progress::run(&driver, &tests, &options, &self.commands, &stop)?;
         let repeat = |_: &TestReport| {
             let limit = match self.instances {
