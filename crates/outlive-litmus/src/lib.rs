@@ -12,13 +12,15 @@
 //! - [`scalable`]: the proof that an assertion fails in no correct execution;
 //! - [`consistency`]: tests that are generated from a model of the levels;
 //! - [`suite`]: the shipped tests;
-//! - [`run`]: runs tests against a store, and judges its level.
+//! - [`run`]: runs tests against a store, and judges its level;
+//! - [`recording`]: writes the history of a run, for public checkers of histories;
 //! - [`explain`]: the interleaving and the cycle behind a violation, as text and as a page.
 
 pub mod consistency;
 pub mod driver;
 pub mod explain;
 pub mod level;
+pub mod recording;
 pub mod run;
 pub mod scalable;
 pub mod suite;

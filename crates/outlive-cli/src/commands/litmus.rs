@@ -4,6 +4,7 @@ mod check;
 mod choice;
 mod explanations;
 mod generate;
+mod history;
 mod judge;
 mod junit;
 mod lines;

@@ -7,6 +7,7 @@ mod help;
 mod json;
 mod limits;
 mod litmus;
+mod litmus_history;
 mod litmus_runs;
 mod objects;
 mod pod;

@@ -54,6 +54,10 @@ pub struct Results {
     /// Write the results to this file as a page in HTML, with a picture of each violation
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write the operations of all transactions to this file, as a register history in EDN for
+    /// Elle and other checkers; docs/litmus.md describes it
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

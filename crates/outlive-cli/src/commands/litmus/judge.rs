@@ -2,6 +2,7 @@
 
 use super::choice::{self, Clients, Results};
 use super::explanations::Explained;
+use super::history::History;
 use super::outage::{self, Commands};
 use super::report::Report;
 use super::{junit, lines, progress};
@@ -76,9 +77,11 @@ impl Judge {
             return lines.into_iter().try_for_each(output::line);
         }
         let options = self.clients.options(limit);
-        let report = progress::run(&driver, &tests, &options, &self.commands, &stop)?;
+        let (history, driver) = History::begin(self.results.history.as_deref(), driver)?;
+        let report = progress::run(&driver, &tests, &options, &self.commands, &stop);
+        let survives = report.is_ok() && self.commands.have_kills();
         // Its error does not discard the report of the tests.
-        let survival = match self.commands.have_kills() {
+        let survival = match survives {
             true => {
                 progress::survive(&driver, &self.commands, self.kills, &options, &stop).map(Some)
             }
@@ -88,6 +91,8 @@ impl Judge {
             Ok(survival) => (survival, None),
             Err(failure) => (None, Some(failure)),
         };
+        history.end()?;
+        let report = report?;
         let judgement = Judgement::new(&report);
         let repeat = |test: &TestReport| self.repeat(test, &options);
         if let Some(path) = &self.results.junit {

@@ -2,6 +2,7 @@
 
 use super::choice::{self, Clients, Results};
 use super::explanations::Explained;
+use super::history::History;
 use super::outage::Commands;
 use super::report::Report;
 use super::{junit, lines, progress};
@@ -59,7 +60,10 @@ impl Run {
             return lines.into_iter().try_for_each(output::line);
         }
         let options = self.clients.options(limit);
-        let report = progress::run(&driver, &tests, &options, &self.commands, &stop)?;
+        let (history, driver) = History::begin(self.results.history.as_deref(), driver)?;
+        let report = progress::run(&driver, &tests, &options, &self.commands, &stop);
+        history.end()?;
+        let report = report?;
         let repeat = |_: &TestReport| {
             let limit = match self.instances {
                 Some(instances) => format!("--instances {instances}"),
