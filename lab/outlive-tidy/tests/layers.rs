@@ -51,7 +51,7 @@ const LITMUS: &[&[&str]] = &[
     &["test", "driver"],
     &["text", "scalable"],
     &["consistency"],
-    &["suite"],
+    &["suite", "recording"],
     &["run"],
     &["explain"],
 ];
