@@ -41,7 +41,7 @@ fn actor(actor: Actor) -> String {
     match actor {
         Actor::Compute(of) => format!("C{of}"),
         Actor::Recoverer(of) => format!("the recoverer of C{of}"),
-        Actor::Ghost(of) => format!("the dead recoverer of C{of}"),
+        Actor::Ghost(of) => format!("an abandoned connection for C{of}"),
     }
 }
 
@@ -79,6 +79,17 @@ fn step(model: &Commit, state: &State, action: Action) -> String {
         }
         Action::Acknowledge(of) => format!("C{of} acknowledges {}", running(of)),
         Action::Effect { actor, server } => verb(state, actor, server),
+        Action::Break {
+            actor: owner,
+            server,
+            takes_effect,
+        } => {
+            let broken = format!("the connection of {} to M{server} breaks", actor(owner));
+            match takes_effect {
+                true => format!("{}; {broken}", verb(state, owner, server)),
+                false => broken,
+            }
+        }
         Action::Die(of) => format!("C{of} dies"),
         Action::Recover(of) => format!("a recoverer begins the recovery of C{of}"),
         Action::MarkFailed(of) => format!("the recoverer marks C{of} as failed"),
@@ -125,7 +136,7 @@ fn verb(state: &State, of: Actor, server: u8) -> String {
                 name(object)
             )
         }
-        Verb::Release(it) => format!("WRITE latch of {}: free", name(it)),
+        Verb::Release { object, .. } => format!("WRITE latch of {}: free", name(object)),
         Verb::WriteWord {
             object,
             word,

@@ -9,14 +9,11 @@ use crate::state::{Contents, Found, State, Version};
 impl Commit {
     /// Lets the first verb of a connection take effect.
     pub fn take_effect(&self, state: &mut State, actor: Actor, server: u8) {
-        let Some(Posted { verb, .. }) = state.flight.take(actor, server) else {
+        let Some(posted) = state.flight.take(actor, server) else {
             return;
         };
         let of = actor.of();
-        if matches!(actor, Actor::Compute(_)) && state.recoveries[of].has_begun {
-            state.history.fault(Fault::AccessAfterRecovery);
-        }
-        self.execute(state, actor, server, verb);
+        self.execute(state, actor, posted);
         match actor {
             Actor::Compute(_) => self.settle(state, of),
             Actor::Recoverer(_) => self.settle_recovery(state, of),
@@ -24,7 +21,17 @@ impl Commit {
         }
     }
 
-    fn execute(&self, state: &mut State, actor: Actor, server: u8, verb: Verb) {
+    /// Lets a verb take effect, and returns its result.
+    pub fn execute(&self, state: &mut State, actor: Actor, posted: Posted) {
+        let Posted {
+            server,
+            is_awaited,
+            verb,
+            ..
+        } = posted;
+        if matches!(actor, Actor::Compute(_)) && state.recoveries[actor.of()].has_begun {
+            state.history.fault(Fault::AccessAfterRecovery);
+        }
         let memory = &mut state.memory[usize::from(server)];
         let replica = |object: u8| memory.replicas[usize::from(object)];
         match verb {
@@ -66,9 +73,11 @@ impl Commit {
                         state.history.fault(Fault::StolenLogged);
                     }
                 }
-                self.answer(state, actor, object, |found| found.latch = latch);
+                if is_awaited {
+                    self.answer(state, actor, object, |found| found.latch = latch);
+                }
             }
-            Verb::Release(object) => memory.replicas[usize::from(object)].latch = 0,
+            Verb::Release { object, .. } => memory.replicas[usize::from(object)].latch = 0,
             Verb::WriteWord {
                 object,
                 word,

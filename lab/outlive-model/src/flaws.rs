@@ -2,8 +2,8 @@
 
 use crate::properties as must;
 
-/// An unsound choice. The first eleven, `UnsettledEpochs` and `CommitsAfterLoss` are those of
-/// `outlive_store::protocol::Flaw` with these names.
+/// An unsound choice. The first eleven, `UnsettledEpochs`, `CommitsAfterLoss`, `RepeatsLatching`
+/// and `RepeatsReleasing` are those of `outlive_store::protocol::Flaw` with these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flaw {
     /// FORD's bug *complicit aborts*: an abort releases a latch that it did not acquire.
@@ -51,11 +51,19 @@ pub enum Flaw {
     DecidesInSilence,
     /// A recovery is executed again before the earlier recoverer is fenced.
     UnfencedRecoverers,
+    /// A CAS that latches is posted again after its answer was lost, as if it had not taken effect.
+    RepeatsLatching,
+    /// A WRITE that releases a latch is posted again after its connection broke.
+    RepeatsReleasing,
+    /// A release whose connection broke is not posted again.
+    ForgetsReleases,
+    /// A connection opens before the server has drained the broken one.
+    OpensBeforeDraining,
 }
 
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 26] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -78,6 +86,10 @@ impl Flaw {
         Self::NotifiesFirst,
         Self::DecidesInSilence,
         Self::UnfencedRecoverers,
+        Self::RepeatsLatching,
+        Self::RepeatsReleasing,
+        Self::ForgetsReleases,
+        Self::OpensBeforeDraining,
     ];
 
     /// The name on the command line.
@@ -117,6 +129,10 @@ impl Flaw {
             Self::NotifiesFirst => ("notifies-first", "pair", must::COR4),
             Self::DecidesInSilence => ("decides-in-silence", "recoverer", must::COR2),
             Self::UnfencedRecoverers => ("unfenced-recoverers", "recoverer", must::COR3),
+            Self::RepeatsLatching => ("repeats-latching", "breaks", must::OWNERS),
+            Self::RepeatsReleasing => ("repeats-releasing", "breaks", must::COR3),
+            Self::ForgetsReleases => ("forgets-releases", "breaks", must::LATCHES),
+            Self::OpensBeforeDraining => ("opens-before-draining", "breaks", must::COR3),
         }
     }
 

@@ -13,7 +13,8 @@ pub enum Actor {
     Compute(u8),
     /// The recoverer of a compute server.
     Recoverer(u8),
-    /// A dead recoverer that was not fenced (an unsound choice).
+    /// A dead recoverer that was not fenced, or a broken connection that was not drained (unsound
+    /// choices).
     Ghost(u8),
 }
 
@@ -43,8 +44,8 @@ pub enum Verb {
     ReadVersion(u8),
     /// CAS of the latch.
     Swap { object: u8, from: Tx, to: Tx },
-    /// WRITE of 0 to the latch.
-    Release(u8),
+    /// WRITE of 0 to the latch that a transaction holds.
+    Release { object: u8, holder: Tx },
     /// WRITE of one word of the value.
     WriteWord { object: u8, word: u8, value: Tx },
     /// WRITE of both words of the value.
@@ -93,9 +94,7 @@ impl Flight {
 
     /// Returns the first verb of a connection.
     pub fn first(&self, actor: Actor, server: u8) -> Option<&Posted> {
-        self.0
-            .iter()
-            .find(|it| (it.actor, it.server) == (actor, server))
+        self.on(actor, server).next()
     }
 
     /// Removes the first verb of a connection and returns it.
@@ -103,6 +102,19 @@ impl Flight {
         let is_first = |it: &Posted| (it.actor, it.server) == (actor, server);
         let at = self.0.iter().position(is_first)?;
         Some(self.0.remove(at))
+    }
+
+    /// The verbs of a connection, in order.
+    pub fn on(&self, actor: Actor, server: u8) -> impl Iterator<Item = &Posted> {
+        let is_on_it = move |it: &&Posted| (it.actor, it.server) == (actor, server);
+        self.0.iter().filter(is_on_it)
+    }
+
+    /// Removes all verbs of a connection and returns them.
+    pub fn cut(&mut self, actor: Actor, server: u8) -> Vec<Posted> {
+        let cut = self.on(actor, server).copied().collect();
+        self.0.retain(|it| (it.actor, it.server) != (actor, server));
+        cut
     }
 
     /// Whether the actor waits for a verb.
@@ -142,12 +154,16 @@ impl Flight {
         waiting
     }
 
-    /// Whether a release of the latch is in flight that the compute server does not await.
-    pub fn releases(&self, of: u8, server: u8, object: u8) -> bool {
-        self.0.iter().any(|it| {
-            (it.actor, it.server) == (Actor::Compute(of), server)
-                && it.verb == Verb::Release(object)
-        })
+    /// Whether a release of the latch of `holder` is in flight that its compute server does not
+    /// await.
+    pub fn releases(&self, of: u8, server: u8, object: u8, holder: Tx) -> bool {
+        let write = Verb::Release { object, holder };
+        let swap = Verb::Swap {
+            object,
+            from: holder,
+            to: 0,
+        };
+        { self.on(Actor::Compute(of), server) }.any(|it| it.verb == write || it.verb == swap)
     }
 
     /// Whether no verb is in flight.

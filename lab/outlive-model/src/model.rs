@@ -44,6 +44,15 @@ pub enum Action {
         /// The memory server.
         server: u8,
     },
+    /// A connection to a memory server breaks: none of its verbs in flight takes effect.
+    Break {
+        /// The owner of the connection.
+        actor: Actor,
+        /// The memory server.
+        server: u8,
+        /// Whether the first of them takes effect before, and only its completion is lost.
+        takes_effect: bool,
+    },
     /// A compute server dies, and is fenced.
     Die(u8),
     /// A recoverer begins the recovery of a compute server.
@@ -207,6 +216,7 @@ impl Model for Commit {
             flight: Default::default(),
             lost: None,
             deaths: self.scenario.deaths,
+            breaks: self.scenario.breaks,
             history,
         }]
     }
@@ -214,6 +224,18 @@ impl Model for Commit {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (actor, server) in state.flight.connections() {
             actions.push(Action::Effect { actor, server });
+            if !self.can_break(state, actor) {
+                continue;
+            }
+            let broken = |takes_effect| Action::Break {
+                actor,
+                server,
+                takes_effect,
+            };
+            actions.push(broken(false));
+            if self.can_lose_completion(state, actor, server) {
+                actions.push(broken(true));
+            }
         }
         for of in 0..COMPUTE_SERVERS {
             let (compute, number) = (&state.computes[of], of as u8);
@@ -261,6 +283,11 @@ impl Model for Commit {
             Action::React(of) => self.react(&mut state, of.into()),
             Action::Acknowledge(of) => self.acknowledge(&mut state, of.into()),
             Action::Effect { actor, server } => self.take_effect(&mut state, actor, server),
+            Action::Break {
+                actor,
+                server,
+                takes_effect,
+            } => self.break_connection(&mut state, actor, server, takes_effect),
             Action::Die(of) => {
                 state.deaths[0] -= 1;
                 self.kill(&mut state, of.into());

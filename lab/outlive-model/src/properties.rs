@@ -4,6 +4,7 @@
 //! Properties of the end are judged in the states in which no step but a death is possible: the
 //! checker's own *eventually* is unsound where paths join.
 
+use crate::flight::{Actor, Verb};
 use crate::history::{Answer, Fault, TRANSACTIONS};
 use crate::model::{Commit, is_reexecuted};
 use crate::scenarios::Scenario;
@@ -179,7 +180,7 @@ pub const ALWAYS: [Always; 14] = [
 ];
 
 /// All events.
-pub const SOMETIMES: [Sometimes; 7] = [
+pub const SOMETIMES: [Sometimes; 10] = [
     Sometimes {
         name: "a transaction is rolled forward",
         happens: |_, state| is_decided(state, Decision::Forward),
@@ -231,6 +232,50 @@ pub const SOMETIMES: [Sometimes; 7] = [
         happens: |_, state| { state.computes.iter() }.any(|it| it.step == Step::RemovingLog),
         needs: [0, 0, 1],
         fits: |_| true,
+    },
+    Sometimes {
+        name: "an attempt gives up a latch that it acquired without an answer",
+        happens: |model, state| {
+            (0..COMPUTE_SERVERS).any(|of| {
+                let tx = model.running(state, of);
+                let is_held = |it: u8| {
+                    let mut replicas = state.memory.iter().map(|server| server.replicas);
+                    replicas.any(|all| all[usize::from(it)].latch == tx)
+                };
+                state.computes[of].tentative.is_some_and(is_held)
+            })
+        },
+        needs: [0; 3],
+        fits: |scenario| scenario.breaks > 0,
+    },
+    Sometimes {
+        name: "a release that took effect is repeated while another transaction holds the latch",
+        happens: |_, state| {
+            state.flight.connections().any(|(actor, server)| {
+                let mut verbs = state.flight.on(actor, server).filter(|it| !it.is_awaited);
+                matches!(actor, Actor::Compute(_))
+                    && verbs.any(|it| match it.verb {
+                        Verb::Swap {
+                            object,
+                            from,
+                            to: 0,
+                        } => {
+                            let memory = &state.memory[usize::from(server)];
+                            let latch = memory.replicas[usize::from(object)].latch;
+                            latch != 0 && latch != from
+                        }
+                        _ => false,
+                    })
+            })
+        },
+        needs: [0; 3],
+        fits: |scenario| scenario.breaks > 0 && scenario.can_steal(),
+    },
+    Sometimes {
+        name: "a verb of a recovery is lost while others are under way",
+        happens: |_, state| state.recoveries.iter().any(|it| it.broken != 0),
+        needs: [1, 0, 0],
+        fits: |scenario| scenario.breaks > 0,
     },
     Sometimes {
         name: "an aborted attempt ends",
@@ -291,7 +336,11 @@ fn latches_have_owners(model: &Commit, state: &State) -> bool {
             let of = model.owner(latch);
             let compute = &state.computes[of];
             let runs = compute.step != Step::Idle && model.running(state, of) == latch;
-            let is_released = || state.flight.releases(of as u8, server as u8, object as u8);
+            let is_released = || {
+                state
+                    .flight
+                    .releases(of as u8, server as u8, object as u8, latch)
+            };
             latch == 0 || compute.is_dead || runs || is_released()
         })
     })

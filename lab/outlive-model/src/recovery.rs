@@ -2,6 +2,7 @@
 //!
 //! A recoverer posts the verbs of a step at a time, and takes the next step when they are complete.
 
+use crate::commit::ALL_SERVERS;
 use crate::flaws::Flaw;
 use crate::flight::{Actor, Posted, Verb};
 use crate::model::Commit;
@@ -36,22 +37,24 @@ impl Commit {
         if self.has(Flaw::NotifiesFirst) {
             state.computes[of].has_failed = true;
         }
-        for server in self.its_log_servers(state, of) {
-            self.post_for(state, of, server, Verb::ReadLog);
-        }
+        self.take_step(state, of, ALL_SERVERS);
         self.settle_recovery(state, of);
     }
 
     /// Takes the next step of a recovery whose verbs are complete.
     pub fn settle_recovery(&self, state: &mut State, of: usize) {
         while !state.flight.is_awaited(Actor::Recoverer(of as u8)) {
+            if state.recoveries[of].broken != 0 {
+                self.repeat_recovery(state, of);
+                continue;
+            }
             let next = self.next_step(state, of);
             let recovery = &mut state.recoveries[of];
             match next {
                 None => return,
                 Some(step) => recovery.step = step,
             }
-            self.take_step(state, of);
+            self.take_step(state, of, ALL_SERVERS);
         }
     }
 
@@ -72,22 +75,30 @@ impl Commit {
         })
     }
 
-    /// Posts the verbs of the step that has just begun.
-    fn take_step(&self, state: &mut State, of: usize) {
+    /// Posts the verbs of the step that has just begun, as far as they go to `servers`.
+    pub fn take_step(&self, state: &mut State, of: usize, servers: u8) {
         let recovery = state.recoveries[of].clone();
+        let is_meant = |server: &u8| servers >> server & 1 != 0;
         let logged = |object: usize| recovery.entry.and_then(|it| it.objects[object]);
         let decision = recovery.entry.and_then(|it| it.decision);
         match recovery.step {
+            Recovering::ReadingLogs => {
+                let log_servers = self.its_log_servers(state, of);
+                for server in log_servers.into_iter().filter(is_meant) {
+                    self.post_for(state, of, server, Verb::ReadLog);
+                }
+            }
             Recovering::ReadingVersions if decision.is_none() => {
                 for object in (0..OBJECTS).filter(|it| logged(*it).is_some()) {
-                    for server in self.replicas(state, object, recovery.epoch) {
+                    let replicas = self.replicas(state, object, recovery.epoch);
+                    for server in replicas.filter(is_meant) {
                         self.post_for(state, of, server, Verb::ReadVersion(object as u8));
                     }
                 }
             }
-            Recovering::WritingDecision => self.decide(state, of),
+            Recovering::WritingDecision => self.decide(state, of, servers),
             Recovering::Undoing if decision == Some(Decision::Back) => {
-                self.undo(state, of, &recovery);
+                self.undo(state, of, &recovery, servers);
             }
             Recovering::Truncating => {
                 // The outcome is recorded before the entry is removed.
@@ -95,7 +106,8 @@ impl Commit {
                 if let (Some(entry), Some(Decision::Forward)) = (recovery.entry, decision) {
                     *outcome = entry.tx.max(*outcome);
                 }
-                for server in self.its_log_servers(state, of) {
+                let log_servers = self.its_log_servers(state, of);
+                for server in log_servers.into_iter().filter(is_meant) {
                     self.post_for(state, of, server, Verb::Truncate);
                 }
             }
@@ -104,7 +116,7 @@ impl Commit {
                     let server = self.primary(state, object, recovery.epoch);
                     let from = recovery.entry.map_or(0, |it| it.tx);
                     let object = object as u8;
-                    if let Some(server) = server {
+                    if let Some(server) = server.filter(is_meant) {
                         let verb = Verb::Swap {
                             object,
                             from,
@@ -119,7 +131,7 @@ impl Commit {
     }
 
     /// Decides, unless an earlier recoverer has, and writes the entry with the decision.
-    fn decide(&self, state: &mut State, of: usize) {
+    fn decide(&self, state: &mut State, of: usize, servers: u8) {
         let recovery = &mut state.recoveries[of];
         let is_updated = recovery.outdated == 0 && self.is_sound(Flaw::UndoesAcknowledged);
         (recovery.updated, recovery.outdated) = (0, 0);
@@ -134,13 +146,14 @@ impl Commit {
         if self.has(Flaw::DecidesInSilence) {
             return;
         }
-        for server in self.its_log_servers(state, of) {
+        let log_servers = self.its_log_servers(state, of).into_iter();
+        for server in log_servers.filter(|it| servers >> it & 1 != 0) {
             self.post_for(state, of, server, Verb::BeginLog(entry.tx));
             self.post_for(state, of, server, Verb::WriteLog(entry));
         }
     }
 
-    fn undo(&self, state: &mut State, of: usize, recovery: &Recovery) {
+    fn undo(&self, state: &mut State, of: usize, recovery: &Recovery, servers: u8) {
         let objects = recovery.entry.map_or([None; OBJECTS], |it| it.objects);
         let logged = objects.into_iter().enumerate();
         let mut logged = logged.filter_map(|(object, it)| Some((object, it?)));
@@ -149,7 +162,8 @@ impl Commit {
             false => OBJECTS,
         };
         for (object, logged) in logged.by_ref().take(half) {
-            for server in self.replicas(state, object, recovery.epoch) {
+            let replicas = self.replicas(state, object, recovery.epoch);
+            for server in replicas.filter(|it| servers >> it & 1 != 0) {
                 for verb in self.writes_of(object, self.undone(logged)) {
                     self.post_for(state, of, server, verb);
                 }

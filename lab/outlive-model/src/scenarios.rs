@@ -44,6 +44,8 @@ pub struct Scenario {
     pub victims: [bool; 2],
     /// The largest numbers of deaths: of compute servers, recoverers and memory servers.
     pub deaths: [u8; 3],
+    /// The largest number of connections that break.
+    pub breaks: u8,
     /// Whether a WRITE of a value may be cut by a death.
     pub cuts_values: bool,
     /// Whether the tests explore it; the others are for `--full`.
@@ -74,12 +76,13 @@ const SMALL: Scenario = Scenario {
     programs: [&[], &[]],
     victims: [true, false],
     deaths: [1, 0, 0],
+    breaks: 0,
     cuts_values: false,
     is_small: true,
 };
 
 /// The scenarios.
-pub const ALL: [Scenario; 14] = [
+pub const ALL: [Scenario; 18] = [
     Scenario {
         name: "skew",
         about: "each transaction reads the object that the other one writes",
@@ -152,6 +155,42 @@ pub const ALL: [Scenario; 14] = [
         memory_servers: 3,
         programs: [&[&[Put(X), Put(Y)]], &[&[Put(X)]]],
         deaths: [1, 0, 1],
+        ..SMALL
+    },
+    Scenario {
+        name: "breaks",
+        about: "two connections break while three transactions write one object",
+        programs: [&[&[Put(X)]], &[&[Put(X)], &[Put(X)]]],
+        deaths: [0; 3],
+        breaks: 2,
+        ..SMALL
+    },
+    Scenario {
+        name: "broken-pair",
+        about: "a connection breaks and a compute server dies while both write both objects",
+        programs: [&[&[Put(X), Put(Y)]], &[&[Read(X), Put(Y)]]],
+        breaks: 1,
+        ..SMALL
+    },
+    Scenario {
+        name: "broken-recoverer",
+        about: "a connection breaks, and a compute server and its recoverer die",
+        programs: [&[&[Put(X), Put(Y)]], &[&[Put(X)]]],
+        deaths: [1, 1, 0],
+        breaks: 1,
+        ..SMALL
+    },
+    Scenario {
+        name: "full-breaks",
+        about: "three connections break, and both compute servers and a recoverer die",
+        programs: [
+            &[&[Read(X), Put(Y), Put(X)]],
+            &[&[Put(X), Put(Y)], &[Put(X)]],
+        ],
+        victims: [true; 2],
+        deaths: [2, 1, 0],
+        breaks: 2,
+        is_small: false,
         ..SMALL
     },
     Scenario {

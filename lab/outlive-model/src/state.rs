@@ -136,12 +136,16 @@ pub struct Compute {
     pub reads: [Option<Contents>; OBJECTS],
     /// The objects that it has latched, as they were then.
     pub held: [Option<Contents>; OBJECTS],
-    /// An object whose latch an unsound abort releases, although the attempt does not hold it.
-    pub foreign: Option<u8>,
+    /// An object whose latch the attempt may hold, because the answer of its CAS was lost, or (an
+    /// unsound choice) another transaction. The end of the attempt releases it.
+    pub tentative: Option<u8>,
     /// The results of the batch under way.
     pub found: [Found; OBJECTS],
-    /// A verb of the batch failed, because its memory server died.
+    /// A verb of the batch failed, because its memory server died or its connection broke.
     pub has_error: bool,
+    /// The memory servers, 1 bit each, for which the verbs of the step are posted again, because
+    /// their connection broke.
+    pub broken: u8,
     /// The epoch + 1 in which its commit is registered; 0 if it is not.
     pub registered: u8,
     /// The last transaction that is recorded as committed; 0 if there is none.
@@ -178,6 +182,8 @@ pub struct Recovery {
     /// The numbers of replicas that were found with and without the logged version.
     pub updated: u8,
     pub outdated: u8,
+    /// The memory servers, 1 bit each, for which the verbs of the step are posted again.
+    pub broken: u8,
 }
 
 /// The state of the model.
@@ -193,6 +199,8 @@ pub struct State {
     /// The numbers of deaths that may still happen: of compute servers, recoverers and memory
     /// servers.
     pub deaths: [u8; 3],
+    /// The number of connections that may still break.
+    pub breaks: u8,
     pub history: History,
 }
 

@@ -1,4 +1,4 @@
-//! The coordinators: execution, validation, log, commit, and the end of attempts.
+//! The coordinators: execution, validation, and their reactions to results.
 //!
 //! A coordinator posts a batch, and reacts when it is complete. A reaction that depends on nothing
 //! but the results is a part of the step in which the last verb takes effect. A reaction that
@@ -6,10 +6,10 @@
 
 use crate::flaws::Flaw;
 use crate::flight::{Actor, Posted, Verb};
-use crate::history::{Answer, Fault};
+use crate::history::Answer;
 use crate::model::Commit;
 use crate::scenarios::Operation;
-use crate::state::{Compute, Contents, Entry, Logged, OBJECTS, State, Step, Tx, Version};
+use crate::state::{Compute, OBJECTS, State, Step, Tx, Version};
 
 /// The state of a latch that was read.
 enum Latch {
@@ -20,7 +20,7 @@ enum Latch {
 
 impl Commit {
     /// Posts a verb of a coordinator. On a dead memory server it fails.
-    fn post(&self, state: &mut State, of: usize, server: u8, verb: Verb) {
+    pub fn post(&self, state: &mut State, of: usize, server: u8, verb: Verb) {
         if state.memory[usize::from(server)].is_dead {
             state.computes[of].has_error = true;
             return;
@@ -34,11 +34,12 @@ impl Commit {
     }
 
     /// Begins the next step, which posts a batch.
-    fn step(&self, state: &mut State, of: usize, step: Step) {
+    pub fn step(&self, state: &mut State, of: usize, step: Step) {
         let compute = &mut state.computes[of];
         compute.step = step;
         compute.found = Default::default();
         compute.has_error = false;
+        compute.broken = 0;
     }
 
     /// Whether a coordinator can begin its next transaction: the epoch is settled.
@@ -67,7 +68,7 @@ impl Commit {
     }
 
     /// Begins an operation, or the commit if there is none with this number.
-    fn operate(&self, state: &mut State, of: usize, number: u8) {
+    pub fn operate(&self, state: &mut State, of: usize, number: u8) {
         let tx = self.running(state, of);
         let Some(operation) = self.operations(tx).get(usize::from(number)) else {
             let compute = &mut state.computes[of];
@@ -108,7 +109,8 @@ impl Commit {
         self.settle(state, of);
     }
 
-    fn at_primary<const N: usize>(
+    /// Posts verbs on the primary of an object.
+    pub fn at_primary<const N: usize>(
         &self,
         state: &mut State,
         of: usize,
@@ -125,7 +127,8 @@ impl Commit {
         }
     }
 
-    fn latch(&self, state: &mut State, of: usize, number: u8, from: Tx) {
+    /// Latches the object of an operation by a CAS from this word, and reads it.
+    pub fn latch(&self, state: &mut State, of: usize, number: u8, from: Tx) {
         let tx = self.running(state, of);
         let object = self.operations(tx)[usize::from(number)].object();
         self.step(state, of, Step::Latching(number, from));
@@ -164,7 +167,7 @@ impl Commit {
 
     /// The objects that are validated: those that were only read. A single read needs no
     /// validation.
-    fn validated(&self, compute: &Compute) -> Vec<(usize, Version)> {
+    pub fn validated(&self, compute: &Compute) -> Vec<(usize, Version)> {
         let versions = (0..OBJECTS).filter_map(|it| Some((it, compute.reads[it]?.version)));
         let misses_absence = self.has(Flaw::AbsenceNotValidated);
         let mut all: Vec<_> = { versions }
@@ -184,194 +187,12 @@ impl Commit {
         }
     }
 
-    fn log(&self, state: &mut State, of: usize) {
-        self.step(state, of, Step::Logging);
-        self.post_log(state, of, None);
-        self.settle(state, of);
-    }
-
-    /// The version that a transaction gives to an object.
-    fn new_version(&self, tx: Tx, object: usize, old: Version) -> Version {
-        let deletion = Operation::Delete(object as u8);
-        let deletes = self.operations(tx).contains(&deletion);
-        old.next(!deletes)
-    }
-
-    /// Posts the WRITEs of the log entry. `unlatched` is logged too, although it is not latched.
-    fn post_log(&self, state: &mut State, of: usize, unlatched: Option<usize>) {
-        self.record_reads(state, of);
-        let tx = self.running(state, of);
-        let compute = &state.computes[of];
-        let logged = |object: usize| {
-            let read = compute.reads[object].filter(|_| unlatched == Some(object));
-            let old = compute.held[object].or(read)?;
-            let is_logged = old.version.exists() || self.is_sound(Flaw::MissingActions);
-            let new = self.new_version(tx, object, old.version);
-            is_logged.then_some(Logged { old, new })
-        };
-        let entry = Entry {
-            tx,
-            objects: core::array::from_fn(logged),
-            decision: None,
-        };
-        for server in self.log_servers(state, compute.epoch) {
-            self.post(state, of, server, Verb::BeginLog(tx));
-            self.post(state, of, server, Verb::WriteLog(entry));
-        }
-    }
-
-    /// Records the values on which the running transaction relies.
-    fn record_reads(&self, state: &mut State, of: usize) {
-        let tx = usize::from(self.running(state, of));
-        let compute = &state.computes[of];
-        for object in 0..OBJECTS {
-            if let Some(seen) = compute.held[object].or(compute.reads[object]) {
-                state.history.reads[tx][object] = Some(seen.value[0]);
-                if seen.value[0] != seen.value[1] {
-                    state.history.fault(Fault::TornValue);
-                }
-            }
-        }
-    }
-
-    /// Writes the new values and versions to all live replicas.
-    fn write(&self, state: &mut State, of: usize) {
-        self.step(state, of, Step::Writing);
-        let tx = self.running(state, of);
-        let compute = state.computes[of].clone();
-        if self.has(Flaw::AcknowledgesEarly) {
-            state.history.answers[usize::from(tx)] = Answer::Committed;
-        }
-        for object in 0..OBJECTS {
-            let Some(old) = compute.held[object] else {
-                continue;
-            };
-            let contents = Contents {
-                value: [tx; 2],
-                version: self.new_version(tx, object, old.version),
-            };
-            for server in self.replicas(state, object, compute.epoch) {
-                for verb in self.writes_of(object, contents) {
-                    self.post(state, of, server, verb);
-                }
-            }
-        }
-        self.settle(state, of);
-    }
-
-    /// The verbs that write an object: the value, then the version.
-    pub fn writes_of(
-        &self,
-        object: usize,
-        contents: Contents,
-    ) -> impl Iterator<Item = Verb> + use<> {
-        let (object, value) = (object as u8, contents.value);
-        let version = Verb::WriteVersion {
-            object,
-            version: contents.version,
-        };
-        let word = |word: u8| Verb::WriteWord {
-            object,
-            word,
-            value: value[usize::from(word)],
-        };
-        let (whole, words) = match self.scenario.cuts_values {
-            true => (None, Some([word(0), word(1)])),
-            false => (Some(Verb::WriteValue { object, value }), None),
-        };
-        whole
-            .into_iter()
-            .chain(words.into_iter().flatten())
-            .chain([version])
-    }
-
-    /// Acknowledges the commit, records it, and posts the release of the latches.
-    pub fn acknowledge(&self, state: &mut State, of: usize) {
-        let tx = self.running(state, of);
-        let compute = state.computes[of].clone();
-        let mut writes = false;
-        for object in (0..OBJECTS).filter(|it| compute.held[*it].is_some()) {
-            writes = true;
-            let Some(server) = self.primary(state, object, compute.epoch) else {
-                continue;
-            };
-            if !state.memory[usize::from(server)].is_dead {
-                state.flight.post(Posted {
-                    actor: Actor::Compute(of as u8),
-                    server,
-                    is_awaited: false,
-                    verb: Verb::Release(object as u8),
-                });
-            }
-        }
-        if writes {
-            state.computes[of].outcome = tx;
-        } else {
-            self.record_reads(state, of);
-        }
-        self.end(state, of, Answer::Committed);
-    }
-
-    /// Ends the running transaction with an answer to its client.
-    fn end(&self, state: &mut State, of: usize, answer: Answer) {
-        let tx = self.running(state, of);
-        state.history.answers[usize::from(tx)] = answer;
-        let compute = &mut state.computes[of];
-        *compute = Compute {
-            begun: compute.begun,
-            epoch: compute.epoch,
-            known: compute.known,
-            outcome: compute.outcome,
-            ..Compute::default()
-        };
-    }
-
-    /// Ends an attempt that does not commit: removes its log if that may be whole.
-    fn abort(&self, state: &mut State, of: usize) {
-        let compute = &state.computes[of];
-        let is_logged = matches!(compute.step, Step::Logging | Step::LoggingEarly);
-        if is_logged && self.is_sound(Flaw::KeepsInterruptedLogs) {
-            let servers: Vec<_> = self.log_servers(state, compute.epoch).collect();
-            self.step(state, of, Step::RemovingLog);
-            for server in servers {
-                self.post(state, of, server, Verb::Truncate);
-            }
-            return self.settle(state, of);
-        }
-        self.release(state, of);
-    }
-
-    fn release(&self, state: &mut State, of: usize) {
-        let tx = self.running(state, of);
-        state.history.reads[usize::from(tx)] = [None; OBJECTS];
-        self.step(state, of, Step::Releasing);
-        state.computes[of].registered = 0;
-        let compute = state.computes[of].clone();
-        for object in 0..OBJECTS {
-            let is_foreign = compute.foreign == Some(object as u8);
-            if compute.held[object].is_none() && !is_foreign {
-                continue;
-            }
-            self.at_primary(state, of, object, |object| {
-                match self.has(Flaw::ComplicitAborts) {
-                    true => [Verb::Release(object)],
-                    false => [Verb::Swap {
-                        object,
-                        from: tx,
-                        to: 0,
-                    }],
-                }
-            });
-        }
-        self.settle(state, of);
-    }
-
     /// Whether the batch of a coordinator is complete and its reaction depends on shared state.
     pub fn is_waiting_to_react(&self, state: &State, of: usize) -> bool {
         let compute = &state.computes[of];
         let is_foreign = |object: usize| compute.found[object].latch != 0;
         let depends = match compute.step {
-            _ if compute.has_error => false,
+            _ if compute.has_error || compute.broken != 0 => false,
             Step::Reading(number) => is_foreign(self.object_of(state, of, number)),
             Step::Latching(number, from) => {
                 let latch = compute.found[self.object_of(state, of, number)].latch;
@@ -397,7 +218,8 @@ impl Commit {
         self.react(state, of);
     }
 
-    fn object_of(&self, state: &State, of: usize, number: u8) -> usize {
+    /// The object of an operation of the running transaction.
+    pub fn object_of(&self, state: &State, of: usize, number: u8) -> usize {
         self.operations(self.running(state, of))[usize::from(number)].object()
     }
 
@@ -405,6 +227,9 @@ impl Commit {
     pub fn react(&self, state: &mut State, of: usize) {
         let compute = &state.computes[of];
         let has_error = compute.has_error;
+        if compute.broken != 0 {
+            return self.repeat(state, of);
+        }
         match compute.step {
             Step::Idle | Step::Entering | Step::Written => {}
             // These batches go to the servers that are live.
@@ -489,7 +314,7 @@ impl Commit {
         if found.latch != from {
             if let Latch::Held = self.state_of(state, of, found.latch) {
                 if self.has(Flaw::ComplicitAborts) {
-                    state.computes[of].foreign = Some(object as u8);
+                    state.computes[of].tentative = Some(object as u8);
                 }
                 return self.abort(state, of);
             }
