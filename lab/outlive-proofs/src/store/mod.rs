@@ -1,5 +1,7 @@
 //! Stores: verbs on every backend, and the servers' entries under kills and interleavings.
 
+mod break_sweeps;
+mod breaking;
 mod catalogue_sweeps;
 pub mod conformance;
 mod epoch_scenarios;

@@ -5,7 +5,8 @@ use core::fmt;
 use core::future::{Ready, ready};
 use outlive_memory::{Memory, Offset, Ordering};
 use outlive_store::protocol::{
-    LogArea, Member, Policy, Protocol, Slot, Table, View, Worker, recover_logs, release_stray,
+    LogArea, Member, Policy, Protocol, Retry, Slot, Table, View, Worker, recover_logs,
+    release_stray,
 };
 use outlive_store::tables::{Geometry, Place, TableLayout, TransactionId};
 use outlive_store::verbs::{
@@ -46,8 +47,8 @@ const SERVERS: u16 = 2;
 const COORDINATORS: u16 = 2;
 const SLOT_WORDS: usize = 160;
 const AREA_BYTES: u64 = COORDINATORS as u64 * SLOT_WORDS as u64 * 8;
-/// The start of the table in each region.
-const BASE: u64 = 2 * AREA_BYTES;
+/// The start of the table in each region, after the logs.
+pub const BASE: u64 = 2 * AREA_BYTES;
 
 /// The start of a memory server's region.
 fn region(server: u16) -> Offset {
@@ -79,7 +80,8 @@ type Action<M> = Box<dyn FnOnce(M)>;
 /// What others do at moments, in this order.
 pub type Actions<M> = Vec<(Moment, Action<M>)>;
 
-struct Script<M>(RefCell<Actions<M>>);
+/// The actions that are left.
+pub struct Script<M>(RefCell<Actions<M>>);
 
 impl<M> fmt::Debug for Script<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,13 +108,27 @@ impl<M> Script<M> {
     }
 }
 
+/// The links from a worker to the memory servers.
+pub trait Links<M: Memory>: fmt::Debug {
+    /// The connection over a link.
+    type Connection: Connection;
+
+    /// Returns a connection to the server that `mapped` reaches.
+    fn connect(&self, memory: M, mapped: Mapped<M>) -> Self::Connection;
+
+    /// The worker asks whether a compute server has failed.
+    fn is_asked(&self, memory: M) {
+        let _ = memory;
+    }
+}
+
 /// The store as a worker sees it.
 #[derive(Debug)]
-pub struct Servers<M> {
+pub struct Servers<M, L = Rc<Script<M>>> {
     memory: M,
     log: LogArea,
     slots: RefCell<Vec<Slot>>,
-    script: Rc<Script<M>>,
+    links: L,
 }
 
 /// A connection between whose READs of an object others may act.
@@ -161,21 +177,34 @@ impl<M: Memory> Connection for Scripted<M> {
     }
 }
 
-impl<M: Memory> View for Servers<M> {
+impl<M: Memory> Links<M> for Rc<Script<M>> {
     type Connection = Scripted<M>;
 
-    fn connect(&self, server: ServerId) -> Result<Scripted<M>, VerbError> {
+    fn connect(&self, memory: M, mapped: Mapped<M>) -> Scripted<M> {
+        Scripted {
+            memory,
+            mapped,
+            script: Self::clone(self),
+        }
+    }
+
+    fn is_asked(&self, memory: M) {
+        self.at(Moment::Answer, memory);
+    }
+}
+
+impl<M: Memory, L: Links<M>> View for Servers<M, L> {
+    type Connection = L::Connection;
+
+    fn connect(&self, server: ServerId) -> Result<L::Connection, VerbError> {
         let memory = self.memory;
         let live = Liveness {
             memory,
             at: LIVE,
             live: 0,
         };
-        Ok(Scripted {
-            memory,
-            mapped: Mapped::new(memory, server, region(server.0), REGION, live),
-            script: Rc::clone(&self.script),
-        })
+        let mapped = Mapped::new(memory, server, region(server.0), REGION, live);
+        Ok(self.links.connect(memory, mapped))
     }
 
     fn layout(&self, table: u8) -> Option<TableLayout> {
@@ -192,7 +221,7 @@ impl<M: Memory> View for Servers<M> {
     }
 
     fn failed(&self, process: u16) -> Option<u64> {
-        self.script.at(Moment::Answer, self.memory);
+        self.links.is_asked(self.memory);
         Some(incarnation(self.memory)).filter(|it| process == VICTIM && it % 2 == 1)
     }
 
@@ -218,7 +247,7 @@ impl<M: Memory> View for Servers<M> {
 }
 
 /// No memory server is lost.
-impl<M: Memory> Member for Servers<M> {
+impl<M: Memory, L: Links<M>> Member for Servers<M, L> {
     fn is_over(&self, _: u64) -> bool {
         false
     }
@@ -276,6 +305,17 @@ pub fn scripted<M: Memory>(
     policy: Policy,
     script: Actions<M>,
 ) -> Rc<Worker<Servers<M>>> {
+    let script = Rc::new(Script(RefCell::new(script)));
+    linked(memory, process, policy, script)
+}
+
+/// Returns a worker that uses `links`.
+pub fn linked<M: Memory, L: Links<M>>(
+    memory: M,
+    process: u16,
+    policy: Policy,
+    links: L,
+) -> Rc<Worker<Servers<M, L>>> {
     let log = LogArea {
         base: RemoteOffset::new(u64::from(process - 1) * AREA_BYTES),
         servers: (0..SERVERS).map(ServerId).collect(),
@@ -290,7 +330,7 @@ pub fn scripted<M: Memory>(
         memory,
         log: log.clone(),
         slots: RefCell::new({ 0..COORDINATORS }.rev().map(slot).collect()),
-        script: Rc::new(Script(RefCell::new(script))),
+        links,
     };
     let worker = Worker::new(servers, process, log, 1);
     worker.set_policy(policy);
@@ -313,9 +353,17 @@ fn incarnation(memory: impl Memory) -> u64 {
 
 /// Recovers the logs of the victim, if they are not recovered, and marks it as failed.
 pub fn recover<M: Memory>(memory: M, policy: Policy) {
+    recover_as(memory, || worker(memory, VICTIM, policy));
+}
+
+/// The same with a worker in the victim's place.
+pub fn recover_as<M: Memory, L: Links<M>>(
+    memory: M,
+    worker: impl FnOnce() -> Rc<Worker<Servers<M, L>>>,
+) {
     let owner = incarnation(memory);
     if owner.is_multiple_of(2) {
-        let worker = worker(memory, VICTIM, policy);
+        let worker = worker();
         block_on(recover_logs(&worker)).expect("live memory servers");
         memory.store(INCARNATION, owner + 1, Ordering::Release);
     }
@@ -341,8 +389,16 @@ pub fn transact<M: Memory>(
     policy: Policy,
     keys: &[Pair],
 ) -> Result<TransactionId, String> {
-    let worker = worker(memory, process, policy);
-    let mut coordinator = worker.coordinator().expect("a slot");
+    transact_on(&worker(memory, process, policy), Retry::default(), keys)
+}
+
+/// The same in a transaction of a worker.
+pub fn transact_on<M: Memory, L: Links<M>>(
+    worker: &Rc<Worker<Servers<M, L>>>,
+    retry: Retry,
+    keys: &[Pair],
+) -> Result<TransactionId, String> {
+    let mut coordinator = worker.coordinator().expect("a slot").retry(retry);
     let done = coordinator.transaction(async |tx| {
         for (key, value) in keys {
             match value {

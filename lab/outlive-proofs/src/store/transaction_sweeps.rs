@@ -26,12 +26,13 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     Protocol::ALL.map(missing).into()
 }
 
-struct Transactions(Protocol, Policy);
+/// The transaction, under a protocol and its choices.
+pub(super) struct Transactions(pub Protocol, pub Policy);
 
 /// The keys before the transaction.
 const BEFORE: [Pair; 3] = [(1, Some(10)), (3, None), (2, Some(20))];
 /// The keys after it: it writes 1, inserts 3 into a new slot and deletes 2.
-const AFTER: [Pair; 3] = [(1, Some(11)), (3, Some(30)), (2, None)];
+pub(super) const AFTER: [Pair; 3] = [(1, Some(11)), (3, Some(30)), (2, None)];
 
 impl Sweep for Transactions {
     fn name(&self) -> String {
