@@ -80,6 +80,7 @@ fn studies_are_listed() {
         "recxl-tenfold",
         "recxl-ours",
         "store-peers",
+        "dart-compare",
     ] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
         assert!(names.iter().any(|listed| listed["name"] == name), "{json}");

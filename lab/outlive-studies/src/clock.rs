@@ -44,7 +44,6 @@ pub fn cpu_seconds_of(process: rustix::process::Pid) -> std::io::Result<f64> {
 }
 
 /// Returns the processor time of all reaped children and of their reaped children, in seconds.
-#[cfg(any(feature = "lupin", feature = "mpi", feature = "ray"))]
 pub fn children_cpu_seconds() -> f64 {
     // SAFETY: `getrusage` writes to the given structure, for which zeros are valid.
     let usage = unsafe {

@@ -32,6 +32,7 @@ mod children;
 mod clock;
 mod cost;
 mod crowd;
+mod dart;
 #[cfg(any(feature = "lupin", feature = "mpi", feature = "ray"))]
 mod engines;
 mod guests;
@@ -117,5 +118,6 @@ pub fn studies() -> &'static [Study] {
         recxl::TENFOLD,
         recxl::OURS,
         store_peers::STUDY,
+        dart::STUDY,
     ]
 }

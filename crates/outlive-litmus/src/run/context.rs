@@ -36,6 +36,8 @@ pub(super) struct Context {
     pub test: Arc<Test>,
     pub options: Options,
     pub conflicts: Conflicts,
+    /// Whether assertions are evaluated.
+    pub asserts: bool,
     /// The number of the next free block of keys.
     pub keys: Arc<AtomicU64>,
     begin: Instant,
@@ -83,6 +85,7 @@ impl Context {
             capabilities: driver.capabilities(),
             test: Arc::new(test.clone()),
             conflicts: Conflicts::of(test),
+            asserts: true,
             options: options.clone(),
             keys: Arc::clone(keys),
             begin: Instant::now(),
@@ -377,6 +380,7 @@ impl Context {
                 Verdict::Failed(tally.failed.clone().unwrap_or_default())
             }
             _ if !tally.violations.is_empty() => Verdict::Violated,
+            _ if !self.asserts => Verdict::NotExercised("no assertion was evaluated".into()),
             _ if tally.exercised < required => Verdict::NotExercised(format!(
                 "conflicting transactions were concurrent, and one committed, in {} of {} trials; \
                  {required} are required",

@@ -138,26 +138,44 @@ pub fn run_with_outages(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Report, RunError> {
-    driver.create()?;
-    let mut runner = Runner {
+    let runner = Runner {
         driver,
         options,
         outages,
+        asserts: true,
         keys: Arc::default(),
         stop,
         progress,
     };
-    let mut result = runner.run(tests);
-    // Threads that wait for a blocked store still use the table.
-    let is_blocked = result.as_ref().is_ok_and(|it| it.blocked().count() > 0);
-    let left = match is_blocked {
-        true => Some("the store is blocked, and threads may still use the table".into()),
-        false => driver.destroy().err().map(|it| it.to_string()),
+    runner.run_in_table(tests)
+}
+
+/// Executes the transactions of tests as [`run`] does, without assertions and without crashes. No
+/// test has a result; the time that they take shows the cost of assertions.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_without_assertions(
+    driver: &Arc<dyn Driver>,
+    tests: &[Test],
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Report, RunError> {
+    let options = &Options {
+        crashes: false,
+        ..options.clone()
     };
-    if let Ok(report) = &mut result {
-        report.left = left;
-    }
-    result
+    let runner = Runner {
+        driver,
+        options,
+        outages: None,
+        asserts: false,
+        keys: Arc::default(),
+        stop,
+        progress,
+    };
+    runner.run_in_table(tests)
 }
 
 /// Returns the reason why a store cannot run a test, if there is one.
@@ -184,12 +202,29 @@ struct Runner<'r, 'p> {
     driver: &'r Arc<dyn Driver>,
     options: &'r Options,
     outages: Option<Outages<'r>>,
+    asserts: bool,
     keys: Arc<AtomicU64>,
     stop: &'r AtomicBool,
     progress: &'r mut (dyn FnMut(Progress<'_>) + 'p),
 }
 
 impl Runner<'_, '_> {
+    /// Runs the tests in the driver's table, which is created and destroyed.
+    fn run_in_table(mut self, tests: &[Test]) -> Result<Report, RunError> {
+        self.driver.create()?;
+        let mut result = self.run(tests);
+        // Threads that wait for a blocked store still use the table.
+        let is_blocked = result.as_ref().is_ok_and(|it| it.blocked().count() > 0);
+        let left = match is_blocked {
+            true => Some("the store is blocked, and threads may still use the table".into()),
+            false => self.driver.destroy().err().map(|it| it.to_string()),
+        };
+        if let Ok(report) = &mut result {
+            report.left = left;
+        }
+        result
+    }
+
     fn run(&mut self, tests: &[Test]) -> Result<Report, RunError> {
         let begin = Instant::now();
         let capabilities = self.driver.capabilities();
@@ -253,7 +288,8 @@ impl Runner<'_, '_> {
         (ended, tests): (usize, usize),
     ) -> Result<TestReport, RunError> {
         let kills = self.outages.map_or(0, |it| it.each);
-        let context = Context::new(self.driver, test, options, &self.keys, kills);
+        let mut context = Context::new(self.driver, test, options, &self.keys, kills);
+        context.asserts = self.asserts;
         let context = Arc::new(context);
         let threads = match start(&context) {
             Ok(threads) => threads,
