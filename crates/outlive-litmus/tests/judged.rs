@@ -99,18 +99,6 @@ fn named<'r>(report: &'r Report, name: &str) -> &'r TestReport {
 }
 
 #[test]
-fn a_run_without_assertions_finds_nothing() {
-    let driver: Arc<dyn Driver> = Arc::new(Memory::new(Kind::NoAtomicity));
-    let (tests, stop) = (picked(&["litmus-1", "lost-update"]), AtomicBool::new(false));
-    let report = run::run_without_assertions(&driver, &tests, &options(), &stop, &mut |_| ());
-    for test in report.unwrap().tests {
-        let reason = Verdict::NotExercised("no assertion was evaluated".into());
-        assert_eq!((test.verdict, test.assertions), (reason, 0));
-        assert!(test.count(Outcome::Committed) > 0);
-    }
-}
-
-#[test]
 fn serial_execution_is_strictly_serializable() {
     let report = run_on(Kind::Serial, &options());
     assert_judged(&report, "strict-serializable", &[]);
