@@ -130,7 +130,7 @@ impl Commit {
         }
     }
 
-    /// Decides, unless an earlier recoverer has, and writes the entry with the decision.
+    /// Decides, unless an earlier recoverer has, and writes the entry if it goes back.
     fn decide(&self, state: &mut State, of: usize, servers: u8) {
         let recovery = &mut state.recoveries[of];
         let is_updated = recovery.outdated == 0 && self.is_sound(Flaw::UndoesAcknowledged);
@@ -143,7 +143,8 @@ impl Commit {
             false => Decision::Back,
         });
         let entry = *entry;
-        if self.has(Flaw::DecidesInSilence) {
+        // Versions are not set back, so a re-execution decides forward again.
+        if entry.decision == Some(Decision::Forward) || self.has(Flaw::DecidesInSilence) {
             return;
         }
         let log_servers = self.its_log_servers(state, of).into_iter();

@@ -205,6 +205,12 @@ pub(super) fn length(header: &[u64], slot_words: usize) -> Option<usize> {
     (*checksum != 0 && length <= slot_words).then_some(length)
 }
 
+/// Returns the transaction and the decision that a header names. The entry need not be whole.
+pub(super) fn identity(header: &[u64]) -> Option<(TransactionId, Option<Decision>)> {
+    let transaction = TransactionId::from_word(*header.get(2)?)?;
+    Some((transaction, Decision::from_word(header[0], transaction)))
+}
+
 impl LogEntry {
     /// Returns the entry in `words`, which begin with a header, if it is whole.
     pub fn parse(words: &[u64]) -> Option<Self> {
@@ -249,14 +255,17 @@ impl LogEntry {
         self
     }
 
-    /// Returns the words of the entry, without a decision.
-    pub(super) fn to_words(&self) -> Vec<u64> {
-        let mut words = Vec::new();
+    /// Returns the words of the entry with a decision.
+    pub(super) fn to_words(&self, decision: Decision) -> Vec<u64> {
+        let values: usize = self.objects.iter().map(|it| it.value.len()).sum();
+        let objects = self.objects.len() * OBJECT_WORDS;
+        let mut words = Vec::with_capacity(LOG_HEADER_WORDS + objects + values);
         begin(&mut words);
         for it in &self.objects {
             append(&mut words, it.object, (it.old, it.new), &it.value);
         }
         seal(&mut words, self.transaction, self.epoch, self.total);
+        words[0] = decision.to_word(self.transaction);
         words
     }
 }
@@ -298,8 +307,8 @@ mod tests {
             (other.decision, other.total, other.is_complete()),
             (None, 3, true)
         );
-        words[0] = 0;
-        assert_eq!(other.to_words(), words);
+        words[0] = Decision::Forward.to_word(other.transaction);
+        assert_eq!(other.to_words(Decision::Forward), words);
     }
 
     #[test]

@@ -160,7 +160,7 @@ async fn release_logged<V: View>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::log::{append, begin, seal};
+    use super::super::log::{Decision, append, begin, seal};
     use super::*;
     use crate::protocol::Protocol;
     use crate::tables::Version;
@@ -215,7 +215,8 @@ mod tests {
         };
         let mut found = Vec::new();
         for entry in [&old, &last] {
-            let mut words = entry.to_words();
+            let mut words = entry.to_words(Decision::Back);
+            words[0] = 0;
             words.resize(64, 0);
             read_slot(&area, &words, |it| it == last.transaction, &mut found);
         }

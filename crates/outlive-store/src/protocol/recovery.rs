@@ -3,32 +3,37 @@
 //! The caller has ensured that the dead server cannot access memory any more, and that no other
 //! recovery of the same server is under way. Each step is complete before the next one begins:
 //!
-//! 1. Read the log slots on all live log servers. An entry with one whole copy is logged.
+//! 1. Read the headers of the log slots on all live log servers, and then one copy of each entry:
+//!    the newest, with a decision if there is one. The next copy is read only if that one is not
+//!    whole. An entry with one whole copy is logged.
 //! 2. Decide: read the versions of its objects on all live replicas. If all are at least the logged
 //!    new versions, the client may know of the commit: forward. Else it cannot: back.
-//! 3. Write the entries with their decisions to all live log servers. A re-execution decides alike,
-//!    also if step 4 was cut short.
+//! 3. Write the entries that go back, with their decisions, to all live log servers. A re-execution
+//!    decides alike, also if step 4 was cut short. Forward needs no record: versions are never set
+//!    back, so a re-execution finds all of them at least as high.
 //! 4. Undo the entries that go back: the old value, and then a version above the new one, because a
 //!    version is never set back. While the entry exists, its transaction holds the latches, so no
 //!    write of another one is undone.
 //! 5. Remove all entries. After that, no re-execution can undo a later write.
 //! 6. Release the latches, each by a CAS from the transaction's own id.
 //!
-//! This is `pandora`. The recoveries of `ford` and `log-a-latch` differ in step 1 (records of
-//! single objects are read, on all memory servers), in step 5 (the records are removed before the
-//! entries with decisions: a re-execution that found only records would decide anew), and in step
-//! 6 (all latches of the dead server are released, because none is stolen).
+//! This is `pandora`. The other protocols write all entries in step 3, because a re-execution after
+//! the loss of all replicas would take a transaction for one that was not validated. The recoveries
+//! of `ford` and `log-a-latch` also differ in step 1 (records of single objects are read, on all
+//! memory servers), in step 5 (the records are removed before the entries with decisions: a
+//! re-execution that found only records would decide anew), and in step 6 (all latches of the dead
+//! server are released, because none is stolen).
 //!
 //! In `pandora`, the number of round trips does not depend on the number of entries.
 
 use super::RecoverLogsError;
 use super::fanout::Fanout;
-use super::log::{Decision, LOG_HEADER_WORDS, LogEntry, LoggedObject, length};
+use super::log::{self, Decision, LOG_HEADER_WORDS, LogEntry, LoggedObject, length};
 use super::records::{read_logs, release_latches};
 use super::view::View;
 use super::worker::Worker;
-use crate::tables::{LATCH, VALUE, VERSION};
-use crate::verbs::VerbError;
+use crate::tables::{LATCH, TransactionId, VALUE, VERSION};
+use crate::verbs::{ServerId, VerbError};
 use std::collections::HashSet;
 
 /// The result of a recovery.
@@ -51,7 +56,6 @@ pub struct Recovered {
 }
 
 struct Logged {
-    words: Vec<u64>,
     entry: LogEntry,
     decision: Decision,
     /// The number of steps of restorations in the epoch of the transaction. The replicas that have
@@ -94,10 +98,13 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Reco
     let log = worker.log();
     let servers = &log.servers;
     fanout.clear();
-    for it in &logged {
+    let writes_all = worker.protocol().logs_during_validation();
+    let is_written = |it: &&Logged| writes_all || it.decision == Decision::Back;
+    for it in logged.iter().filter(is_written) {
         let decided = log.decided(it.entry.transaction.coordinator());
+        let words = it.entry.to_words(it.decision);
         for server in servers {
-            fanout.to(*server).1.write(decided, &it.words);
+            fanout.to(*server).1.write(decided, &words);
         }
     }
     fanout.post_to_live(worker).await?;
@@ -138,7 +145,6 @@ impl Logged {
         };
         Self {
             steps: worker.view.steps(epoch),
-            words: entry.to_words(),
             decision: entry.decision.unwrap_or(Decision::Back),
             entry,
         }
@@ -170,46 +176,70 @@ async fn read_entries<V: View>(
         }
     }
     fanout.post_to_live(worker).await?;
-    let with_length = headers
-        .into_iter()
-        .filter_map(|(server, coordinator, index, header)| {
-            let words = length(fanout.valid(index)?.words(header), area.slot_words)?;
-            Some((server, coordinator, words))
+    // The copies of each coordinator's entries, the best one last.
+    let mut copies: Vec<Vec<EntryCopy>> = vec![Vec::new(); area.coordinators.into()];
+    for (server, coordinator, index, header) in headers {
+        let header = fanout.valid(index).map(|it| it.words(header));
+        let copy = header.and_then(|header| {
+            let (transaction, decision) = log::identity(header)?;
+            let is_own =
+                (transaction.process(), transaction.coordinator()) == (worker.process, coordinator);
+            let words = length(header, area.slot_words).filter(|_| is_own)?;
+            Some(EntryCopy {
+                server,
+                words,
+                transaction,
+                is_decided: decision.is_some(),
+            })
         });
-    let candidates: Vec<_> = with_length.collect();
-    fanout.clear();
-    let mut bodies = Vec::new();
-    for (server, coordinator, words) in candidates {
-        let (index, batch) = fanout.to(server);
-        bodies.push((
-            coordinator,
-            index,
-            batch.read(area.slot(coordinator), words),
-        ));
+        copies[usize::from(coordinator)].extend(copy);
     }
-    fanout.post_to_live(worker).await?;
+    for (coordinator, copies) in copies.iter_mut().enumerate() {
+        // Equal copies are read from the log servers in turn.
+        let turn = coordinator.checked_rem(copies.len()).unwrap_or(0);
+        copies.rotate_left(turn);
+        // Attempts are compared by their distance from one of them, because their numbers wrap.
+        let from = copies.first().map_or(0, |it| it.transaction.attempt());
+        copies.sort_by_key(|it| {
+            let ahead = it.transaction.attempt().wrapping_sub(from) as i32;
+            (ahead, it.is_decided)
+        });
+    }
     let mut newest: Vec<Option<Logged>> = (0..area.coordinators).map(|_| None).collect();
-    for (coordinator, index, body) in bodies {
-        let Some(words) = fanout.valid(index).map(|it| it.words(body)) else {
-            continue;
-        };
-        let Some(entry) = LogEntry::parse(words).filter(LogEntry::is_complete) else {
-            continue;
-        };
-        let (id, best) = (entry.transaction, &mut newest[usize::from(coordinator)]);
-        if (id.process(), id.coordinator()) != (worker.process, coordinator) {
-            continue;
+    let mut bodies = Vec::new();
+    loop {
+        fanout.clear();
+        bodies.clear();
+        for (coordinator, copies) in (0..area.coordinators).zip(&mut copies) {
+            if newest[usize::from(coordinator)].is_none()
+                && let Some(copy) = copies.pop()
+            {
+                let (index, batch) = fanout.to(copy.server);
+                let body = batch.read(area.slot(coordinator), copy.words);
+                bodies.push((coordinator, index, body));
+            }
         }
-        let is_newer = best.as_ref().is_none_or(|best| {
-            let ahead = id.attempt().wrapping_sub(best.entry.transaction.attempt());
-            let is_decided = ahead == 0 && best.entry.decision.is_none();
-            is_decided || (1..u32::MAX / 2).contains(&ahead)
-        });
-        if is_newer {
-            *best = Some(Logged::new(worker, entry));
+        if bodies.is_empty() {
+            return Ok(newest.into_iter().flatten().collect());
+        }
+        fanout.post_to_live(worker).await?;
+        for (coordinator, index, body) in &bodies {
+            // The header of a copy that is not whole may be that of another transaction.
+            let words = fanout.valid(*index).map(|it| it.words(*body));
+            let entry = words.and_then(LogEntry::parse);
+            let entry = entry.filter(LogEntry::is_complete);
+            newest[usize::from(*coordinator)] = entry.map(|it| Logged::new(worker, it));
         }
     }
-    Ok(newest.into_iter().flatten().collect())
+}
+
+/// A copy of an entry, as its header describes it.
+#[derive(Clone, Copy, Debug)]
+struct EntryCopy {
+    server: ServerId,
+    words: usize,
+    transaction: TransactionId,
+    is_decided: bool,
 }
 
 /// Decides on the entries without a decision.
@@ -256,9 +286,6 @@ async fn decide<V: View>(
     }
     for (number, _) in found.iter().filter(|(_, is_updated)| !is_updated) {
         logged[*number].decision = Decision::Back;
-    }
-    for it in logged {
-        it.words[0] = it.decision.to_word(it.entry.transaction);
     }
     Ok(())
 }
