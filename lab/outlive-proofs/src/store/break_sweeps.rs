@@ -3,8 +3,8 @@
 //! too; and broken variants, which a sweep must find.
 //!
 //! The first batch of each kind to each memory server is cut. The transaction takes some attempts,
-//! because an attempt ends if its CAS, its validation or its log has no answer. After the release of
-//! its latches, another server latches one of the objects before the connection opens again.
+//! because an attempt ends if its CAS, its validation or its log has no answer. After the release
+//! of its latches, another server latches one of the objects before the connection opens again.
 
 use super::breaking::{Breaking, Part, end_foreign};
 use super::small_store::{SIZE, VICTIM, linked, recover_as, transact_on};
