@@ -50,6 +50,9 @@ struct Memory(f64);
 impl Memory {
     /// Resets the peak to the memory that is resident now.
     fn reset() -> Result<Self, StudyError> {
+        // SAFETY: the call has no preconditions. Freed memory that stays resident would hide the
+        // memory that is needed next.
+        unsafe { libc::malloc_trim(0) };
         let reset = fs::write("/proc/self/clear_refs", "5");
         reset.map_err(StudyError::io("resetting the peak of the memory"))?;
         Ok(Self(peak()?))
@@ -73,8 +76,8 @@ fn peak() -> Result<f64, StudyError> {
 }
 
 pub fn study(run: &mut Run<'_>, lab: &Path) -> Result<(), StudyError> {
-    let rounds = run.effort().of(2, 5, 21);
-    let length = Duration::from_millis(run.effort().of(300, 700, 2000));
+    let rounds = run.effort().of(2, 3, 21);
+    let length = Duration::from_millis(run.effort().of(300, 1000, 2000));
     let store = Clients::new(lab, None, false, 1)?;
     let mut histories = Vec::new();
     let uses = [

@@ -73,7 +73,7 @@ pub fn bugs(run: &mut Run<'_>, lab: &Path) -> Result<(), StudyError> {
     let count = run.effort().of(1, 3, 3);
     let seeds = run.effort().of(1, 1, 5);
     let limit = Duration::from_secs(run.effort().of(20, 5, 30));
-    let length = Duration::from_secs(run.effort().of(1, 3, 10));
+    let length = Duration::from_secs(run.effort().of(1, 2, 10));
     for (bug, name) in BUGS.into_iter().take(count) {
         let mut found = Found::default();
         for seed in 1..=seeds {
