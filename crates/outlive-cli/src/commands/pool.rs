@@ -134,7 +134,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 impl Serve {
     fn run(self) -> Result<(), Failure> {
         let stop = interruption::flag(&interruption::SIGNALS)?;
-        let server = Pool::open(&self.which.path)?.serve(self.size, self.private.unwrap_or(0))?;
+        let mut server =
+            Pool::open(&self.which.path)?.serve(self.size, self.private.unwrap_or(0))?;
         if self.until_end_of_input {
             stop_at_end_of_input(&stop)?;
         }
@@ -155,11 +156,11 @@ impl Serve {
         }
         match server.leave() {
             Ok(()) => output::line("left the pool"),
-            Err((server, PoolError::StillHeld { slices, .. })) => {
+            Err(PoolError::StillHeld { slices, .. }) => {
                 drop(server);
                 output::line(format_args!("left the pool; {slices} slices are lost"))
             }
-            Err((_, error)) => Err(error.into()),
+            Err(error) => Err(error.into()),
         }
     }
 }
