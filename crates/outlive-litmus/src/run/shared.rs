@@ -51,13 +51,6 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// A round with a crash that is over. A recovery can begin later, and undo the wrong writes, so its
-/// objects are read again after the next round.
-struct Past {
-    keys: Keys,
-    executions: Vec<Execution>,
-}
-
 /// The executions of a client in a round.
 type Executions = Result<Vec<Execution>, RunError>;
 
@@ -74,7 +67,6 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
     })?;
     let mut client = context.client();
     let mut keys = context.new_keys(1);
-    let mut past: Option<Past> = None;
     for number in 0.. {
         if context.is_over() {
             break;
@@ -134,54 +126,27 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
         if all.iter().any(crashes) && evaluation::holds(condition, &last) {
             // A store recovers from the crash after that, and may undo the wrong writes.
             thread::sleep(Duration::from_micros(rng.u64(0..=LONGEST_RECOVERY)));
-            if !evaluate_again(context, &mut client, keys, condition, &all)? {
+            let Some(late) = state::read_at_rest(&mut client, keys, patience)? else {
+                context.block("no transaction that reads all objects commits".into());
                 break;
+            };
+            context.answered();
+            context.count_assertions(1);
+            if !evaluation::holds(condition, &late)
+                && let Some(kind) = kind_at_rest(context, &mut client, keys, condition)?
+            {
+                context.violate(kind, &late, &all);
             }
         }
-        if let Some(Past { keys, executions }) = past.take()
-            && !evaluate_again(context, &mut client, keys, condition, &executions)?
-        {
-            break;
-        }
-        let is_rewritten = context.have_crashed(&all);
-        if is_rewritten {
+        if context.have_crashed(&all) {
             context.assert_alive(&mut client, keys)?;
         }
         // A commit whose answer was lost could still be running.
         if all.iter().any(|it| is_lost(it.outcome)) {
-            // A check of liveness that is cut short can leave an object that was absent.
-            past = (!is_rewritten).then_some(Past {
-                keys,
-                executions: all,
-            });
             keys = context.new_keys(1);
         }
     }
     Ok(())
-}
-
-/// Evaluates the assertion again, some time after a crash in a round with these executions. Returns
-/// `false` if the store is blocked.
-fn evaluate_again(
-    context: &Context,
-    client: &mut Client,
-    keys: Keys,
-    condition: &Condition<Seen>,
-    executions: &[Execution],
-) -> Result<bool, RunError> {
-    let patience = context.options.patience;
-    let Some(state) = state::read_at_rest(client, keys, patience)? else {
-        context.block("no transaction that reads all objects commits".into());
-        return Ok(false);
-    };
-    context.answered();
-    context.count_assertions(1);
-    if !evaluation::holds(condition, &state)
-        && let Some(kind) = kind_at_rest(context, client, keys, condition)?
-    {
-        context.violate(kind, &state, executions);
-    }
-    Ok(true)
 }
 
 /// Distinguishes a wrong state from a stale read of the state, after all transactions have ended.
