@@ -43,7 +43,7 @@ pub fn run(driver: &Arc<dyn Driver>, seed: u64, length: Duration) -> Result<(), 
         Ok(())
     };
     let ended = thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(&client)).collect();
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
         let join = |it: thread::ScopedJoinHandle<'_, _>| {
             it.join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

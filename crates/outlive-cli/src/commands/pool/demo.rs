@@ -193,7 +193,7 @@ impl Demo {
         })?;
         demo.step("fill", bytes, |_| Ok(vector.fill(&reader, value)?))?;
         let first = demo.step("sum", bytes, |run| run.sum(client, &reader, &vector))?;
-        let expected = expected(self.elements, |index| value(index));
+        let expected = expected(self.elements, value);
         if first.sum != expected || !first.lost.is_empty() {
             let losses = Vec::new();
             return Ok(self.answer(demo, expected, first, losses));
