@@ -34,7 +34,7 @@ fn sound() -> Sound {
     let live = State { generation: 1, host: 0, level: Some(Level::Thread), status: Status::Live };
     // SAFETY: no thread acts as the incarnation that this ends; one acts as what it begins.
     assert!(unsafe { generations.assume_state(0, State::FREE, live) });
-    // SAFETY: this thread alone acts as 0.1, and nobody raises its generation.
+    // SAFETY: this thread alone acts as 0.1, and no other thread raises its generation.
     let member = unsafe { Member::assume(memory, generations, Instance::new(0, 1), logs.at(0), None) };
     OwnLog::open(&member).unwrap();
     let heap = Heap::create(memory, STATE, REGION, BYTES).unwrap();

@@ -36,7 +36,7 @@ use super::versions::{LineVersions, Traversal};
 ///     assert_eq!(stored.is_some(), index == 0);
 /// }
 /// assert_eq!(archive.fetch(&[Word(9).line()])?[0].updates, [entry]);
-/// // When the line is no longer owned as it was then, nobody needs the entry any more.
+/// // When the line is no longer owned as it was then, no node needs the entry any more.
 /// let granted = |epoch, owner| move |_| Standing { epoch: Epoch(epoch), owner };
 /// assert_eq!(archive.truncate(granted(3, Some(requester.node)))?.1, [Word(9).line()]);
 /// assert_eq!(archive.truncate(granted(2, None))?.0.dropped_dumps, 0); // an answer from before

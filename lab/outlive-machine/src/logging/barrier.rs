@@ -59,7 +59,7 @@ use super::log::Through;
 /// let saved = |node| Saved { node, round, through: Through::default() };
 /// assert_eq!(barrier.saved(&saved(a))?, None);
 /// // b dies instead of saving: a may clear, but nothing of what b was to save.
-/// let Some(Advance::Clear(clear)) = barrier.lose(b) else { panic!("nobody is waited for") };
+/// let Some(Advance::Clear(clear)) = barrier.lose(b) else { panic!("no node is waited for") };
 /// assert!(clear.through(a).is_some() && clear.through(b).is_none());
 /// assert_eq!(barrier.cleared(&Cleared { node: a, round })?, None);
 /// assert!(barrier.is_idle());

@@ -63,7 +63,7 @@ pub enum ProtocolError {
         /// The event.
         event: StoreEvent,
     },
-    /// A directory is to bury dead nodes, and has no row for their death.
+    /// A directory has to remove dead nodes, and its table has no row for their death.
     #[error(
         "a directory in state {state:?} cannot remove a dead node: it has no transition for \
          {event:?}"

@@ -10,7 +10,7 @@
 //! ```
 //! use outlive_machine::protocol::{Directory, NodeId, NodeInput, NodeState, Tables, ToDirectory, ToNode};
 //!
-//! // Node 0 reads a line that nobody has; it is granted the only copy, and writes it without a word.
+//! // Node 0 reads a line that no node has. It is granted the only copy, and writes it silently.
 //! let Tables { node, directory } = Tables::mesi();
 //! let line = Directory::default();
 //! let asked = node.step(NodeState::I, NodeInput::Load, None::<u64>)?;

@@ -86,7 +86,7 @@ impl fmt::Debug for PassedPoint {
 /// outlive_memory::crash_points! {
 ///     /// Where a push may be cut short.
 ///     pub enum PushPoint for "stack.push" {
-///         /// The node is written, nobody can reach it.
+///         /// The node is written, no thread can reach it.
 ///         Written,
 ///         /// The node is reachable.
 ///         Linked,

@@ -3,7 +3,7 @@
 //!
 //! Two guests of QEMU, emulated (TCG, `-smp 2`), see one memory as the BAR of a PCI device
 //! (`ivshmem-plain`). They share nothing else, in particular no kernel. So a death in one guest is
-//! not reported to the other by a lock or a futex, but detected by a heart that stops, and
+//! not reported to the other by a lock or a futex, but detected by missing heartbeats, and
 //! confirmed by the fence command. The fence command sends a request through a serial port to the
 //! study, which controls the guests' monitors. The study ends the virtual machine, waits until its
 //! process is gone, and answers. So a host is certainly off when its generation rises.
@@ -15,7 +15,7 @@
 //! fence is refused, so its generation must not rise, and the guest continues; the second fence
 //! ends it.
 //!
-//! The hearts beat every 8 ms and are polled every 16 ms, as in the paper (`pod create
+//! The hosts send heartbeats every 8 ms, which are polled every 16 ms, as in the paper (`pod create
 //! --real-hosts`). A host is suspected after [`SUSPICION`] and not after 16 ms: emulated processors
 //! share the machine's, and a process that starts in a guest translates its code first. With 16 ms
 //! a healthy host was fenced or killed in each of six word counts; with 50 ms in none of five, with

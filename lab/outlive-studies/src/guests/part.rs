@@ -35,14 +35,14 @@ pub enum InGuest {
 }
 
 /// The lines that [`InGuest::LookAt`] prints: when the pod exists; when all processes have joined
-/// and the host's worker counts; when its heart stands still after that, in a unit or between two;
-/// when nothing of the host is left to be recovered.
+/// and the host's worker counts; when its heartbeat stands still after that, in a unit or between
+/// two; when nothing of the host is left to be recovered.
 pub const IS_THERE: &str = "the pod is there";
 pub const WORKS: &str = "it works";
 pub const IN_A_UNIT: &str = "it stands still in a unit";
 pub const BETWEEN_UNITS: &str = "it stands still between two units";
 pub const RECOVERED: &str = "it is recovered";
-/// The longest silence of its heart before it worked, in microseconds.
+/// The longest interval between two heartbeats of the host before it worked, in microseconds.
 pub const SILENCE: &str = "longest silence:";
 
 /// The offsets of the words in the payload: the number of guests that have come, the number of
@@ -54,7 +54,8 @@ const LARGE: u64 = 384;
 
 /// The time that a guest waits for the other one.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time without a beat after which a heart stands still. Much less than the suspicion.
+/// The time without a beat after which a heartbeat counts as standing still. Much less than the
+/// suspicion time.
 const STILL: Duration = Duration::from_millis(200);
 /// The time after which a task is sure to take a while longer: by then the unit has been read, and
 /// is being counted.
@@ -155,8 +156,9 @@ struct Sight {
     works: bool,
 }
 
-/// Prints lines when `host` works, when its heart stands still then, and when it is recovered after
-/// its death; and the longest silence of its heart before it worked.
+/// Prints lines when `host` works, when its heartbeat stands still then, and when it is recovered
+/// after its death. Also prints the longest interval between two of its heartbeats before it
+/// worked.
 fn poll(pod: &Pod, host: InstanceId, mut look: impl FnMut() -> Sight) -> Result<(), StudyError> {
     let (tables, records) = (pod.tables(), pod.tables().records());
     let generations = tables.generations();

@@ -39,7 +39,7 @@ pub struct Death {
     pub recovered: Duration,
     /// The end of the count.
     pub done: Duration,
-    /// The longest silence of its heart before its worker counted.
+    /// The longest interval between two of its heartbeats before its worker counted.
     pub silence: Duration,
     /// The times from its next start until its shell was ready, and until it had joined.
     pub boot: Duration,

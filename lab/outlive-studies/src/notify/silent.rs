@@ -1,5 +1,5 @@
-//! A silent host, with hearts that beat every 8 ms and a manager that polls every 16 ms, as in
-//! LUPIN §3.3.
+//! A silent host, with heartbeats every 8 ms and a manager that polls every 16 ms, as in LUPIN
+//! §3.3.
 //!
 //! The host is a process that is stopped, so that only its silence shows its failure. The host and
 //! the watcher, whose process is the fabric manager, are both child processes: with these settings

@@ -20,7 +20,7 @@ const NAP: Duration = Duration::from_micros(10);
 
 /// Makes the sleeps of this thread end when they should.
 pub fn sleep_exactly() {
-    // Without it, naps take 50 µs longer.
+    // Without it, sleeps take 50 µs longer.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 

@@ -141,7 +141,7 @@ pub(super) struct Failures {
 /// let image = Image { words: 8, ..Image::default() };
 /// let workload = Workload { threads, image, synchronisation: Synchronisation::default() };
 /// let mut simulation = Cluster::simulation(&description, workload, 1)?;
-/// // The store is committed after less than a microsecond, and nobody but its node has seen it.
+/// // The store is committed after less than a microsecond, and only its node has seen it.
 /// simulation.run_until(outlive_machine::engine::Time::from_micros(2));
 /// cluster::crash(&mut simulation, NodeId::new(0), 0);
 /// cluster::run(&mut simulation)?;

@@ -73,9 +73,9 @@ impl Directory {
 }
 
 impl BurialTable {
-    /// Buries these nodes in a line's `directory` (the paper's Algorithm 1). Afterwards nothing
-    /// names them. Transactions that waited for them are finished in their name; transactions for
-    /// them are undone.
+    /// Removes these dead nodes from a line's `directory` (the paper's Algorithm 1). Afterwards the
+    /// directory does not name them. Transactions that waited for them are finished in their name;
+    /// transactions for them are undone.
     ///
     /// `logged` is memory's contents brought up to date by the logs
     /// ([`LatestWords`](crate::logging::LatestWords)) for the [`owner`](Directory::owner) and epoch

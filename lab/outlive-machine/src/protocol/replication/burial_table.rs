@@ -1,4 +1,4 @@
-//! The tables with which directories bury dead nodes, and go on afterwards.
+//! The tables by which directories remove dead nodes, and continue afterwards.
 
 use crate::protocol::table::{Row, names, row};
 use crate::protocol::{DirectoryEvent, DirectoryOperation, DirectoryState};

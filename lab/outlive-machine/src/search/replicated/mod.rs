@@ -184,7 +184,7 @@ impl ReplicatedSearch {
     /// let search = ReplicatedSearch { setup, most_states: 1 << 20 };
     /// let explored = search.run(&rules).expect("one of three may die");
     /// assert!(explored.complete);
-    /// // Without replication, a store that nobody else has seen dies with its node.
+    /// // Without replication, a store that no other node has seen is lost with its node.
     /// let setup = Setup { replicas: 0, ..setup };
     /// assert!(ReplicatedSearch { setup, ..search }.run(&rules).is_err());
     /// ```
