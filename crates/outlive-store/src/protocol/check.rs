@@ -12,7 +12,7 @@ use std::collections::HashSet;
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// The number of keys.
+    /// The number of keys in all tables.
     pub keys: u64,
     /// The number of extra buckets in chains.
     pub extra: u64,

@@ -120,7 +120,7 @@ impl<V: View> Worker<V> {
     }
 
     /// Posts a batch and waits for its completion. If the connection breaks, the batch is posted
-    /// again, so its verbs must be such that their repetition has no other effect.
+    /// again, so its verbs must be idempotent.
     pub(super) async fn repeat(
         &self,
         server: ServerId,

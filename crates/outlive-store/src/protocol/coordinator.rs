@@ -31,12 +31,12 @@ pub struct Retry {
     /// The largest number of polls between two attempts. The number is random, and its bound
     /// doubles with each attempt up to this one.
     pub pause: u32,
-    /// The largest number of polls for which an attempt stalls: it waits while a latch that it
-    /// meets belongs to a compute server under recovery, instead of ending with a conflict. It
+    /// The largest number of polls for which an attempt stalls: if a latch that it needs belongs to
+    /// a compute server under recovery, the attempt waits instead of ending with a conflict. It
     /// never waits for a live server. (*Tandem* thesis, Figures 4.13 and 4.14.)
     pub stall: u32,
-    /// The time after whose end no attempt but the first begins. An attempt under way ends, so its
-    /// body bounds its own accesses, and one that has begun its commit is committed or aborted as
+    /// The time after which no attempt begins, except the first one. An attempt that is under way
+    /// is not interrupted: its body must bound the time of its own accesses, and its commit ends as
     /// usual.
     pub deadline: Option<Duration>,
 }

@@ -45,8 +45,8 @@ impl core::ops::AddAssign for Copied {
 /// The number of versions that are read in one batch.
 const VERSIONS: usize = 64;
 
-/// Connects to the servers with these numbers, unless they are dead. A copy to an unreachable
-/// server would never end, so call this before writers use the replicas there.
+/// Connects to the servers with these numbers, unless they are dead. Call this before writers use
+/// the replicas there: a copy to an unreachable server would never end.
 ///
 /// # Errors
 /// The first live server that cannot be reached.

@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Counts {
-    /// Committed transactions.
+    /// Transactions that were committed.
     pub committed: u64,
     /// Attempts that ended because an object was latched by another transaction.
     pub latched: u64,

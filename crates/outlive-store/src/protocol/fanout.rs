@@ -112,7 +112,7 @@ impl<C: Connection> Fanout<C> {
     /// Posts all batches and waits for their completion.
     ///
     /// # Errors
-    /// The error of one of the batches that failed. The others are complete.
+    /// Returns the error of one of the batches that failed. The other batches are complete.
     pub async fn post<V>(&mut self, worker: &Worker<V>) -> Result<(), VerbError>
     where
         V: View<Connection = C>,
@@ -121,9 +121,9 @@ impl<C: Connection> Fanout<C> {
         started.and(self.complete(|_| true).await)
     }
 
-    /// Does the same as [`post`](Self::post), but batches to servers that have died do not count.
-    /// Batches whose connection breaks are posted again over a new one, so all verbs must be such
-    /// that their repetition has no other effect.
+    /// Does the same as [`post`](Self::post), but ignores the errors of batches to servers that
+    /// have died. A batch whose connection breaks is posted again over a new one, so all its verbs
+    /// must be idempotent.
     pub async fn post_to_live<V>(&mut self, worker: &Worker<V>) -> Result<(), VerbError>
     where
         V: View<Connection = C>,

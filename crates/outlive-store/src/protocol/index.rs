@@ -142,7 +142,7 @@ impl<V: Member> Transaction<V> {
     }
 
     /// Latches `key`, and replaces its value by the value that `change` returns, if the key exists.
-    /// Returns the previous value. One round trip less than a read and a write.
+    /// Returns the previous value. Takes one round trip less than a read and a write.
     ///
     /// # Errors
     /// [`Abort`], which the body passes on.

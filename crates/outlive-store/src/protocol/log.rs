@@ -40,9 +40,9 @@ pub(super) const LATCH_WORDS: usize = 2;
 pub struct LogArea {
     /// The offset of the first slot in the region of each log server.
     pub base: RemoteOffset,
-    /// The log servers.
+    /// The memory servers that hold the log.
     pub servers: Vec<ServerId>,
-    /// The number of slots.
+    /// The number of slots: one for each coordinator.
     pub coordinators: u16,
     /// The number of words of a slot.
     pub slot_words: usize,
@@ -64,8 +64,8 @@ impl LogArea {
         }
     }
 
-    /// Returns the largest number of words of a value with which a key can always be inserted: the
-    /// log of an insertion that extends a chain has the slot, two buckets and the header.
+    /// Returns the largest number of words of a value that can always be inserted. The log of an
+    /// insertion that extends a chain contains the slot, two buckets and the header.
     pub fn value_words(&self) -> usize {
         const OBJECTS: usize = 4;
         let headers = if self.protocol.logs_at_replicas() {
@@ -139,7 +139,7 @@ impl Decision {
 /// An object in a log entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedObject {
-    /// The object.
+    /// The object that the transaction writes.
     pub object: ObjectId,
     /// The version before the transaction.
     pub old: Version,
@@ -152,7 +152,7 @@ pub struct LoggedObject {
 /// A whole entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// The transaction.
+    /// The transaction that the entry logs.
     pub transaction: TransactionId,
     /// The epoch in which it was logged.
     pub epoch: u64,

@@ -2,22 +2,23 @@
 
 use crate::tables::TransactionId;
 
-/// The outcome of an attempt, as another program can find it out by the attempt's id.
+/// The outcome of an attempt, which another program can determine by the attempt's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was committed.
+    /// The attempt was committed.
     Committed,
-    /// It has had no effect and never will have: it was aborted, or wrote nothing.
+    /// The attempt has had no effect and never will have one: it was aborted, or wrote no object.
     NoEffect,
-    /// It is not known: its compute server is live or not recovered yet, or the coordinator has
-    /// begun later commits.
+    /// The outcome is not known: the compute server is live or not recovered yet, or the
+    /// coordinator has begun later commits.
     Unknown,
 }
 
 /// The record of a coordinator's last commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastCommit {
-    /// The last attempt that began its commit. At first, an attempt before all others.
+    /// The last attempt that began its commit. Before the first commit, a number before that of all
+    /// attempts.
     pub begun: TransactionId,
     /// The last attempt that was committed, if any.
     pub committed: Option<TransactionId>,

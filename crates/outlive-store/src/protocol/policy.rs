@@ -27,11 +27,11 @@ pub struct Policy {
     pub(super) truncates_before_unlatching: bool,
     /// A recovery installs an old value under a new version.
     pub(super) raises_versions_on_undo: bool,
-    /// The primaries of an epoch are used after the commits of earlier epochs have ended.
+    /// The primaries of an epoch are not used before the commits of earlier epochs have ended.
     pub(super) waits_for_commits: bool,
     /// An attempt is committed only in the epoch in which it began.
     pub(super) commits_in_its_epoch: bool,
-    /// A worker asks at each latch whether its holder has failed, also if it knows of a failure.
+    /// A worker checks at each latch whether its holder has failed, even if it knows of a failure.
     pub(super) asks_for_each_latch: bool,
     /// A scan releases stray latches by compare-and-swap.
     pub(super) recycles_by_swaps: bool,
@@ -115,7 +115,7 @@ pub enum Flaw {
     UnlatchesBeforeTruncation,
     /// A recovery sets versions back.
     RestoresVersions,
-    /// New primaries are used while commits to the old ones are under way.
+    /// New primaries are used while commits to the old primaries are under way.
     UnsettledEpochs,
     /// An attempt is committed although a memory server with its latches was lost.
     CommitsAfterLoss,
@@ -123,7 +123,7 @@ pub enum Flaw {
     RemembersFailedIds,
     /// A scan releases stray latches by WRITE.
     RecyclesByWrites,
-    /// A snapshot is the values that were found, one after another.
+    /// A snapshot returns the values that it has read one after another, without a second read.
     CollectsOnce,
     /// A snapshot ignores latches.
     CollectsUnderLatches,
@@ -139,9 +139,10 @@ pub enum Flaw {
     RepeatsLatching,
     /// A WRITE that releases a latch is posted again after its connection broke.
     RepeatsReleasing,
-    /// A bucket leaves its chain because it was read as empty before it was latched.
+    /// A deletion unlinks a bucket because it read the bucket as empty before it latched it.
     UnlinksAsRead,
-    /// A bucket leaves its chain after one that was before it when the chain was read.
+    /// A deletion unlinks a bucket from the bucket that preceded it when the chain was read,
+    /// without validating the chain.
     UnlinksUnvalidated,
 }
 

@@ -51,7 +51,8 @@ pub struct Recovered {
     /// The number of verbs that were posted, except in the step that releases latches which are in
     /// no entry (`ford`, `log-a-latch`).
     pub verbs: u64,
-    /// The number of round trips of these verbs. The servers' verbs of a step share one.
+    /// The number of round trips of these verbs. All verbs of a step, to any number of servers,
+    /// share one round trip.
     pub round_trips: u64,
 }
 

@@ -5,7 +5,7 @@ use crate::tables::{TableLayout, TransactionId};
 use crate::verbs::{Connection, ServerId, VerbError};
 use core::task::Poll;
 
-/// The store as a worker sees it, also one that recovers or checks.
+/// The store as a worker sees it. The worker may also be one that recovers or checks the store.
 pub trait View: core::fmt::Debug {
     /// A connection to a memory server.
     type Connection: Connection;
@@ -16,12 +16,12 @@ pub trait View: core::fmt::Debug {
     /// [`VerbError::ServerDied`] if the server is not live.
     fn connect(&self, server: ServerId) -> Result<Self::Connection, VerbError>;
 
-    /// Connects again to the server of a connection that has broken, once the server has drained
-    /// that one. Is polled again if it is pending: until then, or until the server is known to be
-    /// dead.
+    /// Connects again to the server of a connection that has broken, after the server has drained
+    /// the old connection. Returns `Pending` until then, or until the server is known to be dead;
+    /// the caller polls again.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect), and [`VerbError::Revoked`].
+    /// Returns the errors of [`connect`](Self::connect), and [`VerbError::Revoked`].
     fn reconnect(&self, broken: &Self::Connection) -> Poll<Result<Self::Connection, VerbError>> {
         Poll::Ready(self.connect(broken.server()))
     }
@@ -41,8 +41,9 @@ pub trait View: core::fmt::Debug {
     /// Returns the memory servers that are lost in `epoch`, which has begun.
     fn lost(&self, epoch: u64) -> Vec<ServerId>;
 
-    /// Returns the number of steps of restorations in `epoch`, which has begun. It decides on the
-    /// use of replicas that have [joined](crate::tables::Place::step) their partitions.
+    /// Returns the number of steps of restorations in `epoch`, which has begun. The number
+    /// determines which of the replicas that have [joined](crate::tables::Place::step) their
+    /// partitions are used.
     fn steps(&self, epoch: u64) -> u8;
 
     /// Returns the last attempt of a coordinator that began its commit, if it is known.
@@ -51,9 +52,9 @@ pub trait View: core::fmt::Debug {
     /// Records that a recovery rolls a transaction forward.
     fn record_commit(&self, transaction: TransactionId);
 
-    /// Latches of this compute server may remain: an attempt ended without releasing them, or a
-    /// worker was dropped before their releases were complete. The process id must not be used
-    /// again before it has failed and its logs are recovered. A recovery leaves none.
+    /// Records that latches of this compute server may remain: an attempt ended without releasing
+    /// them, or a worker was dropped before their releases were complete. The process id must not
+    /// be used again before it has failed and its logs are recovered. A recovery leaves no latch.
     fn leave_latches(&self);
 }
 
@@ -139,6 +140,6 @@ impl Slot {
      the store with more (`StoreOptions::compute_servers`)"
 )]
 pub struct NoSlot {
-    /// The number of slots.
+    /// The number of log slots of the compute server.
     pub coordinators: u16,
 }

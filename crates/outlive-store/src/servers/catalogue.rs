@@ -40,11 +40,11 @@ pub(super) const EACH_TABLE: u64 = TABLE_BYTES + PLACES;
 /// A table in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEntry {
-    /// The number.
+    /// The number of the table.
     pub number: u8,
-    /// The name.
+    /// The name of the table.
     pub name: String,
-    /// The sizes.
+    /// The sizes of the table.
     pub geometry: Geometry,
 }
 

@@ -160,7 +160,7 @@ impl ComputeServer {
     /// Returns a worker behind emulated links. `seed` determines their jitter.
     ///
     /// # Errors
-    /// As [`worker`](Self::worker).
+    /// Returns the errors of [`worker`](Self::worker).
     pub fn worker_behind(
         &self,
         link: Link,
@@ -169,11 +169,11 @@ impl ComputeServer {
         self.worker_over(Behind::new(link, seed))
     }
 
-    /// Returns a worker whose connections `connector` makes: over an emulated link, for example, or
-    /// such that count verbs.
+    /// Returns a worker with connections that `connector` makes, for example over an emulated link
+    /// or with a counter of verbs.
     ///
     /// # Errors
-    /// As [`worker`](Self::worker).
+    /// Returns the errors of [`worker`](Self::worker).
     pub fn worker_over<C: Connector>(
         &self,
         connector: C,

@@ -81,7 +81,7 @@ const KEY: u64 = 24;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the payload of the pod is not the configuration of a store: {why}")]
 pub struct BadConfiguration {
-    /// The reason.
+    /// The reason, as text.
     pub why: String,
 }
 
@@ -199,8 +199,8 @@ impl<M: Memory> Configuration<M> {
         self.sizes.process_ids
     }
 
-    /// Returns the numbers of transactions that all recoveries have rolled forward and back,
-    /// without the other fields. A recovery that is re-executed may count twice.
+    /// Returns the numbers of transactions that all recoveries have rolled forward and back. The
+    /// other fields are 0. A recovery that is re-executed may count twice.
     pub fn recovered(self) -> Recovered {
         Recovered {
             forward: self.load(self.at + FORWARD),
@@ -215,10 +215,11 @@ impl<M: Memory> Configuration<M> {
         memory.fetch_add(self.at + BACK, recovered.back, order);
     }
 
-    /// Adds events in transactions to the totals.
+    /// Adds numbers of events in transactions to the totals.
     ///
-    /// All compute servers write to one line, so a worker counts apart, and adds many events at
-    /// once. A worker that dies in between has added some kinds of events, and not the others.
+    /// All compute servers write to one cache line, so a worker counts separately, and adds many
+    /// events at once. A worker that dies during this call has added some kinds of events, and not
+    /// the other kinds.
     pub fn count(self, events: Counts) {
         for (index, number) in events.to_words().into_iter().enumerate() {
             if number > 0 {
@@ -229,7 +230,8 @@ impl<M: Memory> Configuration<M> {
         }
     }
 
-    /// Returns the totals of events in transactions. They lack what the workers have not added yet.
+    /// Returns the totals of events in transactions. They lack the events that the workers have not
+    /// added yet.
     pub fn counts(self) -> Counts {
         let at = |index: usize| self.at + EVENTS + index as u64 * 8;
         Counts::from_words(core::array::from_fn(|index| self.load(at(index))))
@@ -506,7 +508,7 @@ impl<M: Memory> Configuration<M> {
     /// entries.)
     ///
     /// # Crash
-    /// As [`recover`](Self::recover).
+    /// The outcome is that of a crash in [`recover`](Self::recover).
     pub fn recover_settled(
         self,
         survivor: Instance,

@@ -32,7 +32,8 @@ use outlive::membership::{Event, EventKind, GroupEvents, Instance, InstanceId, N
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// The finding of a detector about a server, which is named by the instance of its process.
+/// The finding of a detector about a server. The server is identified by the instance of its
+/// process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// The server may have failed. It may still write, until it is fenced.

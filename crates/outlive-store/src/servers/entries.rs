@@ -78,10 +78,10 @@ pub struct Recovery {
 /// A compute server as the configuration describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ComputeEntry {
-    /// The process id.
+    /// The process id of the compute server.
     pub id: u16,
     /// The process that has the id, or had it when it failed.
     pub owner: Instance,
-    /// Whether it has failed.
+    /// Whether the compute server has failed.
     pub has_failed: bool,
 }

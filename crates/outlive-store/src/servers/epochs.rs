@@ -236,8 +236,8 @@ impl<M: Memory> Configuration<M> {
     }
 
     /// Returns the outcome of an attempt of a transaction of the compute server `server`, which has
-    /// left or failed, or is live. That of the last commit that a coordinator began is known until
-    /// another compute server receives the log area.
+    /// left or failed, or is live. The outcome of the last commit that a coordinator began is known
+    /// until another compute server receives the log area.
     pub fn outcome(self, server: Instance, attempt: TransactionId) -> Outcome {
         self.known_outcome(server, attempt)
             .unwrap_or(Outcome::Unknown)

@@ -139,7 +139,7 @@ impl<M: Memory> Configuration<M> {
     /// are enough, and returns the area. `clear` clears the slots at a new server.
     ///
     /// # Errors
-    /// That of `clear`.
+    /// Returns the error of `clear`.
     ///
     /// # Crash
     /// Each log server is the old one, whose entries are lost, or the new one, which has none yet.

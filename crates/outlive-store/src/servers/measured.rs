@@ -13,10 +13,10 @@ use std::time::Instant;
 pub struct LogRecovery {
     /// The process id of the dead compute server.
     pub process: u16,
-    /// The result.
+    /// The result of the recovery.
     pub recovered: Recovered,
-    /// The duration, from the first verb to the last one. Detection and the claim of the logs are
-    /// not in it.
+    /// The duration, from the first verb to the last one. It does not include the detection of the
+    /// death and the claim of the logs.
     pub duration: Duration,
 }
 

@@ -29,12 +29,12 @@ impl<C> Members<C> {
     }
 }
 
-/// Connects a worker to the memory servers, by connections that are based on type `S`.
+/// Makes the connections of a worker to the memory servers, each over a connection of type `S`.
 pub trait Connector<S = MappedServer>: Debug {
-    /// A connection on this way.
+    /// The type of the connections that this connector makes.
     type Connection: Connection;
 
-    /// Returns the connection over `server`.
+    /// Returns a connection to the memory server of the connection `server`.
     fn connect(&self, server: S) -> Self::Connection;
 }
 

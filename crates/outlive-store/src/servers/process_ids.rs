@@ -135,7 +135,7 @@ impl<M: Memory> Configuration<M> {
     /// Any number of processes may call this concurrently.
     ///
     /// # Errors
-    /// Those of `release`. No id is free.
+    /// Returns the errors of `release`. No id is free then.
     ///
     /// # Crash
     /// Each id is free, or has failed as before.

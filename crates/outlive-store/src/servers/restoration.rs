@@ -66,12 +66,12 @@ outlive::memory::crash_points! {
     }
 }
 
-/// The partitions with fewer live, complete replicas than the store should have.
+/// The numbers of partitions with fewer live, complete replicas than the store should have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// The number of partitions, except those that are lost.
     pub partitions: u64,
-    /// The number of their missing replicas.
+    /// The number of missing replicas of these partitions.
     pub replicas: u64,
     /// The number of partitions without a complete replica, whose keys are lost.
     pub lost: u64,
@@ -143,7 +143,7 @@ impl<M: Memory> Configuration<M> {
         })
     }
 
-    /// Returns the partitions with too few live, complete replicas.
+    /// Returns the numbers of partitions with too few live, complete replicas.
     pub fn missing(self) -> Missing {
         let (steps, mut missing) = (self.steps(self.epoch()), Missing::default());
         for (.., words) in self.partitions() {

@@ -48,7 +48,7 @@ pub struct Sizes {
     pub coordinators: u16,
     /// The number of bytes of a coordinator's log slot, a multiple of 64.
     pub log_slot_bytes: u64,
-    /// The protocol, which determines what the log slots contain.
+    /// The protocol, which determines the contents of the log slots.
     pub protocol: Protocol,
 }
 

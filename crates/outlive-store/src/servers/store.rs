@@ -111,9 +111,9 @@ impl StoreOptions {
         self
     }
 
-    /// Sets the protocol. Default: [`Pandora`](Protocol::Pandora). The others need up to five times
-    /// the [log slot](Self::log_slot) for the same transactions: their recovery has half of each
-    /// slot, and each object has a header of its own.
+    /// Sets the protocol. Default: [`Pandora`](Protocol::Pandora). The other protocols need up to
+    /// five times the [log slot](Self::log_slot) for the same transactions: their recovery has half
+    /// of each slot, and each object has a header of its own.
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.sizes.protocol = protocol;
         self
@@ -157,7 +157,7 @@ impl StoreOptions {
     }
 }
 
-/// The servers of a store at one time.
+/// The status of a store at one time.
 #[derive(Clone, Debug)]
 pub struct StoreStatus {
     /// The epoch: the number of memory servers that were lost, and of steps of restorations.
@@ -166,14 +166,14 @@ pub struct StoreStatus {
     pub protocol: Protocol,
     /// The number of replicas of each object.
     pub replicas: u16,
-    /// The partitions with fewer live replicas than that.
+    /// The partitions with fewer live replicas than `replicas`.
     pub missing: Missing,
     /// The number of process ids.
     pub process_ids: u16,
     /// The number of recoveries of compute servers that have begun.
     pub recoveries: u64,
-    /// The numbers of transactions that they have rolled forward and back, without the other
-    /// fields.
+    /// The numbers of transactions that recoveries have rolled forward and back. The other fields
+    /// are 0.
     pub recovered: Recovered,
     /// The totals of events in transactions; workers add to them from time to time.
     pub counts: Counts,
@@ -181,7 +181,7 @@ pub struct StoreStatus {
     pub memory: Vec<MemoryEntry>,
     /// The compute servers that exist or have failed.
     pub compute: Vec<ComputeEntry>,
-    /// The tables.
+    /// The tables of the store.
     pub tables: Vec<TableEntry>,
 }
 
@@ -257,7 +257,7 @@ impl Store {
     /// Opens the store at `path` to read its [status](Self::status). See [`Pod::observe`].
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Returns the errors of [`open`](Self::open).
     pub fn observe(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::of(Pod::observe(path)?)
     }
@@ -346,7 +346,7 @@ impl Store {
         self.configuration().outcome(server, attempt)
     }
 
-    /// Returns the servers as they are now.
+    /// Returns the current status of the store: its servers, tables and totals.
     pub fn status(&self) -> StoreStatus {
         let configuration = self.configuration;
         StoreStatus {

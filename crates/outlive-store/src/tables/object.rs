@@ -38,7 +38,7 @@ impl ObjectId {
         (self.0 & ((1 << 48) - 1)) * 16
     }
 
-    /// Returns the address as a word, for logs.
+    /// Returns the address as a word that logs store.
     pub const fn to_word(self) -> u64 {
         self.0
     }
@@ -59,7 +59,7 @@ impl Version {
         self.0 & 1 != 0
     }
 
-    /// Returns the next version, of an object that exists or not.
+    /// Returns the next version. The object exists in that version if `exists` is true.
     pub const fn next(self, exists: bool) -> Self {
         Self(((self.0 >> 1) + 1) << 1 | exists as u64)
     }

@@ -10,7 +10,7 @@ pub const MAX_REPLICAS: usize = 8;
 /// The place of a partition's replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The memory server.
+    /// The memory server that holds the replica.
     pub server: ServerId,
     /// The start of the partition in the server's region.
     pub base: RemoteOffset,
@@ -41,7 +41,7 @@ impl Place {
 /// A table's sizes and the places of its replicas.
 #[derive(Clone, Debug)]
 pub struct TableLayout {
-    /// The sizes.
+    /// The sizes of the table.
     pub geometry: Geometry,
     /// The places of each partition's replicas, in the order in which these joined. The first one
     /// that is complete and live is the primary. A replica that joins therefore never replaces a

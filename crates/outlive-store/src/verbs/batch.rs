@@ -60,7 +60,7 @@ pub enum VerbKind {
 /// A posted verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verb {
-    /// The operation.
+    /// The operation of the verb.
     pub kind: VerbKind,
     /// The start of the remote words.
     pub at: RemoteOffset,
@@ -185,7 +185,7 @@ impl Batch {
     /// Returns the words that the READ of `slot` read, once the batch is complete.
     ///
     /// # Panics
-    /// If `slot` is of another batch and not inside the buffer of this one.
+    /// If `slot` is not inside the buffer of this batch, because it belongs to another batch.
     pub fn words(&self, slot: Slot) -> &[u64] {
         let start = slot.local as usize;
         &self.buffer[start..start + slot.words as usize]
@@ -195,7 +195,8 @@ impl Batch {
     /// batch is complete.
     ///
     /// # Panics
-    /// As [`words`](Self::words), and if `slot` is that of a READ of no words.
+    /// Panics under the same conditions as [`words`](Self::words), and if `slot` is that of a READ
+    /// of no words.
     pub fn value(&self, slot: Slot) -> u64 {
         self.words(slot)[0]
     }

@@ -16,7 +16,7 @@ use std::time::Instant;
 pub struct Link {
     /// The time from posting an empty batch to its completion.
     pub round_trip: Duration,
-    /// The maximum of the random delay of a request, which is uniform from zero.
+    /// The maximum of the random delay of a request, which is uniformly distributed from zero.
     pub jitter: Duration,
     /// The bandwidth in each direction, in bits per second.
     pub bits_per_second: u64,

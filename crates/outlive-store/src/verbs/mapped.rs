@@ -12,9 +12,9 @@ pub const POISON: u64 = 0xDEAD_5E12_4E12_DEAD;
 /// server's segment, so that it can be read and written when the segment is lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness<M: Memory = Native> {
-    /// The memory of the word.
+    /// The memory that holds the word.
     pub memory: M,
-    /// The word.
+    /// The offset of the word.
     pub at: Offset,
     /// The value of the word while this incarnation of the server is live.
     pub live: u64,

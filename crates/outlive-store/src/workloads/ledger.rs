@@ -14,8 +14,8 @@ pub enum Books {
     Program,
     /// In a row of the ledger, in the same transaction.
     Ledger,
-    /// As in [`Ledger`](Self::Ledger). The row also counts the transactions that write, those
-    /// without such a change included.
+    /// In a row of the ledger, as with [`Ledger`](Self::Ledger). The row additionally counts all
+    /// transactions that write, including those that do not change the sum.
     Commits,
 }
 
@@ -36,7 +36,7 @@ const NAMED: usize = 4;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Receipt {
-    /// The number of transactions.
+    /// The number of transactions that have written the row.
     pub commits: u64,
     /// The ids of the last ones, the last one first.
     last: [u64; NAMED],

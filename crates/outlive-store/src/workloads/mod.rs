@@ -112,7 +112,7 @@ impl Benchmark {
     /// servers that have had the process id `process`.
     ///
     /// # Errors
-    /// Those of transactions.
+    /// Returns the errors of transactions.
     pub fn receipt<V: Member>(
         &self,
         coordinator: &mut Coordinator<V>,

@@ -63,9 +63,9 @@ impl SmallBankKind {
 pub struct SmallBankRequest {
     /// The kind of the transaction.
     pub kind: SmallBankKind,
-    /// The customer.
+    /// The first or only customer of the transaction.
     pub one: u64,
-    /// The other customer, of the kinds that have two.
+    /// The other customer, if the kind of transaction has two.
     pub other: u64,
     /// The amount in cents. It is negative if [`TransactSavings`](SmallBankKind::TransactSavings)
     /// takes it from the account.
@@ -73,7 +73,7 @@ pub struct SmallBankRequest {
 }
 
 impl SmallBankRequest {
-    /// Chooses a transaction of a bank with `customers`.
+    /// Chooses a random transaction of a bank with `customers` customers.
     pub fn choose(customers: u64, random: &mut fastrand::Rng) -> Self {
         let customers = Keys {
             all: customers,
@@ -133,7 +133,7 @@ impl SmallBank {
         insert(coordinator, self.savings, accounts)
     }
 
-    /// Executes a random transaction. Returns its kind, and what was recorded.
+    /// Executes a random transaction. Returns its kind, and its record.
     ///
     /// # Errors
     /// Returns the errors of transactions.

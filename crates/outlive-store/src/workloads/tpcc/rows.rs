@@ -16,9 +16,9 @@ pub(super) struct Address {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Warehouse {
-    /// In cents.
+    /// The sum of the payments, in cents.
     pub year_to_date: i64,
-    /// In hundredths of a percent.
+    /// The sales tax, in hundredths of a percent.
     pub tax: u32,
     pub name: [u8; 10],
     pub unused: [u8; 2],
@@ -46,9 +46,9 @@ pub(super) struct Customer {
     pub since: u64,
     pub payments: u32,
     pub deliveries: u32,
-    /// In hundredths of a percent.
+    /// The discount, in hundredths of a percent.
     pub discount: u32,
-    /// `GC` or `BC`.
+    /// The credit standing: `GC` (good) or `BC` (bad).
     pub credit: [u8; 2],
     pub middle: [u8; 2],
     pub first: [u8; 16],
@@ -86,9 +86,9 @@ pub(super) struct History {
 pub(super) struct Order {
     pub number: u64,
     pub date: u64,
-    /// Within the district.
+    /// The number of the customer in the district.
     pub customer: u32,
-    /// 0 if it is not delivered.
+    /// The number of the carrier; 0 if the order is not delivered.
     pub carrier: u32,
     pub lines: u32,
     pub is_local: u32,
@@ -97,9 +97,9 @@ pub(super) struct Order {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct OrderLine {
-    /// 0 if it is not delivered.
+    /// The time of the delivery; 0 if the line is not delivered.
     pub delivered: u64,
-    /// In cents.
+    /// The amount of the line, in cents.
     pub amount: i64,
     pub item: u32,
     pub supplier: u32,
@@ -111,7 +111,7 @@ pub(super) struct OrderLine {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Item {
-    /// In cents.
+    /// The price, in cents.
     pub price: i64,
     pub image: u32,
     pub name: [u8; 24],
