@@ -53,8 +53,8 @@ impl<'w, M: Memory> Engine<'w, M> {
     /// replace no worker, and would erase the death from which the pool decides on a replacement.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim); [`EngineError::NoGuestSlot`] if the only free slots are kept for
-    /// successors.
+    /// Returns the errors of [`claim`](Self::claim), and [`EngineError::NoGuestSlot`] if the only
+    /// free slots are kept for successors.
     ///
     /// # Crash
     /// The slot belongs to a dead guest, and can be claimed again.
@@ -96,13 +96,13 @@ impl<'w, M: Memory> Engine<'w, M> {
     /// Claims slot `number`. Returns `None` if it is not available now.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim).
+    /// Returns the errors of [`claim`](Self::claim).
     ///
     /// # Panics
     /// If the slot does not exist.
     ///
     /// # Crash
-    /// As [`claim`](Self::claim).
+    /// The outcome is that of a crash in [`claim`](Self::claim).
     pub fn claim_slot<H: Hooks<M>>(
         slots: Slots<M>,
         number: u32,

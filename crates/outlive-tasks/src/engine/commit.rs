@@ -202,8 +202,8 @@ impl<'w, M: Memory> Engine<'w, M> {
         Ok(())
     }
 
-    /// Begins the task again, as another attempt of the same worker and without children. Returns
-    /// `false`, with no other effect than the removal of the children, if no attempts are left.
+    /// Begins another attempt of the task on the same worker, without the children of the last
+    /// attempt. Returns `false` if no attempts are left; then only the children are removed.
     ///
     /// # Errors
     /// If its children could not be freed.
@@ -225,11 +225,12 @@ impl<'w, M: Memory> Engine<'w, M> {
     }
 
     /// Leaves the task, which this worker cannot do, to other workers, and gives up the slot. The
-    /// attempt's children are freed. The task stays in the running slot, where it is found as a
-    /// dead worker's task is: the slot has no owner.
+    /// attempt's children are freed. The task stays in the running slot, which then has no owner.
+    /// Other workers find it there as they find the task of a dead worker.
     ///
     /// # Errors
-    /// If its children could not be freed: the worker holds the task until it is gone.
+    /// If its children could not be freed. The worker then holds the task until the worker leaves
+    /// or dies.
     ///
     /// # Crash
     /// The task is re-executed.

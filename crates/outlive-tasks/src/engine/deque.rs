@@ -218,8 +218,8 @@ pub struct Deque<M: Memory = Native> {
 }
 
 impl<M: Memory> Deque<M> {
-    /// Takes over the deque of `slot` as its new owner. If it has no array yet, allocates one of `1
-    /// << smallest` entries.
+    /// Takes over the deque of `slot` as its new owner. If the deque has no array yet, allocates
+    /// one of `1 << smallest` entries.
     ///
     /// # Errors
     /// If the heap has no block for an array, or the deque is damaged.

@@ -135,10 +135,11 @@ impl<M: Memory> Engine<'_, M> {
     /// there, and that no other worker would make it ready.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Returns the errors of [`start`](Self::start).
     ///
     /// # Crash
-    /// As [`start`](Self::start): the task is noted before it is ready.
+    /// The outcome is that of a crash in [`start`](Self::start), because the task is noted before
+    /// it is ready.
     pub fn start_waiting(
         &mut self,
         task: Task<M>,

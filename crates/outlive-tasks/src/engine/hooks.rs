@@ -56,7 +56,7 @@ pub trait Hooks<M: Memory> {
     /// has it [wait](Task::wait_for_inputs) and registers it with its inputs.
     ///
     /// # Errors
-    /// As [`committed`](Self::committed).
+    /// Returns the errors of [`committed`](Self::committed).
     #[inline]
     fn child(&mut self, child: Task<M>, batch: &mut Batch<'_, '_, M>) -> Result<(), Self::Error> {
         Ok(batch.ready(child)?)
@@ -65,7 +65,7 @@ pub trait Hooks<M: Memory> {
     /// Reports to its job that `task` has failed finally, in attempt `attempt`.
     ///
     /// # Errors
-    /// As [`committed`](Self::committed).
+    /// Returns the errors of [`committed`](Self::committed).
     fn failed(
         &mut self,
         task: Task<M>,
@@ -152,7 +152,7 @@ impl<'b, 'w, M: Memory> Batch<'b, 'w, M> {
     /// in its life `sequence`, and nothing if the descriptor has another life by now.
     ///
     /// # Errors
-    /// As [`ready`](Self::ready).
+    /// Returns the errors of [`ready`](Self::ready).
     pub fn ready_in(&mut self, task: Task<M>, sequence: u64) -> Result<(), EngineError> {
         self.ready_if(task, |status| status.sequence() == sequence)
     }

@@ -92,7 +92,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// 64 workers, chunks of 8 KiB, 256 entries.
+    /// Returns settings for 64 workers, chunks of 8 KiB, and deques that begin with 256 entries.
     fn default() -> Self {
         Self {
             capacity: 64,
@@ -119,7 +119,7 @@ pub struct Slots<M: Memory = Native> {
     settings: Settings,
 }
 
-/// The owner of a slot: a worker that works in it, or is gone and did not give it up.
+/// The owner of a slot: a worker that works in it, or that has died or left without giving it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupant {
     /// The worker's instance.
@@ -243,8 +243,8 @@ impl<M: Memory> Slots<M> {
         self.settings
     }
 
-    /// Returns the number of slots that were ever claimed, or about to be. Slots from there on are
-    /// as they were created.
+    /// Returns the number of slots that were ever claimed, or are about to be. Slots with this or a
+    /// higher number are still as they were created.
     #[inline]
     pub fn used(self) -> u32 {
         // Acquire: no read depends on it, but a worker that has seen a task of a slot also sees the
@@ -327,7 +327,7 @@ impl<M: Memory> Slots<M> {
 }
 
 impl<M: Memory> Slots<M> {
-    /// Checks that every owner of a slot is or was a member of the pod. A slot with another word
+    /// Checks that every owner of a slot is or was a member of the pod. A slot with any other owner
     /// could never be claimed, or its claim would need a log that does not exist.
     ///
     /// # Errors

@@ -41,23 +41,24 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
-    /// No task yet.
+    /// The descriptor holds no task.
     Free = 0,
     /// The child of a task that has not been committed.
     New = 1,
-    /// It waits for inputs.
+    /// The task waits for inputs.
     Waiting = 2,
-    /// Any worker may run it.
+    /// Any worker may run the task.
     Ready = 3,
-    /// A worker runs it.
+    /// A worker runs the task.
     Running = 4,
-    /// It has taken effect, and its effects are being published.
+    /// The task has taken effect, and a worker is publishing its effects.
     Committing = 5,
-    /// It has failed, and its failure is being published.
+    /// The task has failed, and a worker is reporting the failure to its job.
     Failing = 6,
-    /// It has taken effect.
+    /// The task has taken effect, and its effects are published.
     Done = 7,
-    /// It has failed.
+    /// The task has failed and its job has been notified, or its job had failed before the task
+    /// began.
     Failed = 8,
 }
 

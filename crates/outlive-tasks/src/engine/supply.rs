@@ -168,9 +168,9 @@ impl<M: Memory> Supply<M> {
         Ok(task)
     }
 
-    /// Puts a descriptor of this slot, with its life over and on no chain, on the free list.
-    /// Returns `false` if it still has [inputs](Task::inputs): the layer that keeps names removes
-    /// them when no thread can reach them any more.
+    /// Puts a descriptor of this slot on the free list. The life of the descriptor is over, and it
+    /// is on no chain. Returns `false` if it still has [inputs](Task::inputs): the layer that keeps
+    /// names removes them when no thread can reach them any more.
     #[inline(always)]
     pub fn put(&mut self, task: Task<M>) -> bool {
         if task.inputs() != 0 {

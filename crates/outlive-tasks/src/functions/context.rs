@@ -218,7 +218,7 @@ impl<'c> Context<'c> {
     /// Returns the data of `name` as a value.
     ///
     /// # Errors
-    /// As [`input`](Self::input), or if it has another size.
+    /// Returns the errors of [`input`](Self::input), and an error if the data has another size.
     pub fn input_of<T: bytemuck::Pod>(&self, name: &str) -> Result<T, TaskError> {
         let bytes = self.input(name)?.to_vec();
         bytemuck::try_pod_read_unaligned(&bytes).map_err(|_| {
@@ -232,7 +232,8 @@ impl<'c> Context<'c> {
     /// Returns the array `name`.
     ///
     /// # Errors
-    /// As [`input`](Self::input), or if its size is not a multiple of the element's.
+    /// Returns the errors of [`input`](Self::input), and an error if the size of the data is not a
+    /// multiple of the element's.
     pub fn array<T: Element>(&self, name: &str) -> Result<Array<T>, TaskError> {
         let data = self.input(name)?;
         Array::of(self.layout.memory, data).ok_or_else(|| not_an_array::<T>(name, data))
@@ -287,7 +288,7 @@ impl<'c> Context<'c> {
     /// Writes a value under `name`.
     ///
     /// # Errors
-    /// As [`output`](Self::output).
+    /// Returns the errors of [`output`](Self::output).
     pub fn output_of<T: bytemuck::Pod>(&self, name: &str, value: &T) -> Result<(), TaskError> {
         self.output(name, bytemuck::bytes_of(value))
     }
@@ -296,7 +297,7 @@ impl<'c> Context<'c> {
     /// that this task spawns fill it; they find it by [`array`](Self::array).
     ///
     /// # Errors
-    /// As [`output`](Self::output).
+    /// Returns the errors of [`output`](Self::output).
     pub fn output_array<T: Element>(&self, name: &str, len: usize) -> Result<Array<T>, TaskError> {
         let bytes = (len * size_of::<T>()) as u64;
         let data = self.port(name)?.allocate(self.hand.heap, bytes);
@@ -304,8 +305,8 @@ impl<'c> Context<'c> {
         Array::of(self.layout.memory, data).ok_or_else(|| not_an_array::<T>(name, data))
     }
 
-    /// Writes the result of the job, which [`Job::wait`](crate::Job::wait) returns. The first of
-    /// its tasks that does so determines it.
+    /// Writes the result of the job, which [`Job::wait`](crate::Job::wait) returns. The first task
+    /// of the job that writes a result determines it.
     ///
     /// # Errors
     /// If there is no memory.
@@ -328,7 +329,7 @@ impl<'c> Context<'c> {
     /// Writes a value as the result of the job.
     ///
     /// # Errors
-    /// As [`result`](Self::result).
+    /// Returns the errors of [`result`](Self::result).
     pub fn result_of<T: bytemuck::Pod>(&self, value: &T) -> Result<(), TaskError> {
         self.result(bytemuck::bytes_of(value))
     }

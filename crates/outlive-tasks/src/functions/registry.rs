@@ -36,8 +36,8 @@ impl TaskError {
         }
     }
 
-    /// Returns an error with a reason that only concerns this worker or its host: it cannot open a
-    /// file that others can read, for example. The worker leaves the pool with
+    /// Returns an error with a reason that only concerns this worker or its host: for example, it
+    /// cannot open a file that other workers can read. The worker leaves the pool with
     /// [`PoolError::Unable`](crate::PoolError::Unable), and the task to other workers. If there are
     /// none, this is an ordinary error.
     ///
@@ -288,7 +288,7 @@ pub fn unpack<A: bytemuck::Pod>(bytes: &mut &[u8]) -> Result<A, TaskError> {
     Ok(bytemuck::pod_read_unaligned(first))
 }
 
-/// Makes tasks of functions.
+/// Defines tasks, each by a function.
 ///
 /// A task has a context, then arguments: plain data (`bytemuck::Pod`) that can be shown (`Debug`).
 /// It is idempotent: with the same arguments and inputs it does the same, since it may be begun
@@ -365,7 +365,7 @@ macro_rules! task {
     )+};
 }
 
-/// A set of numbered tasks.
+/// A set of task functions, each with a number.
 #[derive(Debug)]
 pub struct Registry {
     /// Sorted by name.
@@ -377,7 +377,7 @@ pub struct Registry {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("two tasks have the name `{name}`; rename one, because a name identifies a task")]
 pub struct SameName {
-    /// The name.
+    /// The name that both tasks have.
     pub name: &'static str,
 }
 

@@ -17,8 +17,8 @@ impl WorkerPool {
         self.layout.names.read(heap, &pin, &name_key(name))
     }
 
-    /// Returns the array `name`, if it exists and consists of such elements. The handle is valid
-    /// until the data is [removed](Self::remove_data).
+    /// Returns the array `name`, if it exists and its size is a multiple of the element's. The
+    /// handle is valid until the data is [removed](Self::remove_data).
     pub fn array<T: Element>(&self, heap: &LocalHeap<'_>, name: &str) -> Option<Array<T>> {
         Array::of(self.layout.memory, self.data(heap, name)?)
     }
@@ -40,10 +40,10 @@ impl WorkerPool {
     /// Binds `name` to an array of `len` elements, after `fill` has written them.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Returns the errors of [`put`](Self::put).
     ///
     /// # Crash
-    /// As [`put`](Self::put).
+    /// The outcome is that of a crash in [`put`](Self::put).
     pub fn put_array<T: Element>(
         &self,
         heap: &LocalHeap<'_>,
@@ -122,13 +122,13 @@ impl WorkerPool {
     /// ```
     ///
     /// # Errors
-    /// [`PoolError::DataInUse`], with what to wait for: if a job or a task that has not ended reads
-    /// or writes the data, or another caller puts or removes it. [`PoolError::NoDesk`] if too many
-    /// callers perform such operations.
+    /// [`PoolError::DataInUse`], which names the user to wait for, if a job or a task that has not
+    /// ended reads or writes the data, or another caller puts or removes it. [`PoolError::NoDesk`]
+    /// if too many callers perform such operations.
     ///
     /// # Crash
-    /// The name has its data, or none: the next incarnation removes it again. The next caller that
-    /// removes something or puts data finishes the rest.
+    /// The name has its data, or none. The next incarnation of the caller repeats the removal. The
+    /// next caller that removes a job or data, or puts data, finishes the rest.
     pub fn remove_data(&self, heap: &LocalHeap<'_>, name: &str) -> Result<bool, PoolError> {
         self.layout.remove_data(self.hand(heap), &name_key(name))
     }

@@ -18,7 +18,7 @@ use std::time::Instant;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Overdue {
-    /// The worker.
+    /// The overdue worker.
     pub worker: Instance,
     /// The number of the worker's slot.
     pub slot: u32,

@@ -22,7 +22,7 @@ pub struct Job<'h> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
-    /// It failed.
+    /// The job failed.
     #[error("the job `{job}` failed: {why}")]
     Failed {
         /// The job.
@@ -30,10 +30,10 @@ pub enum JobError {
         /// The reason.
         why: String,
     },
-    /// It was removed.
+    /// The job was removed.
     #[error("the job was removed, and its result with it")]
     Removed,
-    /// It has not ended yet.
+    /// The job has not ended within the time limit.
     #[error(
         "the job `{job}` has not ended within {waited:?}; wait again, or check the pool's status"
     )]
@@ -123,7 +123,7 @@ impl<'h> Job<'h> {
     /// Returns the job's result as a value; `None` if it has another size.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Returns the errors of [`wait`](Self::wait).
     pub fn wait_for<T: bytemuck::Pod>(
         &self,
         timeout: Option<Duration>,
@@ -146,7 +146,7 @@ impl<'h> Job<'h> {
         }
     }
 
-    /// Returns the reason of the job's failure, if it failed.
+    /// Returns the reason why the job failed, if it failed.
     pub fn error(&self) -> Option<String> {
         let hand = self.pool.hand(self.heap);
         (self.state() == JobState::Failed)

@@ -29,7 +29,7 @@ impl WorkerPool {
     /// Submits a job that begins when the jobs in `after` are complete.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit).
+    /// Returns the errors of [`submit`](Self::submit).
     pub fn submit_after<'h>(
         &self,
         heap: &'h LocalHeap<'h>,
@@ -110,13 +110,13 @@ impl WorkerPool {
     /// ```
     ///
     /// # Errors
-    /// [`PoolError::JobInUse`], with what to wait for: if it has not ended, a job that depends on
-    /// it has not begun, some of its tasks still run, or another caller removes it.
+    /// [`PoolError::JobInUse`], which names the user to wait for, if the job has not ended, a job
+    /// that depends on it has not begun, some of its tasks still run, or another caller removes it.
     /// [`PoolError::NoDesk`] if too many callers perform such operations.
     ///
     /// # Crash
-    /// The job exists or not: the next incarnation removes it again. The next caller that removes
-    /// something, puts data or submits the same job finishes the rest.
+    /// The job exists or not. The next incarnation of the caller repeats the removal. The next
+    /// caller that removes a job or data, puts data or submits the same job finishes the rest.
     pub fn remove_job(&self, heap: &LocalHeap<'_>, name: &str) -> Result<bool, PoolError> {
         self.layout.remove_job(self.hand(heap), name.as_bytes())
     }

@@ -37,7 +37,7 @@ use outlive::supervise::Stop;
 /// A pool of workers in a pod, with its jobs.
 ///
 /// A handle is `Copy`. Operations that change the pool take the caller's heap handle. Workers are
-/// threads of any processes. They come and leave at any time, and may die.
+/// threads of any processes. They join and leave at any time, and may die.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerPool {
     layout: Layout,
@@ -90,7 +90,7 @@ impl WorkerPool {
     /// [Opens](Self::open) the pool, or [creates](Self::create) it.
     ///
     /// # Errors
-    /// As these two.
+    /// Returns the errors of both functions.
     pub fn open_or_create(
         pod: &Pod,
         heap: &LocalHeap<'_>,
@@ -130,10 +130,10 @@ impl WorkerPool {
 
     /// Works as a guest, an additional worker: until the pool requests no workers at all, even if
     /// it has as many workers as it requests. A guest does not count toward that number: no other
-    /// worker leaves or stays away for it, and a spare comes when a counted worker dies.
+    /// worker leaves because of it, and a spare takes the place of a counted worker that dies.
     ///
     /// # Errors
-    /// As [`work`](Self::work).
+    /// Returns the errors of [`work`](Self::work).
     pub fn work_besides(
         &self,
         heap: &LocalHeap<'_>,
@@ -191,18 +191,18 @@ impl WorkerPool {
     /// requested number stay.
     ///
     /// # Errors
-    /// As [`work`](Self::work).
+    /// Returns the errors of [`work`](Self::work).
     pub fn stand_by(&self, heap: &LocalHeap<'_>, stop: &Stop) -> Result<Served, PoolError> {
         self.stand_by_while(heap, stop, || true, |_| ())
     }
 
     /// Does the same as [`stand_by`](Self::stand_by) for as long as `goes_on` returns true. It is
     /// called whenever the spare waits: after events in the pool, and ten times a second. `turns`
-    /// is notified when the spare comes and when it goes again, with the reason; not when it ends,
-    /// with the pool or by `stop`.
+    /// is called with the reason when the spare starts to work and when it returns to standby. It
+    /// is not called when the spare ends, with the pool or by `stop`.
     ///
     /// # Errors
-    /// As [`work`](Self::work).
+    /// Returns the errors of [`work`](Self::work).
     pub fn stand_by_while(
         &self,
         heap: &LocalHeap<'_>,
@@ -374,7 +374,7 @@ impl WorkerPool {
         })
     }
 
-    /// Returns the names of the pod's pools.
+    /// Returns the names of the pools in the pod.
     ///
     /// # Errors
     /// If the table of roots is damaged.

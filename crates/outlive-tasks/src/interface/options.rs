@@ -20,9 +20,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns the defaults: a capacity of 64 workers, all of them requested, and of 64 open jobs
-    /// at a time; a task that fails is tried three times, and one in which five workers died is
-    /// poisoned.
+    /// Returns the defaults: 64 workers at most, all of them requested, and 64 open jobs at a time.
+    /// A task that fails is tried three times. A task in which five workers died is poisoned.
     pub fn new() -> Self {
         Self {
             shape: Shape {
@@ -74,7 +73,7 @@ impl Options {
         self
     }
 
-    /// Sets the maximum number of open jobs at a time; others wait.
+    /// Sets the maximum number of open jobs at a time. Further jobs wait.
     pub fn open_jobs(mut self, jobs: u32) -> Self {
         self.shape.roots = jobs.clamp(1, 1 << 16);
         self
@@ -107,8 +106,8 @@ impl Options {
         self
     }
 
-    /// Sets the time after which a worker without heartbeat, while others have one, is
-    /// [suspected](super::PoolStatus).
+    /// Sets the time after which a worker without heartbeats is [suspected](super::PoolStatus),
+    /// while other workers have heartbeats.
     pub fn freeze(mut self, freeze: Duration) -> Self {
         self.shape.freeze = freeze;
         self

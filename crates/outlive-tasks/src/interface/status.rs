@@ -23,8 +23,9 @@ pub struct PoolStatus {
     pub wanted: u32,
     /// The number of workers that the pool requested at first.
     pub original: u32,
-    /// The range of numbers that can be [requested](super::WorkerPool::request): up to the maximum,
-    /// or that within which it [resizes itself](super::Options::elastic).
+    /// The range of numbers of workers that can be [requested](super::WorkerPool::request): from 1
+    /// to the capacity, or the range within which the pool [resizes
+    /// itself](super::Options::elastic).
     pub room: RangeInclusive<u32>,
     /// Whether the pool resizes itself.
     pub is_elastic: bool,
@@ -58,7 +59,7 @@ pub struct WorkerStatus {
     pub queued: u64,
     /// The task that the worker holds, as text, with its status.
     pub running: Option<(String, Status)>,
-    /// The heartbeat.
+    /// The worker's number of heartbeats.
     pub heartbeat: u64,
 }
 

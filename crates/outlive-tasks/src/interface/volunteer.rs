@@ -177,7 +177,7 @@ impl Volunteer {
     /// it works.
     ///
     /// # Errors
-    /// As [`work`](Self::work).
+    /// Returns the errors of [`work`](Self::work).
     pub fn work_as(
         &self,
         pod: &Pod,

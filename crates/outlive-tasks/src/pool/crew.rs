@@ -163,7 +163,7 @@ impl<'w, M: Memory> Crew<'w, M> {
         self.find_waiting()
     }
 
-    /// Returns the same as [`find`](Self::find), but no waiting task.
+    /// Returns the next task as [`find`](Self::find) does, but never a waiting task.
     pub fn find_ready(&mut self) -> Result<Option<Running<M>>, PoolError> {
         if let Some(run) = self.engine.next(&mut self.publisher)? {
             return Ok(Some(run));
@@ -224,7 +224,7 @@ impl<'w, M: Memory> Crew<'w, M> {
         Record::at(self.layout.memory, Offset::from_raw(run.job()))
     }
 
-    /// Returns whether the jobs differ from those of the list.
+    /// Returns whether the pool's jobs have changed since this worker last listed them.
     pub fn has_news(&mut self) -> bool {
         if self.version != Some(self.layout.version()) {
             return true;
@@ -273,7 +273,7 @@ impl<'w, M: Memory> Crew<'w, M> {
     }
 
     /// Determines whether the pool has work, as the last worker that arrived at the barrier, and
-    /// releases the others if it has. Returns a task that can be run, if one was found.
+    /// releases the other workers if it has. Returns a task that can be run, if one was found.
     pub fn judge(
         &mut self,
         seat: &mut Seat<'_, M>,
@@ -357,9 +357,9 @@ fn fingerprint<M: Memory>(jobs: impl Iterator<Item = Record<M>>) -> u64 {
 /// The result of a judgement.
 #[derive(Debug)]
 pub enum Judged<M: Memory> {
-    /// There may be work to find.
+    /// There may be work: the worker searches again.
     GoOn,
-    /// This task is to be run.
+    /// The worker must run this task.
     Run(Running<M>),
     /// There is no work for any worker: wait.
     Idle,

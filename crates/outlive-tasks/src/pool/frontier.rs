@@ -43,11 +43,11 @@ pub struct Frontier<M: Memory = Native> {
 /// A worker with a heartbeat that stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frozen {
-    /// The slot.
+    /// The number of the worker's slot.
     pub slot: u32,
-    /// The instance.
+    /// The worker's instance.
     pub worker: Instance,
-    /// The heartbeat.
+    /// The number of heartbeats at which the worker stands still.
     pub heartbeat: u64,
     /// The time for which the observer has not seen the heartbeat change.
     pub since: Duration,

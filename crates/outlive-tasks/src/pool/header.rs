@@ -59,7 +59,7 @@ outlive::memory::crash_points! {
     pub enum DestroyPoint for "tasks.destroy" {
         /// The header is in the pending cell, and the cell still leads to it.
         InHand,
-        /// It is in no other pending cell.
+        /// The header is in no other pending cell.
         Alone,
         /// The cell is cleared: the header is in the pending cell only.
         Displaced,
@@ -230,7 +230,7 @@ impl<'h, M: Memory> Place<'h, M> {
         memory.crash_point(MakePoint::Released);
     }
 
-    /// Unpublishes the pool of `header`, and takes it apart. Called by its last user.
+    /// Unpublishes the pool of `header`, and frees all its blocks. Called by the pool's last user.
     pub fn empty(self, header: Offset) -> Result<(), PoolError> {
         let memory = self.heap.memory();
         self.take(header);
@@ -261,8 +261,8 @@ impl<'h, M: Memory> Place<'h, M> {
         memory.crash_point(DestroyPoint::Alone);
     }
 
-    /// Empties the pending cell: clears it if its header is published, and takes the header apart
-    /// if not.
+    /// Empties the pending cell. If its header is not published, first frees the header and all
+    /// blocks that it leads to.
     pub fn settle(self) -> Result<(), PoolError> {
         let Self { heap, pending, .. } = self;
         let memory = heap.memory();
@@ -293,7 +293,7 @@ impl<'h, M: Memory> Place<'h, M> {
         Ok(())
     }
 
-    /// Frees all that the header at `at` leads to. Can be repeated.
+    /// Frees all blocks that the header at `at` leads to. Can be repeated.
     pub fn take_apart(self, at: Offset) -> Result<(), PoolError> {
         let (heap, memory) = (self.heap, self.heap.memory());
         if let Ok(layout) = Layout::open(memory, at) {

@@ -46,14 +46,14 @@ outlive::memory::crash_points! {
 /// The result of a judgement.
 #[derive(Debug)]
 pub enum Verdict {
-    /// There is work; the barrier is to be released.
+    /// There is work; the caller must release the barrier.
     Work,
     /// These tasks wait, each in the given life, although all their inputs exist. The binder of the
     /// last input was not a worker, or died, or had no space for them in its deque.
     Runnable(Vec<(Offset, u64)>),
-    /// The state has changed during the judgement.
+    /// The state has changed during the judgement, which has no result.
     Void,
-    /// Jobs have ended; the barrier is to be released.
+    /// Jobs have ended; the caller must release the barrier.
     Ended,
     /// There is no work at all.
     Idle,

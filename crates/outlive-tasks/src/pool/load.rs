@@ -16,13 +16,13 @@ use outlive::memory::Memory;
 /// Advice for a launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Nothing.
+    /// The number of workers need not change.
     Stay,
     /// This many workers should be started, because too many of the original ones have failed.
     Replace(u32),
-    /// Each worker has more to do than it should: start this many.
+    /// This many workers should be started, because each worker has too many ready tasks.
     Grow(u32),
-    /// There is so little to do that this many can go:
+    /// This many workers can leave, because there are too few ready tasks: call
     /// [`WorkerPool::resize`](crate::WorkerPool::resize).
     Shrink(u32),
 }
@@ -70,7 +70,7 @@ pub fn is_surplus<M: Memory>(layout: Layout<M>, generations: Generations<M>, num
     (0..number).filter(counts).count() as u64 >= u64::from(wanted)
 }
 
-/// Returns whether a spare is wanted.
+/// Returns whether the pool needs a spare to start working.
 pub fn wants_a_spare<M: Memory>(
     layout: Layout<M>,
     generations: Generations<M>,
@@ -79,9 +79,10 @@ pub fn wants_a_spare<M: Memory>(
     Ok(load.wants_a_spare(layout.wanted(), layout.original(), layout.elastic()))
 }
 
-/// Returns why an own worker has come that claimed the slot of `before`. The slot decides, not the
-/// number of workers missing before the claim: if workers have died and more are wanted at the same
-/// time, as many come for the dead as have died.
+/// Returns the reason why an own worker that claimed the slot of `before` has started. The previous
+/// occupant of the slot determines the reason, and not the number of workers that were missing. So
+/// if workers have died and more workers are requested at the same time, the number of workers that
+/// start to replace dead ones is the number that died.
 pub fn why_came<M: Memory>(
     layout: Layout<M>,
     generations: Generations<M>,

@@ -147,8 +147,8 @@ impl Lookout {
     }
 }
 
-/// Returns whether `task`, whose `status` is that it waits, has all its inputs. The result is valid
-/// only if the caller then changes the task from that same status.
+/// Returns whether all inputs of the waiting task `task` with the status `status` exist. The result
+/// is valid only if the caller then changes the task from that same status.
 pub fn has_all<M: Memory>(memory: M, task: Task<M>, status: Status) -> bool {
     let stands = || task.status().is_ok_and(|now| now == status);
     // A task without inputs waits only because no deque had space for it.

@@ -8,7 +8,7 @@ use core::ops::RangeInclusive;
 use outlive::membership::{Instance, Member};
 use outlive::memory::Memory;
 
-/// The change for a worker that [stands by](crate::WorkerPool::stand_by).
+/// A change in the state of a worker that [stands by](crate::WorkerPool::stand_by).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// The worker has got a slot, and works.
@@ -18,7 +18,7 @@ pub enum Turn {
         /// The dead worker that it replaces, if that was an own worker of the pool.
         after: Option<Instance>,
     },
-    /// It has become surplus, and is on standby again.
+    /// The worker has become surplus, and is on standby again.
     Goes(Trigger),
 }
 

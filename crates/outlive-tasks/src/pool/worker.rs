@@ -86,7 +86,7 @@ pub(crate) struct Worker<'w> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
-    /// It was stopped.
+    /// The worker was stopped.
     Stopped,
     /// The pool wants fewer workers.
     Surplus,
@@ -119,14 +119,15 @@ impl<'w> Worker<'w> {
         })
     }
 
-    /// Marks the worker as the last one: no other worker came for a task that it could not do.
+    /// Marks the worker as the last one: no other worker was available for a task that this worker
+    /// could not do.
     pub fn left_alone(self) -> Self {
         let is_last = true;
         Self { is_last, ..self }
     }
 
-    /// Returns why the worker came, and which worker it replaces, as recorded by the claim of its
-    /// slot.
+    /// Returns the reason why the worker started, and the worker that it replaces, as recorded by
+    /// the claim of its slot.
     pub fn turn(&self) -> Turn {
         let (before, generations) = (
             self.crew.engine.before(),
@@ -298,7 +299,7 @@ impl<'w> Worker<'w> {
         self.resizer.look(self.layout, self.hand)
     }
 
-    /// Returns why the worker is to end, if it was stopped or is surplus.
+    /// Returns the reason why the worker must end, if it was stopped or is surplus.
     pub fn is_to_end(&self) -> Option<Ended> {
         if self.stop.is_stopped() {
             return Some(Ended::Stopped);

@@ -12,7 +12,8 @@ pub struct Band {
 }
 
 impl Default for Band {
-    /// A quarter of the workers may fail; 0 to 64 tasks may be ready for each.
+    /// Returns the band in which a quarter of the workers may fail, and 0 to 64 tasks may be ready
+    /// for each worker.
     fn default() -> Self {
         Self {
             failed: 0.25,

@@ -132,7 +132,7 @@ impl<M: Memory> Crashes<M> {
     /// Does the same as [`note`](Self::note) for a worker of `process`.
     ///
     /// # Crash
-    /// As [`note`](Self::note).
+    /// The outcome is that of a crash in [`note`](Self::note).
     pub fn note_of(self, task: Offset, life: u64, dead: Instance, process: Option<Instance>) {
         let memory = self.memory;
         let (at, number) = self.take_entry();
@@ -158,7 +158,7 @@ impl<M: Memory> Crashes<M> {
         (at, number + 1)
     }
 
-    /// Writes all words of a note but the number.
+    /// Writes all words of a note except the number.
     pub fn fill(
         self,
         at: Offset,

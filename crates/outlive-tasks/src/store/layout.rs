@@ -243,8 +243,8 @@ impl<M: Memory> Layout<M> {
         })
     }
 
-    /// Frees all that the header at `at`, complete or not, leads to, except the blocks of the
-    /// [slots](Slots). For its last user. Can be repeated.
+    /// Frees all blocks that the header at `at`, complete or not, leads to, except the blocks of
+    /// the [slots](Slots). Called by the last user of the pool. Can be repeated.
     pub fn dismantle(heap: &LocalHeap<'_, M>, at: Offset) -> Result<(), PoolError> {
         let memory = heap.memory();
         let word = |place| memory.load::<u64>(at + place, Ordering::Relaxed);
@@ -277,7 +277,8 @@ impl<M: Memory> Layout<M> {
         (self.load(FINGERPRINT, Ordering::Relaxed), text)
     }
 
-    /// Returns the line of the registry's text about `function`, or a name for the pool's own.
+    /// Returns the line about `function` in the registry's text. For the pool's own function, which
+    /// submits jobs, returns a description instead.
     pub fn registered(self, function: u32) -> Option<String> {
         if function == super::jobs::SUBMIT {
             return Some("that submits a job".into());
@@ -378,13 +379,13 @@ impl<M: Memory> Layout<M> {
         self.at + VERSION
     }
 
-    /// Returns the version, a number that grows when jobs come, open or end.
+    /// Returns the version, a number that is raised when a job is submitted, opened or ended.
     pub fn version(self) -> u64 {
         // Acquire: the changes of the jobs before it.
         self.load(VERSION, Ordering::Acquire)
     }
 
-    /// Raises the version, after a job has come, has opened or has ended.
+    /// Raises the version, after a job was submitted, opened or ended.
     pub fn raise_version(self, hand: Hand<'_, M>) {
         self.raise_version_by(hand.heap);
     }
@@ -418,7 +419,7 @@ impl<M: Memory> Layout<M> {
             .fetch_add(self.at + WAITS, 1u64, Ordering::Relaxed);
     }
 
-    /// Returns the number of tasks that were ever made to wait, and whether some may still wait.
+    /// Returns the number of tasks that ever waited, and whether some may still wait.
     pub fn waits(self) -> (u64, bool) {
         let waits = self.load(WAITS, Ordering::Relaxed);
         (waits, self.load(SETTLED, Ordering::Relaxed) != waits)
@@ -431,23 +432,23 @@ impl<M: Memory> Layout<M> {
             .store(self.at + SETTLED, waits, Ordering::Relaxed);
     }
 
-    /// Calls idle workers to look for tasks that wait although their inputs exist, after they were
-    /// left so.
+    /// Requests that idle workers scan for tasks that wait although their inputs exist. Called
+    /// after such tasks were left.
     pub fn call(self) {
         // Release: the changes of the tasks, for a worker that looks because of this call.
         self.memory
             .fetch_add(self.at + CALLS, 1u64, Ordering::Release);
     }
 
-    /// Returns the number of calls, and whether all of them are answered.
+    /// Returns the number of requests for such a scan, and whether all of them are answered.
     pub fn calls(self) -> (u64, bool) {
         // Acquire: see `call`.
         let calls = self.load(CALLS, Ordering::Acquire);
         (calls, self.load(ANSWERED, Ordering::Relaxed) == calls)
     }
 
-    /// Records that the first `calls` calls are answered. A late record of an older number is
-    /// harmless, as in [`settle_waits`](Self::settle_waits): at worst a worker looks once more.
+    /// Records that the first `calls` requests are answered. A late record of an older number is
+    /// harmless, as in [`settle_waits`](Self::settle_waits): at worst a worker scans once more.
     pub fn answer(self, calls: u64) {
         self.memory
             .store(self.at + ANSWERED, calls, Ordering::Relaxed);
@@ -460,8 +461,9 @@ impl<M: Memory> Layout<M> {
         self.load(QUIETS, Ordering::Acquire)
     }
 
-    /// Notes a quiet moment that came after the number was `before`. So of two moments noted in
-    /// sequence the second came after the first was noted. A judge that was delayed notes nothing.
+    /// Records a quiet moment that a judge has observed after the number of quiet moments was
+    /// `before`. Records nothing if the number has changed since. So of two recorded moments, the
+    /// second was observed after the first was recorded.
     pub fn note_quiet(self, before: u64) {
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         let _ =

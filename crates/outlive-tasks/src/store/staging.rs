@@ -50,17 +50,17 @@ const NOTED: u64 = 24;
 /// The operation of a staging slot's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// None, or a block that has no place yet.
+    /// No operation, or a block that no cell is chosen for yet.
     Nothing,
-    /// Brings this cell a block.
+    /// Binds this cell to a block.
     Bring(Offset),
-    /// Brings this cell a block, and has not yet checked that the cell stays valid.
+    /// Binds this cell to a block, and has not yet checked that the cell stays valid.
     Try(Offset),
     /// Removes the data of this cell.
     Data(Offset),
     /// Removes the job with this record.
     Job(Offset),
-    /// Submits a job that depends on others.
+    /// Submits a job that depends on other jobs.
     Submission,
 }
 
@@ -133,7 +133,8 @@ impl<M: Memory> StagingSlot<M> {
         self.store(PLACE, at.to_word());
     }
 
-    /// Records that no operation is running. Its block or job number stays, without meaning.
+    /// Records that no operation is running. The block or job number stays in the slot, without
+    /// meaning.
     pub fn forget(self) {
         self.store(PLACE, 0);
     }
@@ -163,7 +164,7 @@ impl<M: Memory> StagingSlot<M> {
         matches!(self.place(), At::Bring(at) | At::Try(at) if at == cell.offset())
     }
 
-    /// Returns whether the owner submits a job that depends on others.
+    /// Returns whether the owner submits a job that depends on other jobs.
     pub fn submits(self) -> bool {
         self.place() == At::Submission
     }
@@ -197,7 +198,7 @@ impl<M: Memory> StagingSlot<M> {
         Err(PoolError::NoDesk)
     }
 
-    /// Takes it from `owner`, if that is 0 or dead and settled, and empties it.
+    /// Takes the staging slot from `owner`, if that is 0 or dead and settled, and empties the slot.
     fn sit_down(self, hand: Hand<'_, M>, owner: u64) -> Result<bool, PoolError> {
         let (memory, me) = (self.layout.memory, hand.me().to_word());
         // The caller's own slot is in use: `fill` may put other data.

@@ -54,7 +54,7 @@ pub fn give_ports<M: Memory>(
 /// Gives a task ports by names, with an additional output for the job's result. Can be repeated.
 ///
 /// # Crash
-/// As [`give_ports`].
+/// The outcome is that of a crash in [`give_ports`].
 pub fn give_named_ports<M: Memory>(
     layout: Layout<M>,
     hand: Hand<'_, M>,

@@ -1,7 +1,7 @@
 //! The reasons why workers join and leave while an application runs: the two triggers of MODC
 //! §3.1, and requests.
 
-/// The reason why a worker comes or goes.
+/// The reason why a worker on standby starts to work, or returns to standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trigger {

@@ -14,11 +14,11 @@ use outlive::structures::InsertError;
 outlive::memory::crash_points! {
     /// The crash points of the end of a job.
     pub enum EndPoint for "tasks.end" {
-        /// The reason of its failure is recorded.
+        /// The reason of the job's failure is recorded.
         Explained,
-        /// It is over.
+        /// The job is over.
         Ended,
-        /// Its root is free for another.
+        /// The job's root is free for another job.
         GivenBack,
     }
 }
@@ -37,7 +37,7 @@ impl<M: Memory> Layout<M> {
     /// Fails the job for a task that could not allocate `wanted` bytes.
     ///
     /// # Crash
-    /// As [`fail_job`](Self::fail_job).
+    /// The outcome is that of a crash in [`fail_job`](Self::fail_job).
     pub fn fail_job_for(
         self,
         hand: Hand<'_, M>,

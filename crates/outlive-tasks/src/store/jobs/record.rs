@@ -22,15 +22,15 @@ use outlive::memory::{Memory, Native, Offset, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobState {
-    /// It depends on jobs that are not complete, or no worker has opened it yet.
+    /// The job depends on jobs that are not complete, or no worker has opened it yet.
     Submitted,
-    /// Its tasks can be run.
+    /// The job's tasks can be run.
     Open,
-    /// All its tasks are done.
+    /// All tasks of the job are done.
     Complete,
-    /// It failed.
+    /// The job has failed.
     Failed,
-    /// It was [removed](crate::WorkerPool::remove_job).
+    /// The job was [removed](crate::WorkerPool::remove_job).
     Removed,
 }
 

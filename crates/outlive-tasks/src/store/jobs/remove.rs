@@ -35,11 +35,11 @@ outlive::memory::crash_points! {
     pub enum RemoveJobPoint for "tasks.remove_job" {
         /// The staging slot names the job that is to be removed.
         Noted,
-        /// It is offered: a user may keep it.
+        /// The job is offered: a user may keep it.
         Offered,
-        /// It is removed; all that belongs to it still exists.
+        /// The job is removed; its result, its reason of failure and its record still exist.
         Taken,
-        /// The reason of its failure is removed.
+        /// The reason of the job's failure is removed.
         Forgotten,
         /// The staging slot and the cell of the result both refer to the result of the job.
         OnDesk,
@@ -47,7 +47,7 @@ outlive::memory::crash_points! {
         Gone,
         /// The result is retired.
         Retired,
-        /// Its record is removed.
+        /// The job's record is removed.
         Dropped,
     }
 }

@@ -86,12 +86,13 @@ impl<M: Memory> Root<M> {
         })
     }
 
-    /// Returns the task, which is described if [`life`](Self::life) says so.
+    /// Returns the root task, which is described if [`life`](Self::life) is not 0.
     pub fn task(self) -> Task<M> {
         Task::new(self.layout.memory, self.at)
     }
 
-    /// Returns the life of the descriptor that is the job's, plus 1; 0 before it is described.
+    /// Returns the number of the descriptor's life in which it is the job's root task, plus 1.
+    /// Returns 0 before the task is described.
     pub fn life(self) -> u64 {
         self.load(LIFE)
     }

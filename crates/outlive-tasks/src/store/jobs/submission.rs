@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 outlive::memory::crash_points! {
     /// The crash points of the submission of a job.
     pub enum SubmitPoint for "tasks.submit" {
-        /// A staging slot announces the submission of a job that depends on others.
+        /// A staging slot announces the submission of a job that depends on other jobs.
         AtDesk,
         /// The job is submitted; the version is not raised yet.
         Inserted,
@@ -36,7 +36,7 @@ pub struct Submission<'a> {
     pub arguments: &'a [u8],
     pub reads: &'a [Vec<u8>],
     pub writes: &'a [Vec<u8>],
-    /// Records of jobs.
+    /// The records of the jobs on which this job depends.
     pub after: &'a [Offset],
 }
 
@@ -45,7 +45,7 @@ fn padded(len: usize) -> usize {
 }
 
 impl Submission<'_> {
-    /// Checks whether a record can hold this, and a task can be made of it.
+    /// Checks whether a record can hold the description of the job, and a descriptor its root task.
     pub fn check(&self) -> Result<(), SubmitError> {
         let len = self.arguments.len();
         if len > MOST_ARGUMENTS {
@@ -117,7 +117,7 @@ pub enum SubmitError {
         /// The length in bytes.
         len: usize,
     },
-    /// It reads, writes or follows more than a record can hold.
+    /// The job reads or writes more names, or depends on more jobs, than a record can hold.
     #[error("one list has {many} names or jobs; the maximum is {MOST_NAMES}; divide the job")]
     TooMany {
         /// The number of them.
@@ -133,8 +133,8 @@ const MOST_NAMES: usize = 0xFFFF;
 
 impl<M: Memory> Layout<M> {
     /// Submits a job, or finds it if it was submitted before. Lock-free. One call submits it at
-    /// most once, even if it is removed immediately. The record stays valid as long as a pin of the
-    /// caller.
+    /// most once, even if it is removed immediately. The record stays valid as long as the caller
+    /// holds its pin.
     ///
     /// # Crash
     /// It is submitted or not.

@@ -28,7 +28,7 @@ outlive::memory::crash_points! {
     pub enum AwaitPoint for "tasks.await" {
         /// A node is marked, and in no list.
         Marked,
-        /// It is in its cell's list.
+        /// The node is in its cell's list.
         Listed,
     }
 }
@@ -46,7 +46,7 @@ const GONE: u64 = TAG;
 /// The progress of the removal of a cell's data, with the number of its staging slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
-    /// The remover looks for users. A user that keeps the data clears the tag.
+    /// The remover scans for users of the data. A user that keeps the data clears the tag.
     Offered(u64),
     /// The data is removed; the cell still holds its block.
     Taken(u64),
@@ -134,8 +134,9 @@ impl<M: Memory> Cell<M> {
         is_gone(self.memory.load(self.at, Ordering::Acquire))
     }
 
-    /// Returns whether the cell stays, for a caller that has noted it where removers look, under a
-    /// pin older than its lookup. Returns `false` if the data was removed before the note.
+    /// Prevents the removal of the cell's data, for a caller that has recorded the cell where
+    /// removers scan for users, under a pin from before its look-up. Returns `false` if the data
+    /// was removed before that record.
     pub fn keep(self) -> bool {
         // SeqCst: the note precedes the read of the tag. It pairs with the fence of a remover,
         // which offers the data and then looks for notes: one of the two sees the other.
@@ -177,7 +178,7 @@ impl<M: Memory> Cell<M> {
         self.change(tagged(from), to.map_or(block.raw(), tagged))
     }
 
-    /// Returns whether the caller's tag is there, beside `block`.
+    /// Returns whether the cell's value has the block `block` and the tag `tag`.
     pub fn is_tagged(self, block: Offset, tag: Tag) -> bool {
         self.memory.load::<u64>(self.at, Ordering::Acquire) == block.raw() | tag.bits()
     }

@@ -151,7 +151,7 @@ impl<M: Memory> Ports<M> {
 
     /// Returns whether these ports, whose task is over, can be freed when `quiets` quiet moments
     /// are noted: immediately if no node was added, otherwise two moments after the first call at
-    /// the earliest. For one caller at a time.
+    /// the earliest. Only one caller at a time may call this for the same ports.
     pub fn can_go(self, quiets: u64) -> bool {
         let memory = self.memory;
         if self.listed().next().is_none() {
@@ -217,8 +217,8 @@ impl<M: Memory> Ports<M> {
         self.listed().any(|cell| !cell.is_bound())
     }
 
-    /// Adds the ports to the list of abandoned ports at `head`, once, however often it is called.
-    /// For one caller at a time for these ports.
+    /// Adds the ports to the list of abandoned ports at `head`, unless they are in it. Only one
+    /// caller at a time may call this for the same ports.
     pub fn abandon(self, head: Offset) {
         if self.is_abandoned(head) {
             return;

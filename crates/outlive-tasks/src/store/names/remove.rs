@@ -51,9 +51,9 @@ outlive::memory::crash_points! {
     pub enum RemovePoint for "tasks.remove" {
         /// The staging slot names the data that is to be removed.
         Noted,
-        /// It is offered: a user may keep it.
+        /// The data is offered: a user may keep it.
         Offered,
-        /// It is removed; the cell still holds its block.
+        /// The data is removed; the cell still holds its block.
         Taken,
         /// The staging slot has the block, too.
         OnDesk,
