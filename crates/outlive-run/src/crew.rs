@@ -15,15 +15,16 @@ const OTHERS: u32 = 1 + 3 * 16;
 pub struct Crew {
     /// The number of hosts, spares included.
     pub hosts: u32,
-    /// The number of spares, which are the last hosts: they work when others have stopped working.
+    /// The number of spares, which are the last hosts. They work when other hosts have stopped
+    /// working.
     pub spares: u32,
     /// The number of processes of each host.
     pub processes: u32,
     /// The number of workers of each process.
     pub threads: u32,
-    /// The id of the first process; the others follow, host by host.
+    /// The id of the first process. The ids of the other processes follow, host by host.
     pub first_process: InstanceId,
-    /// The id of the first worker; the others follow, process by process.
+    /// The id of the first worker. The ids of the other workers follow, process by process.
     pub first_worker: InstanceId,
 }
 

@@ -219,7 +219,7 @@ impl Header {
 /// The reason why a run was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CalledOff {
-    /// The driver was told to stop, or cannot kill a host.
+    /// The driver was interrupted, or cannot kill a host.
     Interrupted,
     /// The heap has no block of this many bytes.
     Full(u64),

@@ -98,7 +98,7 @@ pub trait Work: Sync {
 /// A worker's place in a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Post<'p> {
-    /// The pod.
+    /// The pod of the run.
     pub pod: &'p Pod,
     /// The worker's process.
     pub process: &'p Process,
@@ -114,7 +114,7 @@ pub struct Post<'p> {
 
 impl Post<'_> {
     /// Runs `work` on this thread, with this post as the one to which [`may_die_before`] refers.
-    /// The tasks that a worker runs find it that way.
+    /// Tasks that the worker runs find the post by the thread.
     pub fn stand<T>(&self, work: impl FnOnce() -> T) -> T {
         /// Clears the post, even if `work` panics.
         struct Leaving;
@@ -139,9 +139,9 @@ pub fn header_here() -> Option<Header> {
     HERE.with_borrow(|here| here.as_ref().map(|(header, ..)| *header))
 }
 
-/// Called right before `unit` is committed. If the host of the post at which this thread
-/// [stands](Post::stand) is to be killed here, waits for the kill and does not return, unless the
-/// run is cancelled before.
+/// Waits for a due kill. A worker calls this right before it commits `unit`. If the host of the
+/// post at which this thread [stands](Post::stand) must be killed before this commit, the call
+/// returns only if the run is cancelled before the kill.
 pub fn may_die_before(unit: u64) {
     HERE.with_borrow(|here| {
         if let Some((header, host, process)) = here {

@@ -57,7 +57,7 @@ impl InputFile {
 /// An entry of a directory that cannot be read, and so was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The path.
+    /// The path of the entry.
     pub path: PathBuf,
     /// The reason why the entry cannot be read.
     pub why: String,
@@ -126,7 +126,7 @@ pub enum InputError {
         /// The cause.
         source: io::Error,
     },
-    /// It is neither a file, a directory nor a pipe.
+    /// The input is neither a file, a directory nor a pipe.
     #[error("{} is neither a file, a directory nor a pipe; write its content to a file first", .path.display())]
     NoFile {
         /// The path of the input.

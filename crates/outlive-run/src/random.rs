@@ -42,7 +42,8 @@ impl Random {
     }
 
     /// Returns a nearly normally distributed number with mean 0 and variance 1. It is a sum of 12
-    /// uniform ones, so it needs no function that differs in the last digit between machines.
+    /// uniformly distributed numbers, so it needs no function whose results differ in the last
+    /// digit between machines.
     pub fn bell(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }

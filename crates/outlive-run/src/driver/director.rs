@@ -41,8 +41,9 @@ pub(super) struct Director<'o, R> {
 }
 
 impl<'o, R: Program> Director<'o, R> {
-    /// Returns a director of `run`, whose hosts are started now and found in `running`. Arms the
-    /// halts, or shuts the gates.
+    /// Returns a director of `run`. The hosts are being started, and `running` receives their
+    /// process groups. Prepares the kills that `options` request: a halt or a gate in the run's
+    /// header for each.
     pub fn new(
         run: R,
         (tables, logs, os): (Tables, Logs, &'static dyn Os),
@@ -102,7 +103,7 @@ impl<'o, R: Program> Director<'o, R> {
         !self.open.is_empty()
     }
 
-    /// Returns whether a host is to be killed now.
+    /// Returns whether a host must be killed now.
     pub fn is_wanted(&self) -> bool {
         self.kills.is_news(self.run.drawn())
     }
@@ -112,7 +113,7 @@ impl<'o, R: Program> Director<'o, R> {
         self.is_waiting() || self.kills.is_more()
     }
 
-    /// Kills the hosts that are to be killed now, and checks the progress of the failures.
+    /// Kills the hosts whose kills are due now, and checks the progress of the failures.
     pub fn look(&mut self) {
         self.members.note(self.tables, &self.crew);
         for host in self.kills.halted() {

@@ -20,9 +20,9 @@ pub(super) struct Kills {
     /// For each kill at random, the number of begun units after which it happens. Empty if kills
     /// happen before commits.
     units: Vec<u64>,
-    /// The host that was drawn for each of those.
+    /// The host that was drawn for each kill at random.
     hosts: Vec<u32>,
-    /// The time since which the next one is due.
+    /// The time at which the next kill became due, if it is due.
     due_since: Option<f64>,
     /// Whether dead hosts are restarted.
     restarts: bool,
@@ -32,7 +32,7 @@ pub(super) struct Kills {
 /// The decision about a kill that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It waits for its host.
+    /// The kill waits until the drawn host has joined.
     Wait,
     /// This host is to be killed.
     Kill(u32),
@@ -41,7 +41,7 @@ pub(super) enum Next {
 }
 
 impl Kills {
-    /// Draws the kills that `options` ask for, and arms the halts or shuts the gates for them.
+    /// Draws the kills that `options` request, and makes a halt or a gate for each.
     pub fn new(options: &Options, header: Header) -> Self {
         let (units, crew) = (header.units(), header.crew());
         let mut random = Random::new(options.seed | 1);
@@ -92,7 +92,7 @@ impl Kills {
         self.units.get(self.over).is_some_and(|unit| begun > *unit)
     }
 
-    /// Returns whether a kill at random is still to come.
+    /// Returns whether some kills at random are not over yet.
     pub fn is_more(&self) -> bool {
         self.over < self.units.len()
     }

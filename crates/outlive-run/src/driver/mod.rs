@@ -36,20 +36,21 @@ use std::time::{Duration, Instant};
 /// The moment at which a host is killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KillAt {
-    /// Right before a commit of one of its workers, when the most work is lost (LUPIN, Table 4).
+    /// Right before a commit of one of the host's workers, when the most work is lost (LUPIN, Table
+    /// 4).
     #[default]
     Commit,
     /// At any moment.
     Random,
 }
 
-/// The treatment of a host that has died.
+/// The action that the driver takes after a host has died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Supervise {
-    /// It is restarted.
+    /// The driver restarts the host.
     #[default]
     Restart,
-    /// The others finish without it.
+    /// The driver does not restart the host, and the other hosts finish the run.
     None,
 }
 
@@ -67,8 +68,8 @@ pub struct Options {
     pub threads: u32,
     /// The number of hosts that are killed, spread evenly over the run.
     pub kills: u32,
-    /// The units at which the hosts are killed instead, in ascending order, one for each kill.
-    /// Empty by default: the kills are spread.
+    /// The units at which the hosts are killed, in ascending order, one for each kill. Empty by
+    /// default: then the kills are spread evenly.
     pub kill_units: Vec<u64>,
     /// The moments of the kills.
     pub kill_at: KillAt,
@@ -78,8 +79,8 @@ pub struct Options {
     /// run begins with the workers of the hosts; those of the spares can be added. With `None`, the
     /// default, the workers of all hosts work all the time.
     pub elastic: Option<Elastic>,
-    /// The time for which a worker's heartbeat may stand still while those of others advance before
-    /// the worker is suspected; 10 s by default.
+    /// The time for which a worker's heartbeat may stand still while those of other workers
+    /// advance, before the worker is suspected; 10 s by default.
     pub freeze: Option<Duration>,
     /// The time that a worker may take for one task; without it there is no limit.
     pub deadline: Option<Deadline>,
@@ -196,8 +197,8 @@ fn with_fence_command(
     }
 }
 
-/// If the segment was too small, asks the program for the size that it needs, since the estimate
-/// may have been too low.
+/// Asks the program for the size that it needs, if the segment was too small. The estimate may have
+/// been too low.
 fn with_the_size_to_ask_for(
     error: RunError,
     order: &Order,

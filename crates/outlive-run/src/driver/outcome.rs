@@ -18,13 +18,13 @@ pub struct Outcome<T> {
     pub result: T,
     /// The time from the creation of the pod until all results were read.
     pub seconds: f64,
-    /// The part of it before the hosts were started, in which the pod was created.
+    /// The part of `seconds` before the hosts were started, in which the pod was created.
     pub seconds_to_create: f64,
-    /// The part of it in which hosts worked.
+    /// The part of `seconds` in which hosts worked.
     pub seconds_of_work: f64,
     /// The processor time of the driver and of all hosts, dead ones included.
     pub cpu_seconds: f64,
-    /// The part of it in which hosts worked.
+    /// The part of `cpu_seconds` that was used while hosts worked.
     pub cpu_seconds_of_work: f64,
     /// The number of units of work.
     pub units: u64,
@@ -41,7 +41,7 @@ pub struct Outcome<T> {
     /// The number of requested kills that did not happen, because the run was over or the host
     /// ended otherwise.
     pub kills_missed: u32,
-    /// The workers that came and went during the run.
+    /// The numbers of workers that started and stopped working during the run.
     pub turns: Turns,
 }
 
@@ -68,25 +68,25 @@ impl<T> Outcome<T> {
     }
 }
 
-/// The workers of a run that came to work or went while it went on. A worker that works from the
-/// beginning has not come, and one that stays until the end has not gone. A worker that dies before
-/// it has recorded that it comes is not counted.
+/// The numbers of workers that started or stopped working during a run. A worker that works from
+/// the beginning does not count as started, and one that works until the end does not count as
+/// stopped. A worker that dies before it has recorded its start is not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
-    /// The number that came because the workers had too many ready tasks each.
+    /// The number of workers that started because each worker had too many ready tasks.
     pub came_for_tasks: u64,
-    /// The number that came because others had failed.
+    /// The number of workers that started because other workers had failed.
     pub came_for_failures: u64,
-    /// The number that came because more were requested.
+    /// The number of workers that started because more workers were requested.
     pub came_on_request: u64,
-    /// The number that went because there were too few ready tasks.
+    /// The number of workers that stopped because there were too few ready tasks.
     pub went_for_tasks: u64,
-    /// The number that went because fewer were requested.
+    /// The number of workers that stopped because fewer workers were requested.
     pub went_on_request: u64,
-    /// The workers that were suspected, by their numbers, and how often.
+    /// The workers that were suspected: for each, its number and the number of suspicions.
     pub suspected: Vec<(u32, u64)>,
-    /// The workers that exceeded the [deadline](super::Deadline) of a task, by their numbers, and
-    /// how often.
+    /// The workers that exceeded the [deadline](super::Deadline) of a task: for each, its number
+    /// and the number of these tasks.
     pub overdue: Vec<(u32, u64)>,
 }
 
@@ -95,12 +95,12 @@ pub struct Turns {
 pub struct Failure {
     /// The number of the host.
     pub host: u32,
-    /// The time at which the driver sent SIGKILL to it, if it died of that signal; `None` if it
-    /// ended otherwise.
+    /// The time at which the driver sent SIGKILL to the host, if the host died of that signal;
+    /// `None` if it ended otherwise.
     pub killed_at: Option<f64>,
     /// The number of begun units after which the host was to be killed, if it was killed at random.
     pub killed_at_unit: Option<u64>,
-    /// Whether survivors fenced it because it was silent.
+    /// Whether survivors fenced the host because it was silent.
     pub fenced: bool,
     /// The exit status of the host's first process; `None` if that is not known.
     pub ended: Option<ExitStatus>,
@@ -111,21 +111,22 @@ pub struct Failure {
     /// process was not a member yet (the next incarnation of the host), or died before it could
     /// record the proof.
     pub detected_by: Option<Instance>,
-    /// The host of that process; the driver's has the number after the last worker's.
+    /// The host of the process that proved the host dead. The driver's host has the number after
+    /// the last worker's host.
     pub detected_by_host: Option<u32>,
     /// The time at which all that the host's members held had been recovered.
     pub recovered_at: Option<f64>,
     /// The time at which all the host's restarted processes had joined, if it was restarted.
     pub rejoined_at: Option<f64>,
-    /// The hosts that took the host's places: spares, or others that stood by. Hosts that came
-    /// because of ready tasks or a request are not among them. Empty if there were none, or they
-    /// came when no work was left.
+    /// The hosts that took the places of the host's workers: spares, or other hosts on standby.
+    /// Hosts that started because of ready tasks or a request are not included. Empty if no host
+    /// took a place, or only after no work was left.
     pub taken_over_by: Vec<u32>,
     /// The time at which the last of these places was taken: a standby worker began a task there.
     pub taken_over_at: Option<f64>,
     /// The instances that died with the host: all processes and threads of its tree.
     pub lost: Vec<Instance>,
-    /// The number of threads among them; the others were processes.
+    /// The number of threads in `lost`; the other instances were processes.
     pub threads_lost: usize,
     /// The units that the host had begun and not committed, and that were re-executed.
     pub units_redone: Vec<u64>,

@@ -19,16 +19,16 @@ pub trait Program: Sync {
     /// The program once it is in a pod.
     type Running: Running;
 
-    /// Returns the number of bytes of heap that it needs for the workers of `order`.
+    /// Returns the number of bytes of heap that the program needs for the workers of `order`.
     ///
     /// # Errors
     /// If an input cannot be read, on which the number depends.
     fn heap_bytes(&self, order: &Order) -> Result<u64, RunError>;
 
-    /// Returns the number of bytes of heap that it needs, after a segment was too small. Quantities
-    /// that were estimated before may now be counted; that may take long, and ends early at `stop`.
-    /// `None`, the default, means that [the estimate](Self::heap_bytes) is the best number
-    /// available; then that is asked for, or twice the former size.
+    /// Returns the number of bytes of heap that the program needs, after a segment was too small.
+    /// The program may now count quantities that it estimated before. The count may take long, and
+    /// ends early at `stop`. `None`, the default, means that [the estimate](Self::heap_bytes) is
+    /// the best number available. The driver then requests that number, or twice the former size.
     ///
     /// # Errors
     /// If an input cannot be read, on which the number depends.
@@ -37,11 +37,11 @@ pub trait Program: Sync {
         Ok(None)
     }
 
-    /// Puts the program into a pod: a block that begins with a [header](Header), published. Hosts
-    /// are started after this.
+    /// Puts the program into a pod, in a block that begins with a [header](Header), and publishes
+    /// the block. Hosts are started after this call.
     ///
     /// # Errors
-    /// If it does not fit, or a root of its name already exists.
+    /// If the program does not fit, or a root of its name already exists.
     fn begin(&self, order: &Order, stage: &Stage<'_>) -> Result<Self::Running, RunError>;
 
     /// Does the driver's part of the work on a thread of its own while hosts work: gives them work,
@@ -49,7 +49,7 @@ pub trait Program: Sync {
     /// the run is cancelled.
     ///
     /// # Errors
-    /// If it ends without being done. Hosts have been told to end then.
+    /// If the work ends before it is complete. The hosts have been notified to end by then.
     fn attend(
         &self,
         running: &Self::Running,
@@ -76,10 +76,10 @@ pub trait Program: Sync {
     ) -> Result<<Self::Running as Running>::Result, HostError>;
 }
 
-/// The driver's thread that attends a run, and its place in the pod.
+/// The driver's thread that does the driver's part of a run, and its handles on the pod.
 #[derive(Clone, Copy, Debug)]
 pub struct Attendant<'a> {
-    /// The pod.
+    /// The pod of the run.
     pub pod: &'a Pod,
     /// The driver's process.
     pub process: &'a Process,
@@ -89,7 +89,7 @@ pub struct Attendant<'a> {
     pub deadline: Option<Deadline>,
 }
 
-/// The requirements for which a program begins.
+/// The requirements of a run, which a program receives when it begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
     /// The hosts and workers of the run.
@@ -98,7 +98,7 @@ pub struct Order {
     pub kills: u32,
     /// The limits for the number of workers, if it may change.
     pub elastic: Option<Elastic>,
-    /// The time for which a worker's heartbeat may stand still, if that was given.
+    /// The time for which a worker's heartbeat may stand still, if the user has set it.
     pub freeze: Option<Duration>,
 }
 
@@ -116,9 +116,9 @@ pub struct Deadline {
 /// ([`Options::elastic`](outlive_tasks::Options::elastic)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Elastic {
-    /// The smallest number.
+    /// The minimum number of workers.
     pub least: u32,
-    /// The largest number.
+    /// The maximum number of workers.
     pub most: u32,
     /// The range of ready tasks for each worker outside which the pool is resized.
     pub band: Band,
@@ -127,7 +127,7 @@ pub struct Elastic {
 /// The context in which a program begins: a pod, and the driver's thread in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage<'s> {
-    /// The pod.
+    /// The pod of the run.
     pub pod: &'s Pod,
     /// The driver's access to the large blocks of the pod's heap.
     pub blocks: Blocks<'s, Native>,
@@ -170,7 +170,8 @@ pub trait Running: Copy + Send + Sync {
     /// Returns the current phase and its progress.
     fn stretch(&self) -> Stretch;
 
-    /// Returns roughly how many units have been given out, by which kills at random are spread.
+    /// Returns the approximate number of units that workers have begun. Kills at random are spread
+    /// over the range of this number.
     fn drawn(&self) -> u64;
 
     /// Returns the number of units that are done.
@@ -186,8 +187,9 @@ pub trait Running: Copy + Send + Sync {
         0
     }
 
-    /// Returns how worker `number` came last, as far as that is known, if it stood by before. Once
-    /// it has [begun](Self::begun) a unit, this is how it came to that unit.
+    /// Returns the reason and the circumstances of the last start of worker `number`, if they are
+    /// known and the worker was on standby before. After the worker has [begun](Self::begun) a
+    /// unit, they are those of the start that led to this unit.
     fn came(&self, number: u32) -> Option<Came> {
         let _ = number;
         None
@@ -196,7 +198,7 @@ pub trait Running: Copy + Send + Sync {
     /// Returns the total number of units that were begun and not committed, after the run.
     fn redone(&self) -> u64;
 
-    /// Returns the workers that came and went, as far as that is known.
+    /// Returns the numbers of workers that started and stopped working, as far as they are known.
     fn turns(&self) -> Turns {
         Turns::default()
     }
@@ -205,7 +207,7 @@ pub trait Running: Copy + Send + Sync {
 /// The reason and the circumstances of a worker's last start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Came {
-    /// The reason.
+    /// The reason for which the worker started.
     pub why: Trigger,
     /// The number of the dead worker whose slot the worker took, if any.
     pub after: Option<u32>,
@@ -220,8 +222,8 @@ pub struct Came {
 pub struct Stretch {
     /// The name of the phase: one word.
     pub phase: &'static str,
-    /// The approximate number of the stretch's units that are done.
+    /// The approximate number of units of the phase that are done.
     pub done: u64,
-    /// The number of all the stretch's units.
+    /// The number of all units of the phase.
     pub units: u64,
 }

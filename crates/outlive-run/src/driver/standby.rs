@@ -66,7 +66,7 @@ impl Standby {
         workers.map(worked).filter(|worked| *worked).count() as u32
     }
 
-    /// Returns whether a standby worker exists for which `there` is true.
+    /// Returns whether a standby worker exists for whose number `there` returns true.
     pub fn has_somebody(&self, there: impl Fn(u32) -> bool) -> bool {
         self.idle.keys().any(|worker| there(*worker))
     }

@@ -41,12 +41,12 @@ impl<M: Memory> Header<M> {
         }
     }
 
-    /// Makes halts for these units, one for each kill of the run.
+    /// Makes a halt for each of these units. There is one halt for each kill of the run.
     pub fn arm(self, units: &[u64]) {
         self.set_all(ARMED, units);
     }
 
-    /// Makes gates for these units, one for each kill of the run.
+    /// Makes a shut gate for each of these units. There is one gate for each kill of the run.
     pub fn shut_gates(self, units: &[u64]) {
         self.set_all(GATE, units);
     }
@@ -74,7 +74,8 @@ impl<M: Memory> Header<M> {
         (u64::from(host / 64) * 8, 1 << (host % 64))
     }
 
-    /// Records that `host` is about to die: no worker of it halts. Returns whether that is new.
+    /// Records that `host` is about to be killed, so that its workers take no more halts. Returns
+    /// `false` if it was recorded before.
     pub fn hit(self, host: u32) -> bool {
         let (word, bit) = Self::bit(host);
         let before: u64 = self
@@ -89,8 +90,8 @@ impl<M: Memory> Header<M> {
             .fetch_and(self.at + HIT + word, !bit, Ordering::AcqRel);
     }
 
-    /// Records that `host`, which was hit, is dead. Its next incarnation takes only halts that
-    /// others have let pass.
+    /// Records that `host` is dead after a kill. A worker of its next incarnation takes a halt only
+    /// if no worker of another host has taken it for half the interval between kills.
     pub fn spare(self, host: u32) {
         let (word, bit) = Self::bit(host);
         self.memory
@@ -104,8 +105,8 @@ impl<M: Memory> Header<M> {
         spared & bit != 0
     }
 
-    /// Lets the worker that is about to commit `unit` on `host` take a due halt; returns whether it
-    /// did.
+    /// Takes a due halt for the worker on `host` that is about to commit `unit`. Returns whether
+    /// the worker has taken one.
     pub fn halts(self, unit: u64, host: u32) -> bool {
         for index in 0..u64::from(self.kills()) {
             let at = self.halt_at(index);

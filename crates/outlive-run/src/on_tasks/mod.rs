@@ -95,7 +95,7 @@ use overdue::Overseer;
 use std::time::Duration;
 use suspects::Suspects;
 
-/// The identity of a program of tasks for workers.
+/// The number and the name by which workers find a program of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolOf {
     /// The number of the program in the pod, different for each program, 16 or more.
@@ -124,10 +124,11 @@ pub trait TaskProgram: Sync {
         Ok(())
     }
 
-    /// Returns the name of its phase for the progress, in one word.
+    /// Returns the name of the program's phase for the progress, in one word.
     fn phase(&self) -> &'static str;
 
-    /// Returns the number of units over which kills are spread: all, or a number surely reached.
+    /// Returns the number of units over which kills are spread: all units, or a number that every
+    /// run reaches.
     fn units(&self) -> u64;
 
     /// Returns the total number of units if round `last` is the last one.
@@ -168,7 +169,8 @@ pub trait TaskProgram: Sync {
         Ok(data.iter().sum::<u64>() + more)
     }
 
-    /// Returns the same after a segment was too small: see [`Program::heap_bytes_counted`].
+    /// Returns the number of bytes, as [`room`](Self::room) does, after a segment was too small:
+    /// see [`Program::heap_bytes_counted`].
     ///
     /// # Errors
     /// If an input cannot be read, on which the number depends.
@@ -182,7 +184,7 @@ pub trait TaskProgram: Sync {
         Ok(None)
     }
 
-    /// Puts its data into the pool, the largest first.
+    /// Puts the program's data into the pool, the largest block first.
     ///
     /// # Errors
     /// If there is no free space.
@@ -219,12 +221,12 @@ pub trait TaskProgram: Sync {
         Ok(None)
     }
 
-    /// Returns the error that explains why tasks called the run off.
+    /// Returns the error that explains why tasks cancelled the run.
     fn explain(&self, why: CalledOff) -> RunError {
         RunError::CalledOff(why)
     }
 
-    /// Reads the result after all is done.
+    /// Reads the result after all rounds are complete.
     ///
     /// # Errors
     /// If the result cannot be read.
@@ -236,7 +238,7 @@ pub trait TaskProgram: Sync {
     ) -> Result<Self::Result, HostError>;
 }
 
-/// The end of the last job.
+/// The outcome of the job that ended last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
     /// The number of the job's round, from 0.
@@ -268,7 +270,7 @@ const BYTES_OF_A_POOL: u64 = 4 << 20;
 const MORE: u64 = 4 << 20;
 /// The heap that a round keeps allocated: its job.
 const BYTES_OF_A_JOB: u64 = 1 << 10;
-/// The bytes before the data in a named block.
+/// The number of bytes before the data in a named block.
 pub const BYTES_OF_A_NAME: u64 = 64;
 
 /// The number of workers that may die in one task, in addition to one for each kill of the run.

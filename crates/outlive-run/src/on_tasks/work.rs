@@ -23,7 +23,7 @@ const FIRST_COME: Duration = Duration::from_secs(2);
 /// about to come.
 const DESERTED: Duration = Duration::from_millis(500);
 
-/// A worker of a host: it does the tasks of the pool.
+/// The work of a host's worker: it executes the tasks of the pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolWork(pub PoolOf);
 
@@ -147,8 +147,8 @@ impl Part<'_> {
     }
 }
 
-/// Does `work`, which is unit `unit` of a run. After it, the task may only return, or make the
-/// writes of `work` valid by one store. All writes of the unit to the pod are made by `work`.
+/// Executes `work`, which is unit `unit` of a run and makes all writes of the unit to the pod.
+/// After this call the task may only return, or make the writes of `work` valid by one store.
 ///
 /// The worker halts right after `work` if its host is to be killed there. The order of units does
 /// not matter to kills: they are spread by the number of units about to be committed before.
@@ -175,7 +175,7 @@ pub fn unit<T>(
     Ok(made)
 }
 
-/// Records a step of what comes [before the units](super::TaskProgram::FIRST_PHASE), for the
+/// Records a step of the phase [before the units](super::TaskProgram::FIRST_PHASE), for the
 /// progress.
 pub fn step() {
     if let Some(record) = Record::here() {
