@@ -73,7 +73,7 @@ impl Isolation {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Level {
-    /// The isolation.
+    /// The isolation of concurrent transactions.
     pub isolation: Isolation,
     /// Whether the order of the transactions is that of real time: the phenomena are defined on the
     /// graph with an edge from each transaction to those that began after it was acknowledged.

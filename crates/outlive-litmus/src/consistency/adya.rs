@@ -27,9 +27,9 @@ pub struct Dependency {
     pub from: usize,
     /// The transaction that comes second.
     pub to: usize,
-    /// The kind.
+    /// The kind of the dependency.
     pub kind: Kind,
-    /// The object.
+    /// The object that causes the dependency.
     pub object: usize,
 }
 

@@ -13,8 +13,10 @@ use super::orders::permutations;
 use super::possible::is_possible;
 use std::collections::BTreeSet;
 
-/// Returns the number of words of cycles over `transactions`: necklaces of three kinds of
-/// dependencies, and one real-time edge before any dependencies, but no reader before its writer.
+/// Returns the number of words of cycles over `transactions` transactions by a formula. The cycles
+/// are the necklaces of three kinds of dependencies, and those of one real-time edge and then any
+/// dependencies. The cycle of two transactions in which a reader precedes its writer in real time
+/// is not counted.
 pub fn closed_form(transactions: usize) -> usize {
     let one_real_time = 3usize.pow(transactions as u32 - 1);
     necklaces(3, transactions) + one_real_time - usize::from(transactions == 2)

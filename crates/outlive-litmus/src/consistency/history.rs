@@ -5,9 +5,9 @@ use super::orders::Relation;
 /// An execution of a few transactions (definition 2.5.1 of the thesis, after Adya).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
-    /// The objects.
+    /// The objects that the transactions access.
     pub objects: Vec<Chronicle>,
-    /// The transactions.
+    /// The transactions of the execution.
     pub transactions: Vec<Executed>,
     /// Pairs of transactions: the second began after the first had ended.
     pub real_time: Vec<(usize, usize)>,
@@ -16,19 +16,19 @@ pub struct History {
 /// An object with its versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chronicle {
-    /// Whether it exists before the first transaction.
+    /// Whether the object exists before the first transaction.
     pub present: bool,
-    /// The committed transactions that wrote it, in the order of their versions. The version of a
-    /// transaction is its last write.
+    /// The committed transactions that wrote the object, in the order of their versions. The
+    /// version of a transaction is its last write.
     pub writers: Vec<usize>,
 }
 
 /// A transaction of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executed {
-    /// Its reads and writes in program order.
+    /// The reads and writes of the transaction in program order.
     pub events: Vec<Event>,
-    /// Whether it committed; otherwise it aborted.
+    /// Whether the transaction committed; otherwise it aborted.
     pub commits: bool,
 }
 
@@ -73,7 +73,7 @@ pub enum Change {
     Update,
     /// Creates the object.
     Insert,
-    /// Deletes it.
+    /// Deletes the object.
     Delete,
 }
 
@@ -84,7 +84,7 @@ pub enum Version {
     Initial,
     /// The state after a write.
     Written {
-        /// The writer.
+        /// The transaction that wrote the version.
         transaction: usize,
         /// The number of the write among the writer's writes of the object, from 0 on.
         write: usize,

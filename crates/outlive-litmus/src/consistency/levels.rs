@@ -14,7 +14,7 @@ use thiserror::Error;
     if *.by_cycles { "forbid" } else { "allow" }
 )]
 pub struct Disagreement {
-    /// The level.
+    /// The level on which the definitions disagree.
     pub level: Level,
     /// Whether Adya's cycles allow the history.
     pub by_cycles: bool,

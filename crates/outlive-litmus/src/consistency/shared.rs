@@ -14,17 +14,17 @@ use std::collections::BTreeSet;
 /// A word whose dependencies share objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shared {
-    /// The word.
+    /// The word, whose dependencies share objects.
     pub word: Word,
     /// The object of each dependency, numbered in the order of the word.
     pub on: Vec<usize>,
-    /// Its history.
+    /// The history of the word.
     pub history: History,
 }
 
 impl Shared {
-    /// Returns all such words over `transactions` transactions, up to the names of transactions and
-    /// objects.
+    /// Returns all words over `transactions` transactions whose dependencies share objects, up to
+    /// the names of transactions and objects.
     pub fn all(transactions: usize) -> Vec<Self> {
         let mut seen = BTreeSet::new();
         let words = Word::all(transactions).into_iter();

@@ -5,13 +5,13 @@ use crate::test::Family;
 
 /// A history with its name and explanation.
 pub struct Special {
-    /// The name of its test.
+    /// The name of the history's test.
     pub name: &'static str,
-    /// The sentence that explains it.
+    /// The sentence that explains the history.
     pub about: &'static str,
-    /// The family of its test.
+    /// The family of the history's test.
     pub family: Family,
-    /// The history.
+    /// The history that the test looks for.
     pub history: History,
 }
 

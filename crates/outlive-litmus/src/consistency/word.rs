@@ -35,7 +35,7 @@ impl Edge {
         Self::RealTime,
     ];
 
-    /// Returns the usual abbreviation.
+    /// Returns the usual abbreviation of the edge's kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::WriteWrite => "ww",

@@ -21,7 +21,7 @@ pub struct Violation {
 /// A check of one requirement.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// The requirement.
+    /// The requirement, as text.
     pub name: &'static str,
     /// Returns whether a store with these capabilities has to meet it.
     pub applies: fn(Capabilities) -> bool,

@@ -206,11 +206,12 @@ pub trait Connection {
 /// The operations that a store can execute, beyond reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Creates and deletes objects.
+    /// Whether the store creates and deletes objects.
     pub insert_delete: bool,
-    /// Counts objects in a range of keys, as one predicate.
+    /// Whether the store counts the objects in a range of keys, as one predicate.
     pub count: bool,
-    /// Aborts a transaction at the request of its user, and undoes all its writes.
+    /// Whether the store aborts a transaction at the request of its user, and undoes all its
+    /// writes.
     pub abort: bool,
 }
 
@@ -244,7 +245,7 @@ pub enum StepError {
 pub struct DriverError {
     /// The store, as the user named it.
     pub target: String,
-    /// What is wrong, and what to do.
+    /// The problem, and the action that solves it.
     pub problem: String,
 }
 

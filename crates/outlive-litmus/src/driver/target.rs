@@ -9,13 +9,14 @@ pub struct Scheme {
     pub name: &'static str,
     /// The form of a target, for help texts: `sqlite:PATH`.
     pub form: &'static str,
-    /// The sentence that explains it.
+    /// The sentence that explains this kind of target.
     pub about: &'static str,
-    /// Opens the driver.
+    /// The function that opens a driver for a target of this kind.
     pub open: Open,
 }
 
-/// Opens the driver for a target, from the whole target and from its part after the colon.
+/// A function that opens the driver for a target. Its arguments are the whole target, and the part
+/// of the target after the colon.
 pub type Open = fn(target: &str, place: &str) -> Result<Box<dyn Driver>, DriverError>;
 
 /// The kinds of targets for which this crate has drivers.
@@ -62,7 +63,7 @@ pub fn open(target: &str) -> Result<Box<dyn Driver>, DriverError> {
 /// Opens the driver for a target of one of `schemes`.
 ///
 /// # Errors
-/// As [`open`].
+/// Returns the errors of [`open`].
 pub fn open_among(target: &str, schemes: &[Scheme]) -> Result<Box<dyn Driver>, DriverError> {
     let forms = || {
         let forms: Vec<_> = schemes.iter().map(|it| format!("`{}`", it.form)).collect();

@@ -118,10 +118,10 @@ pub enum Fault {
 /// A transaction of an interleaving.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Participant {
-    /// Its name: that of the test, with a number if it occurs again, or `assertion` for the
-    /// transaction that read the state.
+    /// The name of the transaction in the test, with a number if it occurs again, or `assertion`
+    /// for the transaction that read the state.
     pub name: String,
-    /// Its end in reports.
+    /// The outcome of the transaction, as reports name it.
     pub outcome: &'static str,
 }
 
@@ -200,7 +200,7 @@ impl Explanation {
 }
 
 impl Participant {
-    /// Returns the name, with the outcome if the transaction did not commit.
+    /// Returns the transaction's name, with the outcome if the transaction did not commit.
     #[must_use]
     pub fn label(&self) -> String {
         match self.outcome {

@@ -27,7 +27,7 @@ pub(super) enum Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Completion {
     Committed,
-    /// It has no effect.
+    /// The transaction has no effect.
     Failed,
     Unknown,
 }
@@ -116,7 +116,7 @@ impl Recorder {
         numbered
     }
 
-    /// Records that a value cannot be recorded.
+    /// Records that the history is incomplete because `value` cannot be recorded.
     pub fn refuse(&self, value: i64) {
         self.unrecorded.store(value, Ordering::Relaxed);
         self.fail();

@@ -18,7 +18,7 @@ pub fn numbered(value: i64, number: u64) -> Option<i64> {
     base.checked_add(value)
 }
 
-/// Returns the value in an integer.
+/// Returns the value that a numbered integer contains.
 pub fn value(numbered: i64) -> i64 {
     let digits = numbered.rem_euclid(STEP);
     match digits > MAX {

@@ -129,7 +129,7 @@ pub fn run(
 /// be writable within [`Options::patience`].
 ///
 /// # Errors
-/// As [`run`].
+/// Returns the errors of [`run`].
 pub fn run_with_outages(
     driver: &Arc<dyn Driver>,
     tests: &[Test],
@@ -154,7 +154,7 @@ pub fn run_with_outages(
 /// test has a result; the time that they take shows the cost of assertions.
 ///
 /// # Errors
-/// As [`run`].
+/// Returns the errors of [`run`].
 pub fn run_without_assertions(
     driver: &Arc<dyn Driver>,
     tests: &[Test],

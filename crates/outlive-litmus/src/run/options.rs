@@ -5,10 +5,11 @@ use std::time::Duration;
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Number of clients, at least 2: of instances that run concurrently, and of connections to
-    /// the objects of a test with [`Assertion::Always`](crate::test::Assertion::Always).
+    /// The number of clients, at least 2. This number of instances run concurrently, and this
+    /// number of connections access the objects of a test with
+    /// [`Assertion::Always`](crate::test::Assertion::Always).
     pub clients: usize,
-    /// The end of a test that finds nothing.
+    /// The limit after which a test ends that has found no violation.
     pub limit: Limit,
     /// The seed of the clients' choices: transactions, delays, crashes.
     pub seed: u64,
@@ -32,11 +33,11 @@ impl Default for Options {
     }
 }
 
-/// The end of a test that finds nothing.
+/// The limit after which a test ends that has found no violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// After this time.
+    /// The test ends after this time.
     Time(Duration),
-    /// After this number of instances.
+    /// The test ends after this number of instances.
     Instances(u64),
 }

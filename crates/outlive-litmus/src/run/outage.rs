@@ -28,7 +28,7 @@ pub trait Outage: Send + Sync {
     fn recover(&self) -> Result<(), String>;
 }
 
-/// The result of crashes of the store.
+/// The result of a series of crashes of the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survival {
     /// The number of times that the store was killed, a connection to it was lost or could not be
@@ -98,7 +98,7 @@ fn kill_and_recover(
 /// Kills of the store while a test runs.
 #[derive(Clone, Copy)]
 pub struct Outages<'o> {
-    /// The commands.
+    /// The commands that kill the store and start it again.
     pub outage: &'o dyn Outage,
     /// The number of kills in each test.
     pub each: u64,

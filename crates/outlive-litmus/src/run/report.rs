@@ -43,9 +43,9 @@ impl Report {
 pub struct TestReport {
     /// The name of the test.
     pub name: String,
-    /// Its sentence.
+    /// The sentence that explains the test.
     pub about: String,
-    /// The kind of anomaly that it looks for.
+    /// The kind of anomaly that the test looks for.
     pub family: Family,
     /// The weakest levels that forbid a failing assertion.
     pub forbidden_from: Vec<Level>,

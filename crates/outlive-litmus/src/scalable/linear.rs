@@ -62,7 +62,7 @@ fn too_complex() -> NotScalable {
 }
 
 impl Value {
-    /// Returns the value of a variable.
+    /// Returns the value that is equal to the variable `it`.
     pub fn variable(it: Variable) -> Self {
         Self::Sum(Sum {
             factors: BTreeMap::from([(it, 1)]),
@@ -70,7 +70,7 @@ impl Value {
         })
     }
 
-    /// Returns a constant.
+    /// Returns the value that is equal to `constant`.
     pub fn constant(constant: i128) -> Self {
         Self::Sum(Sum {
             factors: BTreeMap::new(),

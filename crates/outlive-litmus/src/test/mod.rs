@@ -12,11 +12,11 @@ use crate::level::Level;
 /// a connection of its own, once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// Its name, unique in a suite: lower-case letters, digits and hyphens.
+    /// The name of the test, unique in a suite: lower-case letters, digits and hyphens.
     pub name: String,
-    /// The sentence that explains it.
+    /// The sentence that explains the test.
     pub about: String,
-    /// The kind of anomaly that it looks for.
+    /// The kind of anomaly that the test looks for.
     pub family: Family,
     /// The objects, in the order of their names in the file.
     pub objects: Vec<Object>,
@@ -90,20 +90,22 @@ impl Family {
 /// An object of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its name in the file: a lower-case letter, then letters, digits or underscores.
+    /// The name of the object in the file: a lower-case letter, then letters, digits or
+    /// underscores.
     pub name: String,
-    /// Its value before the first transaction; `None` if it does not exist.
+    /// The value of the object before the first transaction; `None` if the object does not exist.
     pub initial: Option<i64>,
 }
 
 /// A transaction of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// Its name in the file.
+    /// The name of the transaction in the file.
     pub name: String,
-    /// The names of its reads and counts in the file, by [`Local`].
+    /// The names of the transaction's reads and counts in the file, by [`Local`].
     pub locals: Vec<String>,
-    /// Its steps. A transaction without [`Step::Abort`] commits after the last one.
+    /// The steps of the transaction. A transaction without [`Step::Abort`] commits after the last
+    /// one.
     pub steps: Vec<Step>,
 }
 

@@ -12,9 +12,9 @@ pub struct ParseError {
     pub column: usize,
     /// The offending token in backquotes with control characters escaped, or `the end of the text`.
     pub token: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What to write instead.
+    /// The text to write instead.
     pub instead: String,
 }
 

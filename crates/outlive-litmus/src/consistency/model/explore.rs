@@ -13,7 +13,7 @@ const MOST_STATES: usize = 1_000_000;
 pub struct Exploration {
     /// Whether the assertion failed in some execution.
     pub fails: bool,
-    /// The number of states.
+    /// The number of states that the exploration reached.
     pub states: usize,
 }
 

@@ -14,14 +14,14 @@ pub use verify::{Objection, Verified, instances, verify};
 
 use crate::level::{Isolation, Level};
 
-/// A store that gives a level.
+/// A model of a store that guarantees an isolation level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// Its name.
+    /// The name of the model.
     pub name: &'static str,
-    /// The level that it gives.
+    /// The isolation level that the model guarantees.
     pub level: Level,
-    /// The executions that its level allows and the model cannot show.
+    /// A description of the executions that the level allows and the model cannot show.
     pub stricter: &'static str,
     rules: Rules,
 }

@@ -13,7 +13,7 @@ pub struct Verified {
     /// The strongest levels that allow a failing assertion, and that no model shows: each model
     /// that is at least as strong is stricter than its level.
     pub not_shown: Vec<Level>,
-    /// The number of states of all explorations.
+    /// The number of states that all explorations reached.
     pub states: usize,
 }
 

@@ -32,17 +32,17 @@ pub struct Page<'p> {
 /// A test of a page.
 #[derive(Clone, Debug)]
 pub struct Tested<'p> {
-    /// Its result.
+    /// The result of the test.
     pub report: &'p TestReport,
-    /// Its assertion as text.
+    /// The test's assertion as text.
     pub assertion: String,
-    /// An explanation for each of its violations.
+    /// An explanation for each violation that the test found.
     pub explanations: &'p [Explanation],
-    /// The command that repeats it.
+    /// The command that repeats the test.
     pub repeat: String,
 }
 
-/// Returns the page.
+/// Returns the page as HTML.
 #[must_use]
 pub fn page(page: &Page<'_>) -> String {
     let target = escaped(page.target);
