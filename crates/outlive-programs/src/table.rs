@@ -165,7 +165,7 @@ fn stamp(unit: u64, attempt: u32) -> u64 {
 /// The location of one worker's table, and the data that decides which of its counts are valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<M: Memory = Native> {
-    /// The memory.
+    /// The memory that holds the table.
     pub memory: M,
     /// The offset of the header: [`Table::HEADER`] bytes, aligned to 64, zeroed before the first
     /// use.
@@ -225,15 +225,16 @@ impl<M: Memory> Place<M> {
         }
     }
 
-    /// Counts `unit` in this table: `add` [adds](Table::add) the unit's keys. The caller must own
-    /// the table's place and hold the unit's task. Returns the unit's result, by which this attempt
-    /// is committed. A new table has `1 << log2` entries.
+    /// Counts `unit` in this table as a new attempt: `add` [adds](Table::add) the unit's keys. The
+    /// caller must own the table's place and hold the unit's task. Returns the unit's result. The
+    /// counts of the attempt become valid when the caller commits this result. If the table does
+    /// not exist, creates it with `1 << log2` entries.
     ///
     /// # Errors
-    /// If the heap is full; the errors of `add`. The attempt then never counts.
+    /// If the heap is full, or `add` fails. The counts of the attempt are then never valid.
     ///
     /// # Crash
-    /// The attempt never counts.
+    /// The counts of the attempt are never valid.
     pub fn attempt<'m, E: From<TableError>>(
         self,
         blocks: Blocks<'m, M>,

@@ -43,8 +43,8 @@ const LOWER: [u8; 256] = {
 };
 
 impl Tokens {
-    /// Returns whether a text may be divided after `byte`, wherever it stands: `byte` is part of no
-    /// token and of no multi-byte character.
+    /// Returns whether a text may be divided after every occurrence of `byte`, because `byte` is
+    /// part of no token and of no multi-byte character.
     #[inline]
     pub fn divides(self, byte: u8) -> bool {
         match self {

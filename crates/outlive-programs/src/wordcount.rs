@@ -57,7 +57,7 @@ task! {
         tasks::phase::<WordCount>(context, phase)
     }
 
-    /// Does units `from..to` of a phase, or spawns tasks that do.
+    /// Executes units `from..to` of a phase, or spawns tasks that do.
     pub fn count_units(context, phase: u64, from: u64, to: u64) {
         tasks::units::<WordCount>(context, phase, from..to)
     }
@@ -90,7 +90,7 @@ pub fn shipped_text() -> Vec<u8> {
     text
 }
 
-/// Sorts counts by falling count, then by word.
+/// Sorts counts by descending count, then by word.
 pub fn sort(counts: &mut [(Vec<u8>, u64)]) {
     counts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
 }
@@ -107,8 +107,8 @@ pub fn count_alone(path: &Path, tokens: Tokens) -> io::Result<HashMap<Box<[u8]>,
     Ok(counts)
 }
 
-/// Like [`count_alone`], but adds to `counts`, so that several files can be counted one after the
-/// other. (The empty token is counted once, for the last file that has it.)
+/// Counts tokens as [`count_alone`] does, but adds them to `counts`, so that several files can be
+/// counted one after the other. (The empty token is counted once, for the last file that has it.)
 ///
 /// # Errors
 /// If the file cannot be read.

@@ -68,9 +68,9 @@ pub struct EuropeanOption {
     pub dividend_yield: f64,
     /// The standard deviation of the share's yearly return: 0.2 is 20%.
     pub volatility: f64,
-    /// The time until it ends, in years.
+    /// The time until the option expires, in years.
     pub years: f64,
-    /// The kind.
+    /// The kind of the option: to buy or to sell.
     pub kind: Kind,
 }
 

@@ -1,6 +1,6 @@
 //! The normal distribution: the probability that a variable of mean 0 and variance 1 is below `x`.
 
-/// The method of computing it.
+/// The method of computing the normal distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Normal {
     /// As PARSEC does it, by a polynomial of Hastings (Abramowitz and Stegun, 26.2.17) with an

@@ -21,10 +21,10 @@ const TOGETHER: usize = ((4 << 20) - 64) / size_of::<EuropeanOption>();
 /// The number of prices that are computed before they are written into the pod.
 const BLOCK: usize = 512;
 
-/// The pricing of a portfolio.
+/// The program of tasks that prices a portfolio.
 #[derive(Clone, Copy, Debug)]
 pub struct Pricing<'p> {
-    /// The options.
+    /// The options to be priced.
     pub portfolio: &'p Portfolio,
     /// The method of computing the normal distribution.
     pub normal: Normal,

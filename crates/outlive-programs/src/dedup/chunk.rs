@@ -29,9 +29,9 @@ pub const MIN: usize = 2 << 10;
 pub const USUAL: usize = 8 << 10;
 /// The maximum number of bytes of a chunk.
 pub const MAX: usize = 64 << 10;
-/// The leading zero bits of a mark: one in 2048 places is one.
+/// The number of leading zero bits of a mark: one in 2048 places is a mark.
 pub const WEAK: u32 = 11;
-/// The leading zero bits of a strong mark: one in 32768 places is one.
+/// The number of leading zero bits of a strong mark: one in 32768 places is a strong mark.
 pub const STRONG: u32 = 15;
 
 /// The value that each byte adds to the hash, for reimplementations in other languages.

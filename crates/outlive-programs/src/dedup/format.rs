@@ -20,7 +20,7 @@ const ROW: usize = 12 + DIGEST;
 /// The row of a chunk in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The offset of its stored form: the sum of the stored lengths before it.
+    /// The offset of the chunk's stored form: the sum of the stored lengths before it.
     pub at: u64,
     /// The stored length in bytes.
     pub packed_len: u32,

@@ -49,7 +49,7 @@ impl Default for Options {
     }
 }
 
-/// The archiving of a tree by tasks.
+/// The program of tasks that archives a tree.
 ///
 /// The archive is written during the run, and is complete when the run has a result.
 pub struct Archiving<'t, W> {

@@ -31,9 +31,9 @@ const NOT_ASKED: &str = "it gives a program additional rights; \
 pub struct NotKept {
     /// The file, directory or link.
     pub path: PathBuf,
-    /// The attribute.
+    /// The attribute that could not be restored.
     pub what: What,
-    /// The reason.
+    /// The reason why it could not be restored.
     pub why: String,
 }
 

@@ -30,7 +30,7 @@ pub struct Source {
     pub name: Vec<u8>,
     /// The mode and time, and the optional attributes.
     pub attributes: Attributes,
-    /// The contents.
+    /// The contents of the entry.
     pub content: Content,
 }
 
@@ -95,7 +95,7 @@ pub enum TreeError {
         /// The cause.
         source: io::Error,
     },
-    /// It is neither a file nor a directory nor a link.
+    /// The entry is neither a file nor a directory nor a link.
     #[error(
         "{} is neither a file, a directory nor a link, but {kind}, which cannot be archived",
         .path.display()
@@ -173,7 +173,7 @@ impl Tree {
     /// archived as links.
     ///
     /// # Errors
-    /// As for [`find_with`](Self::find_with).
+    /// Returns the errors of [`find_with`](Self::find_with).
     pub fn find(paths: &[impl AsRef<Path>]) -> Result<Self, TreeError> {
         Self::find_with(paths, &Selection::default())
     }

@@ -165,7 +165,8 @@ pub fn unpack<S: ReadAt>(archive: &Archive<S>, into: &Path) -> Result<Unpacked, 
 /// Unpacks `archive` into `into` with `options`.
 ///
 /// # Errors
-/// As for [`unpack`], and if it takes more than is allowed, or if owners cannot be restored.
+/// Returns the errors of [`unpack`], and an error if the archive takes more bytes than `options`
+/// allow, or if owners cannot be restored.
 pub fn unpack_with<S: ReadAt>(
     archive: &Archive<S>,
     into: &Path,

@@ -56,11 +56,11 @@ pub enum Mismatch {
     },
 }
 
-/// Checks that `archive` has the entries of `tree`, and that its files have the bytes of the
-/// present files.
+/// Checks that `archive` has the entries of `tree`, and that each archived file has the bytes that
+/// the file of `tree` has now.
 ///
 /// # Errors
-/// The first difference.
+/// Returns the first difference.
 pub fn verify<S: ReadAt>(archive: &Archive<S>, tree: &Tree) -> Result<(), Mismatch> {
     let (found, expected) = (archive.entries().len(), tree.entries().len());
     if found != expected {

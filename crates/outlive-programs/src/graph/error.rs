@@ -31,7 +31,7 @@ pub enum GraphError {
         /// The cause.
         source: io::Error,
     },
-    /// It is compressed by a program with an unsupported format.
+    /// The input is compressed in an unsupported format.
     #[error(
         "{} is compressed by {by}, which this program cannot unpack: unpack it first, or compress \
          it by gzip, xz, zstd or bzip2",
@@ -43,13 +43,13 @@ pub enum GraphError {
         /// The program that compressed it.
         by: &'static str,
     },
-    /// It is compressed twice.
+    /// The input is compressed twice.
     #[error("{} is compressed twice: unpack it once", .path.display())]
     CompressedTwice {
         /// The file.
         path: PathBuf,
     },
-    /// It is a file of another kind.
+    /// The input is a file of another kind.
     #[error(
         "{} is {kind}; a graph is read from an edge list (two vertices in each line) or a Matrix Market file: convert it to one of these",
         .path.display()
@@ -60,8 +60,8 @@ pub enum GraphError {
         /// The kind, with its article.
         kind: &'static str,
     },
-    /// It looks like a METIS graph: it has as many lines as its first line says, with twice as many
-    /// vertices in them as that line says there are edges.
+    /// The input looks like a METIS graph: it has as many lines as its first line says, with twice
+    /// as many vertices in them as that line says there are edges.
     #[error(
         "{} is a METIS graph, because its first line fits the other lines; convert it to an edge \
          list (or read it as one by --separator space)",

@@ -45,11 +45,12 @@ impl GraphInput {
         self.load_separated(None)
     }
 
-    /// Like [`load`](Self::load), but if `separator` is given, the input is an edge list with it.
+    /// Reads or generates the graph as [`load`](Self::load) does. If `separator` is given, the
+    /// input must be an edge list with that separator.
     ///
     /// # Errors
-    /// Returns the errors of `load`; also if a separator is given and the input is a Matrix Market
-    /// file.
+    /// Returns the errors of `load`, and an error if a separator is given and the input is a Matrix
+    /// Market file.
     pub fn load_separated(&self, separator: Option<Separator>) -> Result<Graph, GraphError> {
         let path = match self {
             Self::Rmat(rmat) => return rmat.graph(),

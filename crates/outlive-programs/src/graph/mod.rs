@@ -70,17 +70,18 @@ struct Notes {
 /// The meaning of the first line of an edge list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FirstLine {
-    /// It is an edge. Inputs other than edge lists have this value too.
+    /// The first line is an edge. Inputs other than edge lists have this value too.
     #[default]
     Edge,
-    /// It is a header, not an edge.
+    /// The first line is a header, not an edge.
     Header {
         /// The line, counted from 1.
         line: u64,
         /// Its text.
         text: String,
     },
-    /// It was read as an edge, but no other line has its two names, so it may be a header.
+    /// The first line was read as an edge, but no other line has its two names, so it may be a
+    /// header.
     PerhapsHeader {
         /// The line, counted from 1.
         line: u64,
@@ -90,8 +91,8 @@ pub enum FirstLine {
 }
 
 impl Graph {
-    /// Returns the graph of the vertices before `vertices` with these `edges`, each from its first
-    /// vertex to its second one.
+    /// Returns the graph with the vertices 0 to `vertices` - 1 and these `edges`, each from its
+    /// first vertex to its second one.
     ///
     /// ```
     /// use outlive_programs::graph::Graph;

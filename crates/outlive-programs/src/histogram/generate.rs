@@ -17,7 +17,7 @@ pub fn bmp(width: u32, height: u32, seed: u64) -> Vec<u8> {
 /// blue; without any, the order is blue, green and red.
 ///
 /// # Panics
-/// As [`bmp`].
+/// Panics under the same conditions as [`bmp`].
 pub fn bmp_of_32_bits(width: u32, height: u32, seed: u64, masks: Option<[u32; 3]>) -> Vec<u8> {
     let shifts = masks
         .unwrap_or([0x00FF_0000, 0xFF00, 0xFF])
@@ -41,7 +41,7 @@ pub fn bmp_of_32_bits(width: u32, height: u32, seed: u64, masks: Option<[u32; 3]
 /// of the [`pgm`]. `palette` gives blue, green and red of each.
 ///
 /// # Panics
-/// As [`bmp`].
+/// Panics under the same conditions as [`bmp`].
 pub fn bmp_of_8_bits(
     width: u32,
     height: u32,

@@ -137,7 +137,7 @@ impl Layout {
     /// Finds the layout of a file of `len` bytes from its [first bytes](Self::HEAD).
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// Returns the errors of [`find`](Self::find).
     pub fn find_by(head: &[u8], len: usize, format: Format) -> Result<Self, FormatError> {
         let file = Head { bytes: head, len };
         match (format, head) {

@@ -38,7 +38,7 @@ fn copied(number: u64) -> String {
     format!("piece {number}")
 }
 
-/// The counting of a file.
+/// The program of tasks that counts the values of a file.
 #[derive(Clone, Debug)]
 pub struct Counting {
     file: InputFile,

@@ -10,7 +10,7 @@ use super::{Bins, CHANNELS, Layout};
 pub struct Mismatch {
     /// The channel's number.
     pub channel: usize,
-    /// The value.
+    /// The value that was counted wrongly.
     pub value: u8,
     /// The count in the result.
     pub found: u64,
@@ -21,7 +21,7 @@ pub struct Mismatch {
 /// Checks that `found` has the count of each value in `file`.
 ///
 /// # Errors
-/// The first wrong count.
+/// Returns the first wrong count.
 ///
 /// # Panics
 /// If `layout` is of a longer file.

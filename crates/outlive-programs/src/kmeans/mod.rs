@@ -68,7 +68,7 @@ impl Default for Options {
     }
 }
 
-/// The result.
+/// The result of a computation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clusters {
     /// The centres, one after the other, each with as many coordinates as a point has.
@@ -79,7 +79,7 @@ pub struct Clusters {
     pub iterations: u32,
     /// The largest distance that a centre moved in the last iteration.
     pub moved: f64,
-    /// The parameters.
+    /// The parameters of the computation.
     pub options: Options,
 }
 

@@ -9,7 +9,7 @@ use outlive_run::host::HostError;
 use outlive_run::on_tasks::{Ended, PoolOf, TaskProgram};
 use outlive_tasks::{Array, Call, PoolError, WorkerPool};
 
-/// The grouping of points.
+/// The program of tasks that groups points.
 #[derive(Clone, Debug)]
 pub struct Clustering<'p> {
     points: &'p Points,

@@ -63,7 +63,7 @@ pub enum Mismatch {
 /// Checks that `found` is the result for `points` and its options.
 ///
 /// # Errors
-/// The first difference.
+/// Returns the first difference.
 pub fn verify(points: &Points, found: &Clusters) -> Result<(), Mismatch> {
     let options = &found.options;
     let dimensions = points.dimensions();

@@ -44,13 +44,13 @@ pub struct Results<M: Memory = Native> {
     count: u64,
 }
 
-/// Another attempt committed a unit that only this worker could commit.
+/// The error if another attempt has committed a unit that only this worker could commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unit {unit} was committed by another attempt, though its task has one holder; the segment is damaged: run `outlive pod check`"
 )]
 pub struct Overtaken {
-    /// The unit.
+    /// The unit that the other attempt has committed.
     pub unit: u64,
 }
 
@@ -85,8 +85,9 @@ impl<M: Memory> Results<M> {
         (0..self.count).filter(done).count() as u64
     }
 
-    /// Does `unit`, unless it is done: calls `make` and stores the result that it returns, not 0.
-    /// The caller must hold the unit's task. Returns whether this call did the unit.
+    /// Executes `unit`, unless it is done: calls `make`, and stores the result that `make` returns,
+    /// which is not 0. The caller must hold the unit's task. Returns whether this call executed the
+    /// unit.
     ///
     /// # Errors
     /// The errors of `make`; [`Overtaken`] if the caller was not the only one to work on the unit.

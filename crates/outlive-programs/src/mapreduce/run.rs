@@ -44,7 +44,7 @@ const MOST_PART_BITS: u32 = 10;
 pub struct Plan {
     /// The inputs.
     pub inputs: Inputs,
-    /// The number of the program among its kind.
+    /// The number that identifies the program among the MapReduce programs.
     pub program: u64,
     /// The number of expected workers.
     pub workers: u32,
@@ -233,7 +233,7 @@ impl<M: Memory> Run<M> {
         (paths <= room).then_some(Self { memory, at, shape })
     }
 
-    /// Returns the memory.
+    /// Returns the memory that holds the run.
     pub fn memory(self) -> M {
         self.memory
     }
@@ -246,7 +246,7 @@ impl<M: Memory> Run<M> {
         self.memory.load(at, Ordering::Relaxed)
     }
 
-    /// Returns the number of the program among its kind.
+    /// Returns the number that identifies the program among the MapReduce programs.
     pub fn program(self) -> u64 {
         self.word(self.at + PROGRAM)
     }

@@ -60,10 +60,10 @@ pub fn phase<P: OnTasks>(context: &Context<'_>, phase: u64) -> TaskResult {
     Ok(())
 }
 
-/// Does the unit `range` of a phase, if it is one unit; spawns tasks for its parts otherwise.
+/// Executes the unit `range` of a phase, if it is one unit; otherwise spawns tasks for its parts.
 ///
 /// # Errors
-/// If a unit cannot be done. The run is then cancelled, if the header can express the reason.
+/// If a unit cannot be executed. The run is then cancelled, if the header can express the reason.
 pub fn units<P: OnTasks>(context: &Context<'_>, phase: u64, range: Range<u64>) -> TaskResult {
     let (run, index) = (run_of(context)?, range.start);
     if range.end > units_in(run, phase) || index >= range.end {

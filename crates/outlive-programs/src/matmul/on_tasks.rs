@@ -24,7 +24,7 @@ const TERMS: usize = 32 << 20;
 /// The maximum number of product elements in a block of the default size.
 const ELEMENTS: usize = 1 << 20;
 
-/// The multiplication of two matrices by tasks.
+/// The program of tasks that multiplies two matrices.
 #[derive(Clone, Copy, Debug)]
 pub struct Multiplication<'m> {
     a: &'m Matrix,

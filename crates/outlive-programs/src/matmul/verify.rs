@@ -95,7 +95,7 @@ pub fn verify(
     Ok(())
 }
 
-/// The definition: three nested loops.
+/// Multiplies `a` by `b` as the definition says, with three nested loops.
 ///
 /// # Errors
 /// If the sizes of the matrices do not match.

@@ -34,7 +34,7 @@ pub use tasks::{iterate, rank};
 /// The parameters of a computation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageRank {
-    /// The probability to follow an edge: from 0 to less than 1, or 1.
+    /// The damping factor: the probability with which an edge is followed, from 0 to 1.
     pub damping: f64,
     /// The residual below which no further iteration is made. At 0, all iterations are made.
     pub tolerance: f64,
@@ -52,14 +52,14 @@ impl Default for PageRank {
     }
 }
 
-/// The result.
+/// The result of a computation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranks {
     /// The rank of each vertex.
     pub ranks: Vec<f64>,
     /// The number of iterations.
     pub iterations: u32,
-    /// The residual of the last one; infinite if none was made.
+    /// The residual of the last iteration; infinite if there was none.
     pub residual: f64,
     /// Whether the residual is less than the tolerance.
     pub converged: bool,

@@ -9,12 +9,12 @@ use outlive_run::host::HostError;
 use outlive_run::on_tasks::{Ended, PoolOf, TaskProgram};
 use outlive_tasks::{Array, Call, PoolError, WorkerPool};
 
-/// The ranking of a graph.
+/// The program of tasks that ranks the vertices of a graph.
 #[derive(Clone, Copy, Debug)]
 pub struct Ranking<'g> {
-    /// The graph.
+    /// The graph whose vertices are ranked.
     pub graph: &'g Graph,
-    /// The parameters.
+    /// The parameters of the computation.
     pub of: PageRank,
     /// The maximum number of rows that a task computes.
     pub task_rows: u32,
