@@ -9,7 +9,7 @@ use std::process::ExitCode;
 /// The reason why a command does not exit with 0.
 #[derive(Debug)]
 pub enum Failure {
-    /// It found something wrong, a violation for example, and reported it on standard output.
+    /// The command found a problem, for example a violation, and reported it on standard output.
     Found,
     /// The command could not do its task: one paragraph that explains it.
     Failed(String),

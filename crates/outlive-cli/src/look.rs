@@ -13,12 +13,12 @@ use outlive::pod::{GroupStatus, MemberStatus, Pod};
 use outlive::recovery::LockEntry;
 use std::collections::BTreeMap;
 
-/// A member, as a look has found it.
+/// The observed state of a member.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The status in the pod.
     pub status: MemberStatus,
-    /// The answer of the operating system, for members that may write.
+    /// Whether the member is known to be alive, if it may write.
     pub presence: Option<Presence>,
     /// The locks in the member's log.
     pub locks: Vec<LockEntry>,
@@ -101,7 +101,7 @@ impl Seen {
     }
 }
 
-/// A pod, as a look has found it.
+/// The observed state of a pod.
 #[derive(Clone, Debug)]
 pub struct Look {
     /// All ids that were ever used.
@@ -113,7 +113,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Looks at `pod` without writing to it.
+    /// Observes the state of `pod` without writing to it.
     pub fn at(pod: &Pod) -> Self {
         let status = pod.status();
         let presences = pod.presences(&status);

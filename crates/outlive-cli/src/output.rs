@@ -25,7 +25,7 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
 /// The number of lines of a long list that are printed.
 const SHOWN: usize = 10;
 
-/// Returns lines that show the first items of a list, indented, and the number of the others.
+/// Returns lines that show the first items of a list, indented, and the number of the other items.
 pub fn first_lines(items: impl ExactSizeIterator<Item: Display>) -> Vec<String> {
     let others = items.len().saturating_sub(SHOWN);
     let mut lines: Vec<String> = items

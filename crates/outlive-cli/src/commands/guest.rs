@@ -37,8 +37,8 @@ impl Found {
         file_at(&self.path) != self.file
     }
 
-    /// Called after the guest has left: the last member of a removed pod also removes its side
-    /// file, by which the kernel reported deaths.
+    /// Removes the side file of a removed pod, by which the kernel reported deaths, if the guest
+    /// was the pod's last member. Called after the guest has left.
     pub fn leave(&self, pod: &Pod) {
         if self.is_gone() {
             let _ = Linux::remove_side_file(pod.number());

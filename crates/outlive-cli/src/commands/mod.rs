@@ -137,7 +137,7 @@ impl Which {
 }
 
 impl Outlive {
-    /// Parses the command line. Ends the process if it makes no sense.
+    /// Parses the command line. Ends the process if the command line is invalid.
     pub fn read() -> Self {
         // A run starts a host process after each death. It is parsed without the description of all
         // commands, which takes a good part of its starting time.
@@ -152,7 +152,7 @@ impl Outlive {
     /// Executes the command.
     ///
     /// # Errors
-    /// If it failed or found something wrong.
+    /// If the command failed or found a problem.
     pub fn run(self) -> Result<(), Failure> {
         match self.command {
             Command::Pod(PodCommand::Create(command)) => command.run(),

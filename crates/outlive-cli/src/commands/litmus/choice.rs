@@ -63,7 +63,7 @@ pub struct Results {
     pub json: bool,
 }
 
-/// A kind of faults.
+/// A kind of fault that a run injects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Fault {
     /// Crashes of clients

@@ -5,7 +5,7 @@ use outlive_litmus::run::{Report, TestReport, Verdict};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Writes the results to a file. A test fails if `fails`.
+/// Writes the results to a file. A test is a failure in the file if `fails` returns true.
 pub fn write(
     path: &Path,
     target: &str,

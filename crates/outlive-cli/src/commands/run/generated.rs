@@ -17,14 +17,14 @@ pub struct Number {
 }
 
 impl Number {
-    /// The seed.
+    /// The seed of a generated input.
     pub const SEED: Self = Self {
         name: "SEED",
         default: Some(1),
         range: 0..=u64::MAX,
     };
 
-    /// Returns a number from 1 to `most`.
+    /// Returns the description of the number `name`, which has a value from 1 to `most`.
     pub const fn up_to(most: u64, name: &'static str) -> Self {
         Self {
             name,

@@ -25,7 +25,8 @@ impl LeftOut {
     }
 }
 
-/// Returns a line for each of the first few entries, and a line with the number of the others.
+/// Returns a line for each of the first few entries, and a line with the number of the other
+/// entries.
 pub fn lines(all: &[input::LeftOut]) -> impl Iterator<Item = String> {
     let named = all
         .iter()

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The flag that a signal has asked for the end.
+/// The flag that a signal has requested the end of the run.
 #[derive(Clone)]
 pub struct Interrupted(Arc<AtomicBool>);
 
@@ -29,8 +29,8 @@ impl Interrupted {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Does `work`, which may take long, on a thread of its own. Returns an error without waiting
-    /// for it when the run is interrupted.
+    /// Executes `work`, which may take long, on a thread of its own. If the run is interrupted,
+    /// returns an error without waiting for the thread.
     pub fn unless<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -59,7 +59,8 @@ pub fn loading<T>(what: String, load: impl FnOnce() -> T) -> T {
     loaded
 }
 
-/// Does the same for an input that may never end: a pipe. Returns early if the run is interrupted.
+/// Calls `load` as [`loading`] does, for an input that may never end: a pipe. Returns early if the
+/// run is interrupted.
 pub fn loading_unless<T: Send + 'static>(
     interrupted: &Interrupted,
     what: String,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The steps of a run that differ between programs.
 pub struct Steps<C, W, D> {
-    /// The text beside the progress bar: the things that it counts.
+    /// The text next to the progress bar: the name of the units that it counts.
     pub units: String,
     /// Computes the result another way and compares, for `--verify`. Fails if the input cannot be
     /// read once more.
@@ -108,7 +108,7 @@ impl<'f> Run<'f> {
         Ok(())
     }
 
-    /// Plays `program`, checks and writes its result, and prints the report. A wrong result is
+    /// Runs `program`, checks and writes its result, and prints the report. A wrong result is
     /// reported and not written.
     pub fn play<P, R, F>(
         self,

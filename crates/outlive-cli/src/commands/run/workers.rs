@@ -7,7 +7,7 @@ use core::fmt;
 use outlive_run::driver::{Options, Turns};
 use serde::Serialize;
 
-/// The workers that came and went, for JSON.
+/// The numbers of workers that started and stopped working, for JSON.
 #[derive(Serialize)]
 pub struct Workers {
     /// The limits for the number of workers; null if it did not change with the ready tasks.

@@ -51,7 +51,8 @@ impl Client {
         }))
     }
 
-    /// Executes a transaction, unless the command is interrupted. Returns what `body` returned.
+    /// Executes a transaction, unless the command is interrupted. Returns the value that `body`
+    /// returned.
     pub fn transact<T>(
         &mut self,
         body: impl AsyncFn(&mut Transaction<Members>) -> Result<T, Abort>,

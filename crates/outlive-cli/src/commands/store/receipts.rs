@@ -19,7 +19,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The file.
+/// The file that records the last acknowledged commit of each coordinator.
 #[derive(Debug)]
 pub struct Receipts(File);
 

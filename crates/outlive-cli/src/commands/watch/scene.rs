@@ -54,7 +54,7 @@ impl Scene {
         scene
     }
 
-    /// Takes a new look.
+    /// Observes the pod again.
     pub fn look(&mut self) {
         let now = Instant::now();
         let passed = now.duration_since(self.looked).as_secs_f64();

@@ -83,7 +83,8 @@ impl Killed {
         })
     }
 
-    /// Notes the times of what the store says by now. Returns whether the server is recovered.
+    /// Records the times of the events that the store's status shows by now. Returns whether the
+    /// server is recovered.
     pub fn watch(&mut self, compute: &ComputeServer) -> bool {
         let configuration = compute.store().configuration();
         let (is_detected, is_recovered) = match self.kind {

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// The parameters of random kills.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// The store.
+    /// The path of the store.
     pub path: &'a Path,
     /// The mean time between two kills.
     pub every: Duration,

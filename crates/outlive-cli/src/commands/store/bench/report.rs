@@ -71,7 +71,7 @@ struct Aborts {
     interrupted: u64,
 }
 
-/// The report.
+/// The report of a benchmark.
 #[derive(Debug, Serialize)]
 pub struct Report {
     benchmark: &'static str,

@@ -18,7 +18,7 @@ pub struct Server {
     lines: Receiver<String>,
     /// The process id of a compute server, or the number of a memory server.
     pub id: u16,
-    /// Whether the server has said that it is ready.
+    /// Whether the server has reported that it is ready.
     pub is_ready: bool,
     /// The messages of a compute server.
     pub messages: Vec<Message>,

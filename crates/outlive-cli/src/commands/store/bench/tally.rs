@@ -82,7 +82,7 @@ impl Tally {
         Ok(problems)
     }
 
-    /// Descriptions of what a run should have had and has not.
+    /// Returns descriptions of the events that a run should have had and did not have.
     pub fn gaps(&self) -> Vec<String> {
         let kinds = [
             ("compute", self.compute_killed),
