@@ -47,8 +47,8 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     /// Reads the word at `at`.
     ///
     /// # Panics
-    /// As do all accesses: if `at` is out of range or not aligned to the word, or if `order` is one
-    /// that the corresponding method of [`core::sync::atomic::AtomicU64`] rejects.
+    /// Like all accesses, panics if `at` is out of range or not aligned to the word, or if `order`
+    /// is one that the corresponding method of [`core::sync::atomic::AtomicU64`] rejects.
     fn load<W: Word>(self, at: Offset, order: Ordering) -> W;
 
     /// Writes the word at `at`.
@@ -68,7 +68,7 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     /// Writes the word at `at` as [`store`](Self::store) does, without that check.
     ///
     /// # Safety
-    /// As for [`load_unchecked`](Self::load_unchecked).
+    /// The conditions of [`load_unchecked`](Self::load_unchecked) apply.
     #[inline(always)]
     unsafe fn store_unchecked<W: Word>(self, at: Offset, value: W, order: Ordering) {
         self.store(at, value, order);

@@ -10,7 +10,8 @@ use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::compiler_fence;
 
-/// Memory of this process, shared with others or not, accessed by the processor's own instructions.
+/// Memory of this process, shared with other processes or not, accessed by the processor's own
+/// instructions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Native {
     base: NonNull<u8>,

@@ -46,7 +46,7 @@ pub struct Offset(u64);
 /// A number read from a segment that cannot be an offset into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetOutOfRange {
-    /// The number.
+    /// The number that was read.
     pub raw: u64,
     /// The number of bytes to access there.
     pub len: u64,
@@ -101,7 +101,7 @@ impl Offset {
 
     /// Returns the offset with these 64 bits if `len` bytes there, aligned to `align`, lie inside a
     /// first segment of `size` bytes: for numbers that may be corrupt. Load the number once, check
-    /// it, then use what this returns.
+    /// it, then use the returned offset.
     ///
     /// # Errors
     /// If they do not, or a tag bit is set.

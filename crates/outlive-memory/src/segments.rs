@@ -46,23 +46,23 @@ pub struct Attached<M: Memory = Native> {
 }
 
 impl<M: Memory> Attached<M> {
-    /// The memory that the segment is in.
+    /// Returns the memory that contains the segment.
     #[inline(always)]
     pub fn memory(&self) -> M {
         self.memory
     }
 
-    /// The size of the segment in bytes.
+    /// Returns the size of the segment in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The number of the segment.
+    /// Returns the number of the segment.
     pub fn number(&self) -> SegmentNumber {
         self.number
     }
 
-    /// The generation of the number.
+    /// Returns the generation of the segment's number.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -182,7 +182,7 @@ pub enum AttachError {
         number: SegmentNumber,
         /// The generation to be attached.
         generation: u64,
-        /// That of the previous segment.
+        /// The generation of the previous segment.
         previous: u64,
     },
     /// The segment is not all inside the memory, or not aligned to 128 bytes.
@@ -284,7 +284,7 @@ impl<M: Memory> Segments<M> {
     /// Attaches all of `memory` as segment `number`. See [`attach_part`](Self::attach_part).
     ///
     /// # Errors
-    /// As for [`attach_part`](Self::attach_part).
+    /// Returns the errors of [`attach_part`](Self::attach_part).
     pub fn attach(
         &self,
         number: SegmentNumber,
@@ -357,9 +357,9 @@ impl<M: Memory> Segments<M> {
         self.remove(number, generation, false)
     }
 
-    /// Detaches segment `number`, which was lost with its host, if its generation is `generation`:
-    /// it is [`Lost`](SegmentError::Lost) from now on, also if it was not attached. Otherwise as
-    /// [`detach`](Self::detach).
+    /// Detaches segment `number`, which was lost with its host, if its generation is `generation`.
+    /// It is [`Lost`](SegmentError::Lost) from now on, even if it was not attached. Otherwise does
+    /// the same as [`detach`](Self::detach).
     pub fn lose(&self, number: SegmentNumber, generation: u64) -> Option<Attached<M>> {
         self.remove(number, generation, true)
     }
