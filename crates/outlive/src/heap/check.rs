@@ -36,7 +36,8 @@ impl ClassStatistics {
 pub struct HeapStatistics {
     /// The size classes, smallest first, including those without a slab.
     pub classes: Vec<ClassStatistics>,
-    /// Large blocks that are owed: freed, but not yet returned to the buddy allocator.
+    /// The number of large blocks that are owed: freed, but not yet returned to the buddy
+    /// allocator.
     pub owed: u64,
     /// The use of the region, in which each slab is a block.
     pub region: buddy::Statistics,
@@ -223,7 +224,7 @@ impl<M: Memory> Heap<M> {
         report
     }
 
-    /// Does what [`check`](Self::check) does, and compares the allocated blocks, small and large,
+    /// Does the same as [`check`](Self::check), and compares the allocated blocks, small and large,
     /// with the starts of all blocks in use. An allocated block that is not among them has leaked;
     /// a block that occurs twice, or is not allocated, has been handed out twice. A block that its
     /// owner is about to retire is in use.
@@ -340,7 +341,8 @@ impl<M: Memory> Heap<M> {
 
     /// Repairs the faults whose repair is beyond doubt and returns the repairs: bits without a
     /// block, entries and owed words without a block in the buddy allocator, interrupted
-    /// collections. Leaked blocks are not freed, since only the program knows what it reaches.
+    /// collections. Leaked blocks are not freed, since only the program knows the blocks that it
+    /// reaches.
     ///
     /// The caller has exclusive use of the segment, and has recovered the dead members.
     ///

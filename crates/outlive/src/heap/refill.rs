@@ -27,7 +27,7 @@ outlive_memory::crash_points! {
 }
 
 outlive_memory::crash_points! {
-    /// The crash points of the collection of blocks that others have freed.
+    /// The crash points of the collection of blocks that other members have freed.
     pub enum HeapCollectPoint for "heap.collect" {
         /// The blocks of a word are free; their remote bits are set.
         LocalCleared,

@@ -68,7 +68,7 @@ pub enum Finding {
         /// The size of each in bytes.
         bytes: u64,
     },
-    /// A bit stands for a block that the region does not have.
+    /// A bit represents a block that the region does not have.
     #[error("the word at {at} has bits {bits:#x} set, which are beyond the end of the region")]
     BeyondEnd {
         /// The offset of the word.
@@ -181,9 +181,9 @@ impl<M: Memory> Buddy<M> {
         report
     }
 
-    /// Does what [`check`](Self::check) does, and compares the allocated blocks with the starts of
-    /// all blocks in use. An allocated block that is not among them has leaked; a block that occurs
-    /// twice, or is not allocated, has been handed out twice.
+    /// Does the same as [`check`](Self::check), and compares the allocated blocks with the starts
+    /// of all blocks in use. An allocated block that is not among them has leaked; a block that
+    /// occurs twice, or is not allocated, has been handed out twice.
     pub fn check_reachable(&self, reachable: impl IntoIterator<Item = Offset>) -> Report {
         let (mut report, blocks) = self.walk();
         let mut reached: Vec<Offset> = reachable.into_iter().collect();

@@ -87,11 +87,11 @@ impl BuddyOperation {
 /// The outcome of an operation, as its descriptor records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It runs, or its owner's recovery has not settled it yet.
+    /// The operation runs, or its owner's recovery has not settled it yet.
     Running(BuddyOperation),
-    /// It did not take effect, and never will.
+    /// The operation did not take effect, and never will.
     NotDone(BuddyOperation),
-    /// It took effect.
+    /// The operation took effect.
     Done {
         /// The operation.
         operation: BuddyOperation,
@@ -203,7 +203,7 @@ impl<M: Memory> Buddy<M> {
     /// not been allocated since is refused.
     ///
     /// # Crash
-    /// As [`allocate`](Self::allocate).
+    /// The outcome is that of a crash in [`allocate`](Self::allocate).
     pub fn free(
         &self,
         member: &Member<M>,

@@ -42,8 +42,9 @@ impl Reservation {
 }
 
 impl<M: Memory> LocalHeap<'_, M> {
-    /// Begins to read blocks that others may retire. Wait-free, except for the retired blocks that
-    /// it now and then checks, as [`reclaim`](Self::reclaim) does. Pins nest: the outermost counts.
+    /// Begins to read blocks that other members may retire. Wait-free, except for the retired
+    /// blocks that it now and then checks, as [`reclaim`](Self::reclaim) does. Pins nest: the
+    /// outermost counts.
     ///
     /// In the name of a dead member, it continues with that member's reservation, and dropping it
     /// leaves the reservation to the end of the recovery.

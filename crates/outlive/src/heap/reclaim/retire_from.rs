@@ -23,9 +23,9 @@ outlive_memory::crash_points! {
 
 impl<M: Memory> LocalHeap<'_, M> {
     /// [Retires](Self::retire) the block that the word at `cell` holds, and clears the word.
-    /// Returns the offset of the block, or `None` if the word is 0. It does what
-    /// [`free_from`](Self::free_from) does, but for blocks that others may be reading: the cell is
-    /// the caller's, tags in its word are ignored, and the block begins with a [`RETIRED_HEADER`].
+    /// Returns the offset of the block, or `None` if the word is 0. It is
+    /// [`free_from`](Self::free_from) for blocks that other members may be reading: the cell is the
+    /// caller's, tags in its word are ignored, and the block begins with a [`RETIRED_HEADER`].
     ///
     /// It is an operation of its own in the caller's log, where none may be running. Wait-free,
     /// except for the blocks that a [pin](Self::pin) may free before.
