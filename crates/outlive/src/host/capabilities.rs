@@ -10,15 +10,15 @@ use std::io::Error;
 /// A facility that Outlive uses.
 #[derive(Clone, Debug)]
 pub struct Capability {
-    /// The name.
+    /// The name of the facility.
     pub name: &'static str,
-    /// Whether the feature is available.
+    /// Whether the facility is available.
     pub available: bool,
-    /// The finding, as text.
+    /// A description of the result of the check.
     pub detail: String,
-    /// The consequence of the feature's absence.
+    /// The consequence if the facility is not available.
     pub cost: &'static str,
-    /// Whether Outlive requires it.
+    /// Whether Outlive requires the facility.
     pub needed: bool,
 }
 

@@ -71,7 +71,7 @@ pub(super) struct Cords {
 pub struct CordEntry {
     /// The number of the cord's pod.
     pub pod: u128,
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
 }
 

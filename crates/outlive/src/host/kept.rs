@@ -72,9 +72,9 @@ impl Linux {
     }
 
     /// Removes the side files of `pod`, except those that this user may not open or remove. Returns
-    /// the number of removed files; all files that this process was attached to count as one. Call
-    /// it when the pod is
-    /// destroyed: this process must no longer hold or watch an obituary of it.
+    /// the number of removed files. All files that this process was attached to count as one file.
+    /// Call it when the pod is destroyed: this process must no longer hold or watch an obituary of
+    /// it.
     ///
     /// # Errors
     /// [`OsError::InUse`] while another process is attached.

@@ -43,7 +43,7 @@ const CORD_REMOVED: &str = "the pod's members go on, but processes of other user
 /// let segment = outlive::segment::Segment::builder().size(1 << 20).create("memfd:pod").unwrap();
 /// let file = PodFile::new(segment.file(), segment.path(), segment.granule());
 /// let os = Linux::attach(pod, 16, Access::default(), file, true)?;
-/// os.hold_obituary(3)?.expect("nobody else knows this pod");
+/// os.hold_obituary(3)?.expect("no other process knows this pod");
 /// assert_eq!(os.obituary(3), Obituary::Held { tid: os.this_thread().tid });
 /// os.release_obituary(3);
 /// assert_eq!(Linux::remove_side_file(pod)?, 1);

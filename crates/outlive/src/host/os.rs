@@ -34,7 +34,7 @@ pub struct OsIdentity {
 /// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessIdentity {
-    /// The process id.
+    /// The process id, in the PID namespace of the process itself.
     pub pid: u32,
     /// The start time, in clock ticks since boot.
     pub start_time: u64,
@@ -54,9 +54,10 @@ pub struct ThreadIdentity {
 /// The certain knowledge about the life of a process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// It exists; it may run, sleep, or be stopped.
+    /// The process or thread exists; it may run, sleep, or be stopped.
     Exists,
-    /// It executes no more user instructions and its address space is gone or unreachable to it.
+    /// The process or thread executes no more user instructions, and its address space is gone or
+    /// unreachable to it.
     Gone,
     /// Nothing is known (no permission, another pid namespace, `/proc` hidden).
     Unknown,
@@ -134,11 +135,12 @@ pub enum OsError {
 /// The result of killing a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Killed {
-    /// It is gone: every thread and the address space.
+    /// The process is gone: all its threads and its address space.
     Gone,
-    /// It was sent a signal but was not seen gone within the time limit (uninterruptible sleep).
+    /// The signal was sent, but the process did not end within the time limit (uninterruptible
+    /// sleep).
     Late,
-    /// It could not be sent a signal: no permission, or another pid namespace.
+    /// The signal could not be sent: no permission, or another pid namespace.
     Refused,
 }
 

@@ -320,7 +320,7 @@ unsafe fn help(prepared: &Prepared) -> ! {
 /// Runs in the child of the helper: executes the command.
 ///
 /// # Safety
-/// As for [`help`].
+/// The conditions of [`help`] apply.
 unsafe fn become_command(prepared: &Prepared, helper: libc::pid_t) -> ! {
     // SAFETY: as in `help`; the vectors of addresses end with a null.
     unsafe {

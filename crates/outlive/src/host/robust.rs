@@ -156,7 +156,7 @@ impl RobustList {
     /// Returns the former value of `word`, as an error if another user has changed its holder.
     ///
     /// # Safety
-    /// As for [`hold`](Self::hold), and the list [has](Self::has) `entry`.
+    /// The conditions of [`hold`](Self::hold) apply, and the list [has](Self::has) `entry`.
     pub(super) unsafe fn release(
         &self,
         entry: *mut Entry,

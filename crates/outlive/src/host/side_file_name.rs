@@ -26,7 +26,7 @@ pub struct SideFileEntry {
     pub pod: u128,
     /// The boot in which the file was created.
     pub boot: u128,
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
 }
 
@@ -60,7 +60,7 @@ impl SideFileEntry {
     /// removed, and creates another one.
     ///
     /// # Errors
-    /// As for [`remove`](Self::remove).
+    /// Returns the errors of [`remove`](Self::remove).
     pub fn remove_if(&self, is_left_over: impl FnOnce() -> bool) -> Result<bool, OsError> {
         match self.open(OFlags::RDWR)? {
             Some(file) => remove_locked(&file, &self.path, is_left_over),
