@@ -58,7 +58,7 @@ pub(crate) fn raise<M: Memory>(
 ///
 /// # Safety
 /// The incarnation that `seen` describes can no longer write to the pod's memory, and never will
-/// again (contract 1): relying on this, others take over its locks and memory.
+/// again (contract 1): other members rely on this when they take over its locks and memory.
 pub unsafe fn bury<M: Memory>(
     tables: Tables<M>,
     bells: &dyn Bells,

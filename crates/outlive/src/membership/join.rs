@@ -44,7 +44,7 @@ outlive_memory::crash_points! {
         Claimed,
         /// The record is written.
         Recorded,
-        /// It is a member; the groups have not been notified.
+        /// The instance is a member; the groups have not been notified.
         Live,
     }
 }
@@ -52,7 +52,7 @@ outlive_memory::crash_points! {
 outlive_memory::crash_points! {
     /// The points at which a crash may interrupt a leave.
     pub enum LeavePoint for "instance.leave" {
-        /// It is no longer a member; the groups have not been notified.
+        /// The instance is no longer a member; the groups have not been notified.
         Left,
         /// The groups have been notified; the obituary is still held.
         Told,

@@ -50,7 +50,9 @@ const ONE_KERNEL: u64 = 1;
 impl<M: Memory> OperatingSystems<M> {
     /// The number of entries of the table.
     pub const MOST: u16 = 256;
-    /// The size of the table in bytes. An entry has a key, a machine, a boot and a reach.
+    /// The size of the table in bytes. An entry holds the operating system's key, machine id and
+    /// boot id, and a word that tells whether one kernel at a time can map the file by which it
+    /// reaches the pod.
     pub const BYTES: u64 = Self::MOST as u64 * STRIDE;
 
     pub(crate) fn new(memory: M, table: Offset) -> Self {

@@ -40,8 +40,9 @@ impl ProcessOptions {
         }
     }
 
-    /// Joins as the only process of a host of its own, under any free id: if the process is
-    /// stopped, it alone is fenced, and it hides the silence of no other process.
+    /// Joins as the only process of a host of its own, under any free id. If the process is
+    /// stopped, it alone is fenced. Because hosts are watched as a whole, it also does not hide
+    /// that another process is stopped.
     pub fn on_own_host() -> Self {
         Self {
             host: None,

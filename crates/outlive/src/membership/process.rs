@@ -43,7 +43,7 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{members} threads of this process are still members; drop their `Member`s first")]
 pub struct StillMembers {
-    /// The number of members.
+    /// The number of threads that are members.
     pub members: usize,
 }
 

@@ -12,7 +12,7 @@ use outlive_memory::{Memory, Native, Offset, Ordering};
 /// The record of an incarnation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The incarnation.
+    /// The incarnation that the record describes.
     pub instance: Instance,
     /// The thread that joined; for a process its sentinel, for a host the thread that joined it.
     pub thread: ThreadIdentity,
@@ -149,8 +149,9 @@ impl<M: Memory> Records<M> {
         self.memory.persist(at, 16);
     }
 
-    /// Returns the process that proved that `dead` is dead. `None` if that is not known (any more):
-    /// `dead` lives, or its prover was not yet a member, or died before the note.
+    /// Returns the process that proved the death of `dead`. Returns `None` if that process is not
+    /// known: `dead` lives, or the process was not a member yet, or died before it recorded the
+    /// proof.
     pub fn proven_by(self, dead: Instance) -> Option<Instance> {
         let note: u128 = self
             .memory

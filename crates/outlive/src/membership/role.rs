@@ -8,7 +8,7 @@
 use super::{Generations, Instance, Status};
 use outlive_memory::{Memory, Native, Offset, Ordering};
 
-/// A handle on the role.
+/// A handle on the role of the fabric manager.
 #[derive(Clone, Copy, Debug)]
 pub struct Role<M: Memory = Native> {
     memory: M,
@@ -28,7 +28,7 @@ outlive_memory::crash_points! {
 const BEATS: u64 = 128;
 
 impl<M: Memory> Role<M> {
-    /// The size of the role in bytes.
+    /// The size in bytes of the role's words in the segment.
     pub const BYTES: u64 = 256;
 
     pub(crate) fn new(memory: M, at: Offset) -> Self {

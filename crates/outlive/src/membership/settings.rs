@@ -61,9 +61,10 @@ pub struct Settings {
     /// The digest of the command that fences hosts which no process here can kill. Every process
     /// that joins brings the command.
     pub fence_command: Option<FenceCommandDigest>,
-    /// Whether every process that joins brings a [`FenceAgent`](super::FenceAgent) of its own for
-    /// that. With neither a command nor agents, a process is refused while the pod has a host whose
-    /// death could not be proved from the process's operating system.
+    /// Whether every process that joins brings a [`FenceAgent`](super::FenceAgent) of its own,
+    /// which fences the hosts that no process on its operating system can kill. With neither a
+    /// command nor agents, a process is refused while the pod has a host whose death could not be
+    /// proved from the process's operating system.
     pub fence_agents: bool,
 }
 

@@ -13,7 +13,8 @@ use outlive_memory::Memory;
 /// Joins and leaves as a host, a process and a thread, all by the calling thread.
 ///
 /// # Errors
-/// As [`Process::join`](super::Process::join) and [`Process::enter`](super::Process::enter).
+/// Returns the errors of [`Process::join`](super::Process::join) and
+/// [`Process::enter`](super::Process::enter).
 pub fn come_and_go<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,
@@ -61,7 +62,8 @@ pub fn come_and_go<M: Memory>(
 /// calling thread: all steps but the host join lock and the notification of the groups.
 ///
 /// # Errors
-/// As [`Process::join`](super::Process::join) and [`Process::enter`](super::Process::enter).
+/// Returns the errors of [`Process::join`](super::Process::join) and
+/// [`Process::enter`](super::Process::enter).
 pub fn join<M: Memory>(
     tables: Tables<M>,
     os: &dyn Os,

@@ -75,11 +75,11 @@ pub struct AreaBytes {
     pub generations: u64,
     /// The records of the instances.
     pub instances: u64,
-    /// Settings, operating systems and the fabric manager's role.
+    /// The settings, the operating systems and the fabric manager's role.
     pub roles: u64,
-    /// Control groups.
+    /// The control groups.
     pub groups: u64,
-    /// Logs.
+    /// The logs of all ids.
     pub logs: u64,
 }
 

@@ -18,11 +18,11 @@ pub struct Guard {
 /// The credentials of a joining member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// The effective user.
+    /// The effective user of the process.
     pub uid: u32,
-    /// The effective group.
+    /// The effective group of the process.
     pub gid: u32,
-    /// The secret.
+    /// The secret, if the group may require one.
     pub secret: Option<Vec<u8>>,
 }
 

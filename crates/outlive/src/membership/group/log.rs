@@ -47,25 +47,25 @@ outlive_memory::crash_points! {
         Judged,
         /// The event is in its slot: it has happened.
         Placed,
-        /// The table shows it.
+        /// The table shows the event.
         Applied,
-        /// The tail has passed it; members can read it.
+        /// The tail has passed the event; members can read it.
         Advanced,
     }
 }
 
-/// The standing of an id in a group.
+/// The standing of an id in a group: whether the id is a member, or how its membership ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Never a member.
+    /// The id was never a member.
     Stranger,
-    /// A member.
+    /// The id is a member.
     Member,
     /// A host that is suspected: it may be dead but could not be fenced yet.
     Suspect,
-    /// It left in good order.
+    /// The member left in good order.
     Left,
-    /// It died.
+    /// The member died.
     Died,
 }
 
@@ -81,9 +81,9 @@ impl Standing {
 pub struct MemberState {
     /// The incarnation that the latest event was about.
     pub instance: Option<Instance>,
-    /// The level.
+    /// The level of the member.
     pub level: Option<Level>,
-    /// The standing.
+    /// The standing of the id in the group.
     pub standing: Standing,
     /// The number of the latest event about the member; 0 if there was none.
     pub sequence: u64,
@@ -202,7 +202,7 @@ impl<M: Memory> GroupLog<M> {
 
     /// Reports that `instance` of `level` has joined: [`EventKind::Joined`], or
     /// [`EventKind::Rejoined`] if an earlier incarnation of the id had been a member. Returns the
-    /// event's number, or `None` if it was not news. Lock-free.
+    /// event's number, or `None` if the log has shown it already. Lock-free.
     pub fn tell_joined(self, instance: Instance, level: Level) -> Option<u64> {
         self.append(self.place_of(instance)?, |now| {
             let kind = match now.instance {
@@ -247,7 +247,7 @@ impl<M: Memory> GroupLog<M> {
     }
 
     /// Reports that the host `instance` is suspected and could not be fenced. Returns the event's
-    /// number, or `None` if it was not news. Lock-free.
+    /// number, or `None` if the log has shown it already. Lock-free.
     pub fn tell_suspected(self, instance: Instance) -> Option<u64> {
         self.append(self.place_of(instance)?, |now| {
             let news = now.instance == Some(instance) && now.standing == Standing::Member;
@@ -256,7 +256,7 @@ impl<M: Memory> GroupLog<M> {
     }
 
     /// Reports that `manager` has become the fabric manager. Returns the event's number, or `None`
-    /// if that was not news. Lock-free.
+    /// if the log has shown it already. Lock-free.
     pub fn tell_role(self, manager: Instance) -> Option<u64> {
         if manager.generation == 0 {
             return None;
