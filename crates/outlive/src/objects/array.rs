@@ -92,7 +92,7 @@ impl<T: Shared, M: Memory> Array<T, M> {
         memory.persist(at, Self::STRIDE);
     }
 
-    /// Returns an iterator over the elements, each as it is when the iterator comes to it.
+    /// Returns an iterator over the elements. Each element is read when the iterator reaches it.
     pub fn iter(&self) -> impl Iterator<Item = T> + use<'_, T, M> {
         (0..self.len).map(|index| self.get(index))
     }
@@ -113,8 +113,8 @@ fn word<const N: usize>(bytes: &[u8]) -> [u8; N] {
 }
 
 impl<M: Memory> Array<u64, M> {
-    /// Adds to the element at `index`, and returns what it was before. It wraps around at 2⁶⁴.
-    /// Wait-free.
+    /// Adds to the element at `index`, and returns its value before the addition. The element wraps
+    /// around at 2⁶⁴. Wait-free.
     ///
     /// # Panics
     /// If `index` is not less than [`len`](Self::len).

@@ -58,7 +58,7 @@ impl<V: Datum + ?Sized, M: Memory> Cell<V, M> {
     /// If there is no memory; nothing is changed then.
     ///
     /// # Crash
-    /// As [`set`](Self::set).
+    /// The outcome is that of a crash in [`set`](Self::set).
     pub fn update(
         &self,
         heap: &LocalHeap<'_, M>,
@@ -75,7 +75,7 @@ impl<V: Datum + ?Sized, M: Memory> Cell<V, M> {
     /// If there is no memory; nothing is changed then.
     ///
     /// # Crash
-    /// As [`set`](Self::set).
+    /// The outcome is that of a crash in [`set`](Self::set).
     pub fn compare_exchange(
         &self,
         heap: &LocalHeap<'_, M>,

@@ -36,11 +36,11 @@ const BYTES: u64 = REQUESTS + 2 * REQUEST;
 crash_points! {
     /// The crash points of a request.
     pub enum RequestPoint for "objects.request" {
-        /// It is written, but not the last request yet.
+        /// The request is written, but is not the client's last request yet.
         Written,
-        /// It is the last request, and open.
+        /// The request is the client's last request, and open.
         Opened,
-        /// Its outcome is written.
+        /// The outcome of the request is written.
         Closed,
     }
 }
@@ -55,7 +55,7 @@ const NO_EFFECT: u64 = 3;
 /// The last request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastRequest {
-    /// The token.
+    /// The token of the request.
     pub token: u64,
     /// Whether the request's operation took effect; false while the request is running.
     pub took_effect: bool,
@@ -257,7 +257,7 @@ impl<'h, M: Memory> Objects<'h, M> {
     /// no memory.
     ///
     /// # Crash
-    /// As [`open_or_create`](Self::open_or_create).
+    /// The outcome is that of a crash in [`open_or_create`](Self::open_or_create).
     pub fn client(self, name: &str) -> Result<Client<'h, M>, ObjectError> {
         let memory = self.heap.memory();
         loop {
@@ -344,7 +344,7 @@ impl<'h, M: Memory> Client<'h, M> {
     }
 
     /// Returns the last request of this client, of this or an earlier incarnation; `None` if it has
-    /// made none. A request with another token never began, or was followed by others. After a
+    /// made none. A request with another token never began, or other requests followed it. After a
     /// panic inside the operation, the outcome is settled when the member is recovered.
     pub fn last(&self) -> Option<LastRequest> {
         self.words().last()

@@ -8,7 +8,7 @@ use outlive_memory::{Memory, Native, Offset, Ordering};
 /// A number that any number of members add to. Wait-free: each addition takes effect in one step,
 /// or not at all if its caller dies before.
 ///
-/// It does not tell whether the last addition of a dead member took effect; a [map] does.
+/// It does not record whether the last addition of a dead member took effect; a [map] does.
 ///
 /// [map]: crate::structures::Map
 pub struct Counter<M: Memory = Native> {
@@ -17,10 +17,10 @@ pub struct Counter<M: Memory = Native> {
 }
 
 impl<M: Memory> Counter<M> {
-    /// Adds `by`, and returns the number before. It wraps around at 2⁶⁴.
+    /// Adds `by`, and returns the number before the addition. The number wraps around at 2⁶⁴.
     ///
     /// # Crash
-    /// It is added or not; nothing tells which.
+    /// The addition took effect or not. No log records which.
     pub fn add(&self, by: u64) -> u64 {
         // AcqRel: a thread that reads the sum sees what the adders did before.
         let before = self.memory.fetch_add(self.at, by, Ordering::AcqRel);

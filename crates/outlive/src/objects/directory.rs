@@ -33,9 +33,9 @@ pub(super) const TAGS: u64 = 3;
 crash_points! {
     /// The crash points of the creation of the directory.
     pub enum DirectoryPoint for "objects.directory" {
-        /// It is written; the pending-allocation cell leads to it.
+        /// The directory is written; the pending-allocation cell leads to it.
         Filled,
-        /// The heap's root word leads to it.
+        /// The heap's root word leads to the directory.
         Published,
     }
 }
@@ -90,7 +90,8 @@ impl<M: Memory> Directory<M> {
         })
     }
 
-    /// Opens the directory of a heap; `None` if it has none, or none with a map of names yet.
+    /// Opens the directory of a heap. Returns `None` if the heap has no directory, or the directory
+    /// has no map of names yet.
     ///
     /// # Errors
     /// If it is damaged.

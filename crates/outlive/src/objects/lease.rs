@@ -14,7 +14,7 @@ crash_points! {
     pub enum LeasePoint for "objects.lease" {
         /// A block of slots is cleared; the pending-allocation cell leads to it.
         Filled,
-        /// It is linked to the member's other blocks.
+        /// The block is linked to the member's other blocks.
         Linked,
         /// A slot leads to the object; whether that holds is not known yet.
         Leased,

@@ -132,13 +132,13 @@ crash_points! {
     pub enum ObjectPoint for "objects.create" {
         /// The block is described; the pending-allocation cell leads to it.
         Described,
-        /// A lease leads to it too.
+        /// A lease leads to the block too.
         Leased,
         /// The pending-allocation cell is cleared.
         Released,
         /// The contents are made, and the state is live.
         Made,
-        /// It is linked.
+        /// The object is linked.
         Linked,
     }
 }
@@ -146,9 +146,9 @@ crash_points! {
 /// The description of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The name.
+    /// The name of the object.
     pub name: String,
-    /// The type, in words.
+    /// The description of the object's type, as text.
     pub of: String,
     /// The approximate number of the object's entries, if it is a map, a list or a cell.
     pub entries: Option<u64>,
@@ -159,7 +159,7 @@ pub struct Description {
     pub contents: Offset,
     /// The size of the object's contents in bytes, without the blocks of a structure.
     pub bytes: u64,
-    /// The ids of the members that use the object; an id comes once for each handle.
+    /// The ids of the members that use the object. An id occurs once for each handle.
     pub users: Vec<InstanceId>,
 }
 
@@ -290,7 +290,7 @@ impl<'h, M: Memory> Objects<'h, M> {
     /// If the name is taken or not valid, or there is no memory. Nothing is changed then.
     ///
     /// # Crash
-    /// As [`open_or_create`](Self::open_or_create).
+    /// The outcome is that of a crash in [`open_or_create`](Self::open_or_create).
     pub fn create<T: Object<M>>(
         self,
         name: &str,
@@ -438,7 +438,7 @@ impl<'h, M: Memory> Objects<'h, M> {
     /// lease.
     ///
     /// # Crash
-    /// As [`unlink`](Self::unlink).
+    /// The outcome is that of a crash in [`unlink`](Self::unlink).
     pub fn remove(self, name: &str) -> Result<(), ObjectError> {
         let lease = self.find(name)?;
         let users: Vec<_> = self.directory.users(lease.at(), lease.slot()).collect();
@@ -512,7 +512,7 @@ impl<'h, M: Memory> Objects<'h, M> {
         Ok(blocks)
     }
 
-    /// Returns the ids that have leases, for a check.
+    /// Returns the ids of the members that have leases, for a check.
     #[doc(hidden)]
     pub fn lessees(self) -> Vec<InstanceId> {
         let ids = 0..self.heap.logs().capacity();

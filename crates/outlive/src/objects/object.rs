@@ -11,11 +11,11 @@ use outlive_memory::{Memory, Native, Offset, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
-    /// They have no blocks of their own.
+    /// The contents have no blocks of their own.
     Plain = 1,
-    /// They are a word that leads to a [`Map`] or a [`List`].
+    /// The contents are a word that leads to a [`Map`] or a [`List`].
     Structure = 2,
-    /// They are those of a [`Client`](super::Client), which have no blocks of their own.
+    /// The contents are those of a [`Client`](super::Client), which have no blocks of their own.
     Client = 3,
 }
 
@@ -111,7 +111,7 @@ pub struct Contents<M: Memory = Native> {
     pub memory: M,
     /// The offset of the contents; aligned to 16 bytes.
     pub at: Offset,
-    /// Their size in bytes.
+    /// The size of the contents in bytes.
     pub bytes: u64,
 }
 

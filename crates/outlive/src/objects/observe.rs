@@ -30,7 +30,7 @@ const READING_PAUSE: Duration = Duration::from_millis(1);
 pub struct Dump {
     /// The description of the object.
     pub description: Description,
-    /// The contents.
+    /// The contents of the object, decoded.
     pub contents: Value,
     /// Whether the object changed during every reading. If so, parts of the contents may be of
     /// different moments, or wrong.

@@ -16,8 +16,9 @@ use outlive_memory::{Memory, Native, Offset};
 /// request of the client is running.
 ///
 /// # Crash
-/// As that of the object's operation. After the recovery, [`Client::last`] returns this request
-/// with its outcome, or the previous request; in the latter case, this one had no effect.
+/// The outcome is that of a crash in the object's operation. After the recovery, [`Client::last`]
+/// returns this request with its outcome, or the previous request; in the latter case, this one had
+/// no effect.
 pub struct Request<'r, T, M: Memory = Native> {
     object: &'r Named<'r, T, M>,
     structure: Offset,

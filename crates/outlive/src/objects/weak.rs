@@ -51,7 +51,7 @@ impl<T, M: Memory> Named<'_, T, M> {
 
 impl<'h, M: Memory> Objects<'h, M> {
     /// Opens the object again that `weak` refers to; `None` if it has no name any more, even if
-    /// others still use it.
+    /// other members still use it.
     ///
     /// # Errors
     /// If the object's type or contents are damaged, or there is no memory for a lease. An object
