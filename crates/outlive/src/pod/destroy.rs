@@ -43,7 +43,7 @@ impl Pod {
         Self::destroy_forcibly(path)
     }
 
-    /// Does what [`destroy`](Self::destroy) does, even if the pod has live members. They continue
+    /// Does the same as [`destroy`](Self::destroy), even if the pod has live members. They continue
     /// to use its memory, which is freed when the last of them ends. No other process finds them,
     /// and none can join them.
     ///

@@ -20,9 +20,9 @@ use outlive_memory::{Memory, Native, Offset, Ordering};
 /// An allocated block that cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leak {
-    /// The start.
+    /// The start of the block.
     pub block: Offset,
-    /// The size in bytes.
+    /// The size of the block in bytes.
     pub bytes: u64,
 }
 

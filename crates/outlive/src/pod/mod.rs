@@ -188,7 +188,7 @@ impl Pod {
     /// ```
     ///
     /// # Errors
-    /// As for [`open`](Self::open).
+    /// Returns the errors of [`open`](Self::open).
     pub fn observe(path: impl AsRef<Path>) -> Result<Self, PodError> {
         Self::of(OpenOptions::new().read_only().open(path)?)
     }
@@ -245,8 +245,9 @@ impl Pod {
 
     /// Joins as a process, with a sentinel thread of its own.
     ///
-    /// A process that changes its user or its root directory does so before it joins. That it can
-    /// be fenced, and can fence others, is checked here for the present user only.
+    /// A process that changes its user or its root directory does so before it joins. This call
+    /// checks for the present user only that the process can be fenced, and can fence other
+    /// processes.
     ///
     /// The memory of the pod must not be the target of asynchronous reads (io_uring, AIO), of a
     /// device, or of reads with O_DIRECT from a network filesystem: these may write to it after the
@@ -261,11 +262,11 @@ impl Pod {
         self.join_with(options, |recoverers| recoverers)
     }
 
-    /// Does what [`join`](Self::join) does, for a program with recoverable operations or kinds of
+    /// Does the same as [`join`](Self::join), for a program with recoverable operations or kinds of
     /// locks of its own: `add` registers their handlers in addition to those of this library.
     ///
     /// # Errors
-    /// As [`join`](Self::join).
+    /// Returns the errors of [`join`](Self::join).
     pub fn join_with(
         &self,
         options: ProcessOptions,
@@ -274,7 +275,7 @@ impl Pod {
         self.join_as(options, add, false)
     }
 
-    /// Does what [`join_with`](Self::join_with) does. With `is_repair` it also joins while this
+    /// Does the same as [`join_with`](Self::join_with). With `is_repair` it also joins while this
     /// opening repairs the pod.
     fn join_as(
         &self,
@@ -410,7 +411,7 @@ impl Pod {
     /// Returns the identity of this operating system in this pod.
     ///
     /// # Errors
-    /// As [`os`](Self::os).
+    /// Returns the errors of [`os`](Self::os).
     pub fn identity(&self) -> Result<OsIdentity, PodError> {
         Ok(self.attach()?.identity())
     }

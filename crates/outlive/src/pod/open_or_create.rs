@@ -29,9 +29,9 @@ impl Pod {
     /// ```
     ///
     /// # Errors
-    /// As for [`create`](Self::create) if nothing is there, and as for [`open`](Self::open)
-    /// otherwise: [`OpenError::Busy`] if another process creates or repairs it for more than 10
-    /// seconds.
+    /// Returns the errors of [`create`](Self::create) if nothing is there, and otherwise those of
+    /// [`open`](Self::open): [`OpenError::Busy`] if another process creates or repairs it for more
+    /// than 10 seconds.
     ///
     /// # Crash
     /// A creator that dies leaves no pod, and a waiting process creates it; or, on a device or a

@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 /// Whether the process or thread of an incarnation is known to be alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is alive.
+    /// The process or thread is alive.
     Here,
-    /// It has died, and its generation has not been raised yet.
+    /// The process or thread has died, and its generation has not been raised yet.
     Gone,
-    /// It cannot be determined from here: the member runs on another operating system.
+    /// The presence cannot be determined here: the member runs on another operating system.
     Unknown,
 }
 

@@ -44,15 +44,15 @@ impl Pod {
     /// possible, if the pod is not in use. Returns the actions and the remaining violations. No
     /// other process must open the pod at the same time.
     ///
-    /// It joins as a process of a host of its own for this time, which notices deaths that no
-    /// member was left to notice. State that only a program's own handlers can recover is left, and
-    /// the heap with it.
+    /// For the time of the repair, the caller joins as a process on a host of its own. This process
+    /// detects deaths that no live member could report. State that only a program's own handlers
+    /// can recover is left unrecovered, and the heap is then not repaired.
     ///
     /// # Errors
     /// If the pod is in use, or has no id to spare.
     ///
     /// # Crash
-    /// It can be run again.
+    /// The repair can be repeated.
     pub fn repair(&self) -> Result<Repair, PodError> {
         let in_use = |why: String| PodError::InUse {
             path: self.segment().path().into(),

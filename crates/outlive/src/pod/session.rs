@@ -71,7 +71,7 @@ impl Pod {
     /// ([`PodError::Removed`]).
     ///
     /// # Crash
-    /// As for [`Pod::join`].
+    /// The outcome is that of a crash in [`Pod::join`].
     pub fn session(&self) -> Result<Session, PodError> {
         let process = self.join(ProcessOptions::on_own_host())?;
         self.session_of(&process)
@@ -108,7 +108,7 @@ impl Pod {
     /// objects is damaged or there is no memory for it.
     ///
     /// # Crash
-    /// As for [`Pod::join`].
+    /// The outcome is that of a crash in [`Pod::join`].
     pub fn session_of(&self, process: &Process) -> Result<Session, PodError> {
         let member = process.enter(None, "session")?;
         let entered = Entered::try_new(member, |member| member.heap(self))?;
@@ -133,7 +133,7 @@ impl Session {
         &self.process
     }
 
-    /// Returns the member that this thread is.
+    /// Returns the member of this thread.
     pub fn member(&self) -> &Member {
         self.entered.borrow_owner()
     }
@@ -151,10 +151,10 @@ impl Session {
     /// Opens the object `name` of any type, or creates it with `init`.
     ///
     /// # Errors
-    /// As for [`Objects::open_or_create`].
+    /// Returns the errors of [`Objects::open_or_create`].
     ///
     /// # Crash
-    /// As for [`Objects::open_or_create`].
+    /// The outcome is that of a crash in [`Objects::open_or_create`].
     pub fn object<T: Object>(
         &self,
         name: &str,
@@ -166,10 +166,10 @@ impl Session {
     /// Opens or creates a map.
     ///
     /// # Errors
-    /// As for [`Objects::open_or_create`].
+    /// Returns the errors of [`Objects::open_or_create`].
     ///
     /// # Crash
-    /// As for [`Objects::open_or_create`].
+    /// The outcome is that of a crash in [`Objects::open_or_create`].
     pub fn map<K: Datum + ?Sized, V: Datum + ?Sized>(
         &self,
         name: &str,
@@ -180,10 +180,10 @@ impl Session {
     /// Opens or creates a list.
     ///
     /// # Errors
-    /// As for [`Objects::open_or_create`].
+    /// Returns the errors of [`Objects::open_or_create`].
     ///
     /// # Crash
-    /// As for [`Objects::open_or_create`].
+    /// The outcome is that of a crash in [`Objects::open_or_create`].
     pub fn list<K: OrderedDatum + ?Sized, V: Datum + ?Sized>(
         &self,
         name: &str,
@@ -194,10 +194,10 @@ impl Session {
     /// Opens a mutex over a value, or creates it with the value `first`.
     ///
     /// # Errors
-    /// As for [`Objects::open_or_create`].
+    /// Returns the errors of [`Objects::open_or_create`].
     ///
     /// # Crash
-    /// As for [`Objects::open_or_create`].
+    /// The outcome is that of a crash in [`Objects::open_or_create`].
     pub fn mutex<T: Repair + Shared>(
         &self,
         name: &str,
@@ -209,10 +209,10 @@ impl Session {
     /// Opens a counter, or creates it with 0.
     ///
     /// # Errors
-    /// As for [`Objects::open_or_create`].
+    /// Returns the errors of [`Objects::open_or_create`].
     ///
     /// # Crash
-    /// As for [`Objects::open_or_create`].
+    /// The outcome is that of a crash in [`Objects::open_or_create`].
     pub fn counter(&self, name: &str) -> Result<Named<'_, Counter>, ObjectError> {
         self.object(name, 0)
     }
@@ -221,10 +221,10 @@ impl Session {
     /// twice the suspicion time: that member may be dead, and not reported yet.
     ///
     /// # Errors
-    /// As for [`Objects::client`].
+    /// Returns the errors of [`Objects::client`].
     ///
     /// # Crash
-    /// As for [`Objects::client`].
+    /// The outcome is that of a crash in [`Objects::client`].
     pub fn client(&self, name: &str) -> Result<Client<'_>, ObjectError> {
         let until = Instant::now() + 2 * self.pod.settings().suspicion;
         loop {
@@ -242,10 +242,10 @@ impl Session {
     /// Opens a cell, or creates it with the value `first`.
     ///
     /// # Errors
-    /// As for [`Objects::open_or_create`].
+    /// Returns the errors of [`Objects::open_or_create`].
     ///
     /// # Crash
-    /// As for [`Objects::open_or_create`].
+    /// The outcome is that of a crash in [`Objects::open_or_create`].
     pub fn cell<V: Datum + ?Sized>(
         &self,
         name: &str,
@@ -261,10 +261,10 @@ impl Session {
     /// its length.
     ///
     /// # Errors
-    /// As for [`Objects::open_or_create`].
+    /// Returns the errors of [`Objects::open_or_create`].
     ///
     /// # Crash
-    /// As for [`Objects::open_or_create`].
+    /// The outcome is that of a crash in [`Objects::open_or_create`].
     pub fn array<T: Shared>(
         &self,
         name: &str,
@@ -277,10 +277,10 @@ impl Session {
     /// seats.
     ///
     /// # Errors
-    /// As for [`Objects::open_or_create`].
+    /// Returns the errors of [`Objects::open_or_create`].
     ///
     /// # Crash
-    /// As for [`Objects::open_or_create`].
+    /// The outcome is that of a crash in [`Objects::open_or_create`].
     pub fn barrier(&self, name: &str, seats: u32) -> Result<Named<'_, GroupBarrier>, ObjectError> {
         self.object(name, seats)
     }

@@ -6,7 +6,7 @@ use crate::membership::{GroupId, Instance, InstanceId, Record, State};
 /// One id that is or was a member.
 #[derive(Clone, Debug)]
 pub struct MemberStatus {
-    /// The id.
+    /// The id of the member.
     pub id: InstanceId,
     /// The state in the table of generations.
     pub state: State,
@@ -42,7 +42,8 @@ pub struct GroupStatus {
     pub events: u64,
 }
 
-/// A snapshot of a pod. Members come and go while it is taken: it is consistent for each id only.
+/// A snapshot of a pod. Members may join and leave while it is taken, so it is consistent for each
+/// id only.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// Every id that was ever used, by number.
