@@ -50,7 +50,7 @@ pub trait RecoverRoom<M: Memory>: Send + Sync {
     /// its locks are released.
     ///
     /// # Errors
-    /// As [`settle`](Self::settle).
+    /// Returns the errors of [`settle`](Self::settle).
     fn release(&self, dead: &Recovering<'_, M>) -> Result<(), RecoverError>;
 }
 /// A dead instance's log as its only recoverer passes it to the handlers.

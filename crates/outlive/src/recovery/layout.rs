@@ -91,7 +91,7 @@ impl<M: Memory> Logs<M> {
         Log::new(self.memory, self.at(id))
     }
 
-    /// Returns whether `member`'s log is the one that these logs have for its id.
+    /// Returns whether `member`'s log is the log of its id in this area.
     #[inline]
     pub fn has(self, member: &Member<M>) -> bool {
         let id = member.instance().id;

@@ -214,7 +214,7 @@ impl<M: Memory> Log<M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{instance} already holds {} locks, as many as its log can name; release one first", Logs::<Native>::LOCKS)]
 pub struct TooManyLocks {
-    /// The instance.
+    /// The instance whose log is full.
     pub instance: Instance,
 }
 

@@ -76,11 +76,11 @@ impl OperationKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Progress {
-    /// It has begun; its handler determines whether it took effect.
+    /// The operation has begun; its handler determines whether it took effect.
     Running = 1,
-    /// It took effect; its result is in the descriptor.
+    /// The operation took effect; its result is in the descriptor.
     Done = 2,
-    /// It is certain that it did not take effect and never will.
+    /// The operation did not take effect, and never will.
     Undone = 3,
 }
 
@@ -109,7 +109,7 @@ pub struct Operation {
     pub sequence: u64,
     /// The kind of operation.
     pub kind: OperationKind,
-    /// The progress.
+    /// The progress of the operation.
     pub progress: Progress,
     /// The arguments; unused ones are 0.
     pub arguments: [u64; Self::ARGUMENTS],
@@ -137,9 +137,9 @@ impl Operation {
 pub struct BadOperation {
     /// The offset of the descriptor.
     pub at: Offset,
-    /// The stamp.
+    /// The value of the descriptor's stamp.
     pub stamp: u64,
-    /// The kind.
+    /// The value of the descriptor's kind.
     pub kind: u64,
 }
 
@@ -289,7 +289,8 @@ impl<M: Memory> RunningOperation<'_, M> {
         self.sequence
     }
 
-    /// Writes the note: one word that tells the handler how far the operation has come.
+    /// Writes the note: one word by which the recovery handler determines the progress of the
+    /// operation.
     #[inline(always)]
     pub fn note(&self, note: u64) {
         let (memory, at) = (self.log.memory(), self.at() + NOTE);
@@ -316,7 +317,7 @@ impl<M: Memory> RunningOperation<'_, M> {
     /// Records, with the reason as its result, that the operation never takes effect.
     ///
     /// # Panics
-    /// As [`finish`](Self::finish).
+    /// Panics under the same conditions as [`finish`](Self::finish).
     #[inline(always)]
     pub fn abandon(self, reason: &[u64]) {
         self.settle(Progress::Undone, reason);
@@ -329,7 +330,7 @@ impl<M: Memory> RunningOperation<'_, M> {
     /// If the transaction is full.
     ///
     /// # Panics
-    /// As [`finish`](Self::finish).
+    /// Panics under the same conditions as [`finish`](Self::finish).
     pub fn finish_by(&self, redo: &mut Redo<'_, M>, result: &[u64]) -> Result<(), RedoError> {
         check(result);
         let at = self.at();

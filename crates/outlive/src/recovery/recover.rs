@@ -48,10 +48,10 @@ pub enum Recovered {
         /// The number of locks that it held or was taking.
         locks: usize,
     },
-    /// There is nothing to recover, or nothing any more.
+    /// No dead instance is to be recovered under this id, or another instance has recovered it.
     NothingLeft,
-    /// A live instance is recovering it and is never overtaken. Waiting for it is waiting for a
-    /// live instance.
+    /// This live instance is recovering the dead one. No other instance takes over the recovery
+    /// while it lives.
     ByAnother(Instance),
 }
 
@@ -319,7 +319,7 @@ impl<M: Memory> Recoverers<M> {
     /// Returns `NothingLeft`, also if the id has an incarnation again.
     ///
     /// # Errors
-    /// As [`recover`](Self::recover). The log is then left to another recoverer.
+    /// Returns the errors of [`recover`](Self::recover). The log is then left to another recoverer.
     ///
     /// # Crash
     /// The log stays claimed by a dead instance. The next [`recover_all`](Self::recover_all), or

@@ -30,11 +30,11 @@ outlive_memory::crash_points! {
     pub enum RedoPoint for "redo.commit" {
         /// All records are appended; the transaction is not yet valid.
         Appended,
-        /// It is committed; no store is carried out yet.
+        /// The transaction is committed; no store is carried out yet.
         Committed,
         /// All stores are carried out; the transaction would still be replayed.
         Applied,
-        /// It is over.
+        /// The transaction is over.
         Retired,
     }
 }
