@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
-/// Takes the properties of a segment, and creates it.
+/// A builder that takes the properties of a segment, and creates it.
 ///
 /// ```
 /// use outlive::segment::{AreaKind, AreaSize, Segment};

@@ -48,7 +48,7 @@ pub(crate) fn hint(error: &io::Error) -> &'static str {
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot hold a segment: {why}", path.display())]
 pub struct Unsuitable {
-    /// The path.
+    /// The path that cannot hold a segment.
     pub path: PathBuf,
     /// The reason, and advice.
     pub why: String,
@@ -223,7 +223,7 @@ impl OpenError {
     }
 }
 
-/// The reason why a segment was not destroyed. It is unchanged.
+/// The reason why a segment was not destroyed. The segment is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DestroyError {

@@ -28,11 +28,11 @@ pub unsafe trait Shared: Pod {
 pub struct TypeLayout {
     /// The name, without a path.
     pub name: &'static str,
-    /// The size in bytes.
+    /// The size of the type in bytes.
     pub size: usize,
-    /// The alignment in bytes.
+    /// The alignment of the type in bytes.
     pub align: usize,
-    /// The composition.
+    /// The composition of the type.
     pub shape: Shape,
 }
 
@@ -55,7 +55,7 @@ pub enum Shape {
 /// A field of a struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The name.
+    /// The name of the field.
     pub name: &'static str,
     /// The offset in bytes from the struct's start.
     pub offset: usize,

@@ -105,8 +105,8 @@ impl Mapping {
         unsafe { Native::new(self.base, size, domain) }
     }
 
-    /// Replaces the mapping by a reservation without access: the memory is released, the addresses
-    /// are not.
+    /// Replaces the mapping by a reservation without access. The memory is released, and the
+    /// addresses stay reserved.
     pub fn retire(&self) -> Result<(), Errno> {
         if self.is_inherited() {
             return Ok(());

@@ -12,7 +12,7 @@
 //!     .area(AreaKind::Generations, 4096u64)
 //!     .area(AreaKind::Payload, AreaSize::Rest)
 //!     .create("memfd:example")?;
-//! // Somebody else, in any process of this user:
+//! // Another caller, in any process of this user:
 //! let same = Segment::open(segment.path())?;
 //! assert_eq!(same.uuid(), segment.uuid());
 //! assert_eq!(same.area(AreaKind::Payload), segment.area(AreaKind::Payload));
@@ -171,7 +171,7 @@ impl Segment {
     /// Opens the segment in `file`, for one that was passed to this process as a file descriptor.
     ///
     /// # Errors
-    /// As for [`open`](Self::open).
+    /// Returns the errors of [`open`](Self::open).
     pub fn from_file(file: File) -> Result<Self, OpenError> {
         OpenOptions::new().open_file(file)
     }
@@ -265,7 +265,7 @@ impl Segment {
             .copied()
     }
 
-    /// Returns all the segment's areas, by rising offset if this library created it.
+    /// Returns all areas of the segment, by rising offset if this library created the segment.
     pub fn areas(&self) -> &'static [Area] {
         &self.inner().superblock.areas
     }
@@ -402,10 +402,10 @@ impl Segment {
     /// Releases the memory and closes the file.
     ///
     /// This handle has copies, and handles on the memory have no lifetimes. So the *addresses* stay
-    /// reserved, without access, for as long as the process lives. An access through anything that
-    /// came from this segment is a SIGSEGV from then on, and can never reach another mapping. This
-    /// costs address space (of 128 TiB) and about a kilobyte of memory; adjacent reservations are
-    /// one mapping to the kernel. Closing twice does nothing.
+    /// reserved, without access, for as long as the process lives. An access through any handle
+    /// that came from this segment is a SIGSEGV from then on, and can never reach another mapping.
+    /// This costs address space (of 128 TiB) and about a kilobyte of memory; adjacent reservations
+    /// are one mapping to the kernel. Closing twice does nothing.
     ///
     /// # Errors
     /// If the kernel refuses one more mapping; then nothing has changed.
@@ -421,7 +421,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Takes the mapping away and closes the file.
+    /// Removes the mapping and closes the file.
     ///
     /// # Safety
     /// No copy of this handle is used any more, nor is anything that came from one: the

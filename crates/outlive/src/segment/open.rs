@@ -18,7 +18,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Takes the options for opening a segment, and opens it.
+/// A builder that takes the options for opening a segment, and opens it.
 ///
 /// ```
 /// use outlive::segment::{OpenOptions, Segment};
@@ -98,7 +98,7 @@ impl<'a> OpenOptions<'a> {
     /// Opens the segment at `path`.
     ///
     /// # Errors
-    /// As for [`Segment::open`].
+    /// Returns the errors of [`Segment::open`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Segment, OpenError> {
         let mut access = self.file_access();
         let mut backend = backend::for_opening(path.as_ref(), &self.places, access)?;
@@ -114,7 +114,7 @@ impl<'a> OpenOptions<'a> {
     /// Opens the segment in `file`, which must have been opened for reading and writing.
     ///
     /// # Errors
-    /// As for [`Segment::open`].
+    /// Returns the errors of [`Segment::open`].
     pub fn open_file(self, file: File) -> Result<Segment, OpenError> {
         // Through a description of its own: a passed one has the lock of the sender's opening.
         let (file, is_own) = match ofd::reopen(&file, Path::new("")) {

@@ -29,7 +29,7 @@ pub enum HugePages {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pages {
-    /// The default pages; no others were requested.
+    /// The default pages; no other pages were requested.
     Default,
     /// Transparent huge pages were requested.
     Transparent {

@@ -103,7 +103,7 @@ pub struct NoRoom {
     pub free: u64,
     /// The size of the largest segment that fits.
     pub fits: u64,
-    /// The limit.
+    /// The limit that leaves too little space.
     pub limit: Limit,
 }
 

@@ -86,7 +86,7 @@ pub struct Superblock {
     pub domain: PersistenceDomain,
     /// The time of its creation, in seconds since 1970, by the creator's clock.
     pub created: u64,
-    /// The areas.
+    /// The areas of the segment.
     pub areas: Vec<Area>,
 }
 
@@ -95,7 +95,7 @@ pub struct Superblock {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Its creator has not finished, or died before it finished.
+    /// The segment's creator has not finished, or died before it finished.
     #[error(
         "the segment was never completed ({0}): if no process is creating it now, remove it and \
          create it again"
@@ -112,10 +112,10 @@ pub enum Refusal {
         /// The number of bytes found.
         found: u64,
     },
-    /// It begins with bytes that Outlive never writes.
+    /// The range begins with bytes that Outlive never writes.
     #[error("not an Outlive segment: it begins with {:02x?} at 0x0", .0)]
     Foreign([u8; 8]),
-    /// It was created by a processor of the other byte order.
+    /// The segment was created by a processor of the other byte order.
     #[error(
         "foreign layout: created on a processor of the other byte order (0x8 holds {0:#010x}); use \
          it on such a processor"
@@ -204,7 +204,7 @@ pub enum Unfinished {
     Empty,
     /// The first page is all zeros.
     Zeroed,
-    /// It was marked as being created.
+    /// The first page is marked as being created.
     Marked,
 }
 

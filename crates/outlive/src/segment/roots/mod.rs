@@ -66,13 +66,14 @@ crash_points! {
 /// A published root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// The name.
+    /// The name of the root.
     pub name: String,
-    /// The type that the root's publisher gave, with size, alignment and fields; cut at 224 bytes.
+    /// The description of the type that the root's publisher gave: its size, alignment and fields.
+    /// It is cut at 224 bytes.
     pub description: String,
     /// The fingerprint of that type.
     pub fingerprint: u64,
-    /// The place of the value.
+    /// The offset of the value.
     pub offset: Offset,
     /// The size of the type in bytes.
     pub size: u64,
