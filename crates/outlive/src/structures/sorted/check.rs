@@ -41,7 +41,7 @@ const MAX_FINDINGS: usize = 1000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The number of entries.
+    /// The number of entries of the structure.
     pub entries: u64,
     /// The number of removed nodes still in the list; the next member that meets one takes it out.
     pub removed: u64,
@@ -54,7 +54,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns whether nothing is wrong.
+    /// Returns whether the check has found no impossible state.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }

@@ -62,7 +62,7 @@ const NOTED: u64 = 1;
 crash_points! {
     /// The crash points of the destruction of a structure.
     pub enum DestroyPoint for "structure.destroy" {
-        /// It is claimed, and may be given back.
+        /// The structure is claimed, and the claim may be given back.
         Claimed,
         /// The claim is noted: the destruction took effect. Nothing is freed.
         Noted,
@@ -151,10 +151,10 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
     /// Destroys the list that the word at `cell` leads to, as [`Map::destroy`] does a map.
     ///
     /// # Errors
-    /// As for [`Map::destroy`].
+    /// Returns the errors of [`Map::destroy`].
     ///
     /// # Crash
-    /// As for [`Map::destroy`].
+    /// The outcome is that of a crash in [`Map::destroy`].
     pub fn destroy(self, heap: &LocalHeap<'_, M>, cell: Offset) -> Result<u64, DestroyError> {
         destroy(heap, self.offset(), cell)
     }

@@ -40,13 +40,13 @@ pub(super) enum Kind {
 /// The sizes that a structure was created with, as logarithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
-    /// Buckets of a page of buckets.
+    /// The number of buckets of a page of buckets.
     pub leaf: u32,
-    /// Links of a page of links.
+    /// The number of links of a page of links.
     pub page: u32,
-    /// Counters.
+    /// The number of counters.
     pub counters: u32,
-    /// Entries per bucket from which on the buckets are doubled.
+    /// The number of entries per bucket at which the number of buckets is doubled.
     pub load: u32,
 }
 
@@ -174,7 +174,7 @@ impl<M: Memory> Header<M> {
     /// The first word of every header.
     pub const MAGIC: u64 = MAGIC;
 
-    /// Reads the header at `at`, of any key and value types.
+    /// Reads the header at `at` of a structure with any key and value types.
     pub fn read(memory: M, at: Offset) -> Result<Self, OpenError> {
         Self::read_sealed(memory, at, MAGIC)
     }
@@ -229,7 +229,8 @@ impl<M: Memory> Header<M> {
         })
     }
 
-    /// Opens the header at `at`, if it is of this kind and these types.
+    /// Opens the header at `at`, if it is the header of a structure of this kind with keys of type
+    /// `K` and values of type `V`.
     pub fn open<K: Datum + ?Sized, V: Datum + ?Sized>(
         memory: M,
         at: Offset,

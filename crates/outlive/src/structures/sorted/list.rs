@@ -66,7 +66,7 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
     /// Opens the list that the word at `cell` leads to, or [creates](Self::create) it if that is 0.
     ///
     /// # Errors
-    /// As [`create`](Self::create) and [`open`](Self::open).
+    /// Returns the errors of [`create`](Self::create) and [`open`](Self::open).
     pub fn open_or_create(heap: &LocalHeap<'_, M>, cell: Offset) -> Result<Self, CreateError> {
         open_or_create::<K, V, M>(heap, cell, Kind::List, SIZES, 0).map(Self::of)
     }
@@ -112,8 +112,8 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
         Typed::<K, V>::value(self.header.memory, node, word)
     }
 
-    /// Returns the value of `key`. Lock-free: it begins again only when others have changed the
-    /// list where it reads.
+    /// Returns the value of `key`. Lock-free: it begins again only if another member has changed
+    /// the list at the place that it reads.
     pub fn get(&self, heap: &LocalHeap<'_, M>, key: &K) -> Option<V::Owned> {
         let pin = heap.pin();
         let (node, value) = self.find(&pin, key)?;
@@ -197,10 +197,10 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
     /// returns the old value. `make` is called again when another member is faster. Lock-free.
     ///
     /// # Errors
-    /// As [`replace`](Self::replace).
+    /// Returns the errors of [`replace`](Self::replace).
     ///
     /// # Crash
-    /// As [`replace`](Self::replace).
+    /// The outcome is that of a crash in [`replace`](Self::replace).
     pub fn update(
         &self,
         heap: &LocalHeap<'_, M>,
@@ -219,10 +219,10 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
     /// Replaces the value of `key` by `new` if it is `expected`. Lock-free.
     ///
     /// # Errors
-    /// As [`replace`](Self::replace).
+    /// Returns the errors of [`replace`](Self::replace).
     ///
     /// # Crash
-    /// As [`replace`](Self::replace).
+    /// The outcome is that of a crash in [`replace`](Self::replace).
     pub fn compare_exchange(
         &self,
         heap: &LocalHeap<'_, M>,
@@ -246,7 +246,7 @@ impl<K: OrderedDatum + ?Sized, V: Datum + ?Sized, M: Memory> List<K, V, M> {
         self.header.counted()
     }
 
-    /// Returns whether the list is empty, as far as [`len`](Self::len) can tell.
+    /// Returns whether the list is empty. The result is approximate, as that of [`len`](Self::len).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -99,7 +99,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     /// One of several concurrent callers creates it.
     ///
     /// # Errors
-    /// As [`create`](Self::create) and [`open`](Self::open).
+    /// Returns the errors of [`create`](Self::create) and [`open`](Self::open).
     pub fn open_or_create(heap: &LocalHeap<'_, M>, cell: Offset) -> Result<Self, CreateError> {
         open_or_create::<K, V, M>(heap, cell, Kind::Map, Sizes::DEFAULT, SEED).map(Self::of)
     }
@@ -108,7 +108,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     /// chosen by an attacker.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
+    /// Returns the errors of [`create`](Self::create).
     pub fn create_seeded(
         heap: &LocalHeap<'_, M>,
         cell: Offset,
@@ -121,7 +121,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     /// part of the map grow: for the proofs.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
+    /// Returns the errors of [`create`](Self::create).
     #[doc(hidden)]
     pub fn create_small(heap: &LocalHeap<'_, M>, cell: Offset) -> Result<Self, CreateError> {
         let sizes = Sizes {
@@ -137,7 +137,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     /// 256 entries.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
+    /// Returns the errors of [`create`](Self::create).
     #[doc(hidden)]
     pub fn create_roomy(heap: &LocalHeap<'_, M>, cell: Offset) -> Result<Self, CreateError> {
         let sizes = Sizes {
@@ -210,8 +210,8 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
         }
     }
 
-    /// Returns the value of `key`. Lock-free: it begins again only when others have changed the
-    /// list where it reads.
+    /// Returns the value of `key`. Lock-free: it begins again only if another member has changed
+    /// the map at the place that it reads.
     #[inline]
     pub fn get(&self, heap: &LocalHeap<'_, M>, key: &K) -> Option<V::Owned> {
         let pin = heap.pin();
@@ -234,8 +234,8 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     }
 
     /// Returns the [places](Self::place) of all values that have not been replaced, in arbitrary
-    /// order; each entry that exists during the whole iteration comes once. It copies nothing, so
-    /// it is many times as quick as [`iter`](Self::iter). Lock-free.
+    /// order; each entry that exists during the whole iteration is returned once. The iterator
+    /// copies no values, so it is many times as fast as [`iter`](Self::iter). Lock-free.
     ///
     /// A caller that reads at a returned place holds a [pin](LocalHeap::pin) from before the
     /// iteration, or knows otherwise that the entry is not removed: the iteration's own pins are
@@ -280,10 +280,10 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     /// entry immediately afterwards; then [`place`](Self::place) finds nothing, or a later entry.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// Returns the errors of [`insert`](Self::insert).
     ///
     /// # Crash
-    /// As [`insert`](Self::insert).
+    /// The outcome is that of a crash in [`insert`](Self::insert).
     #[inline]
     pub fn insert_at(
         &self,
@@ -310,7 +310,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     /// If there is no memory.
     ///
     /// # Crash
-    /// As [`insert`](Self::insert).
+    /// The outcome is that of a crash in [`insert`](Self::insert).
     pub fn get_or_insert(
         &self,
         heap: &LocalHeap<'_, M>,
@@ -340,7 +340,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     /// key has a new entry by then.
     ///
     /// # Crash
-    /// As [`remove`](Self::remove).
+    /// The outcome is that of a crash in [`remove`](Self::remove).
     pub fn remove_if(
         &self,
         heap: &LocalHeap<'_, M>,
@@ -383,10 +383,10 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     /// returns the old value. `make` is called again when another member is faster. Lock-free.
     ///
     /// # Errors
-    /// As [`replace`](Self::replace).
+    /// Returns the errors of [`replace`](Self::replace).
     ///
     /// # Crash
-    /// As [`replace`](Self::replace).
+    /// The outcome is that of a crash in [`replace`](Self::replace).
     pub fn update(
         &self,
         heap: &LocalHeap<'_, M>,
@@ -408,10 +408,10 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     /// [Updates](Self::update) `key` by `make`, or inserts it with `first`. Lock-free.
     ///
     /// # Errors
-    /// As [`replace`](Self::replace).
+    /// Returns the errors of [`replace`](Self::replace).
     ///
     /// # Crash
-    /// As [`insert`](Self::insert) or [`replace`](Self::replace), whichever was running.
+    /// The outcome is that of a crash in [`insert`](Self::insert) or [`replace`](Self::replace).
     pub fn upsert(
         &self,
         heap: &LocalHeap<'_, M>,
@@ -434,10 +434,10 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
     /// Replaces the value of `key` by `new` if it is `expected`. Lock-free.
     ///
     /// # Errors
-    /// As [`replace`](Self::replace).
+    /// Returns the errors of [`replace`](Self::replace).
     ///
     /// # Crash
-    /// As [`replace`](Self::replace).
+    /// The outcome is that of a crash in [`replace`](Self::replace).
     pub fn compare_exchange(
         &self,
         heap: &LocalHeap<'_, M>,
@@ -468,7 +468,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized, M: Memory> Map<K, V, M> {
         self.header.counted()
     }
 
-    /// Returns whether the map is empty, as far as [`len`](Self::len) can tell.
+    /// Returns whether the map is empty. The result is approximate, as that of [`len`](Self::len).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

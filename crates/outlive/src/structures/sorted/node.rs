@@ -167,7 +167,7 @@ impl<K: Datum + ?Sized, V: Datum + ?Sized> Typed<K, V> {
         Self::FORM.block_bytes(value.bytes().len() as u64)
     }
 
-    /// Writes all of a node but its link.
+    /// Writes all words of a node except its link.
     #[inline(always)]
     pub fn fill_node<M: Memory>(
         memory: M,

@@ -28,7 +28,7 @@ crash_points! {
     pub enum CreatePoint for "structure.create" {
         /// The header is written.
         Filled,
-        /// The cell leads to it.
+        /// The cell leads to the header.
         Published,
         /// The pending-allocation cell is cleared.
         Released,
@@ -40,7 +40,7 @@ crash_points! {
     pub enum InsertPoint for "structure.insert" {
         /// The node is written, but not reachable.
         Filled,
-        /// It is linked: the insertion took effect.
+        /// The node is linked: the insertion took effect.
         Linked,
         /// The pending-allocation cell is cleared.
         Released,
@@ -54,13 +54,13 @@ crash_points! {
         Noted,
         /// The node is sealed: the removal took effect.
         Sealed,
-        /// It is marked: nothing is linked behind it any more.
+        /// The node is marked: no other node is linked behind it any more.
         Marked,
         /// The node is no longer reachable.
         Unlinked,
-        /// Its last value's block is retired.
+        /// The block of the node's last value is retired.
         ValueRetired,
-        /// It is retired.
+        /// The node is retired.
         Retired,
     }
 }
@@ -90,9 +90,9 @@ crash_points! {
         Noted,
         /// The bucket leads to its future successor.
         Aimed,
-        /// It is linked into the list.
+        /// The bucket is linked into the list.
         Linked,
-        /// It is open.
+        /// The bucket is open.
         Opened,
     }
 }
@@ -102,7 +102,7 @@ crash_points! {
     pub enum AddPagePoint for "map.add_page" {
         /// The page is written, but not reachable.
         Filled,
-        /// It is linked.
+        /// The page is linked.
         Linked,
         /// The pending-allocation cell is cleared.
         Released,

@@ -9,15 +9,15 @@ use outlive_memory::Offset;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// It created the structure.
+    /// The operation created the structure.
     Create,
-    /// It inserted an entry.
+    /// The operation inserted an entry.
     Insert,
-    /// It removed an entry.
+    /// The operation removed an entry.
     Remove,
-    /// It replaced a value, with or without a comparison.
+    /// The operation replaced a value, with or without a comparison.
     Replace,
-    /// It destroyed the structure.
+    /// The operation destroyed the structure.
     Destroy,
 }
 
