@@ -205,7 +205,7 @@ pub struct Lost {
 pub struct Survivor {
     /// The id of the host.
     pub host: InstanceId,
-    /// The number of the supervisor's children that run on it, or are on their way.
+    /// The number of the supervisor's children that run on the host or are being started there.
     pub children: usize,
 }
 

@@ -32,14 +32,14 @@ pub struct RestartPolicy {
     pub most: u32,
     /// The time for which a restart counts.
     pub window: Duration,
-    /// The wait of the second restart within a window.
+    /// The delay of the second restart within a window.
     pub backoff: Duration,
-    /// The longest wait.
+    /// The longest delay of a restart.
     pub longest: Duration,
 }
 
 impl Default for RestartPolicy {
-    /// Five restarts a minute, waiting 0, 100, 200, 400 and 800 ms.
+    /// Returns the policy of five restarts a minute, after delays of 0, 100, 200, 400 and 800 ms.
     fn default() -> Self {
         Self {
             most: 5,
@@ -76,9 +76,9 @@ impl RestartPolicy {
 /// The consequence of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is to be restarted at this time, by the clock of the time that was passed in.
+    /// The thread or process is restarted at this time, on the clock of the caller's `now`.
     RestartAt(Duration),
-    /// It has been restarted as often as the policy allows.
+    /// The thread or process has been restarted as often as the policy allows.
     GiveUp {
         /// The number of its restarts that count now.
         restarts: u32,
@@ -106,8 +106,8 @@ impl Restarts {
 
     /// Judges a failure at time `now`.
     ///
-    /// A restart counts from when it is due until a window later, so no half-open window holds more
-    /// than the policy's most.
+    /// A restart counts for one window from its due time, so no half-open window contains more
+    /// restarts than the policy allows.
     pub fn failed(&mut self, now: Duration) -> Verdict {
         while let Some(oldest) = self.counted.front()
             && oldest.saturating_add(self.policy.window) <= now

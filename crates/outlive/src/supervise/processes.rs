@@ -174,8 +174,8 @@ impl ProcessSupervisor {
         self
     }
 
-    /// Adds a host for children of failed hosts, in addition to those that children are meant for.
-    /// When none of all these lives, children are placed on the supervisor's own.
+    /// Adds a host for children of failed hosts, in addition to the hosts for which children were
+    /// added. If none of these hosts is live, children are placed on the supervisor's own host.
     pub fn host(mut self, host: InstanceId) -> Self {
         if let Err(at) = self.hosts.binary_search(&host) {
             self.hosts.insert(at, host);
@@ -201,14 +201,14 @@ impl ProcessSupervisor {
         self
     }
 
-    /// Returns a handle that tells this supervisor to end and leave the children alone.
+    /// Returns a handle that stops this supervisor. The children continue to run.
     pub fn stopper(&self) -> Stop {
         self.stop.clone()
     }
 
     /// Supervises with the calling thread until every child is finished or given up, or the
-    /// supervisor is told to stop. Returns the outlook of each child. Children that live then live
-    /// on, and another call supervises them again.
+    /// supervisor is stopped. Returns the outlook of each child. Children that are live continue to
+    /// run, and another call supervises them again.
     pub fn run(&mut self) -> Vec<(InstanceId, Outlook)> {
         // Subscribed before the first look, so that every change after a look wakes us.
         let mut events = self.process.events();

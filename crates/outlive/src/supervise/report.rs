@@ -12,7 +12,7 @@ pub struct Report {
     pub id: InstanceId,
     /// Whether the child is a thread or a process.
     pub level: Level,
-    /// The event.
+    /// The event that the supervisor has observed or caused.
     pub what: What,
 }
 
@@ -20,22 +20,22 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
-    /// It was started. It is a member once it has joined.
+    /// The thread or process was started. It is a member once it has joined.
     Started {
         /// The number of earlier starts by this supervisor.
         attempt: u32,
         /// The host on which it was started.
         host: InstanceId,
     },
-    /// It already lived, not started by this supervisor (but by an earlier one, or by hand); it is
-    /// watched from now on.
+    /// The process was live already, started by an earlier supervisor or by hand. It is watched
+    /// from now on.
     Adopted {
         /// The incarnation that was found.
         instance: Instance,
         /// The host on which it lives.
         host: InstanceId,
     },
-    /// It failed, and will be started again.
+    /// The thread or process failed, and will be started again.
     Failed {
         /// The kind of failure.
         how: Failure,
@@ -49,9 +49,9 @@ pub enum What {
         /// The host on which it will be started.
         to: InstanceId,
     },
-    /// It ended and reported that it was finished.
+    /// The thread or process ended and reported that it was finished.
     Finished,
-    /// It is not started again. If it is started from elsewhere, it is adopted.
+    /// The thread or process is not started again. If it is started from elsewhere, it is adopted.
     GaveUp {
         /// The last failure.
         how: Failure,
@@ -64,12 +64,12 @@ pub enum What {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// It died: its generation was raised.
+    /// The thread or process died: its generation was raised.
     Died {
         /// Its exit status, if the supervisor is its parent.
         status: Option<ExitStatus>,
     },
-    /// It ended in good order as far as the pod can tell, with a status that reports failure.
+    /// The process left the pod in good order, but its exit status reports a failure.
     Exited {
         /// The exit status.
         status: ExitStatus,
@@ -81,7 +81,7 @@ pub enum Failure {
     },
     /// The thread's body returned without being finished.
     Unfinished,
-    /// It could not be started, or could not join.
+    /// The thread or process could not be started, or could not join.
     NotStarted {
         /// The reason.
         why: String,
@@ -92,7 +92,7 @@ pub enum Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GaveUp {
-    /// It was restarted as often as the policy allows.
+    /// The thread or process was restarted as often as the policy allows.
     Limit {
         /// The number of restarts within the policy's window.
         restarts: u32,
@@ -104,11 +104,11 @@ pub enum GaveUp {
 /// The state of a supervised thread or process when its supervisor ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outlook {
-    /// It is finished.
+    /// The thread or process is finished.
     Finished,
-    /// The supervisor gave up on it.
+    /// The supervisor gave up on the thread or process.
     GaveUp,
-    /// The supervisor was stopped before.
+    /// The supervisor was stopped before the thread or process was finished or given up.
     Unsettled,
 }
 

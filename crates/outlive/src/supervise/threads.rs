@@ -20,9 +20,9 @@ const PENDING: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// Its work is done; it is not started again.
+    /// The thread's work is done; it is not started again.
     Finished,
-    /// It could not continue, and is to be started again.
+    /// The thread could not continue, and is started again.
     Failed,
 }
 
@@ -178,14 +178,14 @@ impl ThreadSupervisor {
         self
     }
 
-    /// Returns a handle that tells this supervisor to end. Nothing is started any more then; bodies
-    /// learn it from [`Attempt::is_stopping`].
+    /// Returns a handle that stops this supervisor. A stopped supervisor starts no thread any more,
+    /// and [`Attempt::is_stopping`] returns true.
     pub fn stopper(&self) -> Stop {
         self.stop.clone()
     }
 
     /// Supervises with the calling thread until every thread is finished or given up, or the
-    /// supervisor was told to stop and every body has returned. Returns the outlook of each thread.
+    /// supervisor was stopped and every body has returned. Returns the outlook of each thread.
     pub fn run(&mut self) -> Vec<(InstanceId, Outlook)> {
         // Subscribed before the first look, so that every change after a look wakes us.
         let mut events = self.process.events();
