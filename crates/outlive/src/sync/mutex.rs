@@ -32,9 +32,9 @@ const COPIES: u64 = 32;
 outlive_memory::crash_points! {
     /// The crash points of the commit of a mutex's value.
     pub enum MutexPoint for "mutex.commit" {
-        /// The unselected copy is written; the old value stands.
+        /// The unselected copy is written; the old value is still the current one.
         Written,
-        /// The new value stands.
+        /// The new value is the current one.
         Selected,
     }
 }

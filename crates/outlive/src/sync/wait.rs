@@ -106,7 +106,7 @@ pub(super) enum Rest {
     Over,
     /// The waiter spun or yielded.
     Awake,
-    /// The waiter is to sleep, at most for this long.
+    /// The waiter must sleep, at most for this time.
     Sleep(Duration),
 }
 

@@ -38,7 +38,7 @@ pub struct BarrierReport {
 }
 
 impl BarrierReport {
-    /// Returns whether nothing is wrong.
+    /// Returns whether the check has found no impossible state.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }

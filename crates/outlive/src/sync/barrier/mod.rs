@@ -112,9 +112,9 @@ outlive_memory::crash_points! {
     pub enum BarrierPoint for "barrier" {
         /// A seat is claimed; its claimant is not counted.
         Claimed,
-        /// The claimant is a member; its slot does not say so.
+        /// The claimant is a member; its slot does not show it yet.
         CountedIn,
-        /// The slot says that the claimant is a member.
+        /// The slot shows that the claimant is a member.
         Seated,
         /// A member has arrived and is counted.
         Arrived,
@@ -198,7 +198,7 @@ pub struct View {
     pub releases: u64,
 }
 
-/// A barrier for a group whose members come, go and die (MODC §4; the source of this module
+/// A barrier for a group whose members join, leave and die (MODC §4; the source of this module
 /// describes the algorithm). For [`Flushed`](PersistenceDomain::Flushed) memory.
 ///
 /// ```

@@ -26,7 +26,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Returns whether all members had arrived with this one.
+    /// Returns whether this arrival was the last one, so that all members had arrived.
     pub fn is_last(&self) -> bool {
         self.last
     }
@@ -48,13 +48,14 @@ impl Ticket {
 /// The way in which a wait has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All had arrived and were released.
+    /// All members had arrived and were released.
     Released,
-    /// Members came, left or died, or an [interrupt](GroupBarrier::interrupt) announced work: the
-    /// waiting is void. Help, and arrive again.
+    /// The wait is void, because members joined, left or died, or an
+    /// [interrupt](GroupBarrier::interrupt) announced work. The caller searches for work, and then
+    /// arrives again.
     Changed,
-    /// The time is up. The seat still counts as arrived: wait on with the same ticket, or
-    /// [withdraw](Seat::withdraw).
+    /// The time-out has passed. The seat still counts as arrived: wait again with the same ticket,
+    /// or [withdraw](Seat::withdraw).
     TimedOut,
 }
 
@@ -63,19 +64,19 @@ pub enum Outcome {
 pub enum Withdrawal {
     /// The seat no longer counts as arrived.
     Withdrawn,
-    /// All members had been released before.
+    /// All members had been released already.
     Released,
-    /// The waiting was void before.
+    /// The wait was void already.
     Changed,
-    /// All members wait and the last of them decides: this one cannot withdraw alone. It still
-    /// counts as arrived and must [wait](Seat::wait) on with its ticket (a second arrival could
-    /// come after the release).
+    /// All members wait, and the last of them decides about the release, so this member cannot
+    /// withdraw. It still counts as arrived, and must [wait](Seat::wait) again with its ticket (a
+    /// second arrival could take place after the release).
     Complete,
 }
 
 /// A member's seat at a [`GroupBarrier`]. Dropping it [leaves](Self::leave).
 ///
-/// An instance has at most one seat at a barrier. A seat is counted once however often it arrives.
+/// An instance has at most one seat at a barrier. A seat that arrives repeatedly is counted once.
 #[derive(Debug)]
 #[must_use = "the member leaves the barrier when this is dropped"]
 pub struct Seat<'m, M: Memory = Native> {
@@ -114,8 +115,9 @@ impl<'m, M: Memory> Seat<'m, M> {
         self.seat
     }
 
-    /// Arrives: this member waits from now on, even if it is the only one. Those released with it
-    /// see what it has done before. A seat that has arrived already is not counted twice.
+    /// Arrives: this member waits from now on, even if it is the only one. The members that are
+    /// released with it see its earlier writes. A seat that has arrived already is not counted
+    /// twice.
     ///
     /// Lock-free: one compare-and-swap.
     ///
@@ -136,7 +138,7 @@ impl<'m, M: Memory> Seat<'m, M> {
     /// With a `moment` from before a search for work, no interrupt is lost in between.
     ///
     /// # Errors
-    /// As for [`arrive`](Self::arrive).
+    /// Returns the errors of [`arrive`](Self::arrive).
     pub fn arrive_since(&mut self, moment: Moment) -> Result<Option<Arrival>, BarrierError> {
         self.arrive_at(|state| state.epoch.changes == moment.0)
     }
@@ -182,7 +184,7 @@ impl<'m, M: Memory> Seat<'m, M> {
     /// [`Damaged`](BarrierError::Damaged).
     ///
     /// # Crash
-    /// As for [`arrive`](Self::arrive).
+    /// The outcome is that of a crash in [`arrive`](Self::arrive).
     pub fn wait(
         &self,
         ticket: &Ticket,
@@ -245,10 +247,10 @@ impl<'m, M: Memory> Seat<'m, M> {
         Ok(())
     }
 
-    /// Returns whether nothing has happened since `ticket` was given. To the member that arrived
-    /// last, true means that all others have waited since then, so that everything that it has read
-    /// in that time, in any order, was read while no other member acted. To another member, true
-    /// means that it still has to wait.
+    /// Returns whether the barrier has had no release and no change since `ticket` was given. To
+    /// the member that arrived last, true means that all other members have waited since then, so
+    /// that everything that it has read in that time, in any order, was read while no other member
+    /// acted. To another member, true means that it still has to wait.
     ///
     /// Wait-free.
     pub fn still(&self, ticket: &Ticket) -> bool {
@@ -274,8 +276,8 @@ impl<'m, M: Memory> Seat<'m, M> {
     }
 
     /// Releases all members if all have [still](Self::still) waited since this one arrived as the
-    /// last; returns whether it did. Only the last to arrive releases. All see what it has done
-    /// before. Lock-free.
+    /// last. Returns whether it did. Only the last member to arrive releases the others. All
+    /// members see its earlier writes. Lock-free.
     ///
     /// # Crash
     /// All members are released or none; sleepers may sleep to the end of their time-outs.
@@ -300,9 +302,9 @@ impl<'m, M: Memory> Seat<'m, M> {
         true
     }
 
-    /// Takes the arrival back, so that this member can search for work while the others continue to
-    /// wait. Refused while all members wait, except for the member that arrived last: it can rely
-    /// on the others to wait during a check.
+    /// Withdraws the arrival, so that this member can search for work while the other members
+    /// continue to wait. Refused while all members wait, except for the member that arrived last:
+    /// it can rely on the other members to wait during a check.
     ///
     /// Lock-free.
     ///
@@ -342,8 +344,8 @@ impl<'m, M: Memory> Seat<'m, M> {
     }
 
     /// Waits until all members have arrived, as at an ordinary barrier. The last member to arrive
-    /// releases the others. If the members change while this one waits, it arrives again. Returns
-    /// whether this member was the last.
+    /// releases the other members. If the members change while this one waits, it arrives again.
+    /// Returns whether this member was the last.
     ///
     /// Waits for live members.
     ///
@@ -385,8 +387,8 @@ impl<'m, M: Memory> Seat<'m, M> {
     /// [`Damaged`](BarrierError::Damaged).
     ///
     /// # Crash
-    /// It is still a member and will be removed, or it has left and the next thread that changes
-    /// members vacates its seat.
+    /// The caller is still a member and will be removed, or it has left, and the next thread that
+    /// changes the members vacates its seat.
     pub fn leave(mut self) -> Result<(), BarrierError> {
         self.has_left = true;
         self.barrier.leave(self.member, self.seat)

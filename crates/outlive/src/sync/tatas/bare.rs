@@ -9,8 +9,8 @@ use crate::sync::{LockError, Poison, owner};
 use core::time::Duration;
 use outlive_memory::{Memory, Native, Offset, Ordering, PersistenceDomain};
 
-/// A recoverable lock without a log entry: a member that takes it from a dead owner learns that,
-/// and repairs what the dead owner left.
+/// A recoverable lock without a log entry: a member that takes it from a dead owner is notified of
+/// that, and repairs the data that the dead owner left.
 ///
 /// Fast path: one compare-and-swap, one store with release. Waits for a live holder, never for a
 /// dead one. Not fair.
@@ -270,7 +270,8 @@ impl Taken {
 }
 
 impl<'m, M: Memory> BareTatasGuard<'m, M> {
-    /// Returns the dead owner that the lock was taken from: the data it protects may be half-done.
+    /// Returns the dead owner that the lock was taken from. The data that the lock protects may be
+    /// inconsistent then.
     #[inline]
     pub fn abandoned_by(&self) -> Option<Instance> {
         Instance::from_word(self.taken.abandoned_by)

@@ -32,7 +32,7 @@ impl<M: Memory> BareTatas<M> {
     /// is not listed and its word does not fall back: nothing happens.
     ///
     /// # Crash
-    /// As for [`audit_own_locks`].
+    /// The outcome is that of a crash in [`audit_own_locks`].
     pub fn audit(self, member: &Member<M>) -> bool {
         self.memory.domain() == PersistenceDomain::WriteBack
             && release_fallen(self.memory, self.at, member)
