@@ -4,7 +4,9 @@
 mod reference;
 
 use outlive_litmus::driver::{Capabilities, Connection, Driver, DriverError, Key};
-use outlive_litmus::run::{self, Judgement, Kind as Wrong, Limit, Options, Outcome, Verdict};
+use outlive_litmus::run::{
+    self, Judgement, Kind as ViolationKind, Limit, Options, Outcome, Verdict,
+};
 use outlive_litmus::run::{Report, TestReport};
 use outlive_litmus::suite;
 use outlive_litmus::test::Test;
@@ -81,7 +83,11 @@ fn brief(report: &Report) -> String {
 
 /// Asserts the level, and the tests that found a violation of the state.
 fn assert_judged(report: &Report, level: &str, violated: &[&str]) {
-    let is_wrong = |it: &&TestReport| it.violations.iter().any(|it| it.kind == Wrong::State);
+    let is_wrong = |it: &&TestReport| {
+        it.violations
+            .iter()
+            .any(|it| it.kind == ViolationKind::State)
+    };
     let found: Vec<&str> = report
         .tests
         .iter()
@@ -157,7 +163,7 @@ fn reads_of_statements_allow_lost_updates_and_skew() {
     let skewed = named(&report, "litmus-1");
     assert_eq!(skewed.verdict, Verdict::Violated);
     let kinds: Vec<_> = skewed.violations.iter().map(|it| it.kind).collect();
-    assert_eq!(kinds, [Wrong::ConcurrentRead]);
+    assert_eq!(kinds, [ViolationKind::ConcurrentRead]);
 }
 
 #[test]
@@ -233,7 +239,7 @@ fn writes_of_crashed_clients_are_found() {
     // In which test depends on the transactions that overwrite the half of a crashed one.
     let found = report.tests.iter().flat_map(|it| &it.violations);
     let mut crashes = found
-        .filter(|it| it.kind == Wrong::State)
+        .filter(|it| it.kind == ViolationKind::State)
         .flat_map(|it| it.transactions.iter().filter_map(|it| it.crashed_after));
     assert!(crashes.any(|position| position > 0), "{}", brief(&report));
 }
@@ -281,10 +287,10 @@ fn transactions_that_are_reported_aborted_and_take_effect_are_found() {
     let found = |it: &&TestReport| {
         it.violations
             .iter()
-            .any(|it| it.kind == Wrong::AbortedWrite)
+            .any(|it| it.kind == ViolationKind::AbortedWrite)
     };
     let first = report.tests.iter().find(found).expect("a visible write");
-    let violation = { first.violations.iter() }.find(|it| it.kind == Wrong::AbortedWrite);
+    let violation = { first.violations.iter() }.find(|it| it.kind == ViolationKind::AbortedWrite);
     let transactions = &violation.unwrap().transactions;
     assert!(transactions.iter().any(|it| it.outcome == Outcome::Aborted));
     let judgement = Judgement::new(&report).to_string();
