@@ -47,13 +47,14 @@ pub(super) struct AsGroups {
 
 impl Launch for AsGroups {
     fn launch(&self, place: &Place, command: Command) -> io::Result<Box<dyn Launched>> {
+        // Locked before the start: a host that is seen in the pod has its group here, to be killed.
+        let mut running = lock(&self.running);
         let started = Group::start(command).map_err(|error| {
             let kind = error.kind();
             *lock(&self.refused) = Some(error);
             kind
         });
         let group = Arc::new(Mutex::new(started?));
-        let mut running = lock(&self.running);
         running
             .entry(place.id)
             .or_default()
