@@ -102,21 +102,24 @@ impl Server {
         self.client.events()
     }
 
-    /// Leaves the pool. A server that has left stays without effect.
+    /// Leaves the pool.
     ///
     /// # Errors
-    /// If the server still has slices; it stays live.
+    /// If the server still has slices, with the server, which stays live.
     ///
     /// # Crash
     /// A survivor declares the server dead.
-    pub fn leave(&mut self) -> Result<(), PoolError> {
-        if !self.has_left {
-            let (pool, owner) = (self.client.pool(), self.instance());
-            let files = &pool.inner.files;
-            { pool.coherent() }.leave_server(&self.entry, owner, self.home, files)?;
-            self.has_left = true;
+    pub fn leave(mut self) -> Result<(), (Self, PoolError)> {
+        let (pool, owner) = (self.client.pool().clone(), self.instance());
+        let files = &pool.inner.files;
+        let left = { pool.coherent() }.leave_server(&self.entry, owner, self.home, files);
+        match left {
+            Ok(()) => {
+                self.has_left = true;
+                Ok(())
+            }
+            Err(error) => Err((self, error)),
         }
-        Ok(())
     }
 }
 
