@@ -295,6 +295,27 @@ fn a_lost_server_is_an_error_and_its_number_has_a_next_generation() {
 }
 
 #[test]
+fn a_guard_of_another_client_keeps_the_mapping_of_a_lost_server() {
+    let (_place, pool) = Place::new("mapped", PoolOptions::new());
+    let server = servers(&pool, &[2]).remove(0);
+    let (first, second) = (pool.join().unwrap(), pool.join().unwrap());
+    let reader = second.reader().unwrap();
+    let address = second.allocate(SLICE, Placement::Any).unwrap();
+    let guard = reader.guard(address).unwrap();
+    guard.store(0, 7);
+    drop(server);
+    first.collect();
+    assert_eq!(guard.load(0), 7);
+    let lost = guard.confirm().unwrap_err();
+    assert!(matches!(lost, PoolError::Lost { .. }), "{lost}");
+    drop(first);
+    assert_eq!(guard.load(0), 7);
+    drop(guard);
+    second.free(address).unwrap();
+    assert_eq!(second.collect(), 0);
+}
+
+#[test]
 fn threads_allocate_and_free_at_the_same_time() {
     let (_place, pool) = Place::new("threads", PoolOptions::new());
     let _servers = servers(&pool, &[16, 16]);

@@ -46,7 +46,8 @@ impl Drop for Joined {
         if let Err(error) = self.pool.recover(own, own) {
             tracing::warn!(%error, "allocations of a client remain, and are freed later");
         }
-        self.pool.close_lost([own]);
+        self.pool.inner.here.remove(own);
+        self.pool.close_lost();
     }
 }
 
@@ -175,7 +176,7 @@ impl Client {
                 !matches!(released, Ok(None))
             });
         }
-        pool.close_lost([self.instance()]);
+        pool.close_lost();
         pool.in_use().len()
     }
 

@@ -5,21 +5,28 @@
 //! A reader announces a slice, executes a full fence, and then looks the segment up; so either the
 //! scan finds the announcement, or the reader finds that the segment is detached. Allocations and
 //! recoveries use segments without announcements, and hold the lock `in_use` as readers.
+//!
+//! All clients and servers of one opened pool share its mappings, so the scan covers the readers of
+//! all of them. An instance that joins after the list was read finds the segment detached: it is
+//! added to the list under the same lock, before it has a reader.
 
 use super::Pool;
 use crate::coherent::{Home, Homes, Phase, ServerEntry, ServerId};
 use crate::error::PoolError;
 use core::sync::atomic::{Ordering, fence};
+use outlive::membership::Instance;
 use outlive::memory::{Attached, Native, SegmentError, SegmentNumber, Segments};
 use outlive::segment::{AreaKind, Segment};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 #[derive(Debug)]
 pub(super) struct Here {
     segments: Segments,
     mapped: Mutex<Mapped>,
     in_use: RwLock<()>,
+    /// The instances of this process that may have readers.
+    members: Mutex<Vec<Instance>>,
 }
 
 #[derive(Debug, Default)]
@@ -36,12 +43,27 @@ impl Here {
             segments: Segments::new(first),
             mapped: Mutex::default(),
             in_use: RwLock::default(),
+            members: Mutex::default(),
         }
     }
 
     /// Keeps all mappings for as long as the result lives.
     pub fn hold(&self) -> RwLockReadGuard<'_, ()> {
         self.in_use.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn members(&self) -> MutexGuard<'_, Vec<Instance>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an instance of this process, before it has a reader.
+    pub fn add(&self, member: Instance) {
+        self.members().push(member);
+    }
+
+    /// Removes an instance of this process, which has no reader any more.
+    pub fn remove(&self, member: Instance) {
+        self.members().retain(|it| *it != member);
     }
 }
 
@@ -124,10 +146,7 @@ impl Pool {
 
     /// Detaches the segments of servers that are not live any more, and closes detached mappings if
     /// no reader of this process uses a slice.
-    pub(super) fn close_lost(
-        &self,
-        readers: impl IntoIterator<Item = outlive::membership::Instance>,
-    ) {
+    pub(super) fn close_lost(&self) {
         let here = &self.inner.here;
         let Ok(_unused) = here.in_use.try_write() else {
             return;
@@ -148,8 +167,8 @@ impl Pool {
         }
         // SeqCst: see the head of the module.
         fence(Ordering::SeqCst);
-        let mut readers = readers.into_iter();
-        if !readers.any(|process| self.coherent().has_guards(process)) {
+        let members = here.members().clone();
+        if !{ members.into_iter() }.any(|member| self.coherent().has_guards(member)) {
             mapped.detached.drain(..).for_each(close);
         }
     }

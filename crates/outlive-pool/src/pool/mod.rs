@@ -161,6 +161,7 @@ impl Pool {
         let handler = recover::RecoverPool(self.clone());
         let pod = &self.inner.pod;
         let process = pod.join_with(options, |others| others.room(handler))?;
+        self.inner.here.add(process.instance());
         self.recover_departed(process.instance(), &process);
         Ok(process)
     }
