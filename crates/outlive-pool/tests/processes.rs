@@ -4,6 +4,7 @@ use outlive_pool::{Address, Phase, Placement, Pool, PoolError, PoolOptions, Pool
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -40,7 +41,11 @@ fn member() {
             let reader = client.reader().unwrap();
             println!("\nready 0");
             loop {
-                let address = client.allocate(3 * SLICE, Placement::Spread).unwrap();
+                let address = match client.allocate(3 * SLICE, Placement::Spread) {
+                    // Other members have the memory.
+                    Err(PoolError::OutOfMemory { .. }) => continue,
+                    other => other.unwrap(),
+                };
                 reader.write(address, &[1; 9000]).unwrap();
                 client.free(address).unwrap();
             }
@@ -168,6 +173,36 @@ fn the_allocations_and_guards_of_a_killed_client_are_freed() {
     let mut bytes = vec![1; 8 * SLICE as usize];
     reader.read(all, &mut bytes).unwrap();
     assert!(bytes.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn members_leave_while_they_recover_killed_clients() {
+    let (place, pool) = Place::new("leaving");
+    let (_server, _) = Member::start("server", &place.0);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let client = pool.join().unwrap();
+                    // Without free memory while the dead client has it.
+                    let _ = client.allocate(2 * SLICE, Placement::Any);
+                }
+            });
+        }
+        for round in 0..24 {
+            let (client, _) = Member::start("churn", &place.0);
+            std::thread::sleep(Duration::from_micros(round * 170));
+            client.kill();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let survivor = pool.join().unwrap();
+    wait_until("the slices are free", || pool.status().slices == 0);
+    let census = pool.check().expect("a sound pool");
+    assert_eq!((census.slices, census.frames), (0, 0));
+    let all = survivor.allocate(8 * SLICE, Placement::Any).unwrap();
+    survivor.free(all).unwrap();
 }
 
 #[test]

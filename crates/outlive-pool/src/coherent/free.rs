@@ -119,16 +119,6 @@ impl<M: Memory> Coherent<M> {
         }
     }
 
-    /// Makes `to` the owner of the inaccessible `run`, if `from` is. Returns whether `to` is the
-    /// owner now.
-    pub fn adopt(self, from: Instance, to: Instance, run: Run) -> bool {
-        let (from, to) = (Owner::Instance(from), Owner::Instance(to));
-        if from == to {
-            return self.owner(run.first) == to;
-        }
-        self.change_owner(run.first, from, to)
-    }
-
     /// Releases the inaccessible slices of `run`, which `owner` owns, unless a reader uses one.
     /// Returns the process of that reader.
     ///

@@ -1,12 +1,13 @@
 //! Clients: processes that allocate, and free.
 
+use super::joined::Joined;
 use super::{Pool, Reader};
 use crate::coherent::{Place, ServerId};
 use crate::data::Counter;
 use crate::error::PoolError;
 use crate::layout::Address;
-use outlive::membership::{GroupEvents, Instance, Process};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use outlive::membership::{GroupEvents, Instance};
+use std::sync::Arc;
 
 /// The servers that get the slices of an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,35 +23,6 @@ pub enum Placement {
     Any,
 }
 
-/// The membership of a process in a pool, which its clients and its server share.
-#[derive(Debug)]
-pub(super) struct Joined {
-    pub pool: Pool,
-    pub process: Process,
-    /// Held while this process allocates, keeps or frees.
-    structural: Mutex<()>,
-}
-
-impl Joined {
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        { self.structural.lock() }.unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Joined {
-    fn drop(&mut self) {
-        // No reader of this process exists any more. The same steps as those of a survivor.
-        let own = self.process.instance();
-        // From here on no other client of this process releases its runs.
-        self.pool.in_use().retain(|(owner, _)| *owner != own);
-        if let Err(error) = self.pool.recover(own, own) {
-            tracing::warn!(%error, "allocations of a client remain, and are freed later");
-        }
-        self.pool.inner.here.remove(own);
-        self.pool.close_lost();
-    }
-}
-
 /// A process that uses a pool. It may be shared by threads.
 ///
 /// Its allocations belong to it until they are [kept](Self::keep): when the client is dropped or
@@ -62,15 +34,10 @@ pub struct Client {
 }
 
 impl Client {
-    pub(super) fn new(pool: Pool, process: Process, server: Option<ServerId>) -> Self {
-        let joined = Joined {
-            pool,
-            process,
-            structural: Mutex::default(),
-        };
+    pub(super) fn new(joined: Joined) -> Self {
         Self {
             joined: Arc::new(joined),
-            server,
+            server: None,
         }
     }
 
@@ -89,13 +56,19 @@ impl Client {
         self.joined.process.instance()
     }
 
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> Arc<super::joined::Entries> {
+        Arc::clone(&self.joined.entries)
+    }
+
     /// Returns the events of the pool's members from now on: their deaths, for example.
     pub fn events(&self) -> GroupEvents {
         self.joined.process.events()
     }
 
     /// Allocates `bytes` bytes of zeros, rounded up to whole slices, in one run of addresses. Waits
-    /// for other threads of this process that allocate, keep or free; lock-free among processes.
+    /// for other threads of this process that allocate, keep, free or recover; lock-free among
+    /// processes.
     ///
     /// The memory has no redundancy: the slices on a server that dies are
     /// [lost](PoolError::Lost).
@@ -114,9 +87,9 @@ impl Client {
             Placement::Any => Place::Any,
         };
         let slices = bytes.div_ceil(pool.coherent().sizes().slice_bytes()).max(1);
-        self.collect();
-        let _lock = self.joined.lock();
-        let _held = pool.inner.here.hold();
+        let mut held = self.joined.entries.lock();
+        self.joined.collect(&mut held);
+        let _mapped = pool.inner.here.hold();
         { pool.coherent() }.allocate(self.instance(), slices, place, pool)
     }
 
@@ -129,7 +102,7 @@ impl Client {
     /// # Crash
     /// The allocation is kept, or a survivor frees it.
     pub fn keep(&self, address: Address) -> Result<(), PoolError> {
-        let _lock = self.joined.lock();
+        let _held = self.joined.entries.lock();
         { self.pool().coherent() }.keep(self.instance(), address)
     }
 
@@ -143,41 +116,20 @@ impl Client {
     /// # Crash
     /// A survivor completes the call, or it had no effect.
     pub fn free(&self, address: Address) -> Result<(), PoolError> {
-        let pool = self.pool();
-        {
-            let _lock = self.joined.lock();
-            let run = pool.coherent().begin_free(self.instance(), address)?;
-            pool.in_use().push((self.instance(), run));
-        }
-        self.collect();
+        let mut held = self.joined.entries.lock();
+        let run = { self.pool().coherent() }.begin_free(self.instance(), address)?;
+        held.remaining.push(run);
+        self.joined.collect(&mut held);
         Ok(())
     }
 
-    /// Releases the freed memory of this process that no reader uses any more, and the mappings of
+    /// Releases the freed memory of this client that no reader uses any more, and the mappings of
     /// lost servers. Returns the number of allocations that readers still use. Waits for no other
     /// process.
     pub fn collect(&self) -> usize {
-        let pool = self.pool();
-        let _lock = self.joined.lock();
-        {
-            let _held = pool.inner.here.hold();
-            let own = self.instance();
-            let mut in_use = pool.in_use();
-            in_use.retain_mut(|(owner, run)| {
-                // If the owner has left, another member may have claimed the run.
-                if !pool.coherent().adopt(*owner, own, *run) {
-                    return false;
-                }
-                *owner = own;
-                let released = { pool.coherent() }.release_unless_used(own, *run, pool);
-                if let Err(error) = &released {
-                    tracing::warn!(%error, "freed memory is released later");
-                }
-                !matches!(released, Ok(None))
-            });
-        }
-        pool.close_lost();
-        pool.in_use().len()
+        let mut held = self.joined.entries.lock();
+        self.joined.collect(&mut held);
+        held.remaining.len()
     }
 
     /// Returns a reader for one thread.

@@ -4,6 +4,7 @@ mod client;
 mod files;
 mod guard;
 mod here;
+mod joined;
 mod options;
 mod recover;
 mod server;
@@ -15,14 +16,15 @@ pub use options::PoolOptions;
 pub use server::Server;
 pub use status::{PoolStatus, ServerStatus};
 
-use crate::coherent::{Coherent, Run};
+use crate::coherent::Coherent;
 use crate::error::PoolError;
 use files::Files;
 use here::Here;
-use outlive::membership::{Instance, Process, ProcessOptions};
+use joined::{Entries, Joined};
+use outlive::membership::ProcessOptions;
 use outlive::pod::Pod;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// A memory pool that this process has opened. Clones share the mappings.
 ///
@@ -61,8 +63,6 @@ struct Inner {
     coherent: Coherent,
     files: Files,
     here: Here,
-    /// Runs that this process owns, and that a reader still used when they were freed.
-    in_use: Mutex<Vec<(Instance, Run)>>,
 }
 
 impl Pool {
@@ -105,7 +105,6 @@ impl Pool {
         let inner = Inner {
             files: Files::of(segment),
             here: Here::new(segment.memory()),
-            in_use: Mutex::default(),
             pod,
             coherent,
         };
@@ -124,10 +123,6 @@ impl Pool {
         self.inner.coherent
     }
 
-    fn in_use(&self) -> MutexGuard<'_, Vec<(Instance, Run)>> {
-        { self.inner.in_use.lock() }.unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Joins the pool as a client, on a host of its own.
     ///
     /// # Errors
@@ -136,11 +131,7 @@ impl Pool {
     /// # Crash
     /// A survivor frees the client's allocations that were not kept.
     pub fn join(&self) -> Result<Client, PoolError> {
-        Ok(Client::new(
-            self.clone(),
-            self.join_process("pool client")?,
-            None,
-        ))
+        Ok(Client::new(self.join_process("pool client")?))
     }
 
     /// Joins the pool as a server on a host of its own, which lends `shared` bytes to the pool and
@@ -156,14 +147,22 @@ impl Pool {
         Server::join(self, shared, private)
     }
 
-    fn join_process(&self, name: &str) -> Result<Process, PoolError> {
+    fn join_process(&self, name: &str) -> Result<Joined, PoolError> {
         let options = ProcessOptions::on_own_host().name(name);
-        let handler = recover::RecoverPool(self.clone());
+        let (pool, entries) = (self.clone(), Arc::<Entries>::default());
+        let handler = recover::RecoverPool {
+            pool: pool.clone(),
+            entries: Arc::clone(&entries),
+        };
         let pod = &self.inner.pod;
         let process = pod.join_with(options, |others| others.room(handler))?;
         self.inner.here.add(process.instance());
-        self.recover_departed(process.instance(), &process);
-        Ok(process)
+        self.recover_departed(&mut entries.lock(), &process);
+        Ok(Joined {
+            pool,
+            process,
+            entries,
+        })
     }
 
     /// Removes the pool at `path`: the segments of its servers and its pod. Processes that use it

@@ -1,12 +1,30 @@
 //! The recovery of dead members of the pool by this process.
 
 use super::Pool;
+use super::joined::{Entries, Held};
 use outlive::membership::{Instance, Process};
 use outlive::memory::Native;
 use outlive::recovery::{RecoverError, RecoverRoom, Recovering};
+use std::sync::Arc;
 
-/// The handler that recovers the entries of a dead instance with its log.
-pub(super) struct RecoverPool(pub Pool);
+/// The handler that recovers the entries of a dead instance with its log, for one member.
+pub(super) struct RecoverPool {
+    pub pool: Pool,
+    pub entries: Arc<Entries>,
+}
+
+impl RecoverPool {
+    fn recover(&self, survivor: Instance, gone: Instance) -> Result<(), RecoverError> {
+        let failed = |why: String| Err(RecoverError::Handler(why));
+        let mut held = self.entries.lock();
+        if held.is_closed {
+            // The claim of the log is returned, and another member recovers it.
+            return failed(format!("{survivor} leaves the pool and recovers no member"));
+        }
+        let recovered = self.pool.recover(&mut held, survivor, gone);
+        recovered.or_else(|error| failed(error.to_string()))
+    }
+}
 
 impl RecoverRoom<Native> for RecoverPool {
     fn settle(&self, _: &Recovering<'_, Native>) -> Result<(), RecoverError> {
@@ -14,32 +32,29 @@ impl RecoverRoom<Native> for RecoverPool {
     }
 
     fn release(&self, dead: &Recovering<'_, Native>) -> Result<(), RecoverError> {
-        let Self(pool) = self;
-        let recovered = pool.recover(dead.member().instance(), dead.owner());
-        recovered.map_err(|error| RecoverError::Handler(error.to_string()))
+        self.recover(dead.member().instance(), dead.owner())
     }
 }
 
 impl Pool {
+    /// Recovers the instance `gone`, which is dead or the survivor itself, as `survivor`, whose
+    /// entries are `held`.
     pub(super) fn recover(
         &self,
+        held: &mut Held,
         survivor: Instance,
         gone: Instance,
     ) -> Result<(), crate::PoolError> {
-        let _held = self.inner.here.hold();
+        let _mapped = self.inner.here.hold();
         let files = &self.inner.files;
         let recovery = { self.coherent() }.recover(survivor, gone, self, files)?;
-        // A member that leaves keeps no list: a later member recovers the rest.
-        if survivor != gone {
-            let in_use = recovery.in_use.into_iter().map(|run| (survivor, run));
-            self.in_use().extend(in_use);
-        }
+        held.remaining.extend(recovery.in_use);
         Ok(())
     }
 
     /// Recovers the entries of departed owners with recovered logs: a program without the handler,
     /// such as `outlive pod check --repair`, may have recovered these logs.
-    pub(super) fn recover_departed(&self, survivor: Instance, process: &Process) {
+    pub(super) fn recover_departed(&self, held: &mut Held, process: &Process) {
         let (generations, logs) = (process.tables().generations(), self.inner.pod.logs());
         for owner in self.coherent().owners() {
             let has_log = owner.id < logs.capacity() && logs.of(owner.id).owner() == Some(owner);
@@ -48,9 +63,49 @@ impl Pool {
             if !generations.is_gone(owner) || is_claimed {
                 continue;
             }
-            if let Err(error) = self.recover(survivor, owner) {
+            if let Err(error) = self.recover(held, process.instance(), owner) {
                 tracing::error!(%owner, %error, "entries of a departed member remain");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RecoverPool;
+    use crate::{Placement, Pool, PoolOptions};
+    use outlive::membership::Instance;
+
+    #[test]
+    fn a_member_that_leaves_recovers_no_other_member() {
+        let path = format!("/dev/shm/outlive-pool-leaving-{}", std::process::id());
+        let options = PoolOptions::new().slice_bytes(4096).slices(8).members(16);
+        let pool = Pool::create(&path, options).unwrap();
+        {
+            let server = pool.serve(4096 * 4, 0).unwrap();
+            let (client, next) = (pool.join().unwrap(), pool.join().unwrap());
+            let own = client.instance();
+            // A generation that is not the current one: a dead member.
+            let dead = Instance::new(own.id, own.generation + 100);
+            let place = crate::coherent::Place::At(server.id());
+            let allocated = pool.coherent().allocate(dead, 2, place, &pool);
+            allocated.unwrap();
+            let handler = RecoverPool {
+                pool: pool.clone(),
+                entries: client.entries(),
+            };
+            drop(client);
+            assert!(handler.recover(own, dead).is_err());
+            assert_eq!(pool.status().slices, 2);
+            // Another member recovers it.
+            let handler = RecoverPool {
+                pool: pool.clone(),
+                entries: next.entries(),
+            };
+            handler.recover(next.instance(), dead).unwrap();
+            assert_eq!(pool.status().slices, 0);
+            assert!(next.allocate(4096 * 4, Placement::Any).is_ok());
+        }
+        Pool::destroy(&path).unwrap();
     }
 }

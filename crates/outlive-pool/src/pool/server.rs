@@ -40,7 +40,7 @@ impl Server {
                 most: MapWord::FRAMES,
             });
         }
-        let client = Client::new(pool.clone(), pool.join_process("pool server")?, None);
+        let client = Client::new(pool.join_process("pool server")?);
         let mut made = None;
         let create = |id, generation| -> Result<(u64, u64), PoolError> {
             let metadata = { pool.pod().segment().file() }.metadata();

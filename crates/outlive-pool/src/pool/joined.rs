@@ -1,0 +1,75 @@
+//! The membership of a process in a pool, and the lock of its entries.
+//!
+//! Two kinds of threads act as the instance of a member: its recovery thread, which claims the
+//! entries of dead members for it, and the threads of its clients. An owner word names the instance
+//! only, so a compare-and-swap excludes members from one another, but not these threads. They hold
+//! one lock while they claim, hide or release entries. No thread waits for another process while it
+//! holds the lock.
+
+use super::Pool;
+use crate::coherent::Run;
+use outlive::membership::Process;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The lock of a member's entries.
+#[derive(Debug, Default)]
+pub(super) struct Entries(Mutex<Held>);
+
+/// The state of a member's entries, which the lock protects.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// The runs without access that the member owns, and that it could not release yet.
+    pub remaining: Vec<Run>,
+    /// The member leaves, and its recovery thread claims nothing any more.
+    pub is_closed: bool,
+}
+
+impl Entries {
+    pub fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The membership of a process in a pool, which its clients and its server share.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub pool: Pool,
+    pub process: Process,
+    /// Held while this process allocates, keeps, frees, recovers or leaves.
+    pub entries: Arc<Entries>,
+}
+
+impl Joined {
+    /// Releases the freed memory of this member that no reader uses any more, and the mappings of
+    /// lost servers.
+    pub fn collect(&self, held: &mut Held) {
+        {
+            let _mapped = self.pool.inner.here.hold();
+            let own = self.process.instance();
+            held.remaining.retain(|run| {
+                let coherent = self.pool.coherent();
+                let released = coherent.release_unless_used(own, *run, &self.pool);
+                if let Err(error) = &released {
+                    tracing::warn!(%error, "freed memory is released later");
+                }
+                !matches!(released, Ok(None))
+            });
+        }
+        self.pool.close_lost();
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        // No reader of this process exists any more. The same steps as those of a survivor. The
+        // process leaves after this body, and its recovery thread runs until then.
+        let own = self.process.instance();
+        let mut held = self.entries.lock();
+        if let Err(error) = self.pool.recover(&mut held, own, own) {
+            tracing::warn!(%error, "allocations of a client remain, and are freed later");
+        }
+        held.is_closed = true;
+        self.pool.inner.here.remove(own);
+        self.pool.close_lost();
+    }
+}
