@@ -138,6 +138,42 @@ fn freed_addresses_are_told_and_new_memory_is_zero() {
 }
 
 #[test]
+fn an_access_does_not_reach_the_next_allocation() {
+    let (_place, pool) = Place::new("beside", PoolOptions::new());
+    let _servers = servers(&pool, &[8]);
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let all: Vec<_> = { 0..4 }
+        .map(|_| client.allocate(2 * SLICE, Placement::Any).unwrap())
+        .collect();
+    let refused = |result: Result<(), PoolError>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, PoolError::Freed { .. }), "{error}");
+    };
+    let long = vec![1; 4 * SLICE as usize];
+    for address in &all {
+        refused(reader.write(*address, &long));
+        refused(reader.read(*address, &mut long.clone()));
+        let vector = PoolVec::<u64>::at(*address, 3 * SLICE / 8);
+        refused(vector.set(&reader, 2 * SLICE / 8, 1));
+    }
+    // Only the first two slices of each call were written.
+    client.free(all[1]).unwrap();
+    refused(reader.write(all[0], &long));
+    let between = client.allocate(2 * SLICE, Placement::Any).unwrap();
+    for address in [all[0], all[2], all[3], between] {
+        refused(reader.write(address, &long));
+    }
+    let mut bytes = long.clone();
+    reader.write(all[2], &vec![2; 2 * SLICE as usize]).unwrap();
+    refused(reader.write(all[0], &long));
+    reader
+        .read(all[2], &mut bytes[..2 * SLICE as usize])
+        .unwrap();
+    assert!(bytes[..2 * SLICE as usize].iter().all(|byte| *byte == 2));
+}
+
+#[test]
 fn a_guard_keeps_freed_memory_until_it_is_dropped() {
     let (_place, pool) = Place::new("guarded", PoolOptions::new());
     let _servers = servers(&pool, &[1]);

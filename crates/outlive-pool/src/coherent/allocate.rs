@@ -3,7 +3,8 @@
 //! 1. The owner word of the first slice: from free to the owner. The words of the others: from free
 //!    to "part of the first". From then on these slices belong to the owner, and a survivor finds
 //!    them by its instance.
-//! 2. For each slice: the map word without access, which names a frame; then the claim of the frame
+//! 2. The [generation](super::generation) of the allocation, in map words without a frame.
+//! 3. For each slice: the map word without access, which names a frame; then the claim of the frame
 //!    by a compare-and-swap of its fine word; then the map word with access. A survivor that finds
 //!    a map word releases the frame if the slice has it.
 
@@ -65,10 +66,9 @@ impl<M: Memory> Coherent<M> {
             return Err(PoolError::NotLive { server, phase });
         }
         let run = self.claim_run(owner, slices)?;
-        let used = { run.slices() }.map(|slice| self.map_word(slice).generation());
-        let generation = match used.max().unwrap_or(0) {
-            MapWord::LAST_GENERATION => 1,
-            last => last + 1,
+        let Some(generation) = self.choose_generation(run) else {
+            self.disown_run(owner, run);
+            return Err(PoolError::OutOfAddresses { slices });
         };
         for slice in run.slices() {
             let first = match place {

@@ -27,7 +27,10 @@ impl<M: Memory> Coherent<M> {
     /// Returns all contradictions.
     pub fn check(self, homes: &impl Homes<M>) -> Result<Census, Vec<String>> {
         let (mut census, mut wrong) = (Census::default(), Vec::new());
+        // The generation of the slice before, if that can be accessed.
+        let mut before = None;
         for slice in 0..self.sizes.slices {
+            let beside = before.take();
             let word = self.map_word(slice);
             let first = match self.owner(slice) {
                 Owner::Free => {
@@ -60,6 +63,12 @@ impl<M: Memory> Coherent<M> {
                     first
                 }
             };
+            before = word.has_access().then(|| word.generation());
+            if first == slice && before.is_some() && before == beside {
+                wrong.push(format!(
+                    "slice {slice} has the generation of the allocation before"
+                ));
+            }
             census.slices += 1;
             census.hidden += u64::from(!word.has_access());
             let whole = self.map_word(first);

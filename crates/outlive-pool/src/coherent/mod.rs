@@ -18,6 +18,7 @@
 mod allocate;
 mod check;
 mod free;
+mod generation;
 mod home;
 mod readers;
 mod recover;

@@ -10,8 +10,10 @@ use core::fmt;
 /// ```
 ///
 /// The generation is that of the allocation. It differs between two allocations that have the same
-/// slices one after another, so the use of a freed address is an error. It has 15 bits: after
-/// 32,767 allocations of one slice a freed address may be taken for a later one.
+/// slices one after another, so the use of a freed address is an error. It differs between two
+/// allocations beside each other, so an access that leaves its allocation is an error, too. It has
+/// 15 bits: after 32,767 allocations of a slice, or of slices that were allocated together with it,
+/// a freed address may be taken for a later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(u64);
 

@@ -19,7 +19,7 @@ pub fn all() -> Vec<Proof> {
         Proof::of_every(guard(Weakened::sound), bounds(2), bounds(3)),
         Proof::of_every(leaving(), bounds(2), bounds(3)),
         Proof::of_every(allocation(Weakened::sound), bounds(2), bounds(3)),
-        Proof::of_every(allocations(), bounds(1), bounds(2)),
+        Proof::of_every(allocations(Weakened::sound), bounds(1), bounds(2)),
         Proof::of_every(survivors(), deaths, full),
     ]
 }
@@ -30,7 +30,8 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     let fences = |memory| Weakened::new(memory, Weakness::Fences(Ordering::SeqCst));
     vec![
         (guard(fences), bounds.clone(), "under a guard"),
-        (allocation(fences), bounds, "has left with a slice"),
+        (allocation(fences), bounds.clone(), "has left with a slice"),
+        (allocations(fences), bounds, "the generation of"),
     ]
 }
 
@@ -157,8 +158,11 @@ fn allocation<M: Memory>(
         })
 }
 
-/// Two clients allocate two slices each at one time.
-fn allocations() -> Scenario {
+/// Two clients allocate two slices each at one time, beside each other: they have different
+/// generations, which the check of the tables demands.
+fn allocations<M: Memory>(
+    weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static,
+) -> Scenario {
     let mut scenario = Scenario::new("memory pool: two allocations at one time")
         .memory(SIZE)
         .prepare(|m: Scheduled| {
@@ -170,7 +174,7 @@ fn allocations() -> Scenario {
     for id in 0..2u32 {
         let addresses = addresses.clone();
         scenario = scenario.thread(&format!("client {id}"), move |m| {
-            let address = allocate(&SmallPool::open(m), instance(id), 2);
+            let address = allocate(&SmallPool::open(weaken(m)), instance(id), 2);
             addresses.with(|all| all.push(address));
         });
     }
