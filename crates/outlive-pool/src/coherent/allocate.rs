@@ -5,8 +5,10 @@
 //!    them by its instance.
 //! 2. The [generation](super::generation) of the allocation, in map words without a frame.
 //! 3. For each slice: the map word without access, which names a frame; then the claim of the frame
-//!    by a compare-and-swap of its fine word; then the map word with access. A survivor that finds
-//!    a map word releases the frame if the slice has it.
+//!    by a compare-and-swap of its fine word. A survivor that finds a map word releases the frame
+//!    if the slice has it.
+//! 4. When all slices have frames: the map words with access. So an allocation that fails has had
+//!    no reader, and releases its frames at once.
 
 use super::{Coherent, Home, Homes, Phase, Run, ServerEntry, ServerId};
 use crate::error::PoolError;
@@ -76,11 +78,14 @@ impl<M: Memory> Coherent<M> {
                 _ => 0,
             };
             if let Err(error) = self.map_slice(slice, generation, first, &servers, homes) {
-                // No reader has the address, so none uses a slice.
-                self.hide(run);
+                // No slice had access, so none has a reader.
                 self.release(owner, run, homes)?;
                 return Err(error);
             }
+        }
+        for slice in run.slices() {
+            self.set_map_word(slice, self.map_word(slice).with_access());
+            self.memory.crash_point(AllocatePoint::Mapped);
         }
         Ok(Address::new(generation, run.first << self.sizes.slice_bits))
     }
@@ -183,8 +188,6 @@ impl<M: Memory> Coherent<M> {
                 if is_dirty {
                     home.clear(index);
                 }
-                self.set_map_word(slice, word.with_access());
-                memory.crash_point(AllocatePoint::Mapped);
                 return true;
             }
             from = index + 1;

@@ -17,6 +17,7 @@ pub fn all() -> Vec<Proof> {
     let full = Bounds::default().preemptions(2).deaths(2);
     vec![
         Proof::of_every(guard(Weakened::sound), bounds(2), bounds(3)),
+        Proof::of_every(failing(Weakened::sound), bounds(2), bounds(3)),
         Proof::of_every(leaving(), bounds(2), bounds(3)),
         Proof::of_every(allocation(Weakened::sound), bounds(2), bounds(3)),
         Proof::of_every(allocations(Weakened::sound), bounds(1), bounds(2)),
@@ -89,6 +90,47 @@ fn guard<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'stat
             // The reader may still have had its guard when the owner scanned.
             assert_eq!(census.frames, census.slices);
             assert_eq!(census.hidden, census.slices);
+        })
+}
+
+/// A client allocates more than there is while a reader uses an address that the allocation would
+/// have: the reader has no slice whose frame is released.
+fn failing<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static) -> Scenario {
+    Scenario::new("memory pool: a guard against an allocation that fails")
+        .memory(SIZE)
+        .prepare(|m: Scheduled| {
+            let pool = SmallPool::create(m);
+            pool.serve(HOST);
+            assert_eq!(allocate(&pool, HOST, 2), first());
+            { pool.coherent }
+                .claim_line(instance(1))
+                .expect("a free line");
+        })
+        .thread("client", move |m| {
+            let pool = SmallPool::open(weaken(m));
+            let allocated = { pool.coherent }.allocate(instance(0), 2, Place::Any, &pool);
+            assert!(matches!(allocated, Err(PoolError::OutOfMemory { .. })));
+        })
+        .thread("reader", move |m| {
+            let pool = SmallPool::open(weaken(m));
+            let line = { pool.coherent }
+                .claim_line(instance(2))
+                .expect("a free line");
+            // The generation differs from that of the allocation before.
+            let next = Address::from_word(2 << Address::POSITION_BITS).expect("generation 2");
+            match { pool.coherent }.translate(line, 0, next.plus(2 << 12), &pool) {
+                Ok(_) => {
+                    let has_frame = pool.has_frame(ServerId(1), 2);
+                    assert!(has_frame, "the frame was released under a guard");
+                    pool.coherent.withdraw(line, 0);
+                }
+                Err(PoolError::Freed { .. }) => {}
+                Err(error) => panic!("the frame was released under a guard: {error}"),
+            }
+        })
+        .check(|m, _| {
+            let census = SmallPool::open(m).check().expect("a sound pool");
+            assert_eq!((census.slices, census.frames, census.hidden), (2, 2, 0));
         })
 }
 
