@@ -8,21 +8,21 @@ use outlive::memory::Memory;
 
 /// The result of a recovery.
 #[derive(Debug, Default)]
-#[must_use = "runs that readers still use are released later"]
+#[must_use = "the remaining runs are released later"]
 pub struct Recovery {
     /// The number of servers that were declared dead.
     pub servers: usize,
-    /// The runs that the survivor owns now, and that a live reader still uses.
-    pub in_use: Vec<Run>,
+    /// The runs without access that the survivor owns now, and that are not released: a live reader
+    /// still uses them, or a server could not be reached.
+    pub remaining: Vec<Run>,
+    /// The last error, if a live server could not be reached.
+    pub failed: Option<PoolError>,
 }
 
 impl<M: Memory> Coherent<M> {
     /// Recovers the dead instance `gone` as `survivor`: declares its servers dead, withdraws the
     /// announcements of its readers, and frees its allocations that were not kept. Waits for no
     /// thread. Any number of survivors may call this; exactly one claims each entry.
-    ///
-    /// # Errors
-    /// If a live server cannot be reached. The survivor owns the remaining slices then.
     ///
     /// # Crash
     /// The member that recovers `survivor` continues.
@@ -32,13 +32,12 @@ impl<M: Memory> Coherent<M> {
         gone: Instance,
         homes: &impl Homes<M>,
         files: &impl ServerFiles,
-    ) -> Result<Recovery, PoolError> {
+    ) -> Recovery {
         let mut recovery = Recovery {
             servers: self.recover_servers(survivor, gone, files),
-            in_use: Vec::new(),
+            ..Recovery::default()
         };
         self.release_lines(gone);
-        let mut failed = None;
         for slice in 0..self.sizes.slices {
             let (from, to) = (Owner::Instance(gone), Owner::Instance(survivor));
             if self.owner(slice) != from || !self.change_owner(slice, from, to) {
@@ -47,15 +46,13 @@ impl<M: Memory> Coherent<M> {
             let run = self.run_at(slice);
             self.hide(run);
             match self.release_unless_used(survivor, run, homes) {
-                Ok(None) => {}
-                Ok(Some(_)) => recovery.in_use.push(run),
-                Err(error) => failed = Some(error),
+                Ok(None) => continue,
+                Ok(Some(_)) => {}
+                Err(error) => recovery.failed = Some(error),
             }
+            recovery.remaining.push(run);
         }
-        match failed {
-            None => Ok(recovery),
-            Some(error) => Err(error),
-        }
+        recovery
     }
 
     /// Returns the owners of servers, readers and allocations.

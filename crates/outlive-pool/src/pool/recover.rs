@@ -39,6 +39,9 @@ impl RecoverRoom<Native> for RecoverPool {
 impl Pool {
     /// Recovers the instance `gone`, which is dead or the survivor itself, as `survivor`, whose
     /// entries are `held`.
+    ///
+    /// # Errors
+    /// If a live server cannot be reached. The runs that remain are in `held`.
     pub(super) fn recover(
         &self,
         held: &mut Held,
@@ -47,9 +50,9 @@ impl Pool {
     ) -> Result<(), crate::PoolError> {
         let _mapped = self.inner.here.hold();
         let files = &self.inner.files;
-        let recovery = { self.coherent() }.recover(survivor, gone, self, files)?;
-        held.remaining.extend(recovery.in_use);
-        Ok(())
+        let recovery = { self.coherent() }.recover(survivor, gone, self, files);
+        held.remaining.extend(recovery.remaining);
+        recovery.failed.map_or(Ok(()), Err)
     }
 
     /// Recovers the entries of departed owners with recovered logs: a program without the handler,
@@ -75,6 +78,35 @@ mod tests {
     use super::RecoverPool;
     use crate::{Placement, Pool, PoolOptions};
     use outlive::membership::Instance;
+
+    #[test]
+    fn a_run_on_a_server_that_cannot_be_reached_is_released_later() {
+        let path = format!("/dev/shm/outlive-pool-reach-{}", std::process::id());
+        let options = PoolOptions::new().slice_bytes(4096).slices(8).members(16);
+        let pool = Pool::create(&path, options).unwrap();
+        {
+            let server = pool.serve(4096 * 4, 0).unwrap();
+            // Without a mapping of the server.
+            let other = Pool::open(&path).unwrap();
+            let client = other.join().unwrap();
+            let dead = Instance::new(server.instance().id, 100);
+            let place = crate::coherent::Place::At(server.id());
+            let allocated = pool.coherent().allocate(dead, 2, place, &pool);
+            allocated.unwrap();
+            let handler = RecoverPool {
+                pool: other.clone(),
+                entries: client.entries(),
+            };
+            let file = pool.inner.files.path(server.id(), 1);
+            let away = file.with_extension("away");
+            std::fs::rename(&file, &away).unwrap();
+            assert!(handler.recover(client.instance(), dead).is_err());
+            assert_eq!((client.collect(), pool.status().slices), (1, 2));
+            std::fs::rename(&away, &file).unwrap();
+            assert_eq!((client.collect(), pool.status().slices), (0, 0));
+        }
+        Pool::destroy(&path).unwrap();
+    }
 
     #[test]
     fn a_member_that_leaves_recovers_no_other_member() {
