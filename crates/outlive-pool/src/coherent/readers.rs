@@ -63,12 +63,19 @@ impl<M: Memory> Coherent<M> {
         let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
     }
 
-    /// Releases the lines of the dead instance `gone`.
-    pub(super) fn release_lines(self, gone: Instance) {
+    /// Releases the lines of the dead instance `gone` as `survivor`, which claims each one before it
+    /// withdraws the announcements: a released line may have a new owner already.
+    pub(super) fn release_lines(self, survivor: Instance, gone: Instance) {
         for line in self.lines() {
-            if self.reader_of(line) == Some(gone) {
+            // AcqRel: exactly one survivor claims the line, and sees the stores of `gone`.
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            let (from, to) = (gone.to_word(), survivor.to_word());
+            if self.reader_of(line) == Some(gone) && { self.memory }
+                .compare_exchange(line.0, from, to, order.0, order.1)
+                .is_ok()
+            {
                 (0..LINE_SLOTS).for_each(|slot| self.withdraw(line, slot));
-                self.release_line(line, gone);
+                self.release_line(line, survivor);
             }
         }
     }

@@ -37,7 +37,7 @@ impl<M: Memory> Coherent<M> {
             servers: self.recover_servers(survivor, gone, files),
             ..Recovery::default()
         };
-        self.release_lines(gone);
+        self.release_lines(survivor, gone);
         for slice in 0..self.sizes.slices {
             let (from, to) = (Owner::Instance(gone), Owner::Instance(survivor));
             if self.owner(slice) != from || !self.change_owner(slice, from, to) {
