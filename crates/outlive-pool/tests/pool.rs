@@ -1,5 +1,6 @@
 //! Allocation, access and freeing, with servers and clients in this process.
 
+use outlive::membership::Instance;
 use outlive_pool::{
     Address, Phase, Placement, Pool, PoolError, PoolOptions, PoolVec, Server, ServerId,
 };
@@ -195,6 +196,46 @@ fn a_guard_keeps_freed_memory_until_it_is_dropped() {
     let again = client.allocate(SLICE, Placement::Any).unwrap();
     assert_ne!(again, address);
     assert_eq!(reader.guard(again).unwrap().load(0), 0);
+}
+
+#[test]
+fn memory_that_a_reader_used_when_its_owner_left_is_released_later() {
+    let (_place, pool) = Place::new("left", PoolOptions::new());
+    let _servers = servers(&pool, &[2]);
+    let reading = pool.join().unwrap();
+    let reader = reading.reader().unwrap();
+    for is_collected in [true, false] {
+        let owner = pool.join().unwrap();
+        let address = owner.allocate(2 * SLICE, Placement::Any).unwrap();
+        let guard = reader.guard(address.plus(SLICE)).unwrap();
+        drop(owner);
+        assert_eq!(pool.status().slices, 2);
+        assert!(guard.confirm().is_err());
+        drop(guard);
+        if is_collected {
+            assert_eq!((reading.collect(), pool.status().slices), (0, 0));
+        }
+        // An allocation finds the memory, too.
+        let next = reading.allocate(2 * SLICE, Placement::Any).unwrap();
+        reading.free(next).unwrap();
+        assert_eq!(pool.status().slices, 0);
+    }
+}
+
+#[test]
+fn a_dead_reader_whose_log_is_settled_holds_up_no_release() {
+    let (_place, pool) = Place::new("settled", PoolOptions::new());
+    let _servers = servers(&pool, &[1]);
+    let client = pool.join().unwrap();
+    let address = client.allocate(SLICE, Placement::Any).unwrap();
+    // A generation that is not the current one of its id, and that has no log.
+    let own = client.instance();
+    let dead = Instance::new(own.id, own.generation + 100);
+    let line = pool.coherent().claim_line(dead).unwrap();
+    { pool.coherent().translate(line, 0, address, &pool) }.unwrap();
+    client.free(address).unwrap();
+    assert_eq!(pool.status().slices, 0);
+    client.allocate(SLICE, Placement::Any).unwrap();
 }
 
 #[test]

@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The commands of `outlive pool`.
 #[derive(Subcommand, Debug)]
@@ -131,6 +131,9 @@ pub struct Serve {
 /// The maximum time until an interruption is handled.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// The time between two releases of memory of dead clients that readers still used.
+const BETWEEN_COLLECTS: Duration = Duration::from_secs(5);
+
 impl Serve {
     fn run(self) -> Result<(), Failure> {
         let stop = interruption::flag(&interruption::SIGNALS)?;
@@ -147,13 +150,20 @@ impl Serve {
         ))?;
         let mut events = server.events();
         let is_stopped = || stop.load(Ordering::Acquire);
+        let client = server.client();
+        let mut collected = Instant::now();
         while !is_stopped() {
+            if collected.elapsed() >= BETWEEN_COLLECTS {
+                client.collect();
+                collected = Instant::now();
+            }
             if let Some(News::Event(event)) = events.wait_for_unless(PATIENCE, is_stopped)
                 && event.kind == EventKind::ProcessDied
             {
                 output::line(format_args!("process {} died", event.instance))?;
             }
         }
+        drop(client);
         match server.leave() {
             Ok(()) => output::line("left the pool"),
             Err(PoolError::StillHeld { slices, .. }) => {

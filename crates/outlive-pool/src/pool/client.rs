@@ -89,8 +89,20 @@ impl Client {
         let slices = bytes.div_ceil(pool.coherent().sizes().slice_bytes()).max(1);
         let mut held = self.joined.entries.lock();
         self.joined.collect(&mut held);
-        let _mapped = pool.inner.here.hold();
-        { pool.coherent() }.allocate(self.instance(), slices, place, pool)
+        let allocate = || {
+            let _mapped = pool.inner.here.hold();
+            { pool.coherent() }.allocate(self.instance(), slices, place, pool)
+        };
+        let allocated = allocate();
+        let is_full = matches!(
+            allocated,
+            Err(PoolError::OutOfMemory { .. } | PoolError::OutOfAddresses { .. })
+        );
+        // A member that left may have had the memory.
+        if is_full && pool.recover_departed(&mut held, &self.joined.process) {
+            return allocate();
+        }
+        allocated
     }
 
     /// Makes an allocation of this client independent of it: it exists until it is freed, by any
@@ -123,11 +135,15 @@ impl Client {
         Ok(())
     }
 
-    /// Releases the freed memory of this client that no reader uses any more, and the mappings of
-    /// lost servers. Returns the number of allocations that readers still use. Waits for no other
-    /// process.
+    /// Releases the freed memory of this client, and that of members that left, if no reader uses it
+    /// any more, and the mappings of lost servers. Returns the number of allocations of this client
+    /// that readers still use. Reads the owner of every slice; waits for no other process.
+    ///
+    /// Allocations and frees release the memory that this client has freed. A process that does
+    /// neither calls this now and then: it may have the memory of dead members.
     pub fn collect(&self) -> usize {
         let mut held = self.joined.entries.lock();
+        { self.pool() }.recover_departed(&mut held, &self.joined.process);
         self.joined.collect(&mut held);
         held.remaining.len()
     }

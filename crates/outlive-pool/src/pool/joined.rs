@@ -43,19 +43,30 @@ impl Joined {
     /// Releases the freed memory of this member that no reader uses any more, and the mappings of
     /// lost servers.
     pub fn collect(&self, held: &mut Held) {
-        {
-            let _mapped = self.pool.inner.here.hold();
-            let own = self.process.instance();
-            held.remaining.retain(|run| {
-                let coherent = self.pool.coherent();
-                let released = coherent.release_unless_used(own, *run, &self.pool);
-                if let Err(error) = &released {
-                    tracing::warn!(%error, "freed memory is released later");
-                }
-                !matches!(released, Ok(None))
-            });
+        // The announcements of a dead reader remain if a program without the pool's handler has
+        // recovered its log.
+        if self.release_remaining(held) && self.pool.recover_departed(held, &self.process) {
+            self.release_remaining(held);
         }
         self.pool.close_lost();
+    }
+
+    /// Releases the remaining runs that no reader uses. Returns whether dead readers use one.
+    fn release_remaining(&self, held: &mut Held) -> bool {
+        let _mapped = self.pool.inner.here.hold();
+        let own = self.process.instance();
+        let generations = self.process.tables().generations();
+        let mut has_dead_user = false;
+        held.remaining.retain(|run| {
+            let coherent = self.pool.coherent();
+            match coherent.release_unless_used(own, *run, &self.pool) {
+                Ok(None) => return false,
+                Ok(Some(user)) => has_dead_user |= generations.is_gone(user),
+                Err(error) => tracing::warn!(%error, "freed memory is released later"),
+            }
+            true
+        });
+        has_dead_user
     }
 }
 

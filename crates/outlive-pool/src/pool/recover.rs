@@ -56,8 +56,10 @@ impl Pool {
     }
 
     /// Recovers the entries of departed owners with recovered logs: a program without the handler,
-    /// such as `outlive pod check --repair`, may have recovered these logs.
-    pub(super) fn recover_departed(&self, held: &mut Held, process: &Process) {
+    /// such as `outlive pod check --repair`, may have recovered these logs, and a member that left
+    /// may have had runs that readers of others used. Returns whether there was one.
+    pub(super) fn recover_departed(&self, held: &mut Held, process: &Process) -> bool {
+        let mut has_recovered = false;
         let (generations, logs) = (process.tables().generations(), self.inner.pod.logs());
         for owner in self.coherent().owners() {
             let has_log = owner.id < logs.capacity() && logs.of(owner.id).owner() == Some(owner);
@@ -69,7 +71,9 @@ impl Pool {
             if let Err(error) = self.recover(held, process.instance(), owner) {
                 tracing::error!(%owner, %error, "entries of a departed member remain");
             }
+            has_recovered = true;
         }
+        has_recovered
     }
 }
 

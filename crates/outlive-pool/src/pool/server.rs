@@ -13,7 +13,8 @@ use std::os::unix::fs::PermissionsExt;
 const BESIDE_REGION: u64 = 64 << 10;
 
 /// A server, which lends memory to a pool. When it is dropped without
-/// [`leave`](Self::leave), its memory is lost.
+/// [`leave`](Self::leave), its memory is lost. A process that only serves calls
+/// [`Client::collect`] now and then: it recovers dead clients like any other member.
 ///
 /// Other processes access the memory without processor time of the server, so a server that is
 /// stopped delays no reader.
