@@ -1,6 +1,7 @@
 //! Allocation, access and freeing, with servers and clients in this process.
 
 use outlive::membership::Instance;
+use outlive::memory::{Memory, Ordering};
 use outlive_pool::{
     Address, Phase, Placement, Pool, PoolError, PoolOptions, PoolVec, Server, ServerId,
 };
@@ -236,6 +237,31 @@ fn a_dead_reader_whose_log_is_settled_holds_up_no_release() {
     client.free(address).unwrap();
     assert_eq!(pool.status().slices, 0);
     client.allocate(SLICE, Placement::Any).unwrap();
+}
+
+#[test]
+fn a_damaged_entry_of_a_server_is_refused() {
+    let (place, pool) = Place::new("damaged", PoolOptions::new());
+    let server = servers(&pool, &[2]).remove(0);
+    // The entry of server 1: owner, state, bytes, key.
+    let payload = pool.pod().payload().unwrap();
+    let (memory, at) = (pool.pod().segment().memory(), payload.offset + 0x90);
+    let sound: u64 = memory.load(at, Ordering::Acquire);
+    for bytes in [0, 56, sound + 8, u64::MAX - 63] {
+        memory.store(at, bytes, Ordering::Release);
+        let other = Pool::open(&place.0).unwrap();
+        let client = other.join().unwrap();
+        let foreign = client
+            .allocate(1, Placement::There(server.id()))
+            .unwrap_err();
+        assert!(
+            matches!(foreign, PoolError::ForeignSegment { .. }),
+            "{bytes}: {foreign}"
+        );
+    }
+    memory.store(at, sound, Ordering::Release);
+    let client = pool.join().unwrap();
+    client.allocate(1, Placement::Any).unwrap();
 }
 
 #[test]

@@ -177,7 +177,7 @@ impl<M: Memory> Coherent<M> {
             // Before the claim: a survivor finds a frame by this word only.
             self.set_map_word(slice, word);
             memory.crash_point(AllocatePoint::Pending);
-            if let Some(is_dirty) = home.claim(index, slice) {
+            if let Some((frame, is_dirty)) = home.claim(index, slice) {
                 memory.crash_point(AllocatePoint::Framed);
                 // SeqCst: see `leave_server`.
                 memory.fence(Ordering::SeqCst);
@@ -186,7 +186,7 @@ impl<M: Memory> Coherent<M> {
                     break;
                 }
                 if is_dirty {
-                    home.clear(index);
+                    home.clear(frame);
                 }
                 return true;
             }

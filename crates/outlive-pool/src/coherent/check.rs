@@ -85,6 +85,12 @@ impl<M: Memory> Coherent<M> {
                     continue;
                 }
             };
+            if let Some(index) = home.damaged_index() {
+                let server = server.id;
+                wrong.push(format!(
+                    "index {index} of {server} names a frame that does not exist"
+                ));
+            }
             for (index, slice) in home.uses() {
                 census.frames += 1;
                 let has = (slice < self.sizes.slices).then(|| self.map_word(slice));

@@ -51,6 +51,11 @@ impl<M: Memory> Home<M> {
         ((frames << slice_bits) + frames * 8 + HEADER).next_multiple_of(64)
     }
 
+    /// Returns whether a region can have this number of bytes, which may come from a damaged entry.
+    pub(crate) fn is_region(bytes: u64) -> bool {
+        bytes >= HEADER && bytes.is_multiple_of(64)
+    }
+
     /// Returns the number of frames.
     pub fn frames(self) -> u64 {
         let frames = self.bytes.saturating_sub(HEADER) / ((1 << self.slice_bits) + 8);
@@ -113,21 +118,36 @@ impl<M: Memory> Home<M> {
         (from..self.shared()).find(|index| !self.fine(*index).is_used())
     }
 
-    /// Claims the frame of `index` for `slice`, if it is free. Returns whether its bytes are those
-    /// of a previous user.
-    pub(crate) fn claim(self, index: u64, slice: u64) -> Option<bool> {
+    /// Returns whether the region has this frame or fine index.
+    #[inline]
+    fn has(self, number: u64) -> bool {
+        // Numbers have 24 bits and slices 26, so nothing overflows.
+        debug_assert!(number <= MapWord::FRAMES);
+        (number + 1) * ((1 << self.slice_bits) + 8) + HEADER <= self.bytes
+    }
+
+    /// Returns the first fine index whose word names a frame that does not exist.
+    pub(crate) fn damaged_index(self) -> Option<u64> {
+        (0..self.shared()).find(|index| !self.has(self.fine(*index).frame()))
+    }
+
+    /// Claims the frame of `index` for `slice`, if it is free and exists. Returns the frame, and
+    /// whether its bytes are those of a previous user.
+    pub(crate) fn claim(self, index: u64, slice: u64) -> Option<(u64, bool)> {
+        // Loaded once: the frame is checked, and then used.
         let word = self.fine(index);
         let (at, to) = (self.fine_at(index), word.claimed_by(slice));
         let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let claimed = !word.is_used() && { self.memory }
+        let is_free = !word.is_used() && self.has(word.frame());
+        let claimed = is_free && { self.memory }
             .compare_exchange(at, word.0, to.0, order.0, order.1)
             .is_ok();
-        claimed.then(|| word.is_dirty())
+        claimed.then(|| (word.frame(), word.is_dirty()))
     }
 
     /// Releases the frame of `index`, if `slice` has it.
     pub(crate) fn release(self, index: u64, slice: u64) {
-        if index >= self.frames() {
+        if !self.has(index) {
             return;
         }
         let word = self.fine(index);
@@ -143,22 +163,47 @@ impl<M: Memory> Home<M> {
     /// Returns the place of the frame of `index`, if `slice` has it.
     #[inline]
     pub(crate) fn frame_of(self, index: u64, slice: u64) -> Option<(M, Offset)> {
-        // The fine map lies behind the frames, so a word that is inside the region is enough.
-        let end = (index + 1) * 8 + HEADER;
-        if end > self.bytes {
+        if !self.has(index) {
             return None;
         }
         let word = self.fine(index);
         let start = word.frame() << self.slice_bits;
-        let is_inside = start + (1 << self.slice_bits) <= self.bytes;
-        (word.is_of(slice) && is_inside).then(|| (self.memory, self.at + start))
+        (word.is_of(slice) && self.has(word.frame())).then(|| (self.memory, self.at + start))
     }
 
-    /// Fills the frame of `index` with zeros.
-    pub(crate) fn clear(self, index: u64) {
-        let start = self.at + (self.fine(index).frame() << self.slice_bits);
+    /// Fills a frame, which the caller has claimed, with zeros.
+    pub(crate) fn clear(self, frame: u64) {
+        let start = self.at + (frame << self.slice_bits);
         for byte in (0..1u64 << self.slice_bits).step_by(8) {
             self.memory.store(start + byte, 0u64, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlive::memory::PersistenceDomain;
+
+    #[test]
+    fn frames_that_do_not_exist_are_not_used() {
+        let frames = 600;
+        let bytes = Home::<Native>::bytes_for(frames, 12);
+        let memory = Native::leaked(bytes.next_multiple_of(4096), PersistenceDomain::Flushed);
+        let home = Home::new(memory, Offset::new(0), bytes, 12);
+        home.initialise(frames);
+        assert_eq!((home.frames(), home.damaged_index()), (frames, None));
+        let last = frames - 1;
+        assert_eq!(home.claim(last, 7), Some((last, false)));
+        assert_eq!(home.frame_of(last, 7).unwrap().1, Offset::new(last << 12));
+        assert!(home.frame_of(frames, 7).is_none());
+        // The first one overlaps the fine map, and the last one is far outside the region.
+        for frame in [frames as u32, (1 << 24) - 1] {
+            let free = FrameWord::free(frame);
+            memory.store(home.fine_at(0), free.0, Ordering::Relaxed);
+            assert_eq!((home.claim(0, 7), home.damaged_index()), (None, Some(0)));
+            memory.store(home.fine_at(0), free.claimed_by(7).0, Ordering::Relaxed);
+            assert!(home.frame_of(0, 7).is_none());
         }
     }
 }

@@ -120,7 +120,8 @@ impl Pool {
         let segment = opened.map_err(|source| PoolError::OpenSegment { server, source })?;
         let area = segment.area(AreaKind::Payload);
         let is_registered = segment.uuid().as_u128() as u64 == entry.key;
-        let area = area.filter(|area| is_registered && area.size >= entry.bytes);
+        let is_region = Home::<Native>::is_region(entry.bytes);
+        let area = area.filter(|area| is_registered && is_region && area.size >= entry.bytes);
         let Some(area) = area else {
             let path = segment.path().into();
             close(segment);
