@@ -162,16 +162,16 @@ pub enum PoolError {
         /// The size of a slice.
         slice_bytes: u64,
     },
-    /// Elements of a vector cannot be stored.
+    /// The address of a vector is not aligned to the size of an element.
     #[error(
-        "elements of {bytes} bytes cannot be stored in slices of {slice_bytes} bytes: the size \
-         must be a multiple of 8 that divides that of a slice"
+        "a vector with elements of {bytes} bytes cannot begin at {address}, which is not a multiple \
+         of that; use the address of the vector that was allocated"
     )]
-    Elements {
+    Misaligned {
+        /// The address.
+        address: Address,
         /// The size of an element.
-        bytes: usize,
-        /// The size of a slice.
-        slice_bytes: u64,
+        bytes: u64,
     },
     /// An index is not below the length of the vector.
     #[error("index {index} is outside a vector of {len} elements")]

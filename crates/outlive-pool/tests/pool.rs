@@ -324,8 +324,16 @@ fn limits_are_typed_errors() {
         );
     }
     drop(guard);
-    let vector = PoolVec::<[u64; 3]>::allocate(&client, 1, Placement::Any).unwrap_err();
-    assert!(matches!(vector, PoolError::Elements { .. }), "{vector}");
+    for byte in [1, 8, SLICE - 8] {
+        let vector = PoolVec::<u128>::at(address.plus(byte), 1 << 10);
+        let sum = vector.fold(&reader, 0, |sum, it| sum + it).unwrap_err();
+        assert!(matches!(sum, PoolError::Misaligned { .. }), "{sum}");
+    }
+    let long = PoolVec::<u64>::at(address, u64::MAX);
+    for index in [1 << 61, u64::MAX - 1] {
+        let beyond = long.set(&reader, index, 1).unwrap_err();
+        assert!(matches!(beyond, PoolError::Freed { .. }), "{beyond}");
+    }
     let vector = PoolVec::<u64>::at(address, 10);
     let index = vector.get(&reader, 10).unwrap_err();
     assert!(matches!(index, PoolError::Index { .. }), "{index}");

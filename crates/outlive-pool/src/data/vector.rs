@@ -11,6 +11,14 @@ use core::ops::Range;
 /// [`Client::free`]; its [address](Self::address) and length are enough to use it in another
 /// process.
 ///
+/// The size of an element is a power of two from 8 to 4096 bytes; another one is an error when the
+/// program is compiled:
+///
+/// ```compile_fail,E0080
+/// # let address = outlive_pool::Address::from_word(u64::MAX).unwrap();
+/// let vector = outlive_pool::PoolVec::<[u64; 3]>::at(address, 1);
+/// ```
+///
 /// ```
 /// use outlive_pool::{Placement, Pool, PoolOptions, PoolVec};
 ///
@@ -47,29 +55,34 @@ impl<T> Clone for PoolVec<T> {
 impl<T> Copy for PoolVec<T> {}
 
 impl<T: NoUninit + AnyBitPattern> PoolVec<T> {
-    const BYTES: u64 = size_of::<T>() as u64;
+    /// Checked when a program is compiled. The smallest slice has 4096 bytes, and the number of
+    /// bytes in a slice is a power of two, so no element lies in two slices.
+    const BYTES: u64 = {
+        let bytes = size_of::<T>();
+        assert!(
+            bytes.is_power_of_two() && bytes >= 8 && bytes <= 4096,
+            "the size of an element must be a power of two from 8 to 4096 bytes"
+        );
+        bytes as u64
+    };
 
     /// Allocates a vector of `len` elements of zeros.
     ///
     /// # Errors
-    /// As [`Client::allocate`], and if the elements cannot be stored: their size must be a multiple
-    /// of 8 that divides the size of a slice, so that no element lies in two slices.
+    /// As [`Client::allocate`].
     ///
     /// # Crash
     /// A survivor frees it.
     pub fn allocate(client: &Client, len: u64, placement: Placement) -> Result<Self, PoolError> {
-        let slice_bytes = client.pool().coherent().sizes().slice_bytes();
-        let bytes = size_of::<T>();
-        if bytes == 0 || !bytes.is_multiple_of(8) || !slice_bytes.is_multiple_of(Self::BYTES) {
-            return Err(PoolError::Elements { bytes, slice_bytes });
-        }
         let bytes = len.saturating_mul(Self::BYTES);
         Ok(Self::at(client.allocate(bytes, placement)?, len))
     }
 
     /// Returns the vector of `len` elements at `address`, which another process has allocated. An
-    /// access to an address that it does not have is an error.
+    /// access to an address that it does not have is an error, as is one by an address that is not
+    /// aligned to the size of an element.
     pub const fn at(address: Address, len: u64) -> Self {
+        let _checked = Self::BYTES;
         Self {
             address,
             len,
@@ -94,10 +107,15 @@ impl<T: NoUninit + AnyBitPattern> PoolVec<T> {
 
     fn element(&self, index: u64) -> Result<Address, PoolError> {
         let len = self.len;
-        match index < len {
-            true => Ok(self.address.plus(index * Self::BYTES)),
-            false => Err(PoolError::Index { index, len }),
+        if index >= len {
+            return Err(PoolError::Index { index, len });
         }
+        let (address, bytes) = (self.address, Self::BYTES);
+        if !address.position().is_multiple_of(bytes) {
+            return Err(PoolError::Misaligned { address, bytes });
+        }
+        // The length may be that of another process: beyond the last position is no allocation.
+        Ok(address.plus(index.saturating_mul(bytes)))
     }
 
     /// Returns the element `index`.
