@@ -33,7 +33,7 @@ pub use pool::{
 #[doc(hidden)]
 pub mod internals {
     pub use crate::coherent::{
-        AllocatePoint, Coherent, FreePoint, Home, Homes, Line, Place, Recovery, Run, ServerFiles,
-        ServerPoint, Translated,
+        AllocatePoint, Coherent, FreePoint, Home, Homes, Line, NotAllocated, Place, Recovery, Run,
+        ServerFiles, ServerPoint, Translated,
     };
 }

@@ -265,6 +265,33 @@ fn a_damaged_entry_of_a_server_is_refused() {
 }
 
 #[test]
+fn a_server_that_cannot_be_reached_fails_no_allocation_on_others() {
+    let (place, pool) = Place::new("unreachable", PoolOptions::new());
+    let both = servers(&pool, &[2, 2]);
+    let client = Pool::open(&place.0).unwrap().join().unwrap();
+    let prefix = place.0.file_name().unwrap().to_str().unwrap().to_owned();
+    let files = std::fs::read_dir("/dev/shm").unwrap();
+    let file = files.map(|file| file.unwrap().path()).find(|path| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        name.starts_with(&prefix) && name.ends_with("server-1.1")
+    });
+    let file = file.unwrap();
+    let away = file.with_extension("away");
+    std::fs::rename(&file, &away).unwrap();
+    let there = client
+        .allocate(1, Placement::There(both[0].id()))
+        .unwrap_err();
+    assert!(matches!(there, PoolError::OpenSegment { .. }), "{there}");
+    let spread = client.allocate(2 * SLICE, Placement::Spread).unwrap();
+    assert_eq!(slices_of(&pool, &both[1]), 2);
+    let full = client.allocate(1, Placement::Any).unwrap_err();
+    assert!(matches!(full, PoolError::OpenSegment { .. }), "{full}");
+    std::fs::rename(&away, &file).unwrap();
+    client.allocate(2 * SLICE, Placement::Any).unwrap();
+    client.free(spread).unwrap();
+}
+
+#[test]
 fn kept_allocations_belong_to_no_client() {
     let (_place, pool) = Place::new("kept", PoolOptions::new());
     let _servers = servers(&pool, &[8]);

@@ -43,12 +43,31 @@ pub enum Place {
     Any,
 }
 
+/// The failure of an allocation.
+#[derive(Debug)]
+pub struct NotAllocated {
+    /// The reason.
+    pub error: PoolError,
+    /// The slices that the caller still owns, without access, because a server with frames for them
+    /// could not be reached. They are released later.
+    pub remaining: Option<Run>,
+}
+
+impl From<PoolError> for NotAllocated {
+    fn from(error: PoolError) -> Self {
+        Self {
+            error,
+            remaining: None,
+        }
+    }
+}
+
 impl<M: Memory> Coherent<M> {
     /// Allocates `slices` slices of zeros in one run for the process `owner`. Lock-free.
     ///
     /// # Errors
     /// If there are not enough addresses or frames, or the server is not live. Nothing is
-    /// allocated then.
+    /// allocated then. A server that cannot be reached is an error if no other one has a frame.
     ///
     /// # Crash
     /// A survivor that [recovers](Self::recover) `owner` frees everything, unless the allocation
@@ -59,18 +78,18 @@ impl<M: Memory> Coherent<M> {
         slices: u64,
         place: Place,
         homes: &impl Homes<M>,
-    ) -> Result<Address, PoolError> {
+    ) -> Result<Address, NotAllocated> {
         let servers: Vec<_> = { self.servers() }
             .filter(|it| it.phase == Phase::Live && (place == Place::At(it.id) || !is_at(place)))
             .collect();
         if let (Place::At(server), true) = (place, servers.is_empty()) {
             let phase = self.server(server).map_or(Phase::Free, |it| it.phase);
-            return Err(PoolError::NotLive { server, phase });
+            return Err(PoolError::NotLive { server, phase }.into());
         }
         let run = self.claim_run(owner, slices)?;
         let Some(generation) = self.choose_generation(run) else {
             self.disown_run(owner, run);
-            return Err(PoolError::OutOfAddresses { slices });
+            return Err(PoolError::OutOfAddresses { slices }.into());
         };
         for slice in run.slices() {
             let first = match place {
@@ -79,8 +98,9 @@ impl<M: Memory> Coherent<M> {
             };
             if let Err(error) = self.map_slice(slice, generation, first, &servers, homes) {
                 // No slice had access, so none has a reader.
-                self.release(owner, run, homes)?;
-                return Err(error);
+                let released = self.release(owner, run, homes);
+                let remaining = released.is_err().then_some(run);
+                return Err(NotAllocated { error, remaining });
             }
         }
         for slice in run.slices() {
@@ -154,18 +174,19 @@ impl<M: Memory> Coherent<M> {
     ) -> Result<(), PoolError> {
         let start = (turn % servers.len().max(1) as u64) as usize;
         let (before, from) = servers.split_at(start.min(servers.len()));
-        for server in from.iter().chain(before) {
-            let Some(home) = homes.home(server.id.0, server.generation)? else {
-                continue;
-            };
-            if self.map_on(slice, generation, server, home) {
-                return Ok(());
-            }
-        }
-        Err(PoolError::OutOfMemory {
+        let mut error = PoolError::OutOfMemory {
             slice_bytes: self.sizes.slice_bytes(),
             servers: servers.len(),
-        })
+        };
+        for server in from.iter().chain(before) {
+            match homes.home(server.id.0, server.generation) {
+                Ok(Some(home)) if self.map_on(slice, generation, server, home) => return Ok(()),
+                Ok(_) => {}
+                // Another server may have a frame.
+                Err(unreachable) => error = unreachable,
+            }
+        }
+        Err(error)
     }
 
     fn map_on(self, slice: u64, generation: u16, server: &ServerEntry, home: Home<M>) -> bool {

@@ -25,7 +25,7 @@ mod recover;
 mod servers;
 mod translate;
 
-pub use allocate::{AllocatePoint, Place};
+pub use allocate::{AllocatePoint, NotAllocated, Place};
 pub use check::Census;
 pub use free::{FreePoint, Run};
 pub use home::{Home, Homes};

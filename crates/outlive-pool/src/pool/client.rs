@@ -1,6 +1,6 @@
 //! Clients: processes that allocate, and free.
 
-use super::joined::Joined;
+use super::joined::{Held, Joined};
 use super::{Pool, Reader};
 use crate::coherent::{Place, ServerId};
 use crate::data::Counter;
@@ -89,18 +89,22 @@ impl Client {
         let slices = bytes.div_ceil(pool.coherent().sizes().slice_bytes()).max(1);
         let mut held = self.joined.entries.lock();
         self.joined.collect(&mut held);
-        let allocate = || {
+        let allocate = |held: &mut Held| {
             let _mapped = pool.inner.here.hold();
-            { pool.coherent() }.allocate(self.instance(), slices, place, pool)
+            let allocated = { pool.coherent() }.allocate(self.instance(), slices, place, pool);
+            allocated.map_err(|failed| {
+                held.remaining.extend(failed.remaining);
+                failed.error
+            })
         };
-        let allocated = allocate();
+        let allocated = allocate(&mut held);
         let is_full = matches!(
             allocated,
             Err(PoolError::OutOfMemory { .. } | PoolError::OutOfAddresses { .. })
         );
         // A member that left may have had the memory.
         if is_full && pool.recover_departed(&mut held, &self.joined.process) {
-            return allocate();
+            return allocate(&mut held);
         }
         allocated
     }

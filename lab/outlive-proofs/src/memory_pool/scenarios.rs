@@ -109,7 +109,9 @@ fn failing<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'st
         .thread("client", move |m| {
             let pool = SmallPool::open(weaken(m));
             let allocated = { pool.coherent }.allocate(instance(0), 2, Place::Any, &pool);
-            assert!(matches!(allocated, Err(PoolError::OutOfMemory { .. })));
+            let failed = allocated.expect_err("too little memory");
+            assert!(matches!(failed.error, PoolError::OutOfMemory { .. }));
+            assert!(failed.remaining.is_none());
         })
         .thread("reader", move |m| {
             let pool = SmallPool::open(weaken(m));
@@ -183,7 +185,8 @@ fn allocation<M: Memory>(
         })
         .thread("client", move |m| {
             let pool = SmallPool::open(weaken(m));
-            match { pool.coherent }.allocate(instance(0), 1, Place::Any, &pool) {
+            let allocated = { pool.coherent }.allocate(instance(0), 1, Place::Any, &pool);
+            match allocated.map_err(|failed| failed.error) {
                 Ok(_) | Err(PoolError::OutOfMemory { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
