@@ -292,6 +292,27 @@ fn a_server_that_cannot_be_reached_fails_no_allocation_on_others() {
 }
 
 #[test]
+fn the_memory_of_a_server_that_left_is_not_mapped_any_more() {
+    let (place, pool) = Place::new("unmapped", PoolOptions::new());
+    let client = pool.join().unwrap();
+    let name = place.0.to_str().unwrap().to_owned() + ".";
+    let mapped = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let of_servers = |line: &&str| line.contains(&name) && line.contains(".server-");
+        maps.lines().filter(of_servers).count()
+    };
+    for _ in 0..3 {
+        let server = servers(&pool, &[2]).remove(0);
+        let address = client.allocate(1, Placement::There(server.id())).unwrap();
+        assert!(mapped() > 0);
+        client.free(address).unwrap();
+        assert!(server.leave().is_ok());
+        client.collect();
+        assert_eq!(mapped(), 0);
+    }
+}
+
+#[test]
 fn kept_allocations_belong_to_no_client() {
     let (_place, pool) = Place::new("kept", PoolOptions::new());
     let _servers = servers(&pool, &[8]);

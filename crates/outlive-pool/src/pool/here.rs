@@ -31,8 +31,8 @@ pub(super) struct Here {
 
 #[derive(Debug, Default)]
 struct Mapped {
-    /// The mappings of attached segments, by number.
-    attached: HashMap<u16, Segment>,
+    /// The generations and mappings of attached segments, by number.
+    attached: HashMap<u16, (u64, Segment)>,
     /// The mappings of segments that are detached, and that a reader may still use.
     detached: Vec<Segment>,
 }
@@ -128,9 +128,9 @@ impl Pool {
             return Err(PoolError::ForeignSegment { server, path });
         };
         // An earlier generation is lost: this one is live.
-        if let Some(earlier) = mapped.attached.remove(&number.get()) {
-            here.segments.lose(number, generation - 1);
-            mapped.detached.push(earlier);
+        if let Some((earlier, segment)) = mapped.attached.remove(&number.get()) {
+            here.segments.lose(number, earlier);
+            mapped.detached.push(segment);
         }
         let memory = segment.memory();
         let attached =
@@ -140,7 +140,8 @@ impl Pool {
             close(segment);
             return Ok(None);
         }
-        mapped.attached.insert(number.get(), segment);
+        let of_number = (generation, segment);
+        mapped.attached.insert(number.get(), of_number);
         let attached = here.segments.get(number, generation);
         Ok(attached.ok().and_then(|it| region(it, bits)))
     }
@@ -153,16 +154,16 @@ impl Pool {
             return;
         };
         let mut mapped = here.mapped.lock().unwrap_or_else(PoisonError::into_inner);
-        for entry in self.coherent().servers() {
-            let id = entry.id.0;
-            if entry.phase == Phase::Dead
-                && let Some(number) = number(id)
-                && here.segments.lose(number, entry.generation).is_some()
-                && let Some(segment) = mapped.attached.remove(&id)
-            {
-                mapped.detached.push(segment);
+        let Mapped { attached, detached } = &mut *mapped;
+        // Servers that have died, and those that have left.
+        attached.retain(|id, (generation, segment)| {
+            let has_memory = self.coherent().has_memory(ServerId(*id), *generation);
+            if !has_memory && let Some(number) = number(*id) {
+                here.segments.lose(number, *generation);
+                detached.push(*segment);
             }
-        }
+            has_memory
+        });
         if mapped.detached.is_empty() {
             return;
         }
