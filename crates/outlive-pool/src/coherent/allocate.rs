@@ -47,7 +47,7 @@ pub enum Place {
 #[derive(Debug)]
 pub struct NotAllocated {
     /// The reason.
-    pub error: PoolError,
+    pub error: Box<PoolError>,
     /// The slices that the caller still owns, without access, because a server with frames for them
     /// could not be reached. They are released later.
     pub remaining: Option<Run>,
@@ -56,14 +56,16 @@ pub struct NotAllocated {
 impl From<PoolError> for NotAllocated {
     fn from(error: PoolError) -> Self {
         Self {
-            error,
+            error: Box::new(error),
             remaining: None,
         }
     }
 }
 
 impl<M: Memory> Coherent<M> {
-    /// Allocates `slices` slices of zeros in one run for the process `owner`. Lock-free.
+    /// Allocates `slices` slices of zeros in one run for the process `owner`. Waits for no other
+    /// process. Obstruction-free: clients that claim neighbouring slices at one time may repeat
+    /// their claims.
     ///
     /// # Errors
     /// If there are not enough addresses or frames, or the server is not live. Nothing is
@@ -100,6 +102,7 @@ impl<M: Memory> Coherent<M> {
                 // No slice had access, so none has a reader.
                 let released = self.release(owner, run, homes);
                 let remaining = released.is_err().then_some(run);
+                let error = Box::new(error);
                 return Err(NotAllocated { error, remaining });
             }
         }

@@ -67,8 +67,8 @@ impl Client {
     }
 
     /// Allocates `bytes` bytes of zeros, rounded up to whole slices, in one run of addresses. Waits
-    /// for other threads of this process that allocate, keep, free or recover; lock-free among
-    /// processes.
+    /// for other threads of this process that allocate, keep, free or recover, and for no other
+    /// process.
     ///
     /// The memory has no redundancy: the slices on a server that dies are
     /// [lost](PoolError::Lost).
@@ -94,7 +94,7 @@ impl Client {
             let allocated = { pool.coherent() }.allocate(self.instance(), slices, place, pool);
             allocated.map_err(|failed| {
                 held.remaining.extend(failed.remaining);
-                failed.error
+                *failed.error
             })
         };
         let allocated = allocate(&mut held);

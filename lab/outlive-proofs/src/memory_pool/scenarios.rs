@@ -1,11 +1,11 @@
-//! A guard against a release, two allocations at one time, and two survivors, under every
-//! interleaving within bounds; and a broken variant, which an exploration must find.
+//! A guard against a release, allocations at one time, and survivors, under every interleaving
+//! within bounds; and broken variants, which an exploration must find.
 
-use super::small::{SIZE, SmallPool, instance};
+use super::small::{LOCK, SIZE, SmallPool, instance, owners, reader};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Ordering};
-use outlive_pool::internals::Place;
-use outlive_pool::{Address, PoolError, ServerId};
+use outlive_pool::internals::{Place, Run};
+use outlive_pool::{Address, Phase, PoolError, ServerId};
 use outlive_prove::proof::Proof;
 use outlive_prove::schedule::{Bounds, Ghost, Scenario, Scheduled};
 use outlive_prove::weakened::{Weakened, Weakness};
@@ -14,14 +14,14 @@ use outlive_prove::weakened::{Weakened, Weakness};
 pub fn all() -> Vec<Proof> {
     let bounds = |preemptions| Bounds::default().preemptions(preemptions).deaths(0);
     let deaths = Bounds::default().preemptions(1).deaths(1);
-    let full = Bounds::default().preemptions(2).deaths(2);
     vec![
         Proof::of_every(guard(Weakened::sound), bounds(2), bounds(3)),
         Proof::of_every(failing(Weakened::sound), bounds(2), bounds(3)),
         Proof::of_every(leaving(), bounds(2), bounds(3)),
         Proof::of_every(allocation(Weakened::sound), bounds(2), bounds(3)),
         Proof::of_every(allocations(Weakened::sound), bounds(1), bounds(2)),
-        Proof::of_every(survivors(), deaths, full),
+        Proof::of_every(survivors(Weakened::sound), bounds(1).stale_reads(0), deaths),
+        Proof::of_every(one_member(true), bounds(1), bounds(2)),
     ]
 }
 
@@ -29,10 +29,21 @@ pub fn all() -> Vec<Proof> {
 pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     let bounds = Bounds::default().preemptions(2).deaths(0);
     let fences = |memory| Weakened::new(memory, Weakness::Fences(Ordering::SeqCst));
+    let (at, len) = owners();
+    let comparisons = move |memory| Weakened::new(memory, Weakness::Comparisons(at, len));
+    let (at, len) = reader();
+    let of_readers = move |memory| Weakened::new(memory, Weakness::Comparisons(at, len));
     vec![
         (guard(fences), bounds.clone(), "under a guard"),
         (allocation(fences), bounds.clone(), "has left with a slice"),
-        (allocations(fences), bounds, "the generation of"),
+        (allocations(fences), bounds.clone(), "the generation of"),
+        (survivors(comparisons), bounds.clone(), "of another client"),
+        (
+            survivors(of_readers),
+            bounds.clone(),
+            "the guard of another client",
+        ),
+        (one_member(false), bounds, "of another client"),
     ]
 }
 
@@ -110,7 +121,7 @@ fn failing<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'st
             let pool = SmallPool::open(weaken(m));
             let allocated = { pool.coherent }.allocate(instance(0), 2, Place::Any, &pool);
             let failed = allocated.expect_err("too little memory");
-            assert!(matches!(failed.error, PoolError::OutOfMemory { .. }));
+            assert!(matches!(*failed.error, PoolError::OutOfMemory { .. }));
             assert!(failed.remaining.is_none());
         })
         .thread("reader", move |m| {
@@ -186,7 +197,7 @@ fn allocation<M: Memory>(
         .thread("client", move |m| {
             let pool = SmallPool::open(weaken(m));
             let allocated = { pool.coherent }.allocate(instance(0), 1, Place::Any, &pool);
-            match allocated.map_err(|failed| failed.error) {
+            match allocated.map_err(|failed| *failed.error) {
                 Ok(_) | Err(PoolError::OutOfMemory { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -231,30 +242,163 @@ fn allocations<M: Memory>(
     })
 }
 
-/// Two survivors, which may die, recover a dead client. A third one completes the recovery.
-fn survivors() -> Scenario {
-    let corpse = Instance::new(9, 1);
+/// The process that has died before the recoveries.
+const CORPSE: Instance = Instance::new(9, 1);
+/// The process of the client that uses what the survivors release.
+const CLIENT: Instance = Instance::new(7, 1);
+
+/// Creates a pool in which nothing is free: a dead process has the second server, a reader with a
+/// guard, and two slices; a live one has the other slices, frames and readers.
+fn full(m: Scheduled) {
+    let pool = SmallPool::create(m);
+    pool.serve(HOST);
+    pool.serve(CORPSE);
+    let at_first = { pool.coherent }.allocate(CORPSE, 2, Place::At(ServerId(1)), &pool);
+    let address = at_first.expect("free memory");
+    let line = { pool.coherent }.claim_line(CORPSE).expect("a free line");
+    { pool.coherent.translate(line, 0, address, &pool) }.expect("allocated");
+    let rest = { pool.coherent }.allocate(HOST, 4, Place::Any, &pool);
+    rest.expect("free memory");
+    { pool.coherent }.claim_line(HOST).expect("a free line");
+}
+
+/// Recovers `gone` as `survivor`, and returns the runs that are released later: another survivor
+/// may not have withdrawn a dead announcement yet.
+fn recover<M: Memory>(pool: &SmallPool<M>, survivor: Instance, gone: Instance) -> Vec<Run> {
+    let recovered = { pool.coherent }.recover(survivor, gone, pool, pool);
+    assert!(recovered.failed.is_none());
+    recovered.remaining
+}
+
+/// What the client of a full pool has got.
+#[derive(Clone, Copy, Default)]
+struct Got {
+    slice: Option<u64>,
+    has_guard: bool,
+}
+
+/// Allocates a slice and makes a guard, if the survivors have released them already.
+fn take(m: Scheduled) -> Got {
+    let pool = SmallPool::open(m);
+    let allocated = { pool.coherent }.allocate(CLIENT, 1, Place::At(ServerId(1)), &pool);
+    let Ok(address) = allocated else {
+        return Got::default();
+    };
+    let line = pool.coherent.claim_line(CLIENT);
+    if let Some(line) = line {
+        let translated = pool.coherent.translate(line, 0, address, &pool);
+        assert!(
+            translated.is_ok(),
+            "the slice of another client is released"
+        );
+    }
+    Got {
+        slice: Some(address.position() >> 12),
+        has_guard: line.is_some(),
+    }
+}
+
+/// Checks that the client has what it got, and that everything else of the corpse is released.
+fn check_full(m: Scheduled, got: Got) {
+    let pool = SmallPool::open(m);
+    let census = pool.check();
+    if let Some(slice) = got.slice {
+        let has_frame = pool.has_frame(ServerId(1), slice);
+        assert!(has_frame, "the frame of another client is released");
+        let user = { pool.coherent }.user_of(slice, 1);
+        let is_announced = !got.has_guard || user == Some(CLIENT);
+        assert!(is_announced, "the guard of another client is withdrawn");
+    }
+    let census = census.unwrap_or_else(|wrong| panic!("of another client: {}", wrong.join("; ")));
+    let (owned, slices) = match got.slice {
+        Some(_) => (2, 5),
+        None => (1, 4),
+    };
+    assert_eq!(
+        (census.owned, census.slices),
+        (owned, slices),
+        "of another client"
+    );
+    let entry = { pool.coherent }
+        .server(ServerId(2))
+        .expect("a sound entry");
+    assert_eq!((entry.phase, entry.owner), (Phase::Dead, None));
+    assert!(!pool.has_segment(ServerId(2)));
+}
+
+/// Two survivors, which may die, recover a dead process, while a client claims what they release.
+/// A third one completes the recovery.
+fn survivors<M: Memory>(
+    weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static,
+) -> Scenario {
     let mut scenario = Scenario::new("memory pool: two survivors recover a client")
         .memory(SIZE)
-        .prepare(move |m: Scheduled| {
-            let pool = SmallPool::create(m);
-            pool.serve(HOST);
-            allocate(&pool, corpse, 2);
-        });
-    let recover = move |m: Scheduled, survivor: u32, gone: Instance| {
-        let pool = SmallPool::open(m);
-        let recovered = { pool.coherent }.recover(instance(survivor), gone, &pool, &pool);
-        assert!(recovered.failed.is_none() && recovered.remaining.is_empty());
-    };
+        .prepare(full);
+    let got = Ghost::<Got>::new();
+    let remaining = Ghost::<Vec<(u32, Run)>>::new();
     for id in 0..2u32 {
-        scenario = scenario.mortal(&format!("survivor {id}"), move |m| recover(m, id, corpse));
+        let remaining = remaining.clone();
+        scenario = scenario.mortal(&format!("survivor {id}"), move |m| {
+            let runs = recover(&SmallPool::open(weaken(m)), instance(id), CORPSE);
+            let runs = runs.into_iter().map(|run| (id, run));
+            remaining.with(|all| all.extend(runs));
+        });
     }
+    let of_client = got.clone();
+    scenario = scenario.thread("client", move |m| {
+        let taken = take(m);
+        of_client.with(|got| *got = taken);
+    });
     scenario.check(move |m, end| {
+        let pool = SmallPool::open(m);
         let dead = (0..2u32).filter(|id| end.died(*id as usize)).map(instance);
-        for gone in dead.chain([corpse]) {
-            recover(m, 2, gone);
+        for gone in dead.chain([CORPSE]) {
+            assert!(recover(&pool, instance(2), gone).is_empty());
         }
-        let census = SmallPool::open(m).check().expect("a sound pool");
-        assert_eq!((census.slices, census.frames), (0, 0));
+        for (id, run) in remaining.with(core::mem::take) {
+            if !end.died(id as usize) {
+                let user = { pool.coherent }.release_unless_used(instance(id), run, &pool);
+                let user = user.expect("reachable servers");
+                assert!(user.is_none(), "a survivor has the run of another client");
+            }
+        }
+        check_full(m, got.with(core::mem::take));
     })
+}
+
+/// The recovery thread of a member recovers a dead process, and the member leaves: both threads act
+/// as one instance, and hold the lock of the member unless the variant is broken.
+fn one_member(has_lock: bool) -> Scenario {
+    let lock = move |m: Scheduled, act: &dyn Fn()| {
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        while has_lock && { m }
+            .compare_exchange(LOCK, 0u64, 1, order.0, order.1)
+            .is_err()
+        {
+            m.spin_hint();
+        }
+        act();
+        if has_lock {
+            m.store(LOCK, 0u64, Ordering::Release);
+        }
+    };
+    let mut scenario = Scenario::new("memory pool: a member leaves while it recovers a client")
+        .memory(SIZE)
+        .prepare(full);
+    let got = Ghost::<Got>::new();
+    for (name, gone) in [("recovery thread", CORPSE), ("leaving thread", instance(0))] {
+        scenario = scenario.thread(name, move |m| {
+            lock(m, &|| {
+                let remaining = recover(&SmallPool::open(m), instance(0), gone);
+                // The broken variant may have withdrawn no announcement yet.
+                assert!(remaining.is_empty() || !has_lock);
+            });
+        });
+    }
+    let of_client = got.clone();
+    scenario = scenario.thread("client", move |m| {
+        let taken = take(m);
+        of_client.with(|got| *got = taken);
+    });
+    scenario.check(move |m, _| check_full(m, got.with(core::mem::take)))
 }

@@ -20,6 +20,8 @@ const REGIONS: u64 = 2048;
 const FRAMES: u64 = 3;
 /// For each server a word that is 1 while its segment exists.
 const SEGMENTS: Offset = Offset::new(1984);
+/// The lock of a member, which two threads act as.
+pub const LOCK: Offset = Offset::new(2008);
 /// The map words lie before the owner words, at the end of the tables.
 const WORDS: u64 = SIZES.slices * 8;
 
@@ -36,6 +38,21 @@ pub fn words() -> (Offset, u64) {
 /// Returns the place and length of the owner words.
 pub fn owners() -> (Offset, u64) {
     (TABLES + (SIZES.bytes() - WORDS), WORDS)
+}
+
+/// Returns the place and length of the owner word of the first reader.
+pub fn reader() -> (Offset, u64) {
+    (TABLES + 0x100, 8)
+}
+
+/// Returns the place and length of the state word of the first server.
+pub fn state() -> (Offset, u64) {
+    (TABLES + (0x80 + 8), 8)
+}
+
+/// Returns the place and length of the first server's frames.
+pub fn frames() -> (Offset, u64) {
+    (Offset::new(REGIONS), FRAMES << SIZES.slice_bits)
 }
 
 /// A pool of two servers with three frames each.
