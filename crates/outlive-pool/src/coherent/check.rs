@@ -76,6 +76,13 @@ impl<M: Memory> Coherent<M> {
                 wrong.push(format!("slice {slice} has another generation than {first}"));
             }
         }
+        let is_over = |phase| matches!(phase, Phase::Free | Phase::Dead);
+        for server in self.servers().filter(|it| it.owner.is_none()) {
+            if !is_over(server.phase) {
+                let (id, phase) = (server.id, server.phase);
+                wrong.push(format!("{id} has no owner, and is {phase}"));
+            }
+        }
         for server in self.servers().filter(|it| it.phase == Phase::Live) {
             let home = match homes.home(server.id.0, server.generation) {
                 Ok(Some(home)) => home,

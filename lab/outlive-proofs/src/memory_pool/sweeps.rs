@@ -1,11 +1,11 @@
 //! Allocations, frees, servers and recoveries of a memory pool, killed after every instruction
 //! together with their recoverers; and broken variants, which a sweep must find.
 
-use super::small::{SIZE, SmallPool, instance, owners, words};
+use super::small::{SIZE, SmallPool, frames, instance, owners, state, words};
 use outlive::membership::Instance;
-use outlive_memory::Memory;
-use outlive_pool::internals::{AllocatePoint, FreePoint, Place, ServerPoint};
-use outlive_pool::{Address, ServerId};
+use outlive_memory::{Memory, Ordering};
+use outlive_pool::internals::{AllocatePoint, FreePoint, Place, Run, ServerPoint};
+use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
 
@@ -14,8 +14,11 @@ pub fn add_to(suite: &mut Suite) {
     for what in [
         What::Allocate,
         What::Keep,
+        What::Fail,
         What::Free,
+        What::Used,
         What::Server,
+        What::Rejoin,
         What::Recover,
     ] {
         suite.add(Memories(what));
@@ -33,6 +36,9 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (What::ForgetsRecoverers, "have entries"),
         (What::NamesNoFrame, "which does not name it"),
         (What::FreesWithoutOwner, "cannot be accessed"),
+        (What::ClearsNoFrame, "is not zero"),
+        (What::LosesNoServer, "has no owner, and is"),
+        (What::KeepsUsed, "allocations have an owner"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Memories(what)), message) })
     .into_iter()
@@ -46,10 +52,16 @@ enum What {
     Allocate,
     /// The same, and the allocation is kept.
     Keep,
+    /// A client allocates more slices than a server has frames.
+    Fail,
     /// A client frees an allocation that was kept.
     Free,
+    /// The same, while a reader uses a slice of it.
+    Used,
     /// A server joins and leaves.
     Server,
+    /// The same, with the number of a server that has died.
+    Rejoin,
     /// A survivor recovers a process that was a server, a reader, and the owner of two allocations.
     Recover,
     /// Broken: an allocation is claimed for another instance, which is not recovered.
@@ -60,6 +72,12 @@ enum What {
     NamesNoFrame,
     /// Broken: a client frees an allocation that it does not own.
     FreesWithoutOwner,
+    /// Broken: a frame that was in use before is not cleared.
+    ClearsNoFrame,
+    /// Broken: a survivor does not declare a server dead.
+    LosesNoServer,
+    /// Broken: a run that a reader uses is not released after its reader has ended.
+    KeepsUsed,
 }
 
 struct Memories(What);
@@ -70,15 +88,26 @@ type Weak = Weakened<Marked>;
 const CORPSE: Instance = Instance::new(9, 1);
 /// The process of the servers that live.
 const HOST: Instance = Instance::new(8, 1);
+/// The process of the reader that uses a slice, and dies after the victim.
+const READER: Instance = Instance::new(7, 1);
+/// The process that allocates what is free after a recovery.
+const CHECKER: Instance = Instance::new(6, 1);
 
 impl Memories {
     fn open(&self, memory: Marked) -> SmallPool<Weak> {
         let (at, len) = match self.0 {
             What::NamesNoFrame => words(),
+            What::ClearsNoFrame => frames(),
+            What::LosesNoServer => state(),
             _ => owners(),
         };
+        // The code of a dead server's state.
+        const DEAD: u64 = 4;
         SmallPool::open(match self.0 {
-            What::NamesNoFrame => Weakened::new(memory, Weakness::Stores(at, len)),
+            What::NamesNoFrame | What::ClearsNoFrame => {
+                Weakened::new(memory, Weakness::Stores(at, len))
+            }
+            What::LosesNoServer => Weakened::new(memory, Weakness::Tagged(at, len, DEAD)),
             What::FreesWithoutOwner => Weakened::new(memory, Weakness::Swaps(at, len)),
             _ => Weakened::sound(memory),
         })
@@ -89,18 +118,95 @@ impl Memories {
     }
 
     fn is_free(&self) -> bool {
-        matches!(self.0, What::Free | What::FreesWithoutOwner)
+        matches!(self.0, What::Free | What::FreesWithoutOwner) || self.is_used()
+    }
+
+    fn is_used(&self) -> bool {
+        matches!(self.0, What::Used | What::KeepsUsed)
+    }
+
+    fn is_server(&self) -> bool {
+        matches!(self.0, What::Server | What::Rejoin | What::LosesNoServer)
     }
 }
 
-/// The allocation that a sweep frees: the first one.
-fn first() -> Address {
-    Address::from_word(1 << Address::POSITION_BITS).expect("generation 1")
+/// The allocation that a sweep frees: that of the last three slices.
+fn kept() -> Address {
+    let word = 2 << Address::POSITION_BITS | 3 << 12;
+    Address::from_word(word).expect("generation 2")
+}
+
+/// Allocates and frees three slices with data, so that their frames are not zero.
+fn soil(pool: &SmallPool<Marked>) {
+    let address = allocate(pool, HOST, 3);
+    let line = { pool.coherent }.claim_line(HOST).expect("a free line");
+    for slice in 0..3 {
+        let translated = pool
+            .coherent
+            .translate(line, 0, address.plus(slice << 12), pool);
+        let frame = translated.expect("allocated");
+        for at in [frame.at, frame.at + 4088] {
+            frame.memory.store(at, 7u64, Ordering::Relaxed);
+        }
+    }
+    { pool.coherent }.withdraw(line, 0);
+    { pool.coherent }.release_line(line, HOST);
+    let run = { pool.coherent }
+        .begin_free(HOST, address)
+        .expect("its own");
+    release(pool, HOST, run);
+}
+
+fn release<M: Memory>(pool: &SmallPool<M>, owner: Instance, run: Run) {
+    let user = { pool.coherent }.release_unless_used(owner, run, pool);
+    assert!(user.expect("a reachable server").is_none());
+}
+
+/// Makes a guard of [`READER`] on a slice.
+fn read<M: Memory>(pool: &SmallPool<M>, address: Address) {
+    let line = { pool.coherent }.claim_line(READER).expect("a free line");
+    { pool.coherent.translate(line, 0, address, pool) }.expect("allocated");
+}
+
+/// Allocates everything that is free, demands zeros, and frees it.
+fn demand_zeros<M: Memory>(pool: &SmallPool<M>) -> Result<(), String> {
+    let allocate = || {
+        let allocated = { pool.coherent }.allocate(CHECKER, 1, Place::Any, pool);
+        allocated.ok()
+    };
+    let all: Vec<_> = std::iter::from_fn(allocate).collect();
+    let line = { pool.coherent }
+        .claim_line(CHECKER)
+        .ok_or("no line is free")?;
+    for address in all {
+        let translated = pool.coherent.translate(line, 0, address, pool);
+        let frame = translated.map_err(|error| error.to_string())?;
+        for byte in (0..4096).step_by(8) {
+            let word: u64 = frame.memory.load(frame.at + byte, Ordering::Relaxed);
+            if word != 0 {
+                return Err(format!(
+                    "byte {byte} of new memory at {address} is not zero"
+                ));
+            }
+        }
+        { pool.coherent }.withdraw(line, 0);
+        let run = { pool.coherent }.begin_free(CHECKER, address);
+        release(pool, CHECKER, run.map_err(|error| error.to_string())?);
+    }
+    { pool.coherent }.release_line(line, CHECKER);
+    Ok(())
 }
 
 fn allocate<M: Memory>(pool: &SmallPool<M>, owner: Instance, slices: u64) -> Address {
     let allocated = { pool.coherent }.allocate(owner, slices, Place::Spread, pool);
     allocated.expect("free memory")
+}
+
+/// Recovers `gone` as `survivor`, and returns the runs that a reader uses.
+fn recover<M: Memory>(pool: &SmallPool<M>, survivor: Instance, gone: Instance) -> Vec<Run> {
+    let recovered = { pool.coherent }.recover(survivor, gone, pool, pool);
+    assert!(recovered.failed.is_none());
+    recovered.remaining
 }
 
 impl Sweep for Memories {
@@ -114,7 +220,11 @@ impl Sweep for Memories {
 
     fn prepare(&self, memory: Marked) {
         let pool = SmallPool::create(memory);
-        if self.0 == What::Server {
+        if self.is_server() {
+            if self.0 == What::Rejoin {
+                pool.serve(CORPSE);
+                recover(&pool, HOST, CORPSE);
+            }
             return;
         }
         pool.serve(HOST);
@@ -122,10 +232,14 @@ impl Sweep for Memories {
             true => pool.serve(CORPSE),
             false => pool.serve(HOST),
         };
+        soil(&pool);
         if self.is_free() {
             let address = allocate(&pool, HOST, 3);
-            assert_eq!(address, first());
+            assert_eq!(address, kept());
             { pool.coherent }.keep(HOST, address).expect("its own");
+        }
+        if self.is_used() {
+            read(&pool, kept().plus(1 << 12));
         }
         if self.is_recovery() {
             let address = allocate(&pool, CORPSE, 2);
@@ -139,18 +253,33 @@ impl Sweep for Memories {
         let pool = self.open(memory);
         let own = instance(0);
         match self.0 {
-            What::Allocate | What::NamesNoFrame => drop(allocate(&pool, own, 3)),
-            What::NoClaim => drop(allocate(&pool, Instance::new(7, 1), 3)),
+            What::Allocate | What::NamesNoFrame | What::ClearsNoFrame => {
+                allocate(&pool, own, 3);
+            }
+            What::Fail => {
+                let server = Place::At(ServerId(1));
+                let failed = { pool.coherent }.allocate(own, 5, server, &pool);
+                let failed = failed.expect_err("too few frames");
+                assert!(matches!(*failed.error, PoolError::OutOfMemory { .. }));
+                assert!(failed.remaining.is_none());
+            }
+            What::NoClaim => drop(allocate(&pool, Instance::new(5, 1), 3)),
             What::Keep => {
                 let address = allocate(&pool, own, 3);
                 { pool.coherent }.keep(own, address).expect("its own");
             }
             What::Free | What::FreesWithoutOwner => {
-                let run = { pool.coherent }.begin_free(own, first()).expect("kept");
-                let user = { pool.coherent }.release_unless_used(own, run, &pool);
-                assert!(user.expect("a reachable server").is_none());
+                let run = { pool.coherent }.begin_free(own, kept()).expect("kept");
+                release(&pool, own, run);
             }
-            What::Server => {
+            What::Used | What::KeepsUsed => {
+                let run = { pool.coherent }.begin_free(own, kept()).expect("kept");
+                let user = { pool.coherent }.release_unless_used(own, run, &pool);
+                assert_eq!(user.expect("a reachable server"), Some(READER));
+                recover(&pool, own, READER);
+                release(&pool, own, run);
+            }
+            What::Server | What::Rejoin | What::LosesNoServer => {
                 let entry = pool.serve(own);
                 let home = pool.region(entry.id);
                 { pool.coherent }
@@ -158,8 +287,8 @@ impl Sweep for Memories {
                     .expect("no data");
             }
             What::Recover | What::ForgetsRecoverers => {
-                let recovered = { pool.coherent }.recover(own, CORPSE, &pool, &pool);
-                assert!(recovered.failed.is_none() && recovered.remaining.is_empty());
+                let remaining = recover(&pool, own, CORPSE);
+                assert!(remaining.is_empty());
             }
         }
     }
@@ -171,14 +300,24 @@ impl Sweep for Memories {
             What::ForgetsRecoverers => 1..=crash.recoverers_lost,
             _ => 0..=crash.recoverers_lost,
         };
+        let mut remaining = Vec::new();
         for gone in dead.map(instance).chain([CORPSE]) {
-            let recovered = { pool.coherent }.recover(survivor, gone, &pool, &pool);
-            assert!(recovered.failed.is_none() && recovered.remaining.is_empty());
+            remaining.extend(recover(&pool, survivor, gone));
+        }
+        assert!(remaining.is_empty() || self.is_used());
+        if self.is_used() {
+            recover(&pool, survivor, READER);
+        }
+        if self.0 != What::KeepsUsed {
+            { remaining.into_iter() }.for_each(|run| release(&pool, survivor, run));
         }
     }
 
     fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
         let pool = self.open(memory);
+        if self.is_server() && pool.has_segment(ServerId(1)) {
+            return Err("the segment of a server is left".into());
+        }
         let census = { pool.check() }.map_err(|wrong| wrong.join("; "))?;
         if census.owned > 0 {
             return Err(format!("{} allocations have an owner", census.owned));
@@ -202,9 +341,10 @@ impl Sweep for Memories {
         if !departed.is_empty() {
             return Err(format!("{departed:?} have entries"));
         }
-        if self.0 == What::Server && pool.has_segment(ServerId(1)) {
-            return Err("the segment of a server is left".into());
+        match self.0 {
+            _ if self.is_server() => Ok(()),
+            What::ClearsNoFrame => demand_zeros(&pool),
+            _ => demand_zeros(&SmallPool::open(Weakened::sound(memory))),
         }
-        Ok(())
     }
 }
