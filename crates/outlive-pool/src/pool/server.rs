@@ -110,7 +110,7 @@ impl Server {
     ///
     /// # Crash
     /// A survivor declares the server dead.
-    pub fn leave(mut self) -> Result<(), (Self, PoolError)> {
+    pub fn leave(mut self) -> Result<(), (Box<Self>, PoolError)> {
         let (pool, owner) = (self.client.pool().clone(), self.instance());
         let files = &pool.inner.files;
         let left = { pool.coherent() }.leave_server(&self.entry, owner, self.home, files);
@@ -119,7 +119,7 @@ impl Server {
                 self.has_left = true;
                 Ok(())
             }
-            Err(error) => Err((self, error)),
+            Err(error) => Err((Box::new(self), error)),
         }
     }
 }
