@@ -63,8 +63,8 @@ impl<M: Memory> Coherent<M> {
         let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
     }
 
-    /// Releases the lines of the dead instance `gone` as `survivor`, which claims each one before it
-    /// withdraws the announcements: a released line may have a new owner already.
+    /// Releases the lines of the dead instance `gone` as `survivor`, which claims each one before
+    /// it withdraws the announcements: a released line may have a new owner already.
     pub(super) fn release_lines(self, survivor: Instance, gone: Instance) {
         for line in self.lines() {
             // AcqRel: exactly one survivor claims the line, and sees the stores of `gone`.

@@ -139,9 +139,9 @@ impl Client {
         Ok(())
     }
 
-    /// Releases the freed memory of this client, and that of members that left, if no reader uses it
-    /// any more, and the mappings of lost servers. Returns the number of allocations of this client
-    /// that readers still use. Reads the owner of every slice; waits for no other process.
+    /// Releases the freed memory of this client, and that of members that left, if no reader uses
+    /// it any more, and the mappings of lost servers. Returns the number of allocations of this
+    /// client that readers still use. Reads the owner of every slice; waits for no other process.
     ///
     /// Allocations and frees release the memory that this client has freed. A process that does
     /// neither calls this now and then: it may have the memory of dead members.
