@@ -137,8 +137,7 @@ const BETWEEN_COLLECTS: Duration = Duration::from_secs(5);
 impl Serve {
     fn run(self) -> Result<(), Failure> {
         let stop = interruption::flag(&interruption::SIGNALS)?;
-        let mut server =
-            Pool::open(&self.which.path)?.serve(self.size, self.private.unwrap_or(0))?;
+        let server = Pool::open(&self.which.path)?.serve(self.size, self.private.unwrap_or(0))?;
         if self.until_end_of_input {
             stop_at_end_of_input(&stop)?;
         }
@@ -166,11 +165,11 @@ impl Serve {
         drop(client);
         match server.leave() {
             Ok(()) => output::line("left the pool"),
-            Err(PoolError::StillHeld { slices, .. }) => {
+            Err((server, PoolError::StillHeld { slices, .. })) => {
                 drop(server);
                 output::line(format_args!("left the pool; {slices} slices are lost"))
             }
-            Err(error) => Err(error.into()),
+            Err((_, error)) => Err(error.into()),
         }
     }
 }

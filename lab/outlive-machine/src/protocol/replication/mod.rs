@@ -65,11 +65,11 @@
 //!    grants lines, and a store that has all its acknowledgements and has not been restarted would
 //!    commit on such a grant, and validate entries that the units have forgotten.
 //! 4. *InitRecov* to the directories. Each repairs its lines in any order. For a line that a dead
-//! node owns, it fetches the updates in the logs (*FetchLatestVers*, from the living units and from
-//! the memory nodes) and puts them into memory. Then it [removes](BurialTable::bury) the dead
-//! nodes: it finishes in their name the transactions that wait for their answers, undoes the
-//! requests that they made, and serves the requests queued behind. The grants of these transactions
-//! go out at once. Each directory answers *InitRecovResp*.
+//!    node owns, it fetches the updates in the logs (*FetchLatestVers*, from the living units and
+//!    from the memory nodes) and puts them into memory. Then it [removes](BurialTable::bury) the
+//!    dead nodes: it finishes in their name the transactions that wait for their answers, undoes
+//!    the requests that they made, and serves the requests queued behind. The grants of these
+//!    transactions go out at once. Each directory answers *InitRecovResp*.
 //! 5. *The last round of dumps* under the old groups
 //!    ([`DumpBarrier`](crate::logging::DumpBarrier)), when 4 is done. Concurrently with 4, an entry
 //!    could be in no answer: a memory node could be asked before the entry is stored there, and the
