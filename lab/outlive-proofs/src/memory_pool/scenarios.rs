@@ -20,7 +20,11 @@ pub fn all() -> Vec<Proof> {
         Proof::of_every(leaving(), bounds(2), bounds(3)),
         Proof::of_every(allocation(Weakened::sound), bounds(2), bounds(3)),
         Proof::of_every(allocations(Weakened::sound), bounds(1), bounds(2)),
-        Proof::of_every(survivors(Weakened::sound), bounds(1).stale_reads(0), deaths),
+        Proof::of_every(
+            survivors(Weakened::sound),
+            deaths.clone().stale_reads(0),
+            deaths,
+        ),
         Proof::of_every(one_member(true), bounds(1), bounds(2)),
     ]
 }
@@ -43,7 +47,11 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
             bounds.clone(),
             "the guard of another client",
         ),
-        (one_member(false), bounds, "of another client"),
+        (
+            one_member(false),
+            bounds.stale_reads(0),
+            "of another client",
+        ),
     ]
 }
 
