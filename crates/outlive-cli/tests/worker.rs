@@ -31,7 +31,7 @@ impl Ranking {
     /// Returns one of which much is left after a host has died, on the fastest machine.
     fn long(name: &str) -> Self {
         let mut ranking = Self::new(name);
-        ranking.iterations = "5000";
+        ranking.iterations = "8000";
         ranking
     }
 
