@@ -15,14 +15,13 @@ pub(super) struct RecoverPool {
 
 impl RecoverPool {
     fn recover(&self, survivor: Instance, gone: Instance) -> Result<(), RecoverError> {
-        let failed = |why: String| Err(RecoverError::Handler(why));
         let mut held = self.entries.lock();
         if held.is_closed {
             // The claim of the log is returned, and another member recovers it.
-            return failed(format!("{survivor} leaves the pool and recovers no member"));
+            return Err(RecoverError::Leaving { member: survivor });
         }
         let recovered = self.pool.recover(&mut held, survivor, gone);
-        recovered.or_else(|error| failed(error.to_string()))
+        recovered.map_err(|error| RecoverError::Handler(error.to_string()))
     }
 }
 
@@ -82,6 +81,7 @@ mod tests {
     use super::RecoverPool;
     use crate::{Placement, Pool, PoolOptions};
     use outlive::membership::Instance;
+    use outlive::recovery::RecoverError;
 
     #[test]
     fn a_run_on_a_server_that_cannot_be_reached_is_released_later() {
@@ -131,7 +131,8 @@ mod tests {
                 entries: client.entries(),
             };
             drop(client);
-            assert!(handler.recover(own, dead).is_err());
+            let recovered = handler.recover(own, dead);
+            assert_eq!(recovered, Err(RecoverError::Leaving { member: own }));
             assert_eq!(pool.status().slices, 2);
             // Another member recovers it.
             let handler = RecoverPool {

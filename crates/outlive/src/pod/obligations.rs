@@ -3,7 +3,7 @@
 use crate::heap::Heap;
 use crate::membership::{Member, Obligations};
 use crate::objects::Directory;
-use crate::recovery::{OwnLog, Recovered, Recoverers};
+use crate::recovery::{OwnLog, RecoverError, Recovered, Recoverers};
 use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
@@ -68,8 +68,10 @@ impl Obligations for LogObligations {
     }
 
     fn recover(&self, member: &Member) {
-        let failed = self.recoverers.recover_all(member).err();
-        let failed = failed.map(|error| error.to_string());
+        let failed = match self.recoverers.recover_all(member) {
+            Ok(_) | Err(RecoverError::Leaving { .. }) => None,
+            Err(error) => Some(error.to_string()),
+        };
         let mut before = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = &failed
             && *before != failed

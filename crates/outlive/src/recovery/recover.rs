@@ -155,6 +155,12 @@ pub enum RecoverError {
         /// The id.
         id: InstanceId,
     },
+    /// The recovering member is about to leave. Another member recovers the log.
+    #[error("{member} leaves the pod and recovers no other member; another member does")]
+    Leaving {
+        /// The member that leaves.
+        member: Instance,
+    },
     /// A handler failed for a reason of its own.
     #[error("{0}")]
     Handler(String),

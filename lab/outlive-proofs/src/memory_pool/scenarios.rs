@@ -68,6 +68,22 @@ fn allocate<M: Memory>(pool: &SmallPool<M>, owner: Instance, slices: u64) -> Add
     allocated.expect("free memory")
 }
 
+/// Makes a guard of `address`, unless it is freed: the frame of `slice` is there under the guard.
+fn guard_frame<M: Memory>(pool: &SmallPool<M>, address: Address, slice: u64) {
+    let line = { pool.coherent }
+        .claim_line(instance(2))
+        .expect("a free line");
+    match { pool.coherent }.translate(line, 0, address, pool) {
+        Ok(_) => {
+            let has_frame = pool.has_frame(ServerId(1), slice);
+            assert!(has_frame, "the frame was released under a guard");
+            pool.coherent.withdraw(line, 0);
+        }
+        Err(PoolError::Freed { .. }) => {}
+        Err(error) => panic!("the frame was released under a guard: {error}"),
+    }
+}
+
 /// A reader makes a guard while the owner of the slice frees it: the frame is not released under
 /// the guard.
 fn guard<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static) -> Scenario {
@@ -91,18 +107,7 @@ fn guard<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'stat
         })
         .thread("reader", move |m| {
             let pool = SmallPool::open(weaken(m));
-            let line = { pool.coherent }
-                .claim_line(instance(2))
-                .expect("a free line");
-            match { pool.coherent }.translate(line, 0, first(), &pool) {
-                Ok(_) => {
-                    let has_frame = pool.has_frame(ServerId(1), 0);
-                    assert!(has_frame, "the frame was released under a guard");
-                    pool.coherent.withdraw(line, 0);
-                }
-                Err(PoolError::Freed { .. }) => {}
-                Err(error) => panic!("the frame was released under a guard: {error}"),
-            }
+            guard_frame(&pool, first(), 0);
         })
         .check(|m, _| {
             let census = SmallPool::open(m).check().expect("a sound pool");
@@ -134,20 +139,9 @@ fn failing<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'st
         })
         .thread("reader", move |m| {
             let pool = SmallPool::open(weaken(m));
-            let line = { pool.coherent }
-                .claim_line(instance(2))
-                .expect("a free line");
             // The generation differs from that of the allocation before.
             let next = Address::from_word(2 << Address::POSITION_BITS).expect("generation 2");
-            match { pool.coherent }.translate(line, 0, next.plus(2 << 12), &pool) {
-                Ok(_) => {
-                    let has_frame = pool.has_frame(ServerId(1), 2);
-                    assert!(has_frame, "the frame was released under a guard");
-                    pool.coherent.withdraw(line, 0);
-                }
-                Err(PoolError::Freed { .. }) => {}
-                Err(error) => panic!("the frame was released under a guard: {error}"),
-            }
+            guard_frame(&pool, next.plus(2 << 12), 2);
         })
         .check(|m, _| {
             let census = SmallPool::open(m).check().expect("a sound pool");
