@@ -210,6 +210,20 @@ unsafe impl Memory for Native {
     }
 
     #[inline(always)]
+    fn prefetch(self, at: Offset) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let address = self.base.as_ptr().wrapping_add(at.raw() as usize);
+            // SAFETY: every x86-64 processor has the instruction, and it accesses no memory: it has
+            // no effect at an address that is not mapped.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
+    #[inline(always)]
     fn store<W: Word>(self, at: Offset, value: W, order: Ordering) {
         // SAFETY: see above the impl.
         unsafe { W::native_store(self.word::<W>(at), value, order) }

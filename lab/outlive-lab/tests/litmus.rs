@@ -34,6 +34,14 @@ fn a_bug_without_failures_is_found_by_its_family() {
 }
 
 #[test]
+fn a_seed_that_found_a_bug_is_searched_again() {
+    let arguments = "litmus-bugs complicit-aborts --protocol ford --seeds 1 --repeats 2 --json";
+    let row = row(outlive(arguments.split(' ')), 0);
+    assert_eq!((&row["found"], &row["repeats"]), (&1.into(), &2.into()));
+    assert!(row["found_again"].as_u64() <= Some(2), "{row:#}");
+}
+
+#[test]
 fn a_bug_of_recovery_is_found_by_its_family_when_clients_die() {
     let row = finds("logging-without-latching", "pandora", "indirect-write");
     // The tester sees the deaths, and the store recovers them.

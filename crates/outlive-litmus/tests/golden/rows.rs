@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// The time for a test in which no violation is expected.
-const CLEAN: Duration = Duration::from_millis(100);
+const CLEAN: Duration = Duration::from_millis(60);
 /// The longest time for a test that does not show the expected result earlier.
 const LONGEST: Duration = Duration::from_secs(64);
 

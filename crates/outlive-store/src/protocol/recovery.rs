@@ -1,7 +1,10 @@
 //! The recovery of a dead compute server's logs (*Tandem* thesis, section 4.3.2.2).
 //!
 //! The caller has ensured that the dead server cannot access memory any more, and that no other
-//! recovery of the same server is under way. Each step is complete before the next one begins:
+//! recovery of the same server is under way. The log slots are recovered in groups, one after
+//! another, because the buffers of large batches cost more than they save. A transaction depends on
+//! no other one of the same server: while its entry exists, it holds its latches. In a group, each
+//! step is complete before the next one begins:
 //!
 //! 1. Read the headers of the log slots on all live log servers, and then one copy of each entry:
 //!    the newest, with a decision if there is one. The next copy is read only if that one is not
@@ -24,7 +27,8 @@
 //! re-execution that found only records would decide anew), and in step 6 (all latches of the dead
 //! server are released, because none is stolen).
 //!
-//! In `pandora`, the number of round trips does not depend on the number of entries.
+//! In these protocols all slots are one group, because a latch may be logged for several slots. In
+//! `pandora`, the number of round trips depends on the number of groups, and not of entries.
 
 use super::RecoverLogsError;
 use super::fanout::Fanout;
@@ -34,7 +38,11 @@ use super::view::View;
 use super::worker::Worker;
 use crate::tables::{LATCH, TransactionId, VALUE, VERSION};
 use crate::verbs::{ServerId, VerbError};
+use core::ops::Range;
 use std::collections::HashSet;
+
+/// The number of log slots that [`recover_logs`] recovers at a time.
+pub const GROUP: u16 = 128;
 
 /// The result of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,17 +83,44 @@ struct Logged {
 /// # Crash
 /// A re-execution completes the recovery, with the same decisions.
 pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, RecoverLogsError> {
+    recover_logs_in_groups(worker, GROUP).await
+}
+
+/// Recovers logs in groups of at most `group` log slots: see [`recover_logs`].
+///
+/// # Errors
+/// The errors of [`recover_logs`].
+pub async fn recover_logs_in_groups<V: View>(
+    worker: &Worker<V>,
+    group: u16,
+) -> Result<Recovered, RecoverLogsError> {
     let mut fanout = Fanout::default();
-    let at_replicas = worker.protocol().logs_at_replicas();
-    let (mut logged, latches) = match at_replicas {
-        true => {
-            let logs = read_logs(worker, &mut fanout).await?;
-            let entries = logs.entries.into_iter();
-            let logged = entries.map(|it| Logged::new(worker, it)).collect();
-            (logged, logs.latches)
+    let mut recovered = Recovered::default();
+    let slots = worker.log().coordinators;
+    if worker.protocol().logs_at_replicas() {
+        let logs = read_logs(worker, &mut fanout).await?;
+        let entries = logs.entries.into_iter();
+        let logged = entries.map(|it| Logged::new(worker, it)).collect();
+        resolve(worker, &mut fanout, (0..slots, logged), &mut recovered).await?;
+        release_latches(worker, &logs.latches).await?;
+    } else {
+        for first in (0..slots).step_by(group.max(1).into()) {
+            let slots = first..slots.min(first.saturating_add(group.max(1)));
+            let logged = read_entries(worker, &mut fanout, slots.clone()).await?;
+            resolve(worker, &mut fanout, (slots, logged), &mut recovered).await?;
         }
-        false => (read_entries(worker, &mut fanout).await?, HashSet::new()),
-    };
+    }
+    (recovered.verbs, recovered.round_trips) = (fanout.verbs, fanout.round_trips);
+    Ok(recovered)
+}
+
+/// Ends the transactions that are logged in a group of slots: steps 2 to 6.
+async fn resolve<V: View>(
+    worker: &Worker<V>,
+    fanout: &mut Fanout<V::Connection>,
+    (slots, mut logged): (Range<u16>, Vec<Logged>),
+    recovered: &mut Recovered,
+) -> Result<(), RecoverLogsError> {
     for it in &logged {
         let mut objects = it.entry.objects.iter();
         if let Some(missing) = objects.find(|logged| !exists(worker, logged)) {
@@ -95,7 +130,7 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Reco
             });
         }
     }
-    decide(worker, &mut fanout, &mut logged).await?;
+    decide(worker, fanout, &mut logged).await?;
     let log = worker.log();
     let servers = &log.servers;
     fanout.clear();
@@ -109,33 +144,30 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Reco
         }
     }
     fanout.post_to_live(worker).await?;
-    undo(worker, &mut fanout, &logged).await?;
+    undo(worker, fanout, &logged).await?;
     // Before the entries are removed: a re-execution finds them, or the outcomes are recorded.
     for it in logged.iter().filter(|it| it.decision == Decision::Forward) {
         worker.view.record_commit(it.entry.transaction);
     }
     if worker.policy().truncates_before_unlatching {
-        truncate(worker, &mut fanout).await?;
-        unlatch(worker, &mut fanout, &logged).await?;
+        truncate(worker, fanout, slots).await?;
+        unlatch(worker, fanout, &logged).await?;
     } else {
-        unlatch(worker, &mut fanout, &logged).await?;
-        truncate(worker, &mut fanout).await?;
+        unlatch(worker, fanout, &logged).await?;
+        truncate(worker, fanout, slots).await?;
     }
-    if at_replicas {
-        release_latches(worker, &latches).await?;
+    for it in &logged {
+        let objects = it.entry.objects.len() as u64;
+        recovered.objects += objects;
+        match it.decision {
+            Decision::Forward => recovered.forward += 1,
+            Decision::Back => {
+                recovered.back += 1;
+                recovered.undone += objects;
+            }
+        }
     }
-    let back = |it: &&Logged| it.decision == Decision::Back;
-    let objects = |it: &Logged| it.entry.objects.len() as u64;
-    let undone = logged.iter().filter(back);
-    let back = undone.clone().count() as u64;
-    Ok(Recovered {
-        forward: logged.len() as u64 - back,
-        back,
-        objects: logged.iter().map(objects).sum(),
-        undone: undone.map(objects).sum(),
-        verbs: fanout.verbs,
-        round_trips: fanout.round_trips,
-    })
+    Ok(())
 }
 
 impl Logged {
@@ -161,16 +193,17 @@ fn exists<V: View>(worker: &Worker<V>, logged: &LoggedObject) -> bool {
     })
 }
 
-/// Reads the newest whole entry of each coordinator.
+/// Reads the newest whole entry in each of these slots.
 async fn read_entries<V: View>(
     worker: &Worker<V>,
     fanout: &mut Fanout<V::Connection>,
+    slots: Range<u16>,
 ) -> Result<Vec<Logged>, VerbError> {
     let area = worker.log();
     fanout.clear();
     let mut headers = Vec::new();
     for server in &area.servers {
-        for coordinator in 0..area.coordinators {
+        for coordinator in slots.clone() {
             let (index, batch) = fanout.to(*server);
             let header = batch.read(area.slot(coordinator), LOG_HEADER_WORDS);
             headers.push((*server, coordinator, index, header));
@@ -178,7 +211,7 @@ async fn read_entries<V: View>(
     }
     fanout.post_to_live(worker).await?;
     // The copies of each coordinator's entries, the best one last.
-    let mut copies: Vec<Vec<EntryCopy>> = vec![Vec::new(); area.coordinators.into()];
+    let mut copies: Vec<Vec<EntryCopy>> = vec![Vec::new(); slots.len()];
     for (server, coordinator, index, header) in headers {
         let header = fanout.valid(index).map(|it| it.words(header));
         let copy = header.and_then(|header| {
@@ -193,7 +226,7 @@ async fn read_entries<V: View>(
                 is_decided: decision.is_some(),
             })
         });
-        copies[usize::from(coordinator)].extend(copy);
+        copies[usize::from(coordinator - slots.start)].extend(copy);
     }
     for (coordinator, copies) in copies.iter_mut().enumerate() {
         // Equal copies are read from the log servers in turn.
@@ -206,30 +239,30 @@ async fn read_entries<V: View>(
             (ahead, it.is_decided)
         });
     }
-    let mut newest: Vec<Option<Logged>> = (0..area.coordinators).map(|_| None).collect();
+    let mut newest: Vec<Option<Logged>> = slots.clone().map(|_| None).collect();
     let mut bodies = Vec::new();
     loop {
         fanout.clear();
         bodies.clear();
-        for (coordinator, copies) in (0..area.coordinators).zip(&mut copies) {
-            if newest[usize::from(coordinator)].is_none()
+        for (at, (coordinator, copies)) in slots.clone().zip(&mut copies).enumerate() {
+            if newest[at].is_none()
                 && let Some(copy) = copies.pop()
             {
                 let (index, batch) = fanout.to(copy.server);
                 let body = batch.read(area.slot(coordinator), copy.words);
-                bodies.push((coordinator, index, body));
+                bodies.push((at, index, body));
             }
         }
         if bodies.is_empty() {
             return Ok(newest.into_iter().flatten().collect());
         }
         fanout.post_to_live(worker).await?;
-        for (coordinator, index, body) in &bodies {
+        for (at, index, body) in &bodies {
             // The header of a copy that is not whole may be that of another transaction.
             let words = fanout.valid(*index).map(|it| it.words(*body));
             let entry = words.and_then(LogEntry::parse);
             let entry = entry.filter(LogEntry::is_complete);
-            newest[usize::from(*coordinator)] = entry.map(|it| Logged::new(worker, it));
+            newest[*at] = entry.map(|it| Logged::new(worker, it));
         }
     }
 }
@@ -313,15 +346,16 @@ async fn undo<V: View>(
     fanout.post_to_live(worker).await
 }
 
-/// Removes all logs, those with decisions last.
+/// Removes the logs in these slots, those with decisions last.
 async fn truncate<V: View>(
     worker: &Worker<V>,
     fanout: &mut Fanout<V::Connection>,
+    slots: Range<u16>,
 ) -> Result<(), VerbError> {
     let log = worker.log();
     for step in 0..2 {
         fanout.clear();
-        for coordinator in 0..log.coordinators {
+        for coordinator in slots.clone() {
             let Some(checksum) = log.checksums(coordinator).nth(step) else {
                 continue;
             };

@@ -8,6 +8,9 @@ use outlive::memory::{Memory, Native, Offset, Ordering};
 /// The word that fills the region of a dead memory server if the store poisons, for tests.
 pub const POISON: u64 = 0xDEAD_5E12_4E12_DEAD;
 
+/// The distance, in verbs, at which the cache lines of a batch are fetched ahead.
+const AHEAD: usize = 8;
+
 /// The word that determines whether a memory server's memory can be used. It is outside the
 /// server's segment, so that it can be read and written when the segment is lost.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +107,11 @@ impl<M: Memory> Mapped<M> {
         // it.)
         let mut has_unfenced_write = false;
         let (verbs, buffer) = batch.parts();
-        for verb in verbs {
+        for (index, verb) in verbs.iter().enumerate() {
+            // The misses of a large batch overlap: mostly, its verbs are at unrelated places.
+            if let Some(ahead) = verbs.get(index + AHEAD) {
+                memory.prefetch(self.first + ahead.at.get());
+            }
             let first = self.first + verb.at.get();
             let local = &mut buffer[verb.local()];
             if verb.kind != VerbKind::Write && core::mem::take(&mut has_unfenced_write) {

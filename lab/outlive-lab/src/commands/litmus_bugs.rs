@@ -23,6 +23,7 @@ use std::time::Duration;
     outlive-lab litmus-bugs --quick\n  \
     outlive-lab litmus-bugs --full --json          # ten seeds for each bug: up to two hours\n  \
     outlive-lab litmus-bugs lost-decision --seeds 3\n  \
+    outlive-lab litmus-bugs covert-latches --repeats 10   # how often does one seed find it?\n  \
     outlive-lab litmus-bugs --mutants              # the other flaws\n\n\
     For each bug and protocol, a store with two memory servers is created, and the litmus tests of \
     the family that finds the bug in the thesis (table 5.1) run through the driver `exec:`, with \
@@ -57,6 +58,11 @@ pub struct LitmusBugs {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Search again, this many times, with the first seed that found the flaw: a seed determines
+    /// the choices of the clients, but not the timing
+    #[arg(long, value_name = "N", default_value_t = 0,
+        value_parser = clap::value_parser!(u64).range(..=1000))]
+    repeats: u64,
     /// Search for the flaws that FORD does not have
     #[arg(long)]
     mutants: bool,
@@ -84,15 +90,24 @@ impl LitmusBugs {
         let seconds = self.seconds.unwrap_or(if self.quick { 20 } else { 60 });
         let mut rows = Vec::new();
         for hunt in &chosen {
-            let mut outcomes = Vec::new();
+            let search = |seed| -> Result<Outcome, Failure> {
+                let outcome = search(hunt, seed, Duration::from_secs(seconds), &stop)?;
+                output::note(format_args!("{}: seed {seed}: {outcome}", hunt.title()));
+                Ok(outcome)
+            };
+            let (mut outcomes, mut repeats) = (Vec::new(), Vec::new());
             if hunt.unreachable.is_none() {
                 for seed in self.seed..self.seed.saturating_add(seeds) {
-                    let outcome = search(hunt, seed, Duration::from_secs(seconds), &stop)?;
-                    output::note(format_args!("{}: seed {seed}: {outcome}", hunt.title()));
+                    let outcome = search(seed)?;
+                    if outcome.found.is_some() && repeats.is_empty() {
+                        repeats = (0..self.repeats)
+                            .map(|_| search(seed))
+                            .collect::<Result<_, _>>()?;
+                    }
                     outcomes.push(outcome);
                 }
             }
-            rows.push(Row::new(hunt, &outcomes));
+            rows.push(Row::new(hunt, &outcomes, &repeats));
         }
         match self.json {
             true => output::json(&rows)?,
@@ -150,6 +165,7 @@ fn print(rows: &[Row]) -> Result<(), Failure> {
         "protocol",
         "families",
         "found",
+        "found again",
         "seconds (median)",
         "transactions (median)",
         "processes that died",

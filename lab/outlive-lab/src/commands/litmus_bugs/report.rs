@@ -85,6 +85,9 @@ pub struct Row {
     families: Vec<&'static str>,
     seeds: u64,
     found: u64,
+    /// The repeated searches with the first seed that found the flaw.
+    repeats: u64,
+    found_again: u64,
     /// The median over all seeds; `null` if half of them found nothing.
     median_seconds: Option<f64>,
     median_executions: Option<u64>,
@@ -103,11 +106,13 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the row of a search, one outcome for each seed.
-    pub fn new(hunt: &Hunt, outcomes: &[Outcome]) -> Self {
+    /// Returns the row of a search, with one outcome for each seed, and those of its repeats with
+    /// one of the seeds.
+    pub fn new(hunt: &Hunt, outcomes: &[Outcome], repeats: &[Outcome]) -> Self {
         let found = || outcomes.iter().filter_map(|it| it.found.as_ref());
-        let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum();
-        let elapsed: Duration = outcomes.iter().map(|it| it.elapsed).sum();
+        let again = || repeats.iter().filter_map(|it| it.found.as_ref());
+        let all = || outcomes.iter().chain(repeats);
+        let sum = |of: fn(&Outcome) -> u64| all().map(of).sum();
         Self {
             flaw: hunt.name(),
             protocol: hunt.protocol.to_string(),
@@ -115,19 +120,21 @@ impl Row {
             families: hunt.families.iter().map(|it| it.name()).collect(),
             seeds: outcomes.len() as u64,
             found: found().count() as u64,
+            repeats: repeats.len() as u64,
+            found_again: again().count() as u64,
             median_seconds: median(found().map(|it| it.after), outcomes.len())
                 .map(|it| it.as_secs_f64()),
             median_executions: median(found().map(|it| it.executions), outcomes.len()),
             executions: sum(|it| it.executions),
-            seconds: elapsed.as_secs_f64(),
+            seconds: all().map(|it| it.elapsed.as_secs_f64()).sum(),
             crashes: sum(|it| it.crashes),
             recoveries: sum(|it| it.recoveries),
             losses: sum(|it| it.losses),
             errors: sum(|it| it.errors),
             is_crashing: !hunt.crashes.is_empty() && hunt.unreachable.is_none(),
-            found_by: found().map(|it| it.test.clone()).collect(),
-            found_by_families: found().map(|it| it.family).collect(),
-            found_as: found().map(|it| it.what).collect(),
+            found_by: found().chain(again()).map(|it| it.test.clone()).collect(),
+            found_by_families: found().chain(again()).map(|it| it.family).collect(),
+            found_as: found().chain(again()).map(|it| it.what).collect(),
             why_not: hunt.unreachable,
         }
     }
@@ -147,7 +154,7 @@ impl Row {
     }
 
     /// The row of the printed table.
-    pub fn cells(&self) -> [String; 9] {
+    pub fn cells(&self) -> [String; 10] {
         let number = |value: Option<String>| value.unwrap_or_else(|| "-".into());
         let found_by: Vec<&str> = self.found_by.iter().map(String::as_str).collect();
         [
@@ -156,6 +163,10 @@ impl Row {
             self.protocol.clone(),
             self.families.join(", "),
             format!("{} of {}", self.found, self.seeds),
+            match self.repeats {
+                0 => "-".into(),
+                repeats => format!("{} of {repeats}", self.found_again),
+            },
             number(self.median_seconds.map(|it| format!("{it:.1}"))),
             number(self.median_executions.map(|it| it.to_string())),
             self.crashes.to_string(),

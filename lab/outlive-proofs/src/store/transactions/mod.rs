@@ -18,7 +18,7 @@ use super::network::{Fault, Network, Task};
 use core::cell::{Cell, RefCell};
 use outlive_store::protocol::{
     Abort, Checked, Coordinator, LastCommit, Outcome as Resolved, Protocol, Recovered, Retry, Slot,
-    Table, Transaction, TransactionError, Worker, check, recover_logs,
+    Table, Transaction, TransactionError, Worker, check, recover_logs_in_groups,
 };
 use outlive_store::tables::{TransactionId, choose};
 use outlive_store::verbs::{ServerId, Verb};
@@ -231,7 +231,9 @@ impl World {
                     configuration.recoveries += u64::from(!self.plan.hides_recoveries);
                 }
                 let worker = self.worker(compute, dead);
-                match recover_logs(&worker).await {
+                // The slots of a server are in one group, or each in its own.
+                let group = 1 + dead as u16 % COORDINATORS;
+                match recover_logs_in_groups(&worker, group).await {
                     Ok(Recovered { forward, back, .. }) => {
                         let mut counts = self.counts.borrow_mut();
                         counts.forward += forward;
