@@ -182,11 +182,11 @@ pub const ALL: [Scenario; 18] = [
     },
     Scenario {
         name: "full-breaks",
-        about: "a connection breaks, and a compute server and its recoverer die, around two transactions",
+        about: "two connections break, and a compute server and its recoverer die",
         programs: [&[&[Put(X), Put(Y)]], &[&[Read(X), Put(Y)], &[Put(X)]]],
         victims: [true; 2],
         deaths: [1, 1, 0],
-        breaks: 1,
+        breaks: 2,
         is_small: false,
         ..SMALL
     },

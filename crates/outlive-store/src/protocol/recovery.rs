@@ -39,7 +39,6 @@ use super::worker::Worker;
 use crate::tables::{LATCH, TransactionId, VALUE, VERSION};
 use crate::verbs::{ServerId, VerbError};
 use core::ops::Range;
-use std::collections::HashSet;
 
 /// The number of log slots that [`recover_logs`] recovers at a time.
 pub const GROUP: u16 = 128;

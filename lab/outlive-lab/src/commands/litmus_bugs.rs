@@ -150,11 +150,24 @@ fn protocol(name: &str) -> Result<Protocol, String> {
 
 /// Searches for a flaw with one seed.
 fn search(hunt: &Hunt, seed: u64, limit: Duration, stop: &AtomicBool) -> Result<Outcome, Failure> {
-    let scratch = Scratch::new(hunt)?;
-    let plan = Plan { seed, limit };
-    match hunt.loses_memory {
-        true => scratch.while_losing_memory(|| scratch.search(hunt, plan, stop)),
-        false => scratch.search(hunt, plan, stop),
+    let mut all = Outcome::default();
+    loop {
+        let scratch = Scratch::new(hunt)?;
+        let plan = Plan {
+            seed,
+            first: all.tests,
+            limit: limit.saturating_sub(all.elapsed),
+        };
+        let outcome = match hunt.loses_memory {
+            true => scratch.while_losing_memory(|| scratch.search(hunt, plan, stop)),
+            false => scratch.search(hunt, plan, stop),
+        }?;
+        // A store that its flaw has damaged refuses all tests: the search goes on in a new one.
+        let is_over = outcome.errors == 0;
+        all = all.then(outcome);
+        if is_over || all.elapsed >= limit {
+            return Ok(all);
+        }
     }
 }
 

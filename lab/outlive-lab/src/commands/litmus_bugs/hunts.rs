@@ -10,6 +10,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub seed: u64,
+    /// The number of the first test that runs.
+    pub first: usize,
     /// The end of a search that finds nothing.
     pub limit: Duration,
 }

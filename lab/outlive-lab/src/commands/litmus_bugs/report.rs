@@ -35,14 +35,37 @@ pub struct Outcome {
     pub recoveries: u64,
     /// The memory servers that have left.
     pub losses: u64,
-    /// The tests that could not run.
+    /// The tests that could not run, each in a store of its own.
     pub errors: u64,
+    /// The number of all tests.
+    pub tests: usize,
     pub elapsed: Duration,
 }
 
 impl Outcome {
+    /// Returns the result of a search that went on in another store, with the result `next` there.
+    pub fn then(self, next: Self) -> Self {
+        let found = next.found.map(|it| Detection {
+            after: self.elapsed + it.after,
+            executions: self.executions + it.executions,
+            ..it
+        });
+        Self {
+            found: self.found.or(found),
+            executions: self.executions + next.executions,
+            committed: self.committed + next.committed,
+            crashes: self.crashes + next.crashes,
+            recoveries: self.recoveries + next.recoveries,
+            losses: self.losses + next.losses,
+            errors: self.errors + next.errors,
+            tests: self.tests + next.tests,
+            elapsed: self.elapsed + next.elapsed,
+        }
+    }
+
     /// Adds the numbers of a test.
     pub fn add(&mut self, report: &TestReport) {
+        self.tests += 1;
         self.executions += report.executions;
         self.committed += report.count(run::Outcome::Committed);
         self.crashes += report.count(run::Outcome::Lost) + report.count(run::Outcome::Unknown);
@@ -185,6 +208,31 @@ fn median<T: Ord>(values: impl Iterator<Item = T>, count: usize) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_search_in_two_stores_counts_from_its_beginning() {
+        let first = Outcome {
+            executions: 10,
+            elapsed: Duration::from_secs(2),
+            ..Outcome::default()
+        };
+        let found = Detection {
+            test: "litmus-1".into(),
+            family: "direct-write",
+            what: "wrong state",
+            after: Duration::from_secs(1),
+            executions: 5,
+        };
+        let next = Outcome {
+            executions: 6,
+            found: Some(found),
+            ..first.clone()
+        };
+        let both = first.then(next);
+        let found = both.found.expect("a violation");
+        assert_eq!(found.after, Duration::from_secs(3));
+        assert_eq!((found.executions, both.executions), (15, 16));
+    }
 
     #[test]
     fn seeds_that_found_nothing_raise_the_median() {

@@ -102,13 +102,13 @@ impl Scratch {
         Ok(target)
     }
 
-    /// Runs the tests in turn until one finds a violation, or the time is over.
+    /// Runs the tests in turn until one finds a violation or cannot run, or the time is over.
     pub fn search(&self, hunt: &Hunt, plan: Plan, stop: &AtomicBool) -> Result<Outcome, Failure> {
         let driver: Arc<dyn Driver> = Arc::from(driver::open(&self.target(hunt, plan.seed)?)?);
         let tests = hunt.tests();
         let mut outcome = Outcome::default();
         let begin = Instant::now();
-        for (number, test) in tests.iter().cycle().enumerate() {
+        for (number, test) in tests.iter().cycle().enumerate().skip(plan.first) {
             let left = plan.limit.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 break;
@@ -128,7 +128,8 @@ impl Scratch {
                 Err(error) if hunt.flaw.is_some() && !matches!(error, RunError::Stopped) => {
                     output::note(format_args!("{}: {}: {error}", hunt.title(), test.name));
                     outcome.errors += 1;
-                    continue;
+                    outcome.tests += 1;
+                    break;
                 }
                 Err(error) => return Err(Failure::new(error)),
             };
