@@ -182,11 +182,11 @@ pub const ALL: [Scenario; 18] = [
     },
     Scenario {
         name: "full-breaks",
-        about: "two connections break, and a compute server and its recoverer die",
+        about: "a connection breaks, and a compute server and its recoverer die, around two transactions",
         programs: [&[&[Put(X), Put(Y)]], &[&[Read(X), Put(Y)], &[Put(X)]]],
         victims: [true; 2],
         deaths: [1, 1, 0],
-        breaks: 2,
+        breaks: 1,
         is_small: false,
         ..SMALL
     },
