@@ -182,7 +182,7 @@ pub const ALL: [Scenario; 18] = [
     },
     Scenario {
         name: "full-breaks",
-        about: "a connection breaks, and a compute server and its recoverer die, around two transactions",
+        about: "a connection breaks, a compute server and its recoverer die; three transactions",
         programs: [&[&[Put(X), Put(Y)]], &[&[Read(X), Put(Y)], &[Put(X)]]],
         victims: [true; 2],
         deaths: [1, 1, 0],
