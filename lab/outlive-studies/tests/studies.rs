@@ -127,7 +127,7 @@ fn left_behind() -> BTreeSet<String> {
         .collect()
 }
 
-/// Fails if a child of this process is left. One that is just ending has some seconds.
+/// Fails if a child of this process is left. A child that is ending has 10 s.
 fn no_children(study: &str) {
     let until = Instant::now() + Duration::from_secs(10);
     loop {

@@ -2,9 +2,10 @@
 //!
 //! The caller has ensured that the dead server cannot access memory any more, and that no other
 //! recovery of the same server is under way. The log slots are recovered in groups, one after
-//! another, because the buffers of large batches cost more than they save. A transaction depends on
-//! no other one of the same server: while its entry exists, it holds its latches. In a group, each
-//! step is complete before the next one begins:
+//! another, because the buffers of large batches cost more than they save. The order of groups does
+//! not matter: an entry is of a committed transaction, whose versions are never set back, so that
+//! recovery writes none of its objects, or of a transaction that holds all its latches. In a group,
+//! each step is complete before the next one begins:
 //!
 //! 1. Read the headers of the log slots on all live log servers, and then one copy of each entry:
 //!    the newest, with a decision if there is one. The next copy is read only if that one is not
@@ -27,8 +28,9 @@
 //! re-execution that found only records would decide anew), and in step 6 (all latches of the dead
 //! server are released, because none is stolen).
 //!
-//! In these protocols all slots are one group, because a latch may be logged for several slots. In
-//! `pandora`, the number of round trips depends on the number of groups, and not of entries.
+//! `ford` and `log-a-latch` recover all slots as one group, because their latches are released
+//! after all entries. In `pandora` and `latch-to-log`, the number of round trips depends on the
+//! number of groups, not on that of entries.
 
 use super::RecoverLogsError;
 use super::fanout::Fanout;
@@ -41,9 +43,10 @@ use crate::verbs::{ServerId, VerbError};
 use core::ops::Range;
 
 /// The number of log slots that [`recover_logs`] recovers at a time.
-pub const GROUP: u16 = 128;
+pub const SLOTS_PER_GROUP: u16 = 128;
 
-/// The result of a recovery.
+/// The result of a recovery. If it is executed again, that of the last execution: transactions that
+/// an earlier one has ended are not in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// The number of logged transactions whose writes remain. They include transactions that were
@@ -82,13 +85,17 @@ struct Logged {
 /// # Crash
 /// A re-execution completes the recovery, with the same decisions.
 pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, RecoverLogsError> {
-    recover_logs_in_groups(worker, GROUP).await
+    recover_logs_in_groups(worker, SLOTS_PER_GROUP).await
 }
 
-/// Recovers logs in groups of at most `group` log slots: see [`recover_logs`].
+/// Recovers logs in groups of at most `group` log slots, 0 being 1: see [`recover_logs`]. `ford` and
+/// `log-a-latch` have one group of all slots.
 ///
 /// # Errors
 /// The errors of [`recover_logs`].
+///
+/// # Crash
+/// A re-execution completes the recovery, also with groups of another size.
 pub async fn recover_logs_in_groups<V: View>(
     worker: &Worker<V>,
     group: u16,

@@ -8,8 +8,8 @@ use outlive::memory::{Memory, Native, Offset, Ordering};
 /// The word that fills the region of a dead memory server if the store poisons, for tests.
 pub const POISON: u64 = 0xDEAD_5E12_4E12_DEAD;
 
-/// The distance, in verbs, at which the cache lines of a batch are fetched ahead.
-const AHEAD: usize = 8;
+/// The number of verbs by which the prefetches of a batch precede its accesses.
+const PREFETCH_DISTANCE: usize = 8;
 
 /// The word that determines whether a memory server's memory can be used. It is outside the
 /// server's segment, so that it can be read and written when the segment is lost.
@@ -109,7 +109,7 @@ impl<M: Memory> Mapped<M> {
         let (verbs, buffer) = batch.parts();
         for (index, verb) in verbs.iter().enumerate() {
             // The misses of a large batch overlap: mostly, its verbs are at unrelated places.
-            if let Some(ahead) = verbs.get(index + AHEAD) {
+            if let Some(ahead) = verbs.get(index + PREFETCH_DISTANCE) {
                 memory.prefetch(self.first + ahead.at.get());
             }
             let first = self.first + verb.at.get();

@@ -155,8 +155,9 @@ pub enum RecoverError {
         /// The id.
         id: InstanceId,
     },
-    /// The recovering member is about to leave. Another member recovers the log.
-    #[error("{member} leaves the pod and recovers no other member; another member does")]
+    /// The recovering member is about to leave. The log is left to another member, or to the next
+    /// one that joins.
+    #[error("{member} leaves the pod, and leaves the recovery to another member")]
     Leaving {
         /// The member that leaves.
         member: Instance,
@@ -398,7 +399,7 @@ impl<M: Memory> Recoverers<M> {
     /// # Errors
     /// The first error met; the other ids have been recovered nevertheless.
     pub fn recover_all(&self, member: &Member<M>) -> Result<usize, RecoverError> {
-        let (mut done, mut first) = (0, None);
+        let (mut done, mut failed) = (0, None);
         // If a recoverer settles a log without seeing the death that was reported to this thread,
         // this thread sees the log settled.
         member.memory().fence(Ordering::SeqCst);
@@ -406,11 +407,14 @@ impl<M: Memory> Recoverers<M> {
             let due = self.is_due(member, id);
             match due.then(|| self.recover(member, id)) {
                 Some(Ok(Recovered::Completed { .. })) => done += 1,
-                Some(Err(error)) if first.is_none() => first = Some(error),
+                // The first error that a later attempt of this member may repeat.
+                Some(Err(error)) if matches!(failed, None | Some(RecoverError::Leaving { .. })) => {
+                    failed = Some(error);
+                }
                 _ => {}
             }
         }
-        first.map_or(Ok(done), Err)
+        failed.map_or(Ok(done), Err)
     }
 
     /// Returns whether `id` is dead, or its log is claimed by a dead instance, which died while it

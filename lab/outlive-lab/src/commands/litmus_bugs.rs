@@ -15,7 +15,7 @@ use scratch::Scratch;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Arguments of `outlive-lab litmus-bugs`.
 #[derive(Args, Debug)]
@@ -23,7 +23,7 @@ use std::time::Duration;
     outlive-lab litmus-bugs --quick\n  \
     outlive-lab litmus-bugs --full --json          # ten seeds for each bug: up to two hours\n  \
     outlive-lab litmus-bugs lost-decision --seeds 3\n  \
-    outlive-lab litmus-bugs covert-latches --repeats 10   # how often does one seed find it?\n  \
+    outlive-lab litmus-bugs covert-latches --repeats 10\n  \
     outlive-lab litmus-bugs --mutants              # the other flaws\n\n\
     For each bug and protocol, a store with two memory servers is created, and the litmus tests of \
     the family that finds the bug in the thesis (table 5.1) run through the driver `exec:`, with \
@@ -150,9 +150,12 @@ fn protocol(name: &str) -> Result<Protocol, String> {
 
 /// Searches for a flaw with one seed.
 fn search(hunt: &Hunt, seed: u64, limit: Duration, stop: &AtomicBool) -> Result<Outcome, Failure> {
-    let mut all = Outcome::default();
+    let (mut all, mut begin) = (Outcome::default(), None);
     loop {
         let scratch = Scratch::new(hunt)?;
+        // The first store is created before the time begins.
+        let begin = *begin.get_or_insert_with(Instant::now);
+        all.elapsed = begin.elapsed();
         let plan = Plan {
             seed,
             first: all.tests,
@@ -163,9 +166,9 @@ fn search(hunt: &Hunt, seed: u64, limit: Duration, stop: &AtomicBool) -> Result<
             false => scratch.search(hunt, plan, stop),
         }?;
         // A store that its flaw has damaged refuses all tests: the search goes on in a new one.
-        let is_over = outcome.errors == 0;
+        let is_over = outcome.errors == 0 || begin.elapsed() >= limit;
         all = all.then(outcome);
-        if is_over || all.elapsed >= limit {
+        if is_over {
             return Ok(all);
         }
     }

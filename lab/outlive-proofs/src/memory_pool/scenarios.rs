@@ -68,7 +68,7 @@ fn allocate<M: Memory>(pool: &SmallPool<M>, owner: Instance, slices: u64) -> Add
     allocated.expect("free memory")
 }
 
-/// Makes a guard of `address`, unless it is freed: the frame of `slice` is there under the guard.
+/// Checks that the frame of `slice` exists while `address`, unless it is freed, has a guard.
 fn guard_frame<M: Memory>(pool: &SmallPool<M>, address: Address, slice: u64) {
     let line = { pool.coherent }
         .claim_line(instance(2))

@@ -5,7 +5,7 @@ use core::fmt;
 use core::future::{Ready, ready};
 use outlive_memory::{Memory, Offset, Ordering};
 use outlive_store::protocol::{
-    LogArea, Member, Policy, Protocol, Retry, Slot, Table, View, Worker, recover_logs,
+    LogArea, Member, Policy, Protocol, Retry, Slot, Table, View, Worker, recover_logs_in_groups,
     release_stray,
 };
 use outlive_store::tables::{Geometry, Place, TableLayout, TransactionId};
@@ -364,7 +364,8 @@ pub fn recover_as<M: Memory, L: Links<M>>(
     let owner = incarnation(memory);
     if owner.is_multiple_of(2) {
         let worker = worker();
-        block_on(recover_logs(&worker)).expect("live memory servers");
+        // Each slot is a group, so that a death between two groups is swept.
+        block_on(recover_logs_in_groups(&worker, 1)).expect("live memory servers");
         memory.store(INCARNATION, owner + 1, Ordering::Release);
     }
 }
