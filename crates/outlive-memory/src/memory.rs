@@ -97,8 +97,8 @@ pub unsafe trait Memory: Copy + Send + Sync + core::fmt::Debug + 'static {
     /// Sets in the word at `at` the bits that are set in `value`, in one atomic step.
     fn fetch_or<W: Word>(self, at: Offset, value: W, order: Ordering) -> W;
 
-    /// Hints that the caller accesses the word at `at` soon, so that the processor fetches the cache
-    /// line now. This is no access: the word need not exist.
+    /// Hints that the caller accesses the word at `at` soon, so that the processor fetches the
+    /// cache line now. This is no access: the word need not exist.
     #[inline(always)]
     fn prefetch(self, _at: Offset) {}
 

@@ -88,8 +88,8 @@ pub async fn recover_logs<V: View>(worker: &Worker<V>) -> Result<Recovered, Reco
     recover_logs_in_groups(worker, SLOTS_PER_GROUP).await
 }
 
-/// Recovers logs in groups of at most `group` log slots, 0 being 1: see [`recover_logs`]. `ford` and
-/// `log-a-latch` have one group of all slots.
+/// Recovers logs in groups of at most `group` log slots, 0 being 1: see [`recover_logs`]. `ford`
+/// and `log-a-latch` have one group of all slots.
 ///
 /// # Errors
 /// The errors of [`recover_logs`].

@@ -397,7 +397,8 @@ impl<M: Memory> Recoverers<M> {
     /// it when a death is reported, and after joining.
     ///
     /// # Errors
-    /// The first error met; the other ids have been recovered nevertheless.
+    /// The first error met, another one than [`RecoverError::Leaving`] if there is one. The other
+    /// ids have been recovered nevertheless.
     pub fn recover_all(&self, member: &Member<M>) -> Result<usize, RecoverError> {
         let (mut done, mut failed) = (0, None);
         // If a recoverer settles a log without seeing the death that was reported to this thread,
