@@ -147,23 +147,46 @@ impl Launched for Host {
     }
 }
 
-/// While it lives, this process adopts the children of its descendants that die.
-pub(super) struct Subreaper {
+/// While one lives, this process adopts the children of its descendants that die.
+///
+/// The kernel has one flag for the process. The first one sets it, and the last one restores it, in
+/// whatever order those of concurrent runs end.
+#[derive(Debug)]
+pub(super) struct Subreaper(());
+
+/// Those that live in this process.
+#[derive(Debug)]
+struct Subreapers {
+    count: usize,
+    /// The flag before the first one.
     before: Option<Pid>,
 }
 
+static SUBREAPERS: Mutex<Subreapers> = Mutex::new(Subreapers {
+    count: 0,
+    before: None,
+});
+
 impl Subreaper {
     pub(super) fn new() -> Self {
-        // Linux has this call since 3.4. Without it, only processor time is lost.
-        let before = child_subreaper().unwrap_or(None);
-        let _ = set_child_subreaper(Some(getpid()));
-        Self { before }
+        let mut all = lock(&SUBREAPERS);
+        if all.count == 0 {
+            // Linux has this call since 3.4. Without it, only processor time is lost.
+            all.before = child_subreaper().unwrap_or(None);
+            let _ = set_child_subreaper(Some(getpid()));
+        }
+        all.count += 1;
+        Self(())
     }
 }
 
 impl Drop for Subreaper {
     fn drop(&mut self) {
-        let _ = set_child_subreaper(self.before);
+        let mut all = lock(&SUBREAPERS);
+        all.count -= 1;
+        if all.count == 0 {
+            let _ = set_child_subreaper(all.before);
+        }
     }
 }
 
@@ -207,5 +230,21 @@ pub fn die_with(parent: u32) -> io::Result<()> {
         Err(io::Error::other(
             "the process that started this one has ended",
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_concurrent_runs_restores_the_flag() {
+        let flag = || child_subreaper().expect("Linux 3.4").is_some();
+        assert!(!flag());
+        let (first, second) = (Subreaper::new(), Subreaper::new());
+        drop(first);
+        assert!(flag(), "the second run goes on");
+        drop(second);
+        assert!(!flag());
     }
 }

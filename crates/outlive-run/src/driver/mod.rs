@@ -144,8 +144,9 @@ fn now_nanos() -> u64 {
 /// environment. `stop` ends the run early; `progress` is called every few milliseconds.
 ///
 /// The pod is destroyed before this returns, and no process is left. During the run, this process
-/// is the subreaper of its descendants, so that their processor time is counted. Therefore only one
-/// run can be in progress at a time.
+/// is the subreaper of its descendants, so that their processor time is counted. Orphans of other
+/// children of this process are adopted too, and are not waited for. The processor time of a run
+/// contains that of runs at the same time.
 ///
 /// # Errors
 /// See [`RunError`].
