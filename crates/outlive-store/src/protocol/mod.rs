@@ -104,7 +104,9 @@ pub use outcome::{LastCommit, Outcome};
 #[cfg(feature = "proofs")]
 pub use policy::Flaw;
 pub use policy::Policy;
-pub use recovery::{Recovered, SLOTS_PER_GROUP, recover_logs, recover_logs_in_groups};
+#[cfg(feature = "proofs")]
+pub use recovery::recover_logs_in_groups;
+pub use recovery::{Recovered, SLOTS_PER_GROUP, recover_logs};
 pub use recycle::release_stray;
 pub use snapshot::Rows;
 pub use transaction::Transaction;

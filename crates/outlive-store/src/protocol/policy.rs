@@ -25,6 +25,8 @@ pub struct Policy {
     pub(super) reads_again_after_failures: bool,
     /// A recovery removes the log entries before it releases the latches.
     pub(super) truncates_before_unlatching: bool,
+    /// A recovery removes the log entries of the group that it recovers, and no other.
+    pub(super) truncates_one_group: bool,
     /// A recovery installs an old value under a new version.
     pub(super) raises_versions_on_undo: bool,
     /// The primaries of an epoch are not used before the commits of earlier epochs have ended.
@@ -70,6 +72,7 @@ impl Policy {
         checks_reads: true,
         reads_again_after_failures: true,
         truncates_before_unlatching: true,
+        truncates_one_group: true,
         raises_versions_on_undo: true,
         waits_for_commits: true,
         commits_in_its_epoch: true,
@@ -113,6 +116,8 @@ pub enum Flaw {
     StaleStrayReads,
     /// A recovery releases latches before it removes the log entries, as the thesis describes.
     UnlatchesBeforeTruncation,
+    /// A recovery removes the log entries of all groups with those of the first one.
+    TruncatesAllGroups,
     /// A recovery sets versions back.
     RestoresVersions,
     /// New primaries are used while commits to the old primaries are under way.
@@ -149,7 +154,7 @@ pub enum Flaw {
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -160,6 +165,7 @@ impl Flaw {
         Self::UncheckedReads,
         Self::StaleStrayReads,
         Self::UnlatchesBeforeTruncation,
+        Self::TruncatesAllGroups,
         Self::RestoresVersions,
         Self::UnsettledEpochs,
         Self::CommitsAfterLoss,
@@ -196,6 +202,7 @@ impl Flaw {
             Self::UncheckedReads => &mut policy.checks_reads,
             Self::StaleStrayReads => &mut policy.reads_again_after_failures,
             Self::UnlatchesBeforeTruncation => &mut policy.truncates_before_unlatching,
+            Self::TruncatesAllGroups => &mut policy.truncates_one_group,
             Self::RestoresVersions => &mut policy.raises_versions_on_undo,
             Self::UnsettledEpochs => &mut policy.waits_for_commits,
             Self::CommitsAfterLoss => &mut policy.commits_in_its_epoch,

@@ -110,8 +110,9 @@ pub async fn recover_logs_in_groups<V: View>(
         resolve(worker, &mut fanout, (0..slots, logged), &mut recovered).await?;
         release_latches(worker, &logs.latches).await?;
     } else {
-        for first in (0..slots).step_by(group.max(1).into()) {
-            let slots = first..slots.min(first.saturating_add(group.max(1)));
+        let group = group.max(1);
+        for first in (0..slots).step_by(group.into()) {
+            let slots = first..slots.min(first.saturating_add(group));
             let logged = read_entries(worker, &mut fanout, slots.clone()).await?;
             resolve(worker, &mut fanout, (slots, logged), &mut recovered).await?;
         }
@@ -155,6 +156,10 @@ async fn resolve<V: View>(
     for it in logged.iter().filter(|it| it.decision == Decision::Forward) {
         worker.view.record_commit(it.entry.transaction);
     }
+    let slots = match worker.policy().truncates_one_group {
+        true => slots,
+        false => 0..log.coordinators,
+    };
     if worker.policy().truncates_before_unlatching {
         truncate(worker, fanout, slots).await?;
         unlatch(worker, fanout, &logged).await?;

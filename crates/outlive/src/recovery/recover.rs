@@ -408,7 +408,7 @@ impl<M: Memory> Recoverers<M> {
             let due = self.is_due(member, id);
             match due.then(|| self.recover(member, id)) {
                 Some(Ok(Recovered::Completed { .. })) => done += 1,
-                // The first error that a later attempt of this member may repeat.
+                // `Leaving` hides no other error.
                 Some(Err(error)) if matches!(failed, None | Some(RecoverError::Leaving { .. })) => {
                     failed = Some(error);
                 }

@@ -169,6 +169,8 @@ pub fn mutants() -> Vec<Hunt> {
     const INSERTS: &[Family] = &[Family::DirectWrite, Family::Predicate];
     const READS: &[Family] = &[Family::WriteRead, Family::ReadWrite, Family::AbortedRead];
     const NO_SNAPSHOT: &str = "no statement of a test takes a snapshot of tables";
+    const FEW_SLOTS: &str =
+        "a process of a test has fewer log slots than a recovery has in a group";
     const NO_BREAK: &str = "connections to mapped memory do not break";
     let with = |families| Hunt::new(Protocol::Pandora, families);
     let hunt = |flaw| match flaw {
@@ -191,6 +193,10 @@ pub fn mutants() -> Vec<Hunt> {
         | Flaw::CopiesUnregistered => with(LITMUS).crashing(&[Point::Commit], 200).losing_memory(),
         Flaw::CollectsOnce | Flaw::CollectsUnderLatches => Hunt {
             unreachable: Some(NO_SNAPSHOT),
+            ..with(LITMUS)
+        },
+        Flaw::TruncatesAllGroups => Hunt {
+            unreachable: Some(FEW_SLOTS),
             ..with(LITMUS)
         },
         Flaw::RepeatsLatching | Flaw::RepeatsReleasing => Hunt {
