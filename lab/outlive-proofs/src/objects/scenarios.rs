@@ -25,12 +25,12 @@ pub fn all() -> Vec<Proof> {
         [
             Proof {
                 scenario: scenario(),
-                quick: Reach::Every(every(quick_deaths).executions(3_000)),
+                quick: Reach::Every(every(quick_deaths).executions(1_500)),
                 full: Reach::Every(every(full_deaths).stale_reads(1).executions(1_000_000)),
             },
             Proof {
                 scenario: scenario(),
-                quick: Reach::Drawn(drawn.clone(), 1, 500),
+                quick: Reach::Drawn(drawn.clone(), 1, 250),
                 full: Reach::Drawn(drawn, 1, 200_000),
             },
         ]

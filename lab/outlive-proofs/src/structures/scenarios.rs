@@ -24,7 +24,7 @@ pub fn all() -> Vec<Proof> {
             },
             Proof {
                 scenario: scenario(),
-                quick: Reach::Drawn(drawn.clone(), 1, 1_500),
+                quick: Reach::Drawn(drawn.clone(), 1, 700),
                 full: Reach::Drawn(drawn, 1, 500_000),
             },
         ]
