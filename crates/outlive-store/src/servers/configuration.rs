@@ -79,7 +79,7 @@ const KEY: u64 = 24;
 
 /// The reason why a configuration cannot be opened: it is damaged, or is not one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the payload of the pod is not the configuration of a store: {why}")]
+#[error("the tables of the pod are not the configuration of a store: {why}")]
 pub struct BadConfiguration {
     /// The reason, as text.
     pub why: String,

@@ -240,7 +240,8 @@ impl Store {
             .ids(options.members)
             .groups(0)
             .mode(options.mode)
-            .payload(move |memory, area| {
+            .without_heap()
+            .structures(bytes, move |memory, area| {
                 Configuration::create(memory, area.offset, options.sizes, options.poisons);
             });
         Self::of(Pod::create(path, pod)?)
@@ -264,8 +265,8 @@ impl Store {
 
     fn of(pod: Pod) -> Result<Self, StoreError> {
         let segment = pod.segment();
-        let payload = pod.payload().filter(|_| pod.heap().is_none());
-        let (at, bytes) = payload.map_or_else(Default::default, |area| (area.offset, area.size));
+        let tables = pod.structures();
+        let (at, bytes) = tables.map_or_else(Default::default, |area| (area.offset, area.size));
         let opened = Configuration::open(segment.memory(), at, bytes);
         let configuration = opened.map_err(|source| StoreError::NotAStore {
             path: segment.path().into(),

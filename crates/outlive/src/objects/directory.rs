@@ -9,8 +9,8 @@
 //! leases: the next incarnation of an id uses them again. Only the current incarnation of an id, or
 //! the member that recovers it, writes to its leases.
 
-use super::ObjectError;
-use super::record::{PENDING_CELL, clear_pending};
+use super::record::{PENDING_CELL, Record, State, clear_pending};
+use super::{Contents, Object, ObjectError};
 use crate::heap::{Heap, LocalHeap};
 use crate::membership::InstanceId;
 use crate::structures::{Map, allocate_pending};
@@ -110,6 +110,24 @@ impl<M: Memory> Directory<M> {
             ids: memory.load::<u64>(at + IDS, Ordering::Relaxed) as u32,
             names: Map::open(memory, Offset::from_raw(names))?,
         }))
+    }
+
+    /// Returns the contents at `at` of an object with the fingerprint of `T`; `None` if no such
+    /// object is there, or it is being destroyed. For a program that keeps the place of an object
+    /// beside what the object owns, and looks whether the object still exists.
+    ///
+    /// The caller needs no handle, so the object may be destroyed, and its block be used for others,
+    /// during the call and afterwards. But as long as an object exists at `at`, this returns its
+    /// contents. So the caller compares them with what only the contents of its object can have.
+    pub fn contents_at<T: Object<M>>(&self, at: Offset) -> Option<Contents<M>> {
+        let record = Record::with_contents(self.memory, at)?;
+        let exists = { record.state() }.is_some_and(|it| !matches!(it, State::Claimed(_)));
+        let is_of_type = record.fingerprint() == T::fingerprint();
+        (exists && is_of_type).then(|| Contents {
+            memory: self.memory,
+            at,
+            bytes: record.content_bytes(),
+        })
     }
 
     fn place(heap: Heap<M>) -> Result<Option<Offset>, ObjectError> {

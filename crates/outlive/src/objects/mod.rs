@@ -427,7 +427,7 @@ impl<'h, M: Memory> Objects<'h, M> {
     /// # Crash
     /// The object has its name, or not; then it is destroyed as above.
     pub fn unlink(self, name: &str) -> Result<(), ObjectError> {
-        self.unlink_leased(self.find(name)?, name)
+        self.unlink_of(self.find(name)?, name)
     }
 
     /// [Unlinks](Self::unlink) an object that no other handle uses at this moment. (A member that
@@ -446,24 +446,39 @@ impl<'h, M: Memory> Objects<'h, M> {
             let name = name.into();
             return Err(ObjectError::InUse { name, users });
         }
-        self.unlink_leased(lease, name)
+        self.unlink_of(lease, name)
     }
 
-    fn unlink_leased(self, lease: Lease<'h, M>, name: &str) -> Result<(), ObjectError> {
-        let memory = self.heap.memory();
-        if let Some(lock) = NameLock::acquire(&lease)? {
-            memory.crash_point(UnlinkPoint::Locked);
-            let user = client::user_of(memory, lock.record());
-            if user != 0 {
-                return Err(self.client_in_use(name, &lease, user));
-            }
-            if lock.record().is_named(name)? && lock.remove(name) {
-                memory.crash_point(UnlinkPoint::Removed);
-                lock.unlink();
-                return Ok(());
-            }
+    /// Unlinks the leased object if `name` is its name.
+    fn unlink_of(self, lease: Lease<'h, M>, name: &str) -> Result<(), ObjectError> {
+        match self.unlink_leased(&lease, Some(name))? {
+            true => Ok(()),
+            false => Err(ObjectError::NotFound { name: name.into() }),
         }
-        Err(ObjectError::NotFound { name: name.into() })
+    }
+
+    /// Unlinks the leased object. Returns false if it has no name, or another one than `wanted`.
+    fn unlink_leased(
+        self,
+        lease: &Lease<'h, M>,
+        wanted: Option<&str>,
+    ) -> Result<bool, ObjectError> {
+        let memory = self.heap.memory();
+        let Some(lock) = NameLock::acquire(lease)? else {
+            return Ok(false);
+        };
+        memory.crash_point(UnlinkPoint::Locked);
+        let (name, _) = lock.record().name()?;
+        let user = client::user_of(memory, lock.record());
+        if user != 0 {
+            return Err(self.client_in_use(&name, lease, user));
+        }
+        if wanted.is_some_and(|wanted| wanted != name) || !lock.remove(&name) {
+            return Ok(false);
+        }
+        memory.crash_point(UnlinkPoint::Removed);
+        lock.unlink();
+        Ok(true)
     }
 
     /// Returns the descriptions of all objects, sorted by name. An object that is renamed during

@@ -1,10 +1,10 @@
 //! Handles to named objects, with their operations.
 
 use super::lease::Lease;
-use super::{Array, Cell, Counter};
+use super::{Array, Cell, Counter, ObjectError, Objects};
 use crate::heap::LocalHeap;
 use crate::heap::buddy::AllocateError;
-use crate::membership::Instance;
+use crate::membership::{Instance, InstanceId};
 use crate::segment::Shared;
 use crate::structures::{
     Datum, Exchange, InPlace, InsertError, Iter, List, Map, OrderedDatum, ValueRef,
@@ -43,6 +43,37 @@ impl<'h, T, M: Memory> Named<'h, T, M> {
     #[inline(always)]
     pub fn low_level(&self) -> &T {
         &self.object
+    }
+
+    /// Returns the ids of the members that have other handles to the object at this moment.
+    pub fn other_users(&self) -> Vec<InstanceId> {
+        let lease = &self.lease;
+        { lease.directory().users(lease.at(), lease.slot()) }.collect()
+    }
+
+    /// Removes the name of the object, whatever it is by now, and ends the handle: see
+    /// [`Objects::unlink`](super::Objects::unlink). Returns false if the object had no name any
+    /// more.
+    ///
+    /// ```
+    #[doc = include_str!("../structures/example_setup.txt")]
+    /// use outlive::objects::{Counter, Directory, Objects};
+    ///
+    /// let objects = Objects::of(&heap, Directory::open_or_create(&heap)?);
+    /// let hits = objects.create::<Counter>("hits", 3)?;
+    /// objects.rename("hits", "misses")?;
+    /// assert!(hits.unlink()?);
+    /// assert!(objects.open::<Counter>("misses").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the object is damaged, or a [`Client`](super::Client) in use.
+    ///
+    /// # Crash
+    /// The object has its name, or not; the last of its users destroys it then.
+    pub fn unlink(self) -> Result<bool, ObjectError> {
+        Objects::of(self.heap(), *self.lease.directory()).unlink_leased(&self.lease, None)
     }
 
     #[inline(always)]

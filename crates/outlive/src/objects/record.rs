@@ -165,6 +165,11 @@ impl<M: Memory> Record<M> {
         }
     }
 
+    /// Returns the object whose contents are at `at`, if one is there.
+    pub fn with_contents(memory: M, at: Offset) -> Option<Self> {
+        Self::checked(memory, at.raw().checked_sub(CONTENTS)?).ok()
+    }
+
     pub fn at(self) -> Offset {
         self.at
     }

@@ -4,7 +4,8 @@
 //! are laid out when the pod is created, before any other process can open it:
 //!
 //! ```text
-//! superblock | roots | generations | instances | roles | groups | logs | heap state | payload (the rest)
+//! superblock | roots | generations | instances | roles | groups | logs | structures | heap state
+//! | payload (the rest)
 //! ```
 //!
 //! The payload is the heap's, unless the pod was created [without one](PodOptions::without_heap).
@@ -67,7 +68,7 @@ use crate::recovery::{Logs, Recoverers};
 use crate::segment::{Area, AreaKind, AreaSize, OpenOptions, Roots, Segment};
 use obligations::LogObligations;
 use opening::{Joining, Use};
-use options::PayloadWriter;
+use options::Structures;
 use origin::Origin;
 use outlive_memory::Native;
 use replace::refuse_the_living;
@@ -110,7 +111,6 @@ impl Pod {
         let extent = options.extent;
         let sizes = extent.area_bytes();
         let (settings, with_heap) = (options.settings.clone(), options.heap);
-        let PayloadWriter(write_payload) = options.payload;
         let mut builder = options.segment.leave_free(
             side_file_bytes(extent.ids) + BESIDE_SIDE_FILE,
             Path::new(MEETING),
@@ -122,6 +122,13 @@ impl Pod {
                 bytes: |rest| Heap::<Native>::state_bytes(rest).unwrap_or(u64::MAX),
             };
             builder = builder.area(AreaKind::HeapState, state);
+        }
+        let (bytes, write) = match options.structures {
+            Some(Structures { bytes, write }) => (bytes, Some(write)),
+            None => (0, None),
+        };
+        if write.is_some() {
+            builder = builder.area(AreaKind::Structures, bytes);
         }
         let segment = builder
             .area(AreaKind::Generations, sizes.generations)
@@ -140,8 +147,8 @@ impl Pod {
                     Heap::create(memory, state.offset, payload.offset, payload.size)
                         .expect("the requested areas");
                 }
-                if let Some(payload) = area(AreaKind::Payload).filter(|_| !with_heap) {
-                    write_payload(memory, *payload);
+                if let (Some(write), Some(structures)) = (write, area(AreaKind::Structures)) {
+                    write(memory, *structures);
                 }
             })
             // Before it has a name: from then on it may be copied.
@@ -450,6 +457,12 @@ impl Pod {
     /// Returns the heap, unless the pod was created without one.
     pub fn heap(&self) -> Option<Heap> {
         self.heap
+    }
+
+    /// Returns the area of the program's tables, if the pod was created
+    /// [with one](PodOptions::structures).
+    pub fn structures(&self) -> Option<Area> {
+        self.segment.area(AreaKind::Structures)
     }
 
     /// Returns the payload: the heap's or, without one, the program's.

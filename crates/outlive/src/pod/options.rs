@@ -20,15 +20,19 @@ pub struct PodOptions<'a> {
     pub(super) extent: Extent,
     pub(super) settings: Settings,
     pub(super) heap: bool,
-    pub(super) payload: PayloadWriter<'a>,
+    pub(super) structures: Option<Structures<'a>>,
 }
 
-/// Writes the first contents of a payload without a heap.
-pub(super) struct PayloadWriter<'a>(pub Box<dyn FnOnce(Native, Area) + 'a>);
+/// The area of a program's tables.
+pub(super) struct Structures<'a> {
+    pub bytes: u64,
+    /// Writes the first contents.
+    pub write: Box<dyn FnOnce(Native, Area) + 'a>,
+}
 
-impl fmt::Debug for PayloadWriter<'_> {
+impl fmt::Debug for Structures<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PayloadWriter")
+        write!(f, "Structures({} bytes)", self.bytes)
     }
 }
 
@@ -55,7 +59,7 @@ impl<'a> PodOptions<'a> {
                 ..Settings::default()
             },
             heap: true,
-            payload: PayloadWriter(Box::new(|_, _| {})),
+            structures: None,
         }
     }
 
@@ -89,12 +93,12 @@ impl<'a> PodOptions<'a> {
         self
     }
 
-    /// Leaves the payload without a heap, as [`without_heap`](Self::without_heap) does, and writes
-    /// its first contents with `write`, before any process can open the pod. The payload is zeroed
-    /// before.
-    pub fn payload(mut self, write: impl FnOnce(Native, Area) + 'a) -> Self {
-        self.heap = false;
-        self.payload = PayloadWriter(Box::new(write));
+    /// Adds an [area](crate::segment::AreaKind::Structures) of `bytes` bytes for tables of the program at a fixed
+    /// place, and writes their first contents with `write`, before any process can open the pod. The
+    /// area is zeroed before.
+    pub fn structures(mut self, bytes: u64, write: impl FnOnce(Native, Area) + 'a) -> Self {
+        let write = Box::new(write);
+        self.structures = Some(Structures { bytes, write });
         self
     }
 
