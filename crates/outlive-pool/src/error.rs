@@ -3,6 +3,7 @@
 use crate::coherent::{Phase, ServerId};
 use crate::layout::Address;
 use outlive::membership::{Instance, JoinError};
+use outlive::objects::ObjectError;
 use outlive::pod::PodError;
 use outlive::segment::{CreateError, OpenError};
 use std::path::PathBuf;
@@ -149,6 +150,61 @@ pub enum PoolError {
         /// The owner.
         owner: Instance,
     },
+    /// The address is that of the memory of a leased object, which is accessed by its name only.
+    #[error("{address} is in the memory of a leased object; use the object by its name")]
+    OfObject {
+        /// The address.
+        address: Address,
+    },
+    /// No leased object has this name.
+    #[error("the object `{name}` does not exist")]
+    NoObject {
+        /// The name.
+        name: String,
+    },
+    /// A sealed object has this name.
+    #[error("the object `{name}` already exists; delete it first, or use another name")]
+    ObjectExists {
+        /// The name.
+        name: String,
+    },
+    /// A process is creating an object with this name, and has not sealed it.
+    #[error("the object `{name}` is being created by process {by}; wait for it")]
+    BeingCreated {
+        /// The name.
+        name: String,
+        /// The creator.
+        by: Instance,
+    },
+    /// The creator of the object has died, or has given the object up, before it sealed it.
+    #[error("the object `{name}` was given up before it was sealed; create it again")]
+    Abandoned {
+        /// The name.
+        name: String,
+    },
+    /// The object is larger than the quota of the pool, or the objects that are in use are.
+    #[error(
+        "an object of {bytes} bytes does not fit into the quota of {quota} bytes beside the objects          that are in use or pinned; release or delete objects"
+    )]
+    OverQuota {
+        /// The size of the object.
+        bytes: u64,
+        /// The quota of the pool.
+        quota: u64,
+    },
+    /// The bytes are not inside the object.
+    #[error("{len} bytes at byte {byte} are not inside an object of {bytes} bytes")]
+    OutsideObject {
+        /// The first byte.
+        byte: u64,
+        /// The number of bytes.
+        len: u64,
+        /// The size of the object.
+        bytes: u64,
+    },
+    /// The names and leases of objects cannot be used.
+    #[error(transparent)]
+    Objects(ObjectError),
     /// An access is not inside one slice, or not aligned to 8 bytes.
     #[error(
         "an access of {len} bytes at byte {byte} of a slice of {slice_bytes} bytes is not inside \
@@ -200,4 +256,14 @@ pub enum PoolError {
         /// The server.
         server: ServerId,
     },
+}
+
+impl From<ObjectError> for PoolError {
+    fn from(error: ObjectError) -> Self {
+        match error {
+            ObjectError::NotFound { name } => Self::NoObject { name },
+            ObjectError::Exists { name } => Self::ObjectExists { name },
+            other => Self::Objects(other),
+        }
+    }
 }

@@ -6,25 +6,27 @@
 //! of a dead server is a typed error ([`PoolError::Lost`]), never wrong data. (E. Amaro, S. Wang,
 //! A. Panda and M. K. Aguilera, *Logical Memory Pools*, HotNets 2023.)
 //!
-//! Built so far: servers, logical addresses, allocation with placement, guards, typed vectors, and
-//! counters. Data does not move yet, and has no redundancy.
+//! Built so far: servers, logical addresses, allocation with placement, guards, typed vectors,
+//! counters, and leased objects. Data does not move yet, and has no redundancy.
 //!
-//! Begin with [`Pool`]. DESIGN.md beside this crate has the invariants, the crash points, and the
+//! Begin with [`Pool`], or with [`ObjectStore`] for objects of any size with names. DESIGN.md beside this crate has the invariants, the crash points, and the
 //! memory ordering of every shared word.
 //!
 //! The modules, from the bottom up; each uses only those before it, but clients return the types of
-//! `data`: `layout`, `coherent`, `pool`, `data`.
+//! `data` and `objects`: `layout`, `coherent`, `pool`, `data`, `objects`.
 
 mod coherent;
 mod data;
 mod error;
 mod layout;
+mod objects;
 mod pool;
 
 pub use coherent::{Census, Phase, ServerEntry, ServerId};
 pub use data::{Counter, PoolVec};
 pub use error::PoolError;
 pub use layout::{Address, Sizes};
+pub use objects::{ObjectState, ObjectStatus, ObjectStore, SealedObject, UnsealedObject};
 pub use pool::{
     Client, Guard, Placement, Pool, PoolOptions, PoolStatus, Reader, Server, ServerStatus,
 };
@@ -34,6 +36,9 @@ pub use pool::{
 pub mod internals {
     pub use crate::coherent::{
         AllocatePoint, Coherent, FreePoint, Home, Homes, Line, NotAllocated, Place, Recovery, Run,
-        ServerFiles, ServerPoint, Translated,
+        SealPoint, ServerFiles, ServerPoint, Translated,
     };
+    pub use crate::layout::Use;
+    pub use crate::objects::find::{self, Found};
+    pub use crate::objects::manifest::{self, Birth, Manifest};
 }

@@ -12,7 +12,7 @@
 
 use super::{Coherent, Home, Homes, Phase, Run, ServerEntry, ServerId};
 use crate::error::PoolError;
-use crate::layout::{Address, MapWord, Owner};
+use crate::layout::{Address, MapWord, Owner, Use};
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Ordering};
 
@@ -79,6 +79,7 @@ impl<M: Memory> Coherent<M> {
         owner: Instance,
         slices: u64,
         place: Place,
+        kind: Use,
         homes: &impl Homes<M>,
     ) -> Result<Address, NotAllocated> {
         let servers: Vec<_> = { self.servers() }
@@ -89,7 +90,7 @@ impl<M: Memory> Coherent<M> {
             return Err(PoolError::NotLive { server, phase }.into());
         }
         let run = self.claim_run(owner, slices)?;
-        let Some(generation) = self.choose_generation(run) else {
+        let Some(generation) = self.choose_generation(run, kind) else {
             self.disown_run(owner, run);
             return Err(PoolError::OutOfAddresses { slices }.into());
         };

@@ -11,6 +11,8 @@ pub struct Census {
     pub owned: u64,
     /// The number of allocations that were kept.
     pub kept: u64,
+    /// The number of allocations that sealed objects have.
+    pub objects: u64,
     /// The number of allocated slices.
     pub slices: u64,
     /// The number of allocated slices that cannot be accessed: they are being allocated or freed.
@@ -43,8 +45,11 @@ impl<M: Memory> Coherent<M> {
                     census.owned += 1;
                     slice
                 }
-                Owner::Kept(generation) => {
-                    census.kept += 1;
+                owner @ (Owner::Kept(generation) | Owner::Object(generation)) => {
+                    match owner {
+                        Owner::Kept(_) => census.kept += 1,
+                        _ => census.objects += 1,
+                    }
                     if word.has_access() && word.generation() != generation {
                         wrong.push(format!("slice {slice} was kept with another generation"));
                     }

@@ -73,6 +73,7 @@ impl<M: Memory> Coherent<M> {
     pub(super) fn not_owned(self, slice: u64, address: Address) -> PoolError {
         match self.owner(slice) {
             Owner::Instance(owner) => PoolError::OfAnother { address, owner },
+            Owner::Object(_) => PoolError::OfObject { address },
             _ => PoolError::Freed { address },
         }
     }
@@ -87,13 +88,21 @@ impl<M: Memory> Coherent<M> {
     /// # Crash
     /// A survivor frees the allocation, or nothing has changed.
     pub fn begin_free(self, owner: Instance, address: Address) -> Result<Run, PoolError> {
+        self.begin_free_of(owner, address, Owner::Kept(address.generation()))
+    }
+
+    /// Does the same for an allocation of `owner` or `keeper`.
+    pub(super) fn begin_free_of(
+        self,
+        owner: Instance,
+        address: Address,
+        keeper: Owner,
+    ) -> Result<Run, PoolError> {
         let (slice, word) = self.first_slice(address)?;
         let own = Owner::Instance(owner);
-        // The generation in the word of a kept allocation is that of the address, so a later
-        // allocation at the same slice is not taken.
-        if self.owner(slice) != own
-            && !self.change_owner(slice, Owner::Kept(address.generation()), own)
-        {
+        // The generation in the keeper's word is that of the address, so a later allocation at the
+        // same slice is not taken.
+        if self.owner(slice) != own && !self.change_owner(slice, keeper, own) {
             return Err(self.not_owned(slice, address));
         }
         self.memory.crash_point(FreePoint::Owned);

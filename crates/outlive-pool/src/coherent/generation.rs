@@ -6,19 +6,20 @@
 //! and reads the words beside its run. One of the two sees the other's choice, and chooses again.
 
 use super::{Coherent, Run};
-use crate::layout::MapWord;
+use crate::layout::{LAST_COUNT, MapWord, Use, count_of};
 use outlive::memory::{Memory, Ordering};
 use std::collections::BTreeSet;
 
 impl<M: Memory> Coherent<M> {
-    /// Chooses a generation that differs from the previous ones of the slices of `run`, and from
-    /// those of the slices beside it; `None` if there is no such generation. The caller owns the
+    /// Chooses a generation for this use whose count differs from the previous ones of the slices of
+    /// `run`, and that differs from those of the slices beside it; `None` if there is no such one. The caller owns the
     /// slices. Repeated only if a neighbour chooses the same generation at the same time.
-    pub(super) fn choose_generation(self, run: Run) -> Option<u16> {
-        let used: BTreeSet<_> = run.slices().map(|it| self.generation(it)).collect();
+    pub(super) fn choose_generation(self, run: Run, kind: Use) -> Option<u16> {
+        let used = run.slices().map(|it| count_of(self.generation(it)));
+        let used: BTreeSet<_> = used.collect();
         let mut rounds = 0;
         loop {
-            let generation = choose(&used, self.beside(run), rounds, run.first)?;
+            let generation = choose(kind, &used, self.beside(run), rounds, run.first)?;
             for end in [run.first, run.first + run.slices - 1] {
                 self.set_map_word(end, MapWord::unmapped(generation));
             }
@@ -46,19 +47,27 @@ impl<M: Memory> Coherent<M> {
     }
 }
 
-/// Returns the next generation after those in `used` that is not in `beside`; after the last one,
-/// the smallest that is in neither. Two neighbours that repeat the choice in step have different
+/// Returns the generation with the next count after those in `used` that is not in `beside`; after
+/// the last count, that with the smallest. Two neighbours that repeat the choice in step have different
 /// first slices, so a bit of these lets one of them skip a generation and the other one not.
-fn choose(used: &BTreeSet<u16>, beside: [u16; 2], rounds: u32, first: u64) -> Option<u16> {
+fn choose(
+    kind: Use,
+    used: &BTreeSet<u16>,
+    beside: [u16; 2],
+    rounds: u32,
+    first: u64,
+) -> Option<u16> {
     let most = used.last().copied().unwrap_or(0);
     let skipped = match rounds {
         0 => 0,
         rounds => first >> ((rounds - 1) % 32) & 1,
     };
     let all = || {
-        (most + 1..=MapWord::LAST_GENERATION)
+        (most + 1..=LAST_COUNT)
             .chain(1..=most)
-            .filter(|it| !used.contains(it) && !beside.contains(it))
+            .filter(|it| !used.contains(it))
+            .map(|it| kind.generation(it))
+            .filter(|it| !beside.contains(it))
     };
     all().nth(skipped as usize).or_else(|| all().next())
 }
@@ -69,7 +78,7 @@ mod tests {
     use crate::layout::Sizes;
     use outlive::memory::{Native, Offset, PersistenceDomain};
 
-    const LAST: u16 = MapWord::LAST_GENERATION;
+    const LAST: u16 = LAST_COUNT;
 
     #[test]
     fn a_generation_differs_from_those_before_and_beside() {
@@ -79,15 +88,18 @@ mod tests {
             servers: 1,
             readers: 1,
             counters: 1,
+            object_quota: 0,
         };
         let memory = Native::leaked(4096, PersistenceDomain::Flushed);
         let coherent = Coherent::create(memory, Offset::new(0), sizes);
-        let choose = |generations: [u16; 4], first, slices| {
+        let choose_for = |kind, generations: [u16; 4], first, slices| {
             for (slice, generation) in (0..).zip(generations) {
                 coherent.set_map_word(slice, MapWord::unmapped(generation));
             }
-            coherent.choose_generation(Run { first, slices })
+            coherent.choose_generation(Run { first, slices }, kind)
         };
+        let choose =
+            |generations, first, slices| choose_for(Use::Plain, generations, first, slices);
         assert_eq!(choose([0, 0, 0, 0], 0, 4), Some(1));
         assert_eq!(choose([1, 0, 0, 0], 1, 2), Some(2));
         assert_eq!(choose([5, 4, 2, 6], 1, 2), Some(7));
@@ -96,6 +108,13 @@ mod tests {
         assert_eq!(choose([LAST, 1, 2, 3], 0, 3), Some(4));
         assert_eq!(choose([1, LAST, 3, 2], 1, 2), Some(4));
         assert_eq!(choose([LAST, LAST - 1, 0, 0], 1, 1), Some(1));
+        // The count goes on when the use of a slice changes.
+        let object = |count| Use::Object.generation(count);
+        assert_eq!(choose([0, object(7), 3, 0], 1, 2), Some(8));
+        let of_object = |generations| choose_for(Use::Object, generations, 1, 2);
+        assert_eq!(of_object([0, 9, 3, 10]), Some(object(10)));
+        assert_eq!(of_object([object(10), 9, 3, 0]), Some(object(11)));
+        assert_eq!(of_object([0, LAST, 0, 0]), Some(object(1)));
     }
 
     #[test]
@@ -103,7 +122,8 @@ mod tests {
         let used = BTreeSet::from([0]);
         for (left, right) in [(0, 1), (2, 4), (5, 7), (0, 1 << 29)] {
             let differ = (0..=32).any(|rounds| {
-                choose(&used, [0, 1], rounds, left) != choose(&used, [1, 0], rounds, right)
+                choose(Use::Plain, &used, [0, 1], rounds, left)
+                    != choose(Use::Plain, &used, [1, 0], rounds, right)
             });
             assert!(differ, "{left} and {right}");
         }

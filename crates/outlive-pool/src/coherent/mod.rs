@@ -2,13 +2,14 @@
 //! them, over any [`Memory`].
 //!
 //! ```text
-//! 0x00  magic, format, bits of a slice, slices, servers, readers, counters
+//! 0x00  magic, format, bits of a slice, slices, servers, readers, counters, quota of objects
 //! 0x40  the slice at which the next search for free slices begins
 //! 0x80  servers of 64 bytes: owner, state, region bytes, key of the segment
 //!       readers of 128 bytes: owner, 15 announced slices
 //!       counters of 64 bytes
 //!       the coarse map, 8 bytes for each slice
 //!       the owners, 8 bytes for each slice
+//!       the holders, 8 bytes for each slice: the object that has the allocation
 //! ```
 //!
 //! DESIGN.md beside the crate argues the protocol.
@@ -22,6 +23,7 @@ mod generation;
 mod home;
 mod readers;
 mod recover;
+mod seal;
 mod servers;
 mod translate;
 
@@ -31,6 +33,7 @@ pub use free::{FreePoint, Run};
 pub use home::{Home, Homes};
 pub use readers::Line;
 pub use recover::Recovery;
+pub use seal::SealPoint;
 pub use servers::{Phase, ServerEntry, ServerFiles, ServerId, ServerPoint};
 pub use translate::Translated;
 
@@ -38,7 +41,7 @@ use crate::layout::{MapWord, Owner, Sizes};
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outlpool");
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 const NEXT: u64 = 0x40;
 
 /// The tables of a pool.
@@ -59,6 +62,7 @@ impl<M: Memory> Coherent<M> {
             sizes.servers.into(),
             sizes.readers.into(),
             sizes.counters.into(),
+            sizes.object_quota,
         ];
         for (word, place) in words.into_iter().zip(1..) {
             memory.store(at + place * 8, word, Ordering::Relaxed);
@@ -74,7 +78,7 @@ impl<M: Memory> Coherent<M> {
     /// If there are none of this format, or they are damaged: the reason.
     pub fn open(memory: M, at: Offset, bytes: u64) -> Result<Self, String> {
         if bytes < crate::layout::FORMAT_WORDS {
-            return Err(format!("its payload has {bytes} bytes"));
+            return Err(format!("its tables have {bytes} bytes"));
         }
         let word = |place: u64| memory.load::<u64>(at + place * 8, Ordering::Acquire);
         match (word(0), word(1)) {
@@ -84,7 +88,7 @@ impl<M: Memory> Coherent<M> {
                     "its format is {format}, and this program knows {FORMAT}"
                 ));
             }
-            (magic, _) => return Err(format!("its payload begins with {magic:#x}")),
+            (magic, _) => return Err(format!("its tables begin with {magic:#x}")),
         }
         let small = |place| u16::try_from(word(place)).unwrap_or(u16::MAX);
         let sizes = Sizes {
@@ -93,6 +97,7 @@ impl<M: Memory> Coherent<M> {
             servers: small(4),
             readers: small(5),
             counters: small(6),
+            object_quota: word(7),
         };
         if let Some((what, size, least, most)) = sizes.out_of_range() {
             return Err(format!(
@@ -157,6 +162,11 @@ impl<M: Memory> Coherent<M> {
         let changed =
             { self.memory }.compare_exchange(at, from.to_word(), to.to_word(), order.0, order.1);
         changed.is_ok()
+    }
+
+    fn holder_at(self, slice: u64) -> Offset {
+        debug_assert!(slice < self.sizes.slices);
+        self.at + self.sizes.holders_at() + slice * 8
     }
 
     /// Returns the allocation that begins at `first`: its first slice and the number of slices.

@@ -59,6 +59,37 @@ impl<M: Memory> Coherent<M> {
         found
     }
 
+    /// Returns an error if `address` is not allocated, or its server has died. Does not look into the
+    /// server's segment.
+    pub(crate) fn demand_server(self, address: Address) -> Result<(), PoolError> {
+        let slice = address.position() >> self.sizes.slice_bits;
+        let word = (slice < self.sizes.slices).then(|| self.map_word(slice));
+        let is_it = |word: &MapWord| word.has_access() && word.generation() == address.generation();
+        let word = { word.filter(is_it) }.ok_or(PoolError::Freed { address })?;
+        let server = ServerId(word.segment());
+        match self.has_memory(server, word.server_generation()) {
+            true => Ok(()),
+            false => Err(PoolError::Lost { address, server }),
+        }
+    }
+
+    /// Translates `address` for a caller that keeps the slice in place by other means than an
+    /// announcement: it owns the allocation, or has a lease of the object that does.
+    ///
+    /// # Errors
+    /// As [`translate`](Self::translate).
+    pub fn locate(
+        self,
+        address: Address,
+        homes: &impl Homes<M>,
+    ) -> Result<Translated<M>, PoolError> {
+        let slice = address.position() >> self.sizes.slice_bits;
+        let word = (slice < self.sizes.slices).then(|| self.map_word(slice));
+        let is_it = |word: &MapWord| word.has_access() && word.generation() == address.generation();
+        let word = { word.filter(is_it) }.ok_or(PoolError::Freed { address })?;
+        self.find(address, slice, word, homes)
+    }
+
     #[inline]
     fn find(
         self,

@@ -2,18 +2,49 @@
 
 use core::fmt;
 
+/// The bit in a generation of the memory of leased objects.
+const OF_OBJECTS: u16 = 1 << 14;
+
+/// The use of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Memory that readers read and write.
+    Plain,
+    /// The memory of a leased object.
+    Object,
+}
+
+/// The largest count of allocations in a generation.
+pub(crate) const LAST_COUNT: u16 = OF_OBJECTS - 1;
+
+impl Use {
+    /// Returns the generation with this count, from 1 to [`LAST_COUNT`].
+    pub(crate) const fn generation(self, count: u16) -> u16 {
+        match self {
+            Self::Plain => count,
+            Self::Object => OF_OBJECTS | count,
+        }
+    }
+}
+
+/// Returns the count in a generation, which goes on when the use of a slice changes.
+pub(crate) const fn count_of(generation: u16) -> u16 {
+    generation & LAST_COUNT
+}
+
 /// A logical address: a byte of an allocation in the pool. It stays the same when the data moves.
 ///
 /// ```text
 /// 63            49 48                                            0
-/// |  generation   |  slice number, and the byte in the slice     |
+/// | O | count     |  slice number, and the byte in the slice     |
 /// ```
 ///
-/// The generation is that of the allocation. It differs between two allocations that have the same
+/// O and the count are the generation of the allocation, with O for the memory of a leased object. It
+/// differs between two allocations that have the same
 /// slices one after another, so the use of a freed address is an error. It differs between two
-/// allocations beside each other, so an access that leaves its allocation is an error, too. It has
-/// 15 bits: after 32,767 allocations of a slice, or of slices that were allocated together with it,
-/// a freed address may be taken for a later one.
+/// allocations beside each other, so an access that leaves its allocation is an error, too. The
+/// count has 14 bits: after 16,383 allocations of a slice, or of slices that were allocated together
+/// with it, a freed address may be taken for a later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(u64);
 
@@ -39,6 +70,13 @@ impl Address {
     /// Returns the word that names the address, for other processes.
     pub const fn to_word(self) -> u64 {
         self.0
+    }
+
+    /// Returns whether this is the address of the memory of a leased object, which a
+    /// [`Reader`](crate::Reader) cannot access: readers write, and the bytes of a sealed object
+    /// never change.
+    pub const fn is_of_object(self) -> bool {
+        self.generation() & OF_OBJECTS != 0
     }
 
     /// Returns the generation of the allocation.

@@ -4,7 +4,8 @@ mod address;
 mod sizes;
 mod words;
 
-pub use address::Address;
+pub use address::{Address, Use};
+pub(crate) use address::{LAST_COUNT, count_of};
 pub use sizes::Sizes;
 pub(crate) use sizes::{ENTRY_BYTES, FORMAT_WORDS, LINE_BYTES, LINE_SLOTS};
 pub(crate) use words::{FrameWord, MapWord, Owner};

@@ -13,13 +13,13 @@ pub(crate) const LINE_SLOTS: u64 = LINE_BYTES / 8 - 1;
 
 /// The numbers and sizes that a pool is created with.
 ///
-/// The tables in the coherent region have 16 bytes for each slice:
+/// The tables in the coherent region have 24 bytes for each slice:
 ///
 /// | pool   | slice  | tables  |
 /// | ------ | ------ | ------- |
-/// | 10 TB  | 2 MiB  | 76 MB   |
-/// | 100 TB | 2 MiB  | 763 MB  |
-/// | 100 TB | 64 MiB | 24 MB   |
+/// | 10 TB  | 2 MiB  | 114 MB  |
+/// | 100 TB | 2 MiB  | 1.1 GB  |
+/// | 100 TB | 64 MiB | 36 MB   |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// The logarithm of the number of bytes in a slice.
@@ -32,6 +32,8 @@ pub struct Sizes {
     pub readers: u16,
     /// The number of counters.
     pub counters: u16,
+    /// The number of bytes that sealed objects may have together; 0 without a limit.
+    pub object_quota: u64,
 }
 
 impl Sizes {
@@ -75,8 +77,12 @@ impl Sizes {
         self.map_at() + self.slices * 8
     }
 
+    pub(crate) fn holders_at(&self) -> u64 {
+        self.owners_at() + self.slices * 8
+    }
+
     /// Returns the number of bytes of the tables.
     pub fn bytes(&self) -> u64 {
-        self.owners_at() + self.slices * 8
+        self.holders_at() + self.slices * 8
     }
 }

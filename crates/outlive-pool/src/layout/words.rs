@@ -69,7 +69,8 @@ impl MapWord {
 /// ```text
 /// 0                        free
 /// generation | id          the first slice of an allocation of this instance
-/// 0 | 1 | generation       the first slice of an allocation that was kept
+/// 0 | 1 | 0 | generation   the first slice of an allocation that was kept
+/// 0 | 1 | 1 | generation   the first slice of an allocation that a leased object has
 /// 0 | 0 | first slice + 1  another slice of an allocation
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +78,12 @@ pub(crate) enum Owner {
     Free,
     Instance(Instance),
     Kept(u16),
+    Object(u16),
     PartOf(u64),
 }
 
 const KEPT: u64 = 1 << 31;
+const OF_OBJECT: u64 = 1 << 30;
 
 impl Owner {
     pub const fn to_word(self) -> u64 {
@@ -88,6 +91,7 @@ impl Owner {
             Self::Free => 0,
             Self::Instance(instance) => instance.to_word(),
             Self::Kept(generation) => KEPT | generation as u64,
+            Self::Object(generation) => KEPT | OF_OBJECT | generation as u64,
             Self::PartOf(first) => first + 1,
         }
     }
@@ -96,8 +100,9 @@ impl Owner {
         match (Instance::from_word(word), word) {
             (Some(instance), _) => Self::Instance(instance),
             (None, 0) => Self::Free,
-            (None, word) if word & KEPT != 0 => Self::Kept((word & (KEPT - 1)) as u16),
-            (None, word) => Self::PartOf(word - 1),
+            (None, word) if word & KEPT == 0 => Self::PartOf(word - 1),
+            (None, word) if word & OF_OBJECT == 0 => Self::Kept(word as u16),
+            (None, word) => Self::Object(word as u16),
         }
     }
 }
@@ -171,6 +176,8 @@ mod tests {
             Owner::Free,
             Owner::Instance(Instance::new(u32::MAX, 1)),
             Owner::Kept(32_767),
+            Owner::Object(1),
+            Owner::Object(32_767),
             Owner::PartOf(0),
             Owner::PartOf((1 << 30) - 1),
         ];

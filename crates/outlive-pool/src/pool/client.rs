@@ -5,8 +5,10 @@ use super::{Pool, Reader};
 use crate::coherent::{Place, ServerId};
 use crate::data::Counter;
 use crate::error::PoolError;
-use crate::layout::Address;
-use outlive::membership::{GroupEvents, Instance};
+use crate::layout::{Address, Use};
+use crate::objects::ObjectStore;
+use outlive::membership::{GroupEvents, Instance, Process};
+use outlive::memory::Offset;
 use std::sync::Arc;
 
 /// The servers that get the slices of an allocation.
@@ -79,6 +81,15 @@ impl Client {
     /// # Crash
     /// A survivor frees the memory.
     pub fn allocate(&self, bytes: u64, placement: Placement) -> Result<Address, PoolError> {
+        self.allocate_for(Use::Plain, bytes, placement)
+    }
+
+    pub(crate) fn allocate_for(
+        &self,
+        kind: Use,
+        bytes: u64,
+        placement: Placement,
+    ) -> Result<Address, PoolError> {
         let pool = self.pool();
         let place = match placement {
             Placement::Here => Place::At(self.server.ok_or(PoolError::NotAServer)?),
@@ -91,7 +102,8 @@ impl Client {
         self.joined.collect(&mut held);
         let allocate = |held: &mut Held| {
             let _mapped = pool.inner.here.hold();
-            let allocated = { pool.coherent() }.allocate(self.instance(), slices, place, pool);
+            let coherent = pool.coherent();
+            let allocated = coherent.allocate(self.instance(), slices, place, kind, pool);
             allocated.map_err(|failed| {
                 held.remaining.extend(failed.remaining);
                 *failed.error
@@ -102,8 +114,8 @@ impl Client {
             allocated,
             Err(PoolError::OutOfMemory { .. } | PoolError::OutOfAddresses { .. })
         );
-        // A member that left may have had the memory.
-        if is_full && pool.recover_departed(&mut held, &self.joined.process) {
+        // A member that left may have had the memory, or an object that was destroyed.
+        if is_full && self.joined.recover(&mut held) {
             return allocate(&mut held);
         }
         allocated
@@ -139,15 +151,48 @@ impl Client {
         Ok(())
     }
 
-    /// Releases the freed memory of this client, and that of members that left, if no reader uses
-    /// it any more, and the mappings of lost servers. Returns the number of allocations of this
+    /// Gives an allocation of this client to the object with its contents at `holder`.
+    pub(crate) fn seal(&self, address: Address, holder: Offset) -> Result<(), PoolError> {
+        let _held = self.joined.entries.lock();
+        { self.pool().coherent() }.seal(self.instance(), address, holder)
+    }
+
+    /// Frees the memory of an object, which belongs to this client, or to an object that was
+    /// destroyed.
+    pub(crate) fn free_of_object(&self, address: Address) -> Result<(), PoolError> {
+        let mut held = self.joined.entries.lock();
+        let run = { self.pool().coherent() }.begin_free_object(self.instance(), address)?;
+        held.remaining.push(run);
+        self.joined.collect(&mut held);
+        Ok(())
+    }
+
+    pub(crate) fn process(&self) -> &Process {
+        &self.joined.process
+    }
+
+    /// Returns whether the process has died or left.
+    pub(crate) fn is_gone(&self, process: Instance) -> bool {
+        self.process().tables().generations().is_gone(process)
+    }
+
+    /// Opens the leased objects of the pool for the calling thread.
+    ///
+    /// # Errors
+    /// If the pool has no free id for the thread, or the directory of objects is damaged.
+    pub fn objects(&self) -> Result<ObjectStore, PoolError> {
+        ObjectStore::open(self.clone())
+    }
+
+    /// Releases the freed memory of this client, that of members that left, if no reader uses it any
+    /// more, that of destroyed objects, and the mappings of lost servers. Returns the number of allocations of this
     /// client that readers still use. Reads the owner of every slice; waits for no other process.
     ///
     /// Allocations and frees release the memory that this client has freed. A process that does
     /// neither calls this now and then: it may have the memory of dead members.
     pub fn collect(&self) -> usize {
         let mut held = self.joined.entries.lock();
-        { self.pool() }.recover_departed(&mut held, &self.joined.process);
+        self.joined.recover(&mut held);
         self.joined.collect(&mut held);
         held.remaining.len()
     }

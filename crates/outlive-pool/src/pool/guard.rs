@@ -39,12 +39,15 @@ impl Reader {
     /// Lock-free; the first access to a server maps its segment.
     ///
     /// # Errors
-    /// If the address is not allocated, or its memory is lost.
+    /// If the address is not allocated, its memory is lost, or it is that of a leased object.
     ///
     /// # Crash
     /// A survivor ends the guard.
     #[inline]
     pub fn guard(&self, address: Address) -> Result<Guard<'_>, PoolError> {
+        if address.is_of_object() {
+            return Err(PoolError::OfObject { address });
+        }
         let used = self.slots.get();
         let slot = u64::from(used.trailing_ones());
         if slot >= LINE_SLOTS {

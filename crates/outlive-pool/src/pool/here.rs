@@ -4,7 +4,9 @@
 //! detached first, then a full fence, then a scan of the announcements of this process's readers.
 //! A reader announces a slice, executes a full fence, and then looks the segment up; so either the
 //! scan finds the announcement, or the reader finds that the segment is detached. Allocations and
-//! recoveries use segments without announcements, and hold the lock `in_use` as readers.
+//! recoveries use segments without announcements, and hold the lock `in_use` as readers. A view of a
+//! leased object is counted, executes a full fence, and then looks segments up; the count takes the
+//! place of the announcement.
 //!
 //! All clients and servers of one opened pool share its mappings, so the scan covers the readers of
 //! all of them. An instance that joins after the list was read finds the segment detached: it is
@@ -13,7 +15,7 @@
 use super::Pool;
 use crate::coherent::{Home, Homes, Phase, ServerEntry, ServerId};
 use crate::error::PoolError;
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::{AtomicUsize, Ordering, fence};
 use outlive::membership::Instance;
 use outlive::memory::{Attached, Native, SegmentError, SegmentNumber, Segments};
 use outlive::segment::{AreaKind, Segment};
@@ -27,6 +29,8 @@ pub(super) struct Here {
     in_use: RwLock<()>,
     /// The instances of this process that may have readers.
     members: Mutex<Vec<Instance>>,
+    /// The number of views of leased objects.
+    views: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +48,7 @@ impl Here {
             mapped: Mutex::default(),
             in_use: RwLock::default(),
             members: Mutex::default(),
+            views: AtomicUsize::new(0),
         }
     }
 
@@ -170,9 +175,31 @@ impl Pool {
         // SeqCst: see the head of the module.
         fence(Ordering::SeqCst);
         let members = here.members().clone();
-        if !{ members.into_iter() }.any(|member| self.coherent().has_guards(member)) {
+        let has_guards = { members.into_iter() }.any(|member| self.coherent().has_guards(member));
+        // Acquire: the reads of a view that has ended come before the closing.
+        if !has_guards && here.views.load(Ordering::Acquire) == 0 {
             mapped.detached.drain(..).for_each(close);
         }
+    }
+}
+
+/// A view of a leased object in this process. No mapping is closed as long as it lives.
+#[derive(Debug)]
+pub(crate) struct View<'p>(&'p Pool);
+
+impl<'p> View<'p> {
+    pub fn new(pool: &'p Pool) -> Self {
+        pool.inner.here.views.fetch_add(1, Ordering::Relaxed);
+        // SeqCst: see the head of the module.
+        fence(Ordering::SeqCst);
+        Self(pool)
+    }
+}
+
+impl Drop for View<'_> {
+    fn drop(&mut self) {
+        // Release: the reads of the view come before it.
+        self.0.inner.here.views.fetch_sub(1, Ordering::Release);
     }
 }
 

@@ -8,12 +8,15 @@
 
 use super::Pool;
 use crate::coherent::Run;
-use outlive::membership::Process;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use outlive::membership::{Instance, Process};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The lock of a member's entries.
 #[derive(Debug, Default)]
-pub(super) struct Entries(Mutex<Held>);
+pub(super) struct Entries {
+    held: Mutex<Held>,
+    owner: OnceLock<Instance>,
+}
 
 /// The state of a member's entries, which the lock protects.
 #[derive(Debug, Default)]
@@ -26,7 +29,18 @@ pub(super) struct Held {
 
 impl Entries {
     pub fn lock(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the instance of the member.
+    pub fn belong_to(&self, member: Instance) {
+        let _ = self.owner.set(member);
+    }
+
+    /// Returns the instance of the member. Until it is set, no other thread of the member exists
+    /// than `only`.
+    pub fn owner(&self, only: Instance) -> Instance {
+        self.owner.get().copied().unwrap_or(only)
     }
 }
 
@@ -49,6 +63,24 @@ impl Joined {
             self.release_remaining(held);
         }
         self.pool.close_lost();
+    }
+
+    /// Recovers the entries of departed members, and frees the memory of destroyed objects. Returns
+    /// whether there were any.
+    pub fn recover(&self, held: &mut Held) -> bool {
+        let mut has_recovered = self.pool.recover_departed(held, &self.process);
+        for address in self.pool.unheld() {
+            let coherent = self.pool.coherent();
+            // Another member may be quicker.
+            if let Ok(run) = coherent.begin_free_object(self.process.instance(), address) {
+                held.remaining.push(run);
+                has_recovered = true;
+            }
+        }
+        if has_recovered {
+            self.release_remaining(held);
+        }
+        has_recovered
     }
 
     /// Releases the remaining runs that no reader uses. Returns whether dead readers use one.

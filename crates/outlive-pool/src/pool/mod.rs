@@ -20,6 +20,7 @@ use crate::coherent::Coherent;
 use crate::error::PoolError;
 use files::Files;
 use here::Here;
+pub(crate) use here::View;
 use joined::{Entries, Joined};
 use outlive::membership::ProcessOptions;
 use outlive::pod::Pod;
@@ -95,8 +96,8 @@ impl Pool {
 
     fn of(pod: Pod) -> Result<Self, PoolError> {
         let segment = pod.segment();
-        let payload = pod.payload().filter(|_| pod.heap().is_none());
-        let (at, bytes) = payload.map_or_else(Default::default, |area| (area.offset, area.size));
+        let tables = pod.structures();
+        let (at, bytes) = tables.map_or_else(Default::default, |area| (area.offset, area.size));
         let opened = Coherent::open(segment.memory(), at, bytes);
         let coherent = opened.map_err(|why| PoolError::NotAPool {
             path: segment.path().into(),
@@ -156,6 +157,7 @@ impl Pool {
         };
         let pod = &self.inner.pod;
         let process = pod.join_with(options, |others| others.room(handler))?;
+        entries.belong_to(process.instance());
         self.inner.here.add(process.instance());
         self.recover_departed(&mut entries.lock(), &process);
         Ok(Joined {

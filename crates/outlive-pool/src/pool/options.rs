@@ -17,6 +17,7 @@ use std::path::Path;
 pub struct PoolOptions {
     sizes: Sizes,
     slice_bytes: u64,
+    objects: u32,
     members: u32,
     mode: u32,
 }
@@ -29,7 +30,8 @@ impl Default for PoolOptions {
 
 impl PoolOptions {
     /// Returns the options of a pool with slices of 2 MiB, 65,536 slices (128 GiB of addresses, and
-    /// tables of 1 MiB), 64 servers, 256 readers, 64 counters, and 256 members.
+    /// tables of 1.5 MiB), 64 servers, 256 readers, 64 counters, 4096 leased objects, and 256
+    /// members.
     pub fn new() -> Self {
         Self {
             sizes: Sizes {
@@ -38,7 +40,9 @@ impl PoolOptions {
                 servers: 64,
                 readers: 256,
                 counters: 64,
+                object_quota: 0,
             },
+            objects: 4096,
             slice_bytes: 2 << 20,
             members: 256,
             mode: 0o600,
@@ -55,7 +59,7 @@ impl PoolOptions {
     }
 
     /// Sets the number of slices, which limits the allocations at one time. The coherent region has
-    /// 16 bytes for each.
+    /// 24 bytes for each.
     pub fn slices(mut self, slices: u64) -> Self {
         self.sizes.slices = slices;
         self
@@ -77,6 +81,20 @@ impl PoolOptions {
     /// Sets the number of counters.
     pub fn counters(mut self, counters: u16) -> Self {
         self.sizes.counters = counters;
+        self
+    }
+
+    /// Sets the number of [leased objects](crate::ObjectStore) for which the pod's heap has room;
+    /// each needs about 1.5 KiB of the pool's file.
+    pub fn objects(mut self, objects: u32) -> Self {
+        self.objects = objects;
+        self
+    }
+
+    /// Sets the number of bytes of sealed objects above which objects that are not used are
+    /// evicted, in whole slices. Without this option there is no limit but the memory.
+    pub fn object_quota(mut self, bytes: u64) -> Self {
+        self.sizes.object_quota = bytes;
         self
     }
 
@@ -119,13 +137,15 @@ impl PoolOptions {
             return Err(PoolError::NotAFile { path: path.into() });
         }
         // The membership's tables need about 9 KiB for each member, and additionally 1 MiB.
-        let size = sizes.bytes() + u64::from(self.members) * (12 << 10) + (4 << 20);
+        let tables = sizes.bytes() + u64::from(self.members) * (12 << 10) + (4 << 20);
+        // The block of an object has 1 KiB; names, leases and the heap's own state need the rest.
+        let heap = u64::from(self.objects) * (3 << 9) + u64::from(self.members) * (1 << 10);
         let pod = PodOptions::new()
-            .size(size)
+            .size(tables + heap + (1 << 20))
             .ids(self.members)
             .groups(0)
             .mode(self.mode)
-            .payload(move |memory, area| {
+            .structures(sizes.bytes(), move |memory, area| {
                 Coherent::create(memory, area.offset, sizes);
             });
         Ok(Pod::create(path, pod)?)

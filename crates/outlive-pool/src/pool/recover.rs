@@ -2,8 +2,11 @@
 
 use super::Pool;
 use super::joined::{Entries, Held};
+use crate::layout::Address;
+use crate::objects::manifest;
 use outlive::membership::{Instance, Process};
 use outlive::memory::Native;
+use outlive::objects::Directory;
 use outlive::recovery::{RecoverError, RecoverRoom, Recovering};
 use std::sync::Arc;
 
@@ -31,7 +34,9 @@ impl RecoverRoom<Native> for RecoverPool {
     }
 
     fn release(&self, dead: &Recovering<'_, Native>) -> Result<(), RecoverError> {
-        self.recover(dead.member().instance(), dead.owner())
+        // The thread that recovers may be one with leased objects: the entries are its process's.
+        let survivor = self.entries.owner(dead.member().instance());
+        self.recover(survivor, dead.owner())
     }
 }
 
@@ -52,6 +57,21 @@ impl Pool {
         let recovery = { self.coherent() }.recover(survivor, gone, self, files);
         held.remaining.extend(recovery.remaining);
         recovery.failed.map_or(Ok(()), Err)
+    }
+
+    /// Returns the addresses of the memory of objects that were destroyed, and that nobody frees:
+    /// the last lease was that of a member that died, or of one that did not find the object's name
+    /// any more when it had leased the object.
+    pub(super) fn unheld(&self) -> Vec<Address> {
+        let directory = self.inner.pod.heap().map(Directory::open);
+        match directory.transpose().map(Option::flatten) {
+            Ok(Some(directory)) => manifest::unheld(self.coherent(), &directory),
+            Ok(None) => Vec::new(),
+            Err(error) => {
+                tracing::error!(%error, "the memory of destroyed objects remains");
+                Vec::new()
+            }
+        }
     }
 
     /// Recovers the entries of departed owners with recovered logs: a program without the handler,
@@ -79,6 +99,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::RecoverPool;
+    use crate::layout::Use;
     use crate::{Placement, Pool, PoolOptions};
     use outlive::membership::Instance;
     use outlive::recovery::RecoverError;
@@ -95,7 +116,7 @@ mod tests {
             let client = other.join().unwrap();
             let dead = Instance::new(server.instance().id, 100);
             let place = crate::coherent::Place::At(server.id());
-            let allocated = pool.coherent().allocate(dead, 2, place, &pool);
+            let allocated = pool.coherent().allocate(dead, 2, place, Use::Plain, &pool);
             allocated.unwrap();
             let handler = RecoverPool {
                 pool: other.clone(),
@@ -124,7 +145,7 @@ mod tests {
             // A generation that is not the current one: a dead member.
             let dead = Instance::new(own.id, own.generation + 100);
             let place = crate::coherent::Place::At(server.id());
-            let allocated = pool.coherent().allocate(dead, 2, place, &pool);
+            let allocated = pool.coherent().allocate(dead, 2, place, Use::Plain, &pool);
             allocated.unwrap();
             let handler = RecoverPool {
                 pool: pool.clone(),

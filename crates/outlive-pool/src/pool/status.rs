@@ -26,6 +26,8 @@ pub struct PoolStatus {
     pub owned: u64,
     /// The number of allocations that were kept.
     pub kept: u64,
+    /// The number of allocations that sealed objects have.
+    pub objects: u64,
     /// The number of slices that are allocated.
     pub slices: u64,
     /// The number of those whose server has died.
@@ -53,6 +55,7 @@ impl Pool {
             servers: Vec::new(),
             owned: 0,
             kept: 0,
+            objects: 0,
             slices: 0,
             lost: 0,
         };
@@ -73,6 +76,7 @@ impl Pool {
                 Owner::Free => continue,
                 Owner::Instance(_) => status.owned += 1,
                 Owner::Kept(_) => status.kept += 1,
+                Owner::Object(_) => status.objects += 1,
                 Owner::PartOf(_) => {}
             }
             status.slices += 1;

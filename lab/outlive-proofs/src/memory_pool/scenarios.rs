@@ -4,7 +4,7 @@
 use super::small::{LOCK, SIZE, SmallPool, instance, owners, reader};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Ordering};
-use outlive_pool::internals::{Place, Run};
+use outlive_pool::internals::{Place, Run, Use};
 use outlive_pool::{Address, Phase, PoolError, ServerId};
 use outlive_prove::proof::Proof;
 use outlive_prove::schedule::{Bounds, Ghost, Scenario, Scheduled};
@@ -64,7 +64,7 @@ fn first() -> Address {
 }
 
 fn allocate<M: Memory>(pool: &SmallPool<M>, owner: Instance, slices: u64) -> Address {
-    let allocated = { pool.coherent }.allocate(owner, slices, Place::Spread, pool);
+    let allocated = { pool.coherent }.allocate(owner, slices, Place::Spread, Use::Plain, pool);
     allocated.expect("free memory")
 }
 
@@ -132,7 +132,8 @@ fn failing<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'st
         })
         .thread("client", move |m| {
             let pool = SmallPool::open(weaken(m));
-            let allocated = { pool.coherent }.allocate(instance(0), 2, Place::Any, &pool);
+            let allocated =
+                { pool.coherent }.allocate(instance(0), 2, Place::Any, Use::Plain, &pool);
             let failed = allocated.expect_err("too little memory");
             assert!(matches!(*failed.error, PoolError::OutOfMemory { .. }));
             assert!(failed.remaining.is_none());
@@ -198,7 +199,8 @@ fn allocation<M: Memory>(
         })
         .thread("client", move |m| {
             let pool = SmallPool::open(weaken(m));
-            let allocated = { pool.coherent }.allocate(instance(0), 1, Place::Any, &pool);
+            let allocated =
+                { pool.coherent }.allocate(instance(0), 1, Place::Any, Use::Plain, &pool);
             match allocated.map_err(|failed| *failed.error) {
                 Ok(_) | Err(PoolError::OutOfMemory { .. }) => {}
                 Err(error) => panic!("{error}"),
@@ -255,11 +257,11 @@ fn full(m: Scheduled) {
     let pool = SmallPool::create(m);
     pool.serve(HOST);
     pool.serve(CORPSE);
-    let at_first = { pool.coherent }.allocate(CORPSE, 2, Place::At(ServerId(1)), &pool);
+    let at_first = { pool.coherent }.allocate(CORPSE, 2, Place::At(ServerId(1)), Use::Plain, &pool);
     let address = at_first.expect("free memory");
     let line = { pool.coherent }.claim_line(CORPSE).expect("a free line");
     { pool.coherent.translate(line, 0, address, &pool) }.expect("allocated");
-    let rest = { pool.coherent }.allocate(HOST, 4, Place::Any, &pool);
+    let rest = { pool.coherent }.allocate(HOST, 4, Place::Any, Use::Plain, &pool);
     rest.expect("free memory");
     { pool.coherent }.claim_line(HOST).expect("a free line");
 }
@@ -282,7 +284,8 @@ struct Got {
 /// Allocates a slice and makes a guard, if the survivors have released them already.
 fn take(m: Scheduled) -> Got {
     let pool = SmallPool::open(m);
-    let allocated = { pool.coherent }.allocate(CLIENT, 1, Place::At(ServerId(1)), &pool);
+    let allocated =
+        { pool.coherent }.allocate(CLIENT, 1, Place::At(ServerId(1)), Use::Plain, &pool);
     let Ok(address) = allocated else {
         return Got::default();
     };

@@ -14,6 +14,7 @@ const SIZES: Sizes = Sizes {
     servers: 2,
     readers: 2,
     counters: 1,
+    object_quota: 0,
 };
 const TABLES: Offset = Offset::new(128);
 const REGIONS: u64 = 2048;
@@ -22,7 +23,7 @@ const FRAMES: u64 = 3;
 const SEGMENTS: Offset = Offset::new(1984);
 /// The lock of a member, which two threads act as.
 pub const LOCK: Offset = Offset::new(2008);
-/// The map words lie before the owner words, at the end of the tables.
+/// The map words, the owner words and the holders lie at the end of the tables.
 const WORDS: u64 = SIZES.slices * 8;
 
 /// Returns the instance of a process: 0 is the victim, 1 and above are its recoverers.
@@ -32,12 +33,17 @@ pub const fn instance(id: u32) -> Instance {
 
 /// Returns the place and length of the map words.
 pub fn words() -> (Offset, u64) {
-    (TABLES + (SIZES.bytes() - 2 * WORDS), WORDS)
+    (TABLES + (SIZES.bytes() - 3 * WORDS), WORDS)
 }
 
 /// Returns the place and length of the owner words.
 pub fn owners() -> (Offset, u64) {
-    (TABLES + (SIZES.bytes() - WORDS), WORDS)
+    (TABLES + (SIZES.bytes() - 2 * WORDS), WORDS)
+}
+
+/// Returns the place and length of the holders of a pool at `base`.
+pub fn holders(base: u64) -> (Offset, u64) {
+    (TABLES + (base + SIZES.bytes() - WORDS), WORDS)
 }
 
 /// Returns the place and length of the owner word of the first reader.
@@ -59,6 +65,7 @@ pub fn frames() -> (Offset, u64) {
 #[derive(Clone, Copy, Debug)]
 pub struct SmallPool<M: Memory> {
     memory: M,
+    base: u64,
     /// The tables.
     pub coherent: Coherent<M>,
 }
@@ -66,21 +73,39 @@ pub struct SmallPool<M: Memory> {
 impl<M: Memory> SmallPool<M> {
     /// Creates the pool, without servers.
     pub fn create(memory: M) -> Self {
+        Self::create_at(memory, 0)
+    }
+
+    /// Creates the pool in the [`SIZE`] bytes from `base` on.
+    pub fn create_at(memory: M, base: u64) -> Self {
         assert!(TABLES.raw() + SIZES.bytes() <= SEGMENTS.raw());
-        let coherent = Coherent::create(memory, TABLES, SIZES);
-        Self { memory, coherent }
+        let coherent = Coherent::create(memory, TABLES + base, SIZES);
+        Self {
+            memory,
+            base,
+            coherent,
+        }
     }
 
     /// Opens it.
     pub fn open(memory: M) -> Self {
-        let coherent = Coherent::open(memory, TABLES, SIZES.bytes()).expect("a pool");
-        Self { memory, coherent }
+        Self::open_at(memory, 0)
+    }
+
+    /// Opens the pool in the bytes from `base` on.
+    pub fn open_at(memory: M, base: u64) -> Self {
+        let coherent = Coherent::open(memory, TABLES + base, SIZES.bytes()).expect("a pool");
+        Self {
+            memory,
+            base,
+            coherent,
+        }
     }
 
     /// Returns the region of a server.
     pub fn region(&self, server: ServerId) -> Home<M> {
         let bytes = Home::<M>::bytes_for(FRAMES, SIZES.slice_bits);
-        let at = REGIONS + u64::from(server.0 - 1) * bytes;
+        let at = self.base + REGIONS + u64::from(server.0 - 1) * bytes;
         Home::new(self.memory, Offset::new(at), bytes, SIZES.slice_bits)
     }
 
@@ -94,20 +119,20 @@ impl<M: Memory> SmallPool<M> {
         { self.coherent }.check(self)
     }
 
-    fn segment(server: ServerId) -> Offset {
-        SEGMENTS + u64::from(server.0 - 1) * 8
+    fn segment(&self, server: ServerId) -> Offset {
+        SEGMENTS + self.base + u64::from(server.0 - 1) * 8
     }
 
     /// Returns whether the segment of a server exists.
     pub fn has_segment(&self, server: ServerId) -> bool {
-        let at = Self::segment(server);
+        let at = self.segment(server);
         { self.memory }.load::<u64>(at, Ordering::Acquire) != 0
     }
 
     /// Adds a server of the process `owner`.
     pub fn serve(&self, owner: Instance) -> ServerEntry {
         let create = |server: ServerId, _| {
-            let at = Self::segment(server);
+            let at = self.segment(server);
             { self.memory }.store(at, 1u64, Ordering::Release);
             self.region(server).initialise(FRAMES);
             Ok((Home::<M>::bytes_for(FRAMES, SIZES.slice_bits), 1))
@@ -127,7 +152,7 @@ impl<M: Memory> Homes<M> for SmallPool<M> {
 
 impl<M: Memory> ServerFiles for SmallPool<M> {
     fn remove(&self, server: ServerId, _: u64) {
-        let at = Self::segment(server);
+        let at = self.segment(server);
         { self.memory }.store(at, 0u64, Ordering::Release);
     }
 }

@@ -4,7 +4,7 @@
 use super::small::{SIZE, SmallPool, frames, instance, owners, state, words};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Ordering};
-use outlive_pool::internals::{AllocatePoint, FreePoint, Place, Run, ServerPoint};
+use outlive_pool::internals::{AllocatePoint, FreePoint, Place, Run, ServerPoint, Use};
 use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
@@ -171,7 +171,7 @@ fn read<M: Memory>(pool: &SmallPool<M>, address: Address) {
 /// Allocates everything that is free, demands zeros, and frees it.
 fn demand_zeros<M: Memory>(pool: &SmallPool<M>) -> Result<(), String> {
     let allocate = || {
-        let allocated = { pool.coherent }.allocate(CHECKER, 1, Place::Any, pool);
+        let allocated = { pool.coherent }.allocate(CHECKER, 1, Place::Any, Use::Plain, pool);
         allocated.ok()
     };
     let all: Vec<_> = std::iter::from_fn(allocate).collect();
@@ -198,7 +198,7 @@ fn demand_zeros<M: Memory>(pool: &SmallPool<M>) -> Result<(), String> {
 }
 
 fn allocate<M: Memory>(pool: &SmallPool<M>, owner: Instance, slices: u64) -> Address {
-    let allocated = { pool.coherent }.allocate(owner, slices, Place::Spread, pool);
+    let allocated = { pool.coherent }.allocate(owner, slices, Place::Spread, Use::Plain, pool);
     allocated.expect("free memory")
 }
 
@@ -258,7 +258,7 @@ impl Sweep for Memories {
             }
             What::Fail => {
                 let server = Place::At(ServerId(1));
-                let failed = { pool.coherent }.allocate(own, 5, server, &pool);
+                let failed = { pool.coherent }.allocate(own, 5, server, Use::Plain, &pool);
                 let failed = failed.expect_err("too few frames");
                 assert!(matches!(*failed.error, PoolError::OutOfMemory { .. }));
                 assert!(failed.remaining.is_none());

@@ -1,7 +1,7 @@
 //! Named objects.
 
 pub mod chaos;
-mod fixture;
+pub(crate) mod fixture;
 pub mod scenarios;
 pub mod sweeps;
 

@@ -1,6 +1,6 @@
 //! Memory pools and their recovery, killed after every instruction; and broken variants.
 
-use outlive_proofs::memory_pool::sweeps;
+use outlive_proofs::memory_pool::{object_sweeps, sweeps};
 use outlive_prove::kill::{Plan, Sample, assert_clean, assert_found};
 
 #[test]
@@ -13,4 +13,16 @@ fn memory_pools_survive_a_kill_at_every_instruction() {
 #[test]
 fn broken_memory_pools_are_found() {
     assert_found(sweeps::broken());
+}
+
+#[test]
+fn leased_objects_survive_a_kill_at_every_instruction() {
+    let mut plan = Plan::quick();
+    plan.recoveries = Sample::UpTo(3);
+    assert_clean(object_sweeps::add_to, &plan);
+}
+
+#[test]
+fn broken_leased_objects_are_found() {
+    assert_found(object_sweeps::broken());
 }

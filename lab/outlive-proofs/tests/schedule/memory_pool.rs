@@ -1,6 +1,6 @@
 //! Memory pools under every interleaving within bounds; and a broken variant, which must be found.
 
-use outlive_proofs::memory_pool::scenarios;
+use outlive_proofs::memory_pool::{object_scenarios, scenarios};
 use outlive_prove::proof::{assert_caught, assert_hold};
 
 #[test]
@@ -12,4 +12,15 @@ fn memory_pools_hold_under_interleavings() {
 #[test]
 fn broken_memory_pools_are_caught() {
     assert_caught(scenarios::broken());
+}
+
+#[test]
+fn leased_objects_hold_under_interleavings() {
+    let coverage = assert_hold(object_scenarios::all(), |report| report.executions > 1);
+    println!("{coverage}");
+}
+
+#[test]
+fn broken_leased_objects_are_caught() {
+    assert_caught(object_scenarios::broken());
 }

@@ -1,0 +1,98 @@
+//! The memory of leased objects: it belongs to the process that creates the object until the object
+//! is sealed, and to the object from then on.
+//!
+//! An object is a named object of the pod's heap, in whose contents its address stands. Beside the
+//! owner word of the first slice, the word of the *holder* leads back to these contents. So the
+//! memory of an object that exists no more is found without a list of the objects.
+//!
+//! 1. The holder's word is written; only the owner uses it.
+//! 2. The owner word: from the process to the object, by a compare-and-swap. This seals the object.
+//!
+//! The memory of a destroyed object is freed like that which was kept. Exactly one member changes
+//! the owner word to its own.
+
+use super::{Coherent, Run};
+use crate::error::PoolError;
+use crate::layout::{Address, Owner};
+use outlive::membership::Instance;
+use outlive::memory::{Memory, Offset, Ordering};
+
+outlive::memory::crash_points! {
+    /// Crash points of the sealing of an object.
+    pub enum SealPoint for "pool.seal" {
+        /// The holder's word leads to the object, which is not sealed.
+        Held,
+        /// The object is sealed.
+        Sealed,
+    }
+}
+
+impl<M: Memory> Coherent<M> {
+    /// Gives the allocation at `address`, which `owner` owns, to the object with its contents at
+    /// `holder`. One compare-and-swap. Wait-free.
+    ///
+    /// # Errors
+    /// If `owner` does not own an allocation that begins there.
+    ///
+    /// # Crash
+    /// The object has the memory, or a survivor frees it.
+    pub fn seal(self, owner: Instance, address: Address, holder: Offset) -> Result<(), PoolError> {
+        let (slice, _) = self.first_slice(address)?;
+        if self.owner(slice) != Owner::Instance(owner) {
+            return Err(self.not_owned(slice, address));
+        }
+        // Relaxed: the compare-and-swap below publishes it.
+        let at = self.holder_at(slice);
+        self.memory.store(at, holder.raw(), Ordering::Relaxed);
+        self.memory.crash_point(SealPoint::Held);
+        let to = Owner::Object(address.generation());
+        match self.change_owner(slice, Owner::Instance(owner), to) {
+            true => {
+                self.memory.crash_point(SealPoint::Sealed);
+                Ok(())
+            }
+            false => Err(self.not_owned(slice, address)),
+        }
+    }
+
+    /// Returns whether the memory at `address` is that of a sealed object. Acquire: who sees that
+    /// also sees the bytes.
+    pub fn is_sealed(self, address: Address) -> bool {
+        let slice = address.position() >> self.sizes.slice_bits;
+        slice < self.sizes.slices && self.owner(slice) == Owner::Object(address.generation())
+    }
+
+    /// Returns the addresses of the memory of sealed objects, each with the place of the contents of
+    /// its object.
+    pub fn sealed(self) -> impl Iterator<Item = (Address, Offset)> {
+        (0..self.sizes.slices).filter_map(move |slice| {
+            let Owner::Object(generation) = self.owner(slice) else {
+                return None;
+            };
+            // Relaxed: written before the owner word, which was loaded by Acquire.
+            let holder: u64 = self.memory.load(self.holder_at(slice), Ordering::Relaxed);
+            let address = Address::new(generation, slice << self.sizes.slice_bits);
+            Some((address, Offset::from_raw(holder)))
+        })
+    }
+
+    /// Returns the number of slices that sealed objects have. Reads the owner of every slice.
+    pub(crate) fn sealed_slices(self) -> u64 {
+        let firsts = self.sealed().map(|(address, _)| address.position());
+        let runs = firsts.map(|position| self.run_at(position >> self.sizes.slice_bits));
+        runs.map(|run| run.slices).sum()
+    }
+
+    /// Makes the memory at `address` inaccessible, which `owner` owns, or which a destroyed object
+    /// has. [`release_unless_used`](Self::release_unless_used) follows. Threads of one process do
+    /// not call this and other operations on its allocations concurrently.
+    ///
+    /// # Errors
+    /// If the memory was freed, also by another member at the same time.
+    ///
+    /// # Crash
+    /// A survivor frees the memory, or nothing has changed.
+    pub fn begin_free_object(self, owner: Instance, address: Address) -> Result<Run, PoolError> {
+        self.begin_free_of(owner, address, Owner::Object(address.generation()))
+    }
+}

@@ -1,0 +1,62 @@
+//! From a name to a leased object, and the removal of objects whose creators died.
+
+use super::manifest::Manifest;
+use crate::coherent::Coherent;
+use crate::error::PoolError;
+use outlive::membership::Instance;
+use outlive::memory::{Memory, Native};
+use outlive::objects::{Named, ObjectError, Objects};
+
+/// What a name leads to.
+#[derive(Debug)]
+pub enum Found<'h, M: Memory = Native> {
+    /// A sealed object, leased.
+    Sealed(Named<'h, Manifest<M>, M>),
+    /// An object that this process, which lives, has not sealed.
+    Unsealed(Instance),
+    /// No object.
+    Nothing,
+}
+
+/// Leases the named object of a leased one.
+pub fn open<'h, M: Memory>(
+    objects: Objects<'h, M>,
+    name: &str,
+) -> Result<Option<Named<'h, Manifest<M>, M>>, PoolError> {
+    match objects.open::<Manifest<M>>(name) {
+        Ok(named) => Ok(Some(named)),
+        Err(ObjectError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Finds the object `name`, and unlinks it if its creator has died before it sealed it.
+///
+/// # Errors
+/// If the object is damaged, or there is no memory for a lease.
+///
+/// # Crash
+/// A survivor gives up the lease.
+pub fn find<'h, M: Memory>(
+    objects: Objects<'h, M>,
+    coherent: Coherent<M>,
+    name: &str,
+    is_gone: impl Fn(Instance) -> bool,
+) -> Result<Found<'h, M>, PoolError> {
+    loop {
+        let Some(named) = open(objects, name)? else {
+            return Ok(Found::Nothing);
+        };
+        let manifest = *named.low_level();
+        // The creator is looked at first: it may seal the object, and then die.
+        let creator = manifest.creator().filter(|it| !is_gone(*it));
+        if coherent.is_sealed(manifest.address()?) {
+            return Ok(Found::Sealed(named));
+        }
+        match creator {
+            Some(creator) => return Ok(Found::Unsealed(creator)),
+            // Its memory belongs to the creator, and is freed by the creator's recovery.
+            None => drop(named.unlink()?),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The contents of the named object that a leased object is: the place of its bytes.
+//!
+//! ```text
+//!  0  creator (an instance)
+//!  8  address of the bytes
+//! 16  number of bytes
+//! 24  time of the last use, in milliseconds since 1970
+//! 32  1 while the object is pinned
+//! ```
+//!
+//! The first three words do not change. Whether the object is sealed stands in the owner word of its
+//! memory: see [`Coherent::seal`].
+
+use crate::coherent::Coherent;
+use crate::error::PoolError;
+use crate::layout::Address;
+use outlive::heap::LocalHeap;
+use outlive::membership::Instance;
+use outlive::memory::{Memory, Native, Offset, Ordering};
+use outlive::objects::{Class, Contents, Directory, Object, ObjectError};
+
+const CREATOR: u64 = 0;
+const ADDRESS: u64 = 8;
+const BYTES: u64 = 16;
+const LAST_USE: u64 = 24;
+const PINNED: u64 = 32;
+const SIZE: u64 = 40;
+
+/// The contents of a leased object.
+#[derive(Clone, Copy, Debug)]
+pub struct Manifest<M: Memory = Native> {
+    memory: M,
+    at: Offset,
+}
+
+/// What a leased object is created with.
+#[derive(Clone, Copy, Debug)]
+pub struct Birth {
+    /// The process that creates it.
+    pub creator: Instance,
+    /// The address of its memory, which belongs to the creator.
+    pub address: Address,
+    /// The number of its bytes.
+    pub bytes: u64,
+    /// The time.
+    pub now: u64,
+}
+
+impl<M: Memory> Object<M> for Manifest<M> {
+    type Init = Birth;
+    const CLASS: Class = Class::Plain;
+
+    fn describe() -> String {
+        "leased object".into()
+    }
+
+    fn fingerprint() -> u64 {
+        u64::from_le_bytes(*b"manifest")
+    }
+
+    fn bytes(_: &Birth) -> u64 {
+        SIZE
+    }
+
+    fn create(heap: &LocalHeap<'_, M>, at: Offset, birth: Birth) -> Result<(), ObjectError> {
+        let memory = heap.memory();
+        let words = [
+            (CREATOR, birth.creator.to_word()),
+            (ADDRESS, birth.address.to_word()),
+            (BYTES, birth.bytes),
+            (LAST_USE, birth.now),
+        ];
+        for (place, word) in words {
+            // Relaxed: published with the state of the object.
+            memory.store(at + place, word, Ordering::Relaxed);
+        }
+        memory.persist(at, SIZE);
+        Ok(())
+    }
+
+    fn open(contents: Contents<M>) -> Result<Self, ObjectError> {
+        let (memory, at) = (contents.memory, contents.of_size(SIZE)?);
+        let manifest = Self { memory, at };
+        match Address::from_word(manifest.word(ADDRESS)) {
+            Some(_) => Ok(manifest),
+            None => Err(ObjectError::Damaged {
+                at,
+                what: "a leased object has no address",
+            }),
+        }
+    }
+}
+
+impl<M: Memory> Manifest<M> {
+    fn word(&self, place: u64) -> u64 {
+        // Relaxed: published with the state of the object, or a hint.
+        self.memory.load(self.at + place, Ordering::Relaxed)
+    }
+
+    /// Returns the place of these contents.
+    pub fn at(&self) -> Offset {
+        self.at
+    }
+
+    /// Returns the process that creates the object.
+    pub fn creator(&self) -> Option<Instance> {
+        Instance::from_word(self.word(CREATOR))
+    }
+
+    /// Returns the address of the bytes.
+    ///
+    /// # Errors
+    /// If it was overwritten since the object was opened.
+    pub fn address(&self) -> Result<Address, PoolError> {
+        let damaged = ObjectError::Damaged {
+            at: self.at,
+            what: "a leased object has no address",
+        };
+        Address::from_word(self.word(ADDRESS)).ok_or(PoolError::Objects(damaged))
+    }
+
+    /// Returns the number of bytes.
+    pub fn bytes(&self) -> u64 {
+        self.word(BYTES)
+    }
+
+    /// Returns the time of the last use.
+    pub fn last_use(&self) -> u64 {
+        self.word(LAST_USE)
+    }
+
+    /// Notes a use.
+    pub fn touch(&self, now: u64) {
+        // Read first: users of one object at the same time do not take its line from one another.
+        if self.word(LAST_USE) < now {
+            self.memory
+                .store(self.at + LAST_USE, now, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether the object is pinned.
+    pub fn is_pinned(&self) -> bool {
+        self.word(PINNED) != 0
+    }
+
+    /// Pins the object, or ends that.
+    pub fn pin(&self, is_pinned: bool) {
+        let word = u64::from(is_pinned);
+        self.memory.store(self.at + PINNED, word, Ordering::Relaxed);
+        self.memory.persist(self.at + PINNED, 8);
+    }
+}
+
+/// Returns whether an object exists whose contents are at `holder`, and whose bytes are at `address`.
+/// No other object has this address: its generation is that of one allocation.
+pub fn holds<M: Memory>(directory: &Directory<M>, holder: Offset, address: Address) -> bool {
+    let contents = directory.contents_at::<Manifest<M>>(holder);
+    let manifest = contents.and_then(|contents| Manifest::open(contents).ok());
+    manifest.is_some_and(|it| it.word(ADDRESS) == address.to_word())
+}
+
+/// Returns whether the memory at `address`, which the object with its contents at `holder` had, is to
+/// be freed: the object was destroyed, and no member frees the memory.
+pub fn is_left<M: Memory>(
+    coherent: Coherent<M>,
+    directory: &Directory<M>,
+    holder: Offset,
+    address: Address,
+) -> bool {
+    coherent.is_sealed(address) && !holds(directory, holder, address)
+}
+
+/// Returns the addresses of the memory of sealed objects that exist no more. A sealed object exists
+/// until its last user is gone, and nothing seals it again; so no user of this memory comes.
+pub fn unheld<M: Memory>(coherent: Coherent<M>, directory: &Directory<M>) -> Vec<Address> {
+    { coherent.sealed() }
+        .filter(|(address, holder)| !holds(directory, *holder, *address))
+        .map(|(address, _)| address)
+        .collect()
+}
