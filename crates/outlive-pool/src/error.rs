@@ -237,10 +237,10 @@ pub enum PoolError {
         /// The number of elements.
         len: u64,
     },
-    /// A server that leaves still has data.
+    /// A server that leaves, or the part of it that would become private, still has data.
     #[error(
-        "{server} still has {slices} slices, which would be lost; free them, or end the server \
-         without `leave`"
+        "{server} still has {slices} slices there, which would be lost; free them, or end the \
+         server without `leave`"
     )]
     StillHeld {
         /// The server.

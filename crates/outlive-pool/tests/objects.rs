@@ -236,6 +236,100 @@ fn objects_that_are_not_used_make_room() {
 }
 
 #[test]
+fn only_objects_on_the_server_of_the_placement_make_room() {
+    let place = Place::new("there", PoolOptions::new(), &[2, 4]);
+    let objects = place.objects();
+    let [first, second] = [0, 1].map(|at| Placement::There(place.servers[at].id()));
+    for (name, there) in [("a", second), ("b", first), ("c", second), ("d", first)] {
+        objects.put(name, &bytes(SLICE, 1), there).unwrap();
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    // On the first server at most two slices can be free.
+    let too_large = objects.put("e", &bytes(3 * SLICE, 1), first);
+    assert!(matches!(too_large, Err(PoolError::OutOfMemory { .. })));
+    assert_eq!(names(&objects), ["a", "b", "c", "d"]);
+    objects.put("e", &bytes(SLICE, 1), first).unwrap();
+    assert_eq!(names(&objects), ["a", "c", "d", "e"]);
+    // More than all addresses: nothing is evicted.
+    let huge = objects.create("f", 65 * SLICE, Placement::Any).unwrap_err();
+    assert!(matches!(huge, PoolError::OutOfAddresses { .. }), "{huge}");
+    let none = objects.create("f", 1, Placement::Here).unwrap_err();
+    assert!(matches!(none, PoolError::NotAServer), "{none}");
+    assert_eq!(names(&objects).len(), 4);
+}
+
+#[test]
+fn the_memory_of_an_unsealed_object_is_not_freed_by_its_address() {
+    let mut place = Place::new("unsealed", PoolOptions::new(), &[4, 4]);
+    let objects = place.objects();
+    let mut made = objects.create("a", 4 * SLICE, Placement::Spread).unwrap();
+    drop(place.servers.remove(0));
+    let lost = (0..4).find_map(|index| match made.chunk_mut(index) {
+        Err(PoolError::Lost { address, .. }) => Some((index, address)),
+        _ => None,
+    });
+    let (index, address) = lost.unwrap();
+    let first = outlive_pool::Address::from_word(address.to_word() - index * SLICE).unwrap();
+    let client = objects.client();
+    let is_of_object = |refused| matches!(refused, Err(PoolError::OfObject { .. }));
+    assert!(is_of_object(client.free(first)) && is_of_object(client.keep(first)));
+    drop(made);
+    assert_eq!(place.slices(), 0);
+}
+
+#[test]
+fn objects_make_room_for_names() {
+    let path = format!("/dev/shm/outlive-objects-heap-{}", std::process::id());
+    let options = PoolOptions::new().slice_bytes(SLICE).slices(16 << 10);
+    let pool = Pool::create(&path, options.members(48).objects(0)).unwrap();
+    let place = Place {
+        path: path.into(),
+        servers: vec![pool.serve((16 << 10) * SLICE, 0).unwrap()],
+        pool,
+    };
+    // There is memory for all objects, and too little for their names.
+    let objects = place.objects();
+    let mut puts = 0;
+    while names(&objects).len() == puts {
+        for _ in 0..100 {
+            objects
+                .put(&format!("{puts}"), &[1], Placement::Any)
+                .unwrap();
+            puts += 1;
+        }
+        assert!(puts < 16 << 10, "the heap is too large for this test");
+    }
+    assert!(objects.get(&format!("{}", puts - 1)).is_ok());
+    assert!(objects.get("0").is_err());
+}
+
+#[test]
+fn a_thread_that_leaks_its_store_ends_the_process() {
+    const LEAKS: &str = "OUTLIVE_POOL_TEST_LEAKS";
+    if let Ok(path) = std::env::var(LEAKS) {
+        std::thread::spawn(move || {
+            let pool = Pool::open(path).unwrap();
+            std::mem::forget(pool.join().unwrap().objects().unwrap());
+        })
+        .join()
+        .unwrap();
+        return;
+    }
+    let place = Place::new("leaks", PoolOptions::new(), &[1]);
+    let name = "a_thread_that_leaks_its_store_ends_the_process";
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture"])
+        .env(LEAKS, &place.path)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && errors.contains("were leaked"),
+        "{errors}"
+    );
+}
+
+#[test]
 fn a_quota_limits_the_objects() {
     let options = PoolOptions::new().object_quota(3 * SLICE);
     let place = Place::new("quota", options, &[16]);
@@ -259,7 +353,8 @@ fn a_quota_limits_the_objects() {
         .client()
         .allocate(8 * SLICE, Placement::Any)
         .unwrap();
-    assert_eq!(place.slices(), 8 + 1);
+    assert_eq!(place.slices(), 8 + 1 + 2);
+    assert_eq!(names(&objects), ["c", "f"]);
 }
 
 #[test]

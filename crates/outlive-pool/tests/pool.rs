@@ -244,8 +244,8 @@ fn a_damaged_entry_of_a_server_is_refused() {
     let (place, pool) = Place::new("damaged", PoolOptions::new());
     let server = servers(&pool, &[2]).remove(0);
     // The entry of server 1: owner, state, bytes, key.
-    let payload = pool.pod().payload().unwrap();
-    let (memory, at) = (pool.pod().segment().memory(), payload.offset + 0x90);
+    let tables = pool.pod().structures().unwrap();
+    let (memory, at) = (pool.pod().segment().memory(), tables.offset + 0x90);
     let sound: u64 = memory.load(at, Ordering::Acquire);
     for bytes in [0, 56, sound + 8, u64::MAX - 63] {
         memory.store(at, bytes, Ordering::Release);
@@ -526,4 +526,57 @@ fn a_private_part_is_not_lent() {
     let client = server.client();
     assert!(client.allocate(3 * SLICE, Placement::Here).is_err());
     assert!(client.allocate(2 * SLICE, Placement::Here).is_ok());
+}
+
+#[test]
+fn a_boundary_moves_both_ways_while_readers_go_on() {
+    let (_place, pool) = Place::new("boundary", PoolOptions::new());
+    let mut server = pool.serve(2 * SLICE, 4 * SLICE).unwrap();
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let kept = client.allocate(2 * SLICE, Placement::Any).unwrap();
+    reader.write(kept, &[1; 16]).unwrap();
+    let guard = reader.guard(kept).unwrap();
+    assert!(client.allocate(SLICE, Placement::Any).is_err());
+    // The private memory has data, which no client gets.
+    let (memory, at, bytes) = server.private();
+    assert_eq!(bytes, 4 * SLICE);
+    for byte in (0..bytes).step_by(8) {
+        memory.store(at + byte, u64::MAX, Ordering::Relaxed);
+    }
+    server.resize(5 * SLICE - 1).unwrap();
+    assert_eq!(
+        (server.shared_bytes(), server.private().2),
+        (5 * SLICE, SLICE)
+    );
+    let more = client.allocate(3 * SLICE, Placement::Any).unwrap();
+    let mut data = vec![1; 3 * SLICE as usize];
+    reader.read(more, &mut data).unwrap();
+    assert!(data.iter().all(|byte| *byte == 0));
+    let held = server.resize(4 * SLICE).unwrap_err();
+    assert!(
+        matches!(held, PoolError::StillHeld { slices: 1, .. }),
+        "{held}"
+    );
+    let large = server.resize(7 * SLICE).unwrap_err();
+    assert!(
+        matches!(large, PoolError::Impossible { most: 6, .. }),
+        "{large}"
+    );
+    assert_eq!(server.shared_bytes(), 5 * SLICE);
+    client.free(more).unwrap();
+    server.resize(2 * SLICE).unwrap();
+    assert!(client.allocate(SLICE, Placement::Any).is_err());
+    assert_eq!(guard.load(0), u64::from_ne_bytes([1; 8]));
+    guard.confirm().unwrap();
+
+    pool.request_resize(server.id(), 3 * SLICE).unwrap();
+    assert!(pool.has_request(server.id()).unwrap());
+    assert_eq!(server.requested(), Some(3 * SLICE));
+    assert_eq!(
+        (server.requested(), pool.has_request(server.id()).unwrap()),
+        (None, false)
+    );
+    assert!(pool.request_resize(ServerId(7), SLICE).is_err());
+    assert!(pool.check().is_ok());
 }

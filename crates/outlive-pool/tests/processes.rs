@@ -1,6 +1,8 @@
 //! Servers and clients in processes of their own, which are killed.
 
-use outlive_pool::{Address, Phase, Placement, Pool, PoolError, PoolOptions, PoolVec};
+use outlive_pool::{
+    Address, ObjectState, ObjectStore, Phase, Placement, Pool, PoolError, PoolOptions, PoolVec,
+};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -50,7 +52,66 @@ fn member() {
                 client.free(address).unwrap();
             }
         }
+        "objects" => {
+            let client = pool.join().unwrap();
+            let objects = client.objects().unwrap();
+            objects
+                .put("kept", &bytes_of(2 * SLICE, 1), Placement::Spread)
+                .unwrap();
+            let _lease = objects.get("kept").unwrap();
+            let mut made = objects
+                .create("made", 3 * SLICE, Placement::Spread)
+                .unwrap();
+            made.write(0, &bytes_of(SLICE, 2)).unwrap();
+            println!("\nready 0");
+            let _ = std::io::stdin().read_line(&mut String::new());
+        }
+        "object churn" => {
+            let client = pool.join().unwrap();
+            let objects = client.objects().unwrap();
+            println!("\nready 0");
+            for round in 0u64.. {
+                let seed = round * 7 % 5;
+                let name = format!("object {seed}");
+                let data = bytes_of(2 * SLICE + 100, seed);
+                match objects.put(&name, &data, Placement::Spread) {
+                    Ok(()) | Err(PoolError::ObjectExists { .. }) => {}
+                    Err(PoolError::BeingCreated { .. } | PoolError::OutOfMemory { .. }) => {}
+                    // A server was killed.
+                    Err(PoolError::Lost { .. } | PoolError::NotLive { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+                verify(&objects, &name, seed);
+                if round % 3 == 0 {
+                    let _ = objects.delete(&name);
+                }
+            }
+        }
         role => panic!("{role}"),
+    }
+}
+
+/// Returns the bytes of an object with this seed, which no other one has.
+fn bytes_of(len: u64, seed: u64) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + seed * 7 + 1) as u8).collect()
+}
+
+/// Demands that an object, if it exists, has no wrong byte.
+fn verify(objects: &ObjectStore, name: &str, seed: u64) {
+    let Ok(object) = objects.get(name) else {
+        return;
+    };
+    let mut at = 0;
+    let expected = bytes_of(object.len(), seed);
+    for chunk in object.chunks() {
+        match chunk {
+            Ok(chunk) => {
+                assert!(*chunk == expected[at..at + chunk.len()], "wrong bytes");
+                at += chunk.len();
+            }
+            Err(PoolError::Lost { .. }) => return,
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 
@@ -217,5 +278,72 @@ fn clients_that_are_killed_while_they_allocate_leave_nothing() {
         wait_until("the slices are free", || pool.status().slices == 0);
         let all = survivor.allocate(8 * SLICE, Placement::Any).unwrap();
         survivor.free(all).unwrap();
+    }
+}
+
+#[test]
+fn the_leases_and_unsealed_objects_of_a_killed_client_are_given_back() {
+    let (place, pool) = Place::new("lessee");
+    let (_server, _) = Member::start("server", &place.0);
+    let objects = pool.join().unwrap().objects().unwrap();
+    let (client, _) = Member::start("objects", &place.0);
+    let states = |objects: &ObjectStore| {
+        let all = objects.list().unwrap().into_iter();
+        all.map(|it| (it.state, it.users.len())).collect::<Vec<_>>()
+    };
+    let with_users = [(ObjectState::Sealed, 1), (ObjectState::Unsealed, 1)];
+    assert_eq!(states(&objects), with_users);
+    let by = objects.get("made").unwrap_err();
+    assert!(matches!(by, PoolError::BeingCreated { .. }), "{by}");
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let objects = pool.join().unwrap().objects().unwrap();
+            objects.wait("made", LIMIT).map(|_| ())
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        client.kill();
+        let ended = waiter.join().unwrap();
+        assert!(
+            matches!(ended, Err(PoolError::Abandoned { .. })),
+            "{ended:?}"
+        );
+    });
+    let is_over = || {
+        objects.collect().unwrap();
+        states(&objects) == [(ObjectState::Sealed, 0)]
+    };
+    wait_until("the lease is given back", is_over);
+    wait_until("its memory is freed", || pool.status().slices == 2);
+    verify(&objects, "kept", 1);
+    objects.delete("kept").unwrap();
+    assert_eq!(pool.status().slices, 0);
+}
+
+#[test]
+fn objects_are_right_while_clients_and_servers_are_killed() {
+    let (place, pool) = Place::new("objects");
+    let (_stays, _) = Member::start("server", &place.0);
+    let (mut other, _) = Member::start("server", &place.0);
+    for round in 0..12 {
+        let (first, _) = Member::start("object churn", &place.0);
+        let (second, _) = Member::start("object churn", &place.0);
+        std::thread::sleep(Duration::from_micros(3_000 + round * 370));
+        first.kill();
+        if round % 4 == 1 {
+            other.kill();
+            (other, _) = Member::start("server", &place.0);
+        }
+        second.kill();
+        let objects = pool.join().unwrap().objects().unwrap();
+        let is_over = || {
+            objects.collect().unwrap();
+            let all = objects.list().unwrap();
+            let is_idle = |it: &outlive_pool::ObjectStatus| it.users.is_empty();
+            all.iter().all(is_idle) && pool.status().slices == 3 * all.len() as u64
+        };
+        wait_until("nothing of the dead clients is left", is_over);
+        for seed in 0..5 {
+            verify(&objects, &format!("object {seed}"), seed);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! `outlive pool`: logical memory pools, and their servers.
 
 mod demo;
+mod objects;
 
 use super::destroy::refuse_members;
 use crate::amount::{self, Bytes};
@@ -10,7 +11,7 @@ use crate::look::Look;
 use crate::output;
 use clap::{Args, Subcommand};
 use outlive::membership::{EventKind, News};
-use outlive_pool::{Phase, Pool, PoolError, PoolOptions};
+use outlive_pool::{Phase, Pool, PoolError, PoolOptions, ServerId};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,8 +27,22 @@ pub enum PoolCommand {
     Serve(Serve),
     /// Show the servers and the memory of a pool
     Stat(Stat),
+    /// Put bytes into a pool, as an object with a name
+    Put(objects::Put),
+    /// Write the bytes of an object to standard output
+    Get(objects::Get),
+    /// Show the objects of a pool
+    List(objects::List),
+    /// Protect an object from eviction, or end that
+    Pin(objects::Pin),
+    /// Remove objects
+    Delete(objects::Delete),
+    /// Remove objects that are not used, until memory is free
+    Evict(objects::Evict),
     /// Sum and rewrite a vector that is spread over servers, and kill some of them
     Demo(demo::Demo),
+    /// Change the memory that a server lends
+    Resize(Resize),
     /// Remove a pool and the memory of its servers
     Destroy(Destroy),
 }
@@ -38,7 +53,14 @@ impl PoolCommand {
             Self::Create(command) => command.run(),
             Self::Serve(command) => command.run(),
             Self::Stat(command) => command.run(),
+            Self::Put(command) => command.run(),
+            Self::Get(command) => command.run(),
+            Self::List(command) => command.run(),
+            Self::Pin(command) => command.run(),
+            Self::Delete(command) => command.run(),
+            Self::Evict(command) => command.run(),
             Self::Demo(command) => command.run(),
+            Self::Resize(command) => command.run(),
             Self::Destroy(command) => command.run(),
         }
     }
@@ -69,7 +91,7 @@ pub struct Create {
     /// Size of a slice, of which allocations have whole ones: a power of two from 4K to 64M
     #[arg(long, default_value = "2M", value_parser = amount::size)]
     slice: u64,
-    /// Number of slices at one time; each needs 16 bytes of the pool's file
+    /// Number of slices at one time; each needs 24 bytes of the pool's file
     #[arg(long, default_value_t = 65_536)]
     slices: u64,
     /// Maximum number of servers at one time
@@ -78,9 +100,17 @@ pub struct Create {
     /// Maximum number of threads that access data at one time
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
     readers: u16,
-    /// Maximum number of hosts and processes at one time; a client or server counts as both
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=65_536))]
+    /// Maximum number of hosts, processes and threads with objects at one time; a client or server
+    /// counts as one of each
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(6..=65_536))]
     members: u32,
+    /// Number of objects for which there is room; each needs 1.5 KiB of the pool's file
+    #[arg(long, default_value_t = 4096)]
+    objects: u32,
+    /// Size that all objects may have together: those that are not used are evicted; without it, the
+    /// memory of the servers
+    #[arg(long, value_parser = amount::size)]
+    quota: Option<u64>,
     /// Permissions of the pool's files, octal
     #[arg(long, default_value = "600", value_parser = amount::mode)]
     mode: u32,
@@ -94,6 +124,8 @@ impl Create {
             .servers(self.servers)
             .readers(self.readers)
             .members(self.members)
+            .objects(self.objects)
+            .object_quota(self.quota.unwrap_or(0))
             .mode(self.mode);
         let path = &self.which.path;
         Pool::create(path, options)?;
@@ -137,10 +169,12 @@ const BETWEEN_COLLECTS: Duration = Duration::from_secs(5);
 impl Serve {
     fn run(self) -> Result<(), Failure> {
         let stop = interruption::flag(&interruption::SIGNALS)?;
-        let server = Pool::open(&self.which.path)?.serve(self.size, self.private.unwrap_or(0))?;
+        let mut server =
+            Pool::open(&self.which.path)?.serve(self.size, self.private.unwrap_or(0))?;
         if self.until_end_of_input {
             stop_at_end_of_input(&stop)?;
         }
+        let objects = server.client().objects()?;
         output::line(format_args!(
             "{} serves {}, process {}",
             server.id(),
@@ -149,11 +183,20 @@ impl Serve {
         ))?;
         let mut events = server.events();
         let is_stopped = || stop.load(Ordering::Acquire);
-        let client = server.client();
         let mut collected = Instant::now();
         while !is_stopped() {
+            if let Some(bytes) = server.requested() {
+                match server.resize(bytes) {
+                    Ok(()) => output::line(format_args!("lends {}", Bytes(server.shared_bytes())))?,
+                    Err(error) => output::line(format_args!(
+                        "still lends {}: {}",
+                        Bytes(server.shared_bytes()),
+                        output::printable(&error)
+                    ))?,
+                }
+            }
             if collected.elapsed() >= BETWEEN_COLLECTS {
-                client.collect();
+                objects::collect(&objects);
                 collected = Instant::now();
             }
             if let Some(News::Event(event)) = events.wait_for_unless(PATIENCE, is_stopped)
@@ -162,7 +205,7 @@ impl Serve {
                 output::line(format_args!("process {} died", event.instance))?;
             }
         }
-        drop(client);
+        drop(objects);
         match server.leave() {
             Ok(()) => output::line("left the pool"),
             Err((server, PoolError::StillHeld { slices, .. })) => {
@@ -205,6 +248,7 @@ struct StatAnswer {
     lost: u64,
     owned: u64,
     kept: u64,
+    objects: u64,
     servers: Vec<ServerAnswer>,
 }
 
@@ -238,6 +282,7 @@ impl Stat {
             lost: status.lost,
             owned: status.owned,
             kept: status.kept,
+            objects: status.objects,
             servers: servers.collect(),
         };
         if self.json {
@@ -246,7 +291,7 @@ impl Stat {
         let is_live = |server: &&ServerAnswer| server.phase == Phase::Live.to_string();
         output::line(format_args!(
             "{}: {} live servers; {} of {} slices of {} are allocated, {} of them lost; {} \
-             allocations belong to clients, {} are kept",
+             allocations belong to clients, {} are kept; {} sealed objects",
             answer.path,
             answer.servers.iter().filter(is_live).count(),
             answer.allocated,
@@ -255,6 +300,7 @@ impl Stat {
             answer.lost,
             answer.owned,
             answer.kept,
+            answer.objects,
         ))?;
         for server in &answer.servers {
             output::line(format_args!(
@@ -267,6 +313,58 @@ impl Stat {
             ))?;
         }
         Ok(())
+    }
+}
+
+/// Arguments of `outlive pool resize`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    outlive pool serve /dev/shm/pool --size 1G --private 3G    # in another terminal: server 1\n  \
+    outlive pool resize /dev/shm/pool 1 2G\n\n\
+    The boundary between the server's shared and private memory moves; the sum stays the same. \
+    Clients go on. A part with slices does not become private.")]
+pub struct Resize {
+    #[command(flatten)]
+    which: Which,
+    /// Number of the server
+    server: u16,
+    /// Size of the memory that the server lends: bytes, or a whole number with K, M, G or T
+    #[arg(value_parser = amount::size)]
+    size: u64,
+}
+
+/// The maximum time until a server follows a request.
+const FOLLOWS: Duration = Duration::from_secs(10);
+
+impl Resize {
+    fn run(self) -> Result<(), Failure> {
+        let (pool, server) = (Pool::open(&self.which.path)?, ServerId(self.server));
+        pool.request_resize(server, self.size)?;
+        let begin = Instant::now();
+        while pool.has_request(server)? {
+            if begin.elapsed() > FOLLOWS {
+                return Err(Failure::new(format_args!(
+                    "{server} has not followed the request for {} seconds; it is stopped, or its \
+                     program does not take requests",
+                    FOLLOWS.as_secs()
+                )));
+            }
+            std::thread::sleep(PATIENCE / 20);
+        }
+        // The server resizes after it has taken the request.
+        std::thread::sleep(PATIENCE);
+        let status = pool.status();
+        let slice_bytes = status.sizes.slice_bytes();
+        let found = { status.servers.iter() }.find(|it| it.entry.id == server);
+        let frames = found.and_then(|it| it.frames).unwrap_or(0);
+        let lends = Bytes(frames * slice_bytes);
+        match frames == self.size.div_ceil(slice_bytes) {
+            true => output::line(format_args!("{server} lends {lends}")),
+            false => Err(Failure::new(format_args!(
+                "{server} still lends {lends}: its segment is too small, or slices are in the part \
+                 that would become private; `outlive pool serve` prints the reason"
+            ))),
+        }
     }
 }
 

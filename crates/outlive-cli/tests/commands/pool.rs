@@ -49,6 +49,13 @@ fn servers_are_started_killed_and_interrupted() {
     while phases(path) != ["dead", "live"] {
         assert!(begin.elapsed().as_secs() < 60, "{:?}", phases(path));
     }
+    let refused = outlive(["pool", "resize", path, "2", "65M"]);
+    refused.fails(1, "server 2 still lends 64 MiB");
+    second.wait_for(&["still lends 64 MiB"]);
+    let resized = outlive(["pool", "resize", path, "2", "1M"]).succeeds();
+    assert_eq!(resized, "server 2 lends 1 MiB\n");
+    second.wait_for(&["lends 1 MiB"]);
+    outlive(["pool", "resize", path, "1", "1M"]).fails(1, "server 1 is dead");
     second.interrupt();
     second.wait_for(&["left the pool"]);
     second.ends();
@@ -92,4 +99,59 @@ fn the_demo_reports_the_part_of_a_killed_server() {
     assert!((84_000..=131_072).contains(&lost), "{lost}");
     let error = json["failures"][0]["error"].as_str().unwrap();
     assert!(error.contains("was lost with server"), "{error}");
+}
+
+#[test]
+fn objects_are_put_and_read_by_other_processes() {
+    let lent = Lent(format!(
+        "/dev/shm/outlive-cli-objects-{}",
+        std::process::id()
+    ));
+    let path = lent.0.as_str();
+    outlive(["pool", "create", path, "--slice", "64K", "--objects", "100"]).succeeds();
+    let full = outlive(["pool", "put", path, "a", "/proc/self/exe"]);
+    full.fails(1, "no frame of 65536 bytes is free");
+    let mut server = Running::start(["pool", "serve", path, "--size", "1M"]);
+    server.wait_for(&["serves 1 MiB"]);
+
+    let file = format!("{path}.file");
+    let text = "outlives ".repeat(20_000);
+    std::fs::write(&file, &text).unwrap();
+    let put = outlive(["pool", "put", path, "text", &file, "--pin"]).succeeds();
+    assert_eq!(put, "put 180000 bytes as `text`\n");
+    outlive(["pool", "put", path, "text", &file]).fails(1, "already exists");
+    std::fs::remove_file(&file).unwrap();
+    outlive(["pool", "put", path, "more", &file]).fails(1, &file);
+    outlive(["pool", "put", path, "more", "/dev/shm"]).fails(1, "not a regular file");
+    assert_eq!(outlive(["pool", "get", path, "text"]).succeeds(), text);
+    outlive(["pool", "get", path, "more"]).fails(1, "the object `more` does not exist");
+    outlive(["pool", "get", path, "more", "--wait", "1"]).fails(1, "within 1 seconds");
+
+    let printed = outlive(["pool", "list", path, "--json"]).succeeds();
+    assert_explained("## `outlive pool list", &printed);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(
+        (&json[0]["state"], &json[0]["bytes"]),
+        (&"sealed".into(), &180_000.into())
+    );
+    let listed = outlive(["pool", "list", path]).succeeds();
+    assert!(
+        listed.contains("sealed") && listed.contains("yes"),
+        "{listed}"
+    );
+    assert_eq!(
+        outlive(["pool", "evict", path, "1M"]).succeeds(),
+        "freed 0 bytes\n"
+    );
+    outlive(["pool", "pin", path, "text", "--off"]).succeeds();
+    assert_eq!(
+        outlive(["pool", "evict", path, "1M"]).succeeds(),
+        "freed 192 KiB\n"
+    );
+    outlive(["pool", "delete", path, "text"]).fails(1, "does not exist");
+    let none = outlive(["pool", "list", path]).succeeds();
+    assert!(none.contains("has no objects"), "{none}");
+    server.interrupt();
+    server.wait_for(&["left the pool"]);
+    server.ends();
 }

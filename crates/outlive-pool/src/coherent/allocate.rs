@@ -202,15 +202,16 @@ impl<M: Memory> Coherent<M> {
             // Before the claim: a survivor finds a frame by this word only.
             self.set_map_word(slice, word);
             memory.crash_point(AllocatePoint::Pending);
-            if let Some((frame, is_dirty)) = home.claim(index, slice) {
+            if let Some(frame) = home.claim(index, slice) {
                 memory.crash_point(AllocatePoint::Framed);
-                // SeqCst: see `leave_server`.
+                // SeqCst: see `leave_server` and `move_boundary`.
                 memory.fence(Ordering::SeqCst);
-                if !self.is_live(server.id, server.generation) {
+                if !self.is_live(server.id, server.generation) || index >= home.shared() {
                     home.release(index, slice);
                     break;
                 }
-                if is_dirty {
+                // Read after the boundary: a frame that was private in between is dirty.
+                if home.is_dirty(index) {
                     home.clear(frame);
                 }
                 return true;
@@ -229,6 +230,9 @@ impl<M: Memory> Coherent<M> {
     /// If the process `owner` does not own an allocation that begins there.
     pub fn keep(self, owner: Instance, address: Address) -> Result<(), PoolError> {
         let (slice, _) = self.first_slice(address)?;
+        if address.is_of_object() {
+            return Err(PoolError::OfObject { address });
+        }
         let generation = address.generation();
         match self.change_owner(slice, Owner::Instance(owner), Owner::Kept(generation)) {
             true => Ok(()),

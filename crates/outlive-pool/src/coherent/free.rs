@@ -88,6 +88,9 @@ impl<M: Memory> Coherent<M> {
     /// # Crash
     /// A survivor frees the allocation, or nothing has changed.
     pub fn begin_free(self, owner: Instance, address: Address) -> Result<Run, PoolError> {
+        if address.is_of_object() {
+            return Err(PoolError::OfObject { address });
+        }
         self.begin_free_of(owner, address, Owner::Kept(address.generation()))
     }
 

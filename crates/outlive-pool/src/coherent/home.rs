@@ -7,10 +7,12 @@
 //! end - 64     magic, number of shared frames
 //! ```
 //!
-//! The frames from the number of shared ones on are private to the server.
+//! The frames from the number of shared ones on are private to the server: see
+//! [`boundary`](super::boundary).
 
 use crate::error::PoolError;
 use crate::layout::{FrameWord, MapWord};
+use core::ops::Range;
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outlhome");
@@ -73,7 +75,11 @@ impl<M: Memory> Home<M> {
     /// Writes the fine map of a new server, of which the first `shared` frames are in the pool.
     pub fn initialise(self, shared: u64) {
         for index in 0..self.frames() {
-            let word = FrameWord::free(index as u32);
+            let word = match FrameWord::free(index as u32) {
+                word if index < shared => word,
+                // The server uses it.
+                word => word.soiled(),
+            };
             self.memory
                 .store(self.fine_at(index), word.0, Ordering::Relaxed);
         }
@@ -102,9 +108,40 @@ impl<M: Memory> Home<M> {
         FrameWord(self.memory.load(self.fine_at(index), Ordering::Acquire))
     }
 
+    pub(super) fn set_shared(self, frames: u64) {
+        // Release: a client that claims a frame sees that it was soiled.
+        self.memory
+            .store(self.header_at() + 8, frames, Ordering::Release);
+    }
+
+    /// Marks private frames as used before.
+    pub(super) fn soil(self, indices: Range<u64>) {
+        for index in indices {
+            let at = self.fine_at(index);
+            let mut word = self.fine(index);
+            // A compare-and-swap: a client may claim the frame at the same time, which it releases.
+            // Relaxed: the number of shared frames publishes it.
+            let order = Ordering::Relaxed;
+            while let Err(found) =
+                { self.memory }.compare_exchange(at, word.0, word.soiled().0, order, order)
+            {
+                word = FrameWord(found);
+            }
+        }
+    }
+
+    /// Returns whether the frame of `index` may have data of a previous user.
+    pub(super) fn is_dirty(self, index: u64) -> bool {
+        self.fine(index).is_dirty()
+    }
+
     /// Returns the number of frames that are in use.
     pub fn used(self) -> u64 {
-        let indices = 0..self.shared();
+        self.used_in(0..self.shared())
+    }
+
+    /// Returns the number of frames with these indices that are in use.
+    pub fn used_in(self, indices: Range<u64>) -> u64 {
         indices.filter(|it| self.fine(*it).is_used()).count() as u64
     }
 
@@ -131,9 +168,8 @@ impl<M: Memory> Home<M> {
         (0..self.shared()).find(|index| !self.has(self.fine(*index).frame()))
     }
 
-    /// Claims the frame of `index` for `slice`, if it is free and exists. Returns the frame, and
-    /// whether its bytes are those of a previous user.
-    pub(crate) fn claim(self, index: u64, slice: u64) -> Option<(u64, bool)> {
+    /// Claims the frame of `index` for `slice`, if it is free and exists. Returns the frame.
+    pub(crate) fn claim(self, index: u64, slice: u64) -> Option<u64> {
         // Loaded once: the frame is checked, and then used.
         let word = self.fine(index);
         let (at, to) = (self.fine_at(index), word.claimed_by(slice));
@@ -142,7 +178,7 @@ impl<M: Memory> Home<M> {
         let claimed = is_free && { self.memory }
             .compare_exchange(at, word.0, to.0, order.0, order.1)
             .is_ok();
-        claimed.then(|| (word.frame(), word.is_dirty()))
+        claimed.then(|| word.frame())
     }
 
     /// Releases the frame of `index`, if `slice` has it.
@@ -194,7 +230,7 @@ mod tests {
         home.initialise(frames);
         assert_eq!((home.frames(), home.damaged_index()), (frames, None));
         let last = frames - 1;
-        assert_eq!(home.claim(last, 7), Some((last, false)));
+        assert_eq!(home.claim(last, 7), Some(last));
         assert_eq!(home.frame_of(last, 7).unwrap().1, Offset::new(last << 12));
         assert!(home.frame_of(frames, 7).is_none());
         // The first one overlaps the fine map, and the last one is far outside the region.

@@ -4,7 +4,7 @@
 //! ```text
 //! 0x00  magic, format, bits of a slice, slices, servers, readers, counters, quota of objects
 //! 0x40  the slice at which the next search for free slices begins
-//! 0x80  servers of 64 bytes: owner, state, region bytes, key of the segment
+//! 0x80  servers of 64 bytes: owner, state, region bytes, key of the segment, requested size
 //!       readers of 128 bytes: owner, 15 announced slices
 //!       counters of 64 bytes
 //!       the coarse map, 8 bytes for each slice
@@ -17,6 +17,7 @@
 //! Tests: tests/pool.rs, tests/processes.rs; proofs: lab/outlive-proofs/src/memory_pool.
 
 mod allocate;
+mod boundary;
 mod check;
 mod free;
 mod generation;

@@ -11,7 +11,7 @@
 //! The memory of a destroyed object is freed like that which was kept. Exactly one member changes
 //! the owner word to its own.
 
-use super::{Coherent, Run};
+use super::{Coherent, Run, ServerId};
 use crate::error::PoolError;
 use crate::layout::{Address, Owner};
 use outlive::membership::Instance;
@@ -55,8 +55,8 @@ impl<M: Memory> Coherent<M> {
         }
     }
 
-    /// Returns whether the memory at `address` is that of a sealed object. Acquire: who sees that
-    /// also sees the bytes.
+    /// Returns whether the memory at `address` is that of a sealed object. Acquire: a thread
+    /// that sees the seal also sees the bytes.
     pub fn is_sealed(self, address: Address) -> bool {
         let slice = address.position() >> self.sizes.slice_bits;
         slice < self.sizes.slices && self.owner(slice) == Owner::Object(address.generation())
@@ -76,11 +76,27 @@ impl<M: Memory> Coherent<M> {
         })
     }
 
-    /// Returns the number of slices that sealed objects have. Reads the owner of every slice.
-    pub(crate) fn sealed_slices(self) -> u64 {
-        let firsts = self.sealed().map(|(address, _)| address.position());
-        let runs = firsts.map(|position| self.run_at(position >> self.sizes.slice_bits));
-        runs.map(|run| run.slices).sum()
+    /// Returns the number of slices that objects have, sealed or not. Reads every slice.
+    pub(crate) fn slices_of_objects(self) -> u64 {
+        let is_of_object = |slice: &u64| {
+            let generation = self.map_word(*slice).generation();
+            self.owner(*slice) != Owner::Free && Address::new(generation, 0).is_of_object()
+        };
+        (0..self.sizes.slices).filter(is_of_object).count() as u64
+    }
+
+    /// Returns the number of slices of the `bytes` bytes at `address` that have memory on `server`,
+    /// or on any live server.
+    pub(crate) fn slices_on(self, address: Address, bytes: u64, server: Option<ServerId>) -> u64 {
+        let first = address.position() >> self.sizes.slice_bits;
+        let slices = bytes.max(1).div_ceil(self.sizes.slice_bytes());
+        let end = first.saturating_add(slices).min(self.sizes.slices);
+        let has_memory = |slice: &u64| {
+            let word = self.map_word(*slice);
+            let of = ServerId(word.segment());
+            server.is_none_or(|it| it == of) && self.has_memory(of, word.server_generation())
+        };
+        (first..end).filter(has_memory).count() as u64
     }
 
     /// Makes the memory at `address` inaccessible, which `owner` owns, or which a destroyed object

@@ -118,7 +118,7 @@ const fn state_word(phase: Phase, generation: u64) -> u64 {
 }
 
 impl<M: Memory> Coherent<M> {
-    fn entry_at(self, id: ServerId) -> Offset {
+    pub(super) fn entry_at(self, id: ServerId) -> Offset {
         debug_assert!((1..=self.sizes.servers).contains(&id.0));
         self.at + self.sizes.servers_at() + u64::from(id.0 - 1) * ENTRY_BYTES
     }
@@ -258,6 +258,7 @@ impl<M: Memory> Coherent<M> {
                 return Err(error);
             }
         };
+        self.forget_request(entry.id);
         let at = self.entry_at(entry.id);
         // Release: a survivor that recovers the entry sees them before the state.
         memory.store(at + BYTES, bytes, Ordering::Release);

@@ -134,6 +134,10 @@ impl FrameWord {
         Self(DIRTY | self.frame())
     }
 
+    pub const fn soiled(self) -> Self {
+        Self(self.0 | DIRTY)
+    }
+
     pub const fn is_used(self) -> bool {
         self.0 & USED != 0
     }

@@ -2,16 +2,36 @@
 
 use super::find;
 use super::lease::Leased;
-use super::store::{ObjectState, ObjectStatus, ObjectStore};
-use crate::coherent::Phase;
+use super::store::{ObjectState, ObjectStore};
+use crate::coherent::{Phase, ServerId};
 use crate::error::PoolError;
 use crate::layout::{Address, Use};
 use crate::pool::Placement;
+use core::time::Duration;
+
+/// The number of attempts to evict enough: leases of threads that look up, list or collect end soon.
+const ROUNDS: usize = 4;
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(1);
+
+/// An object that may be evicted.
+struct Candidate {
+    name: String,
+    last_use: u64,
+    /// The number of its slices on the servers that are to have free memory.
+    slices: u64,
+    has_users: bool,
+}
+
+fn slices_without_users(candidates: &[Candidate]) -> u64 {
+    let unused = candidates.iter().filter(|it| !it.has_users);
+    unused.map(|it| it.slices).sum()
+}
 
 impl ObjectStore {
     /// Evicts sealed objects that have no user and are not pinned, those that were used least
-    /// recently first, until `bytes` bytes in whole slices are free. Returns the number of bytes that
-    /// were freed, which is smaller if there are not enough such objects. Reads all objects.
+    /// recently first, until `bytes` bytes in whole slices of live servers are free. Returns the
+    /// number of bytes that were freed, which is smaller if there are not enough such objects. Reads
+    /// all objects.
     ///
     /// # Errors
     /// If an object is damaged, or there is no memory for a lease.
@@ -19,51 +39,69 @@ impl ObjectStore {
     /// # Crash
     /// Some of the objects are evicted. A survivor frees the memory of the last one.
     pub fn evict(&self, bytes: u64) -> Result<u64, PoolError> {
+        let slice_bytes = self.pool().coherent().sizes().slice_bytes();
+        let candidates = self.candidates(None)?;
+        Ok(self.evict_slices(&candidates, bytes.div_ceil(slice_bytes))? * slice_bytes)
+    }
+
+    /// Evicts candidates until `slices` slices are free. Returns the number of freed ones.
+    fn evict_slices(&self, candidates: &[Candidate], slices: u64) -> Result<u64, PoolError> {
         let mut freed = 0;
-        for candidate in self.candidates()? {
-            if freed >= bytes {
+        for candidate in candidates {
+            if freed >= slices {
                 break;
             }
-            freed += self.evict_one(&candidate)?;
+            if self.evict_one(candidate)? {
+                freed += candidate.slices;
+            }
         }
         Ok(freed)
     }
 
-    /// Returns the objects that may be evicted, in the order of their last uses.
-    fn candidates(&self) -> Result<Vec<ObjectStatus>, PoolError> {
-        let mut all = self.list()?;
-        all.retain(|it| !it.is_pinned && it.users.is_empty() && it.state != ObjectState::Unsealed);
+    /// Returns the objects that may be evicted to free memory of `server`, or of any live server, in
+    /// the order of their last uses.
+    fn candidates(&self, server: Option<ServerId>) -> Result<Vec<Candidate>, PoolError> {
+        let coherent = self.pool().coherent();
+        let all = self.statuses()?.into_iter();
+        let all = all.filter(|(it, _)| !it.is_pinned && it.state != ObjectState::Unsealed);
+        let all = all.map(|(it, address)| Candidate {
+            slices: coherent.slices_on(address, it.bytes, server),
+            name: it.name,
+            last_use: it.last_use,
+            has_users: !it.users.is_empty(),
+        });
+        let mut all: Vec<_> = all.filter(|it| it.slices > 0).collect();
         all.sort_by_key(|it| it.last_use);
         Ok(all)
     }
 
-    /// Evicts an object, unless it is used again. Returns the number of bytes that were freed.
-    fn evict_one(&self, candidate: &ObjectStatus) -> Result<u64, PoolError> {
+    /// Evicts an object, unless it is used again. Returns whether it was evicted.
+    fn evict_one(&self, candidate: &Candidate) -> Result<bool, PoolError> {
         let Some(named) = find::open(self.objects(), &candidate.name)? else {
-            return Ok(0);
+            return Ok(false);
         };
         let manifest = *named.low_level();
         let is_sealed = self.pool().coherent().is_sealed(manifest.address()?);
-        if !is_sealed || manifest.is_pinned() || manifest.last_use() > candidate.last_use {
-            return Ok(0);
+        let is_gone = |evictor| self.client().is_gone(evictor);
+        if !is_sealed || !manifest.begin_eviction(self.thread(), is_gone) {
+            return Ok(false);
         }
         let leased = Leased::new(self, named)?;
-        match !leased.has_other_users() && leased.unlink()? {
-            true => Ok(self.in_slices(candidate.bytes)),
-            false => Ok(0),
+        if manifest.last_use() > candidate.last_use || leased.has_other_users() {
+            manifest.end_eviction(self.thread());
+            return Ok(false);
         }
+        leased.unlink()
     }
 
-    fn in_slices(&self, bytes: u64) -> u64 {
-        let slice_bytes = self.pool().coherent().sizes().slice_bytes();
-        let whole = bytes.max(1).checked_next_multiple_of(slice_bytes);
-        whole.unwrap_or(u64::MAX)
-    }
-
-    /// Allocates memory for an object, and evicts others if need be: none if that cannot be enough.
+    /// Allocates memory for an object, and evicts others if need be: none if all that can be evicted
+    /// is not enough.
     pub(super) fn allocate(&self, bytes: u64, placement: Placement) -> Result<Address, PoolError> {
-        self.evict_for_quota(bytes)?;
-        let mut candidates = None;
+        let sizes = self.pool().coherent().sizes();
+        let needed = bytes.max(1).div_ceil(sizes.slice_bytes());
+        let server = self.client().server_of(placement)?;
+        self.evict_for_quota(bytes, needed)?;
+        let mut round = 0;
         loop {
             let full = match self.client().allocate_for(Use::Object, bytes, placement) {
                 Err(full @ (PoolError::OutOfMemory { .. } | PoolError::OutOfAddresses { .. })) => {
@@ -71,58 +109,73 @@ impl ObjectStore {
                 }
                 allocated => return allocated,
             };
-            if candidates.is_none() {
-                let all = self.candidates()?;
-                let evictable: u64 = all.iter().map(|it| self.in_slices(it.bytes)).sum();
-                let all = if self.free_bytes().saturating_add(evictable) < bytes {
-                    Vec::new()
-                } else {
-                    all
-                };
-                candidates = Some(all.into_iter());
+            if round == ROUNDS || needed > sizes.slices {
+                return Err(full);
             }
-            let mut rest = candidates.iter_mut().flatten();
-            let evicted = loop {
-                match rest.next().map(|candidate| self.evict_one(&candidate)) {
-                    None => break 0,
-                    Some(Ok(0)) => {}
-                    Some(evicted) => break evicted?,
+            round += 1;
+            let candidates = self.candidates(server)?;
+            let evictable = slices_without_users(&candidates);
+            let (free, can_suffice) = match &full {
+                PoolError::OutOfMemory { .. } => {
+                    let free = self.free_frames(server);
+                    (free, free + evictable >= needed)
                 }
+                // The addresses of some other objects are beside one another.
+                _ => (0, evictable > 0),
             };
-            if evicted == 0 {
+            let freed = match can_suffice {
+                true => self.evict_slices(&candidates, needed.saturating_sub(free).max(1))?,
+                false => 0,
+            };
+            if freed > 0 {
+                // If another thread takes what was freed, or the addresses are apart, it goes on.
+                round = 0;
+            } else if can_suffice || candidates.iter().any(|it| it.has_users) {
+                std::thread::sleep(BETWEEN_ROUNDS);
+            } else {
                 return Err(full);
             }
         }
     }
 
-    /// Returns the number of bytes in free frames of live servers.
-    fn free_bytes(&self) -> u64 {
+    /// Returns the number of free frames of `server`, or of all live servers.
+    fn free_frames(&self, server: Option<ServerId>) -> u64 {
         let status = self.pool().status();
-        let live = status
-            .servers
-            .iter()
-            .filter(|it| it.entry.phase == Phase::Live);
-        let free = live.map(|it| it.frames.unwrap_or(0).saturating_sub(it.slices));
-        free.sum::<u64>() << status.sizes.slice_bits
+        let live = status.servers.iter().filter(|it| {
+            it.entry.phase == Phase::Live && server.is_none_or(|server| server == it.entry.id)
+        });
+        live.map(|it| it.frames.unwrap_or(0).saturating_sub(it.slices))
+            .sum()
     }
 
-    /// Evicts objects until one of `bytes` bytes fits into the pool's quota.
-    fn evict_for_quota(&self, bytes: u64) -> Result<(), PoolError> {
+    /// Evicts objects until one of `needed` slices fits into the pool's quota.
+    fn evict_for_quota(&self, bytes: u64, needed: u64) -> Result<(), PoolError> {
         let sizes = self.pool().coherent().sizes();
         let quota = sizes.object_quota;
         if quota == 0 {
             return Ok(());
         }
-        let needed = self.in_slices(bytes);
-        loop {
-            let used = self.pool().coherent().sealed_slices() << sizes.slice_bits;
-            let excess = used.saturating_add(needed).saturating_sub(quota);
-            if excess == 0 {
+        let most = quota >> sizes.slice_bits;
+        let over = || PoolError::OverQuota { bytes, quota };
+        if needed > most {
+            return Err(over());
+        }
+        let excess = || (self.pool().coherent().slices_of_objects() + needed).saturating_sub(most);
+        for round in 0..=ROUNDS {
+            if excess() == 0 {
                 return Ok(());
             }
-            if needed > quota || self.evict(excess)? == 0 {
-                return Err(PoolError::OverQuota { bytes, quota });
+            // What dead processes have left counts, too.
+            self.client().collect();
+            let (candidates, excess) = (self.candidates(None)?, excess());
+            let can_suffice = slices_without_users(&candidates) >= excess;
+            if !can_suffice || self.evict_slices(&candidates, excess)? == 0 && round > 0 {
+                std::thread::sleep(BETWEEN_ROUNDS);
             }
+        }
+        match excess() {
+            0 => Ok(()),
+            _ => Err(over()),
         }
     }
 }

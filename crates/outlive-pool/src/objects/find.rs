@@ -15,7 +15,10 @@ pub enum Found<'h, M: Memory = Native> {
     /// An object that this process, which lives, has not sealed.
     Unsealed(Instance),
     /// No object.
-    Nothing,
+    Nothing {
+        /// Whether an object was removed whose creator had died before it sealed it.
+        was_removed: bool,
+    },
 }
 
 /// Leases the named object of a leased one.
@@ -43,9 +46,10 @@ pub fn find<'h, M: Memory>(
     name: &str,
     is_gone: impl Fn(Instance) -> bool,
 ) -> Result<Found<'h, M>, PoolError> {
+    let mut was_removed = false;
     loop {
         let Some(named) = open(objects, name)? else {
-            return Ok(Found::Nothing);
+            return Ok(Found::Nothing { was_removed });
         };
         let manifest = *named.low_level();
         // The creator is looked at first: it may seal the object, and then die.
@@ -56,7 +60,7 @@ pub fn find<'h, M: Memory>(
         match creator {
             Some(creator) => return Ok(Found::Unsealed(creator)),
             // Its memory belongs to the creator, and is freed by the creator's recovery.
-            None => drop(named.unlink()?),
+            None => was_removed |= named.unlink()?,
         }
     }
 }

@@ -179,6 +179,12 @@ impl<'s> UnsealedObject<'s> {
         Ok(())
     }
 
+    /// Pins the object before it is sealed: see [`ObjectStore::pin`].
+    pub fn pin(&self) {
+        // No thread evicts an object that is not sealed.
+        self.leased.manifest.pin(true, |_| true);
+    }
+
     /// Seals the object: its bytes never change again, and every process can lease it. One
     /// compare-and-swap in shared memory.
     ///

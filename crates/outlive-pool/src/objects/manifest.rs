@@ -5,7 +5,7 @@
 //!  8  address of the bytes
 //! 16  number of bytes
 //! 24  time of the last use, in milliseconds since 1970
-//! 32  1 while the object is pinned
+//! 32  0, or 1 while the object is pinned, or the thread (an instance) that evicts it
 //! ```
 //!
 //! The first three words do not change. Whether the object is sealed stands in the owner word of its
@@ -31,6 +31,20 @@ const SIZE: u64 = 40;
 pub struct Manifest<M: Memory = Native> {
     memory: M,
     at: Offset,
+}
+
+/// The mark of a pinned object. No instance has this word.
+const PIN: u64 = 1;
+
+/// The result of an attempt to pin an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// The object is as requested.
+    Done,
+    /// It is pinned; a dead thread was evicting it, and may have removed its name.
+    TakenOver,
+    /// A live thread evicts it.
+    Evicted,
 }
 
 /// What a leased object is created with.
@@ -140,14 +154,49 @@ impl<M: Memory> Manifest<M> {
 
     /// Returns whether the object is pinned.
     pub fn is_pinned(&self) -> bool {
-        self.word(PINNED) != 0
+        self.word(PINNED) == PIN
+    }
+
+    fn change_pin(&self, from: u64, to: u64) -> bool {
+        // AcqRel: an eviction and a pin exclude each other.
+        let (at, order) = (self.at + PINNED, (Ordering::AcqRel, Ordering::Acquire));
+        let changed = { self.memory }.compare_exchange(at, from, to, order.0, order.1);
+        self.memory.persist(at, 8);
+        changed.is_ok()
     }
 
     /// Pins the object, or ends that.
-    pub fn pin(&self, is_pinned: bool) {
-        let word = u64::from(is_pinned);
-        self.memory.store(self.at + PINNED, word, Ordering::Relaxed);
-        self.memory.persist(self.at + PINNED, 8);
+    pub fn pin(&self, is_pinned: bool, is_gone: impl Fn(Instance) -> bool) -> Pin {
+        loop {
+            let word = self.word(PINNED);
+            match (is_pinned, word, Instance::from_word(word)) {
+                (true, PIN, _) => return Pin::Done,
+                (false, _, Some(_)) | (false, 0, _) => return Pin::Done,
+                (true, _, Some(evictor)) if !is_gone(evictor) => return Pin::Evicted,
+                (true, _, evictor) if self.change_pin(word, PIN) => {
+                    return match evictor {
+                        Some(_) => Pin::TakenOver,
+                        None => Pin::Done,
+                    };
+                }
+                (false, ..) if self.change_pin(word, 0) => return Pin::Done,
+                // Another member has changed the word.
+                _ => self.memory.spin_hint(),
+            }
+        }
+    }
+
+    /// Marks the object for its eviction by the thread `evictor`, unless it is pinned, or another
+    /// thread evicts it.
+    pub fn begin_eviction(&self, evictor: Instance, is_gone: impl Fn(Instance) -> bool) -> bool {
+        let word = self.word(PINNED);
+        let is_free = word == 0 || Instance::from_word(word).is_some_and(is_gone);
+        is_free && self.change_pin(word, evictor.to_word())
+    }
+
+    /// Ends the eviction: the object keeps its name.
+    pub fn end_eviction(&self, evictor: Instance) {
+        self.change_pin(evictor.to_word(), 0);
     }
 }
 

@@ -6,7 +6,7 @@
 //! seal: one compare-and-swap, which changes the owner of the memory from the creator to the object.
 //!
 //! * **Create**: memory is allocated for the creator, then the named object is created with its
-//!   address. If the creator dies, its memory is freed, and whoever meets the name unlinks it.
+//!   address. If the creator dies, its memory is freed, and a member that finds the name unlinks it.
 //! * **Get**: the name is opened, which leases the object; then the owner word says whether it is
 //!   sealed. The memory of a sealed object is freed only when the named object is destroyed, which
 //!   the lease prevents.
@@ -14,8 +14,9 @@
 //!   memory. If it dies before, `collect` of any member does, and so does an allocation that finds
 //!   too little memory. The last lease may also be that of a member that looked the name up, and
 //!   found it removed when it had leased the object; then the memory is freed in the same way.
-//! * **Evict**: an object without other users is unlinked. A user that comes at the same moment has
-//!   its lease; then the memory is freed when that ends.
+//! * **Evict**: the evictor marks the object, unless it is pinned. If it has no other users, the
+//!   evictor unlinks it. A user that comes at the same moment has its lease; then the memory is freed
+//!   when that ends. The mark excludes a pin at the same time.
 //!
 //! Tests: tests/objects.rs, tests/objects_killed.rs; proofs: lab/outlive-proofs/src/memory_pool.
 
@@ -23,6 +24,7 @@ mod evict;
 pub mod find;
 mod lease;
 pub mod manifest;
+mod open_stores;
 mod store;
 
 pub use lease::{SealedObject, UnsealedObject};

@@ -2,7 +2,8 @@
 
 use super::find::{self, Found};
 use super::lease::{Leased, SealedObject, UnsealedObject};
-use super::manifest::{self, Birth, Manifest};
+use super::manifest::{self, Birth, Manifest, Pin};
+use super::open_stores::OpenStore;
 use crate::error::PoolError;
 use crate::layout::Address;
 use crate::pool::{Client, Placement, Pool};
@@ -23,6 +24,10 @@ use std::time::{Instant, SystemTime};
 ///
 /// No process serves the objects. Leases and unsealed objects of a process that dies are given
 /// back. The bytes have no redundancy: those on a server that dies are [lost](PoolError::Lost).
+///
+/// A store belongs to one thread. A thread that ends without dropping its store, because that was
+/// leaked, ends the process: otherwise a survivor would give back the leases of the thread, while
+/// another thread may still have their bytes.
 ///
 /// ```
 /// use outlive_pool::{Placement, Pool, PoolOptions};
@@ -54,6 +59,7 @@ pub struct ObjectStore {
     session: Session,
     directory: Directory,
     client: Client,
+    _open: OpenStore,
 }
 
 /// The state of a leased object at one time.
@@ -99,8 +105,12 @@ impl ObjectStore {
             session,
             directory,
             client,
+            _open: OpenStore::new(),
         };
-        store.collect()?;
+        if let Err(error) = store.collect() {
+            // The other objects can be used.
+            tracing::warn!(%error, "what dead processes have left of objects remains");
+        }
         Ok(store)
     }
 
@@ -119,7 +129,8 @@ impl ObjectStore {
     ///
     /// # Errors
     /// If the object exists ([`ObjectExists`](PoolError::ObjectExists)), is being created
-    /// ([`BeingCreated`](PoolError::BeingCreated)), or there is too little memory.
+    /// ([`BeingCreated`](PoolError::BeingCreated)), the name is not valid, the server of the
+    /// placement is not live, or there is too little memory.
     ///
     /// # Crash
     /// A survivor frees the memory. The name can be used again.
@@ -129,9 +140,10 @@ impl ObjectStore {
         bytes: u64,
         placement: Placement,
     ) -> Result<UnsealedObject<'_>, PoolError> {
+        demand_name(name)?;
         loop {
             match self.find(name)? {
-                Found::Nothing => {}
+                Found::Nothing { .. } => {}
                 Found::Sealed(named) => match Leased::new(self, named)? {
                     leased if leased.is_lost() => drop(leased.unlink()?),
                     _ => return Err(PoolError::ObjectExists { name: name.into() }),
@@ -149,10 +161,13 @@ impl ObjectStore {
                 Ok(named) => return Ok(UnsealedObject::new(Leased::new(self, named)?)),
                 Err(error) => {
                     self.client.free_of_object(address)?;
-                    if !matches!(error, ObjectError::Exists { .. }) {
-                        return Err(error.into());
+                    match error {
+                        // Another creator was quicker.
+                        ObjectError::Exists { .. } => {}
+                        // There is no memory for names and leases.
+                        ObjectError::Heap(_) if self.evict(1)? > 0 => {}
+                        error => return Err(error.into()),
                     }
-                    // Another creator was quicker.
                 }
             }
         }
@@ -181,7 +196,7 @@ impl ObjectStore {
     /// # Crash
     /// A survivor gives up the lease.
     pub fn get(&self, name: &str) -> Result<SealedObject<'_>, PoolError> {
-        let leased = self.lease(name)?;
+        let leased = self.leased(name, self.find(name)?)?;
         leased.demand_memory()?;
         leased.touch();
         Ok(SealedObject::new(leased))
@@ -232,7 +247,11 @@ impl ObjectStore {
     /// # Crash
     /// The object has its name, or not. A survivor frees the memory.
     pub fn delete(&self, name: &str) -> Result<(), PoolError> {
-        self.lease(name)?.unlink().map(drop)
+        match self.find(name)? {
+            // Its creator had died before it sealed the object.
+            Found::Nothing { was_removed: true } => Ok(()),
+            found => self.leased(name, found)?.unlink().map(drop),
+        }
     }
 
     /// Pins the object `name`, or ends that. A pinned object is not evicted. The pin belongs to the
@@ -241,8 +260,17 @@ impl ObjectStore {
     /// # Errors
     /// If the object does not exist, or is being created.
     pub fn pin(&self, name: &str, is_pinned: bool) -> Result<(), PoolError> {
-        self.lease(name)?.manifest().pin(is_pinned);
-        Ok(())
+        loop {
+            let leased = self.leased(name, self.find(name)?)?;
+            let is_gone = |evictor| self.client.is_gone(evictor);
+            match leased.manifest().pin(is_pinned, is_gone) {
+                Pin::Done => return Ok(()),
+                // The evictor may have removed the name before it died: it is looked up again.
+                Pin::TakenOver => {}
+                // The evictor removes the name, or lets the object be.
+                Pin::Evicted => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
     }
 
     /// Returns all leased objects, sorted by name.
@@ -250,6 +278,11 @@ impl ObjectStore {
     /// # Errors
     /// If an object is damaged, or there is no memory for a lease.
     pub fn list(&self) -> Result<Vec<ObjectStatus>, PoolError> {
+        Ok(self.statuses()?.into_iter().map(|(it, _)| it).collect())
+    }
+
+    /// Returns all leased objects with their addresses.
+    pub(super) fn statuses(&self) -> Result<Vec<(ObjectStatus, Address)>, PoolError> {
         let mut all = Vec::new();
         for name in self.names()? {
             let Some(named) = find::open(self.objects(), &name)? else {
@@ -267,21 +300,22 @@ impl ObjectStore {
                 Some(creator) if !self.client.is_gone(creator) => ObjectState::Unsealed,
                 _ => ObjectState::Lost,
             };
-            all.push(ObjectStatus {
+            let status = ObjectStatus {
                 bytes: manifest.bytes(),
                 state,
                 is_pinned: manifest.is_pinned(),
                 users: named.other_users(),
                 last_use: manifest.last_use(),
                 name,
-            });
+            };
+            all.push((status, address));
         }
         Ok(all)
     }
 
     /// Removes the objects whose creators died before they sealed them, and frees the memory of
-    /// destroyed objects. Returns the number of objects that went away. Reads all names, and the owner of
-    /// every slice. Opening the store does the same.
+    /// destroyed objects. Returns the number of objects that went away. Reads all names, and the
+    /// owner of every slice. Opening the store does the same.
     ///
     /// # Errors
     /// If an object is damaged, or there is no memory for a lease.
@@ -289,7 +323,7 @@ impl ObjectStore {
         let mut removed = 0;
         for name in self.names()? {
             // Each name was there.
-            removed += usize::from(matches!(self.find(&name)?, Found::Nothing));
+            removed += usize::from(matches!(self.find(&name)?, Found::Nothing { .. }));
         }
         self.client.collect();
         Ok(removed)
@@ -302,6 +336,11 @@ impl ObjectStore {
         Ok(own.map(|it| it.name).collect())
     }
 
+    /// Returns the instance of this thread.
+    pub(super) fn thread(&self) -> Instance {
+        self.session.member().instance()
+    }
+
     pub(super) fn objects(&self) -> Objects<'_> {
         self.session.objects()
     }
@@ -312,12 +351,12 @@ impl ObjectStore {
         find::find(self.objects(), self.pool().coherent(), name, is_gone)
     }
 
-    /// Leases the sealed object `name`.
-    fn lease(&self, name: &str) -> Result<Leased<'_>, PoolError> {
-        match self.find(name)? {
+    /// Returns the lease of the sealed object `name` that was found.
+    fn leased<'s>(&'s self, name: &str, found: Found<'s>) -> Result<Leased<'s>, PoolError> {
+        match found {
             Found::Sealed(named) => Leased::new(self, named),
             Found::Unsealed(by) => Err(being_created(name, by)),
-            Found::Nothing => Err(PoolError::NoObject { name: name.into() }),
+            Found::Nothing { .. } => Err(PoolError::NoObject { name: name.into() }),
         }
     }
 
@@ -344,6 +383,14 @@ impl ObjectStore {
             // Another member has freed it, or `collect` will.
             tracing::debug!(%address, %error, "the memory of an object is not freed here");
         }
+    }
+}
+
+/// Refuses a name before anything is done for it.
+fn demand_name(name: &str) -> Result<(), PoolError> {
+    match name.len() {
+        1..=255 => Ok(()),
+        _ => Err(PoolError::Objects(ObjectError::Name { name: name.into() })),
     }
 }
 

@@ -84,6 +84,16 @@ impl Client {
         self.allocate_for(Use::Plain, bytes, placement)
     }
 
+    /// Returns the server of a placement; `None` for any one.
+    pub(crate) fn server_of(&self, placement: Placement) -> Result<Option<ServerId>, PoolError> {
+        let server = match placement {
+            Placement::Here => self.server.ok_or(PoolError::NotAServer)?,
+            Placement::There(server) => server,
+            Placement::Spread | Placement::Any => return Ok(None),
+        };
+        self.pool().live(server).map(|entry| Some(entry.id))
+    }
+
     pub(crate) fn allocate_for(
         &self,
         kind: Use,

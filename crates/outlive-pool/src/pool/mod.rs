@@ -119,7 +119,9 @@ impl Pool {
         &self.inner.pod
     }
 
-    /// Returns the tables of the pool.
+    /// Returns the tables of the pool, for proofs and tests: their operations can free memory that
+    /// other code uses.
+    #[doc(hidden)]
     pub fn coherent(&self) -> Coherent {
         self.inner.coherent
     }

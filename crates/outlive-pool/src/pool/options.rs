@@ -98,8 +98,9 @@ impl PoolOptions {
         self
     }
 
-    /// Sets the maximum number of hosts and processes that use the pool at one time. Each client
-    /// and each server counts as one of both.
+    /// Sets the maximum number of hosts, processes and threads that use the pool at one time. Each
+    /// client and each server counts as a host and a process, and each
+    /// [`ObjectStore`](crate::ObjectStore) as a thread.
     pub fn members(mut self, members: u32) -> Self {
         self.members = members;
         self

@@ -59,8 +59,7 @@ impl Pool {
         recovery.failed.map_or(Ok(()), Err)
     }
 
-    /// Returns the addresses of the memory of objects that were destroyed, and that nobody frees:
-    /// the last lease was that of a member that died, or of one that did not find the object's name
+    /// Returns the addresses of the memory of destroyed objects that no member frees: the last lease was that of a member that died, or of one that did not find the object's name
     /// any more when it had leased the object.
     pub(super) fn unheld(&self) -> Vec<Address> {
         let directory = self.inner.pod.heap().map(Directory::open);

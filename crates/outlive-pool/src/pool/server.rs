@@ -92,6 +92,39 @@ impl Server {
         self.home.private()
     }
 
+    /// Moves the boundary between the shared and the private part: the server lends `shared` bytes,
+    /// rounded up to whole slices, from now on. Clients go on; readers notice nothing. Before memory
+    /// is lent, this process stops using it; memory that is not lent any more is the process's.
+    ///
+    /// # Errors
+    /// If the segment is smaller, or slices are in the part that would become private
+    /// ([`StillHeld`](PoolError::StillHeld)). Nothing is changed then.
+    ///
+    /// # Crash
+    /// The memory is lost with the server.
+    pub fn resize(&mut self, shared: u64) -> Result<(), PoolError> {
+        let coherent = self.client.pool().coherent();
+        let frames = shared.div_ceil(coherent.sizes().slice_bytes());
+        let most = self.home.frames();
+        if frames > most {
+            return Err(PoolError::Impossible {
+                what: "shared slices in this server",
+                asked: frames,
+                least: 0,
+                most,
+            });
+        }
+        coherent.move_boundary(&self.entry, self.home, frames)
+    }
+
+    /// Takes the last [request](Pool::request_resize) of another process to resize this server: the
+    /// number of bytes. The server decides when it [follows](Self::resize) it.
+    pub fn requested(&self) -> Option<u64> {
+        let coherent = self.client.pool().coherent();
+        let frames = coherent.take_request(&self.entry)?;
+        Some(frames << coherent.sizes().slice_bits)
+    }
+
     /// Returns a client in this process, for which [`Placement::Here`](super::Placement::Here) is
     /// this server.
     pub fn client(&self) -> Client {

@@ -1,7 +1,8 @@
 //! The state of a pool at one time.
 
 use super::Pool;
-use crate::coherent::{Census, Homes, Phase, ServerEntry};
+use crate::coherent::{Census, Homes, Phase, ServerEntry, ServerId};
+use crate::error::PoolError;
 use crate::layout::{Owner, Sizes};
 
 /// A server of a pool at one time.
@@ -43,6 +44,32 @@ impl Pool {
     pub fn check(&self) -> Result<Census, Vec<String>> {
         let _held = self.inner.here.hold();
         self.coherent().check(self)
+    }
+
+    /// Requests that `server` lends `shared` bytes, rounded up to whole slices. The process of the
+    /// server takes the [request](crate::Server::requested).
+    ///
+    /// # Errors
+    /// If the server is not live.
+    pub fn request_resize(&self, server: ServerId, shared: u64) -> Result<(), PoolError> {
+        let coherent = self.coherent();
+        let frames = shared.div_ceil(coherent.sizes().slice_bytes());
+        coherent.request_frames(&self.live(server)?, frames);
+        Ok(())
+    }
+
+    /// Returns whether `server` has not taken the last request yet.
+    ///
+    /// # Errors
+    /// If the server is not live.
+    pub fn has_request(&self, server: ServerId) -> Result<bool, PoolError> {
+        Ok({ self.coherent() }.has_request(&self.live(server)?))
+    }
+
+    pub(super) fn live(&self, server: ServerId) -> Result<ServerEntry, PoolError> {
+        let entry = { self.coherent() }.server(server);
+        let phase = entry.map_or(Phase::Free, |it| it.phase);
+        { entry.filter(|_| phase == Phase::Live) }.ok_or(PoolError::NotLive { server, phase })
     }
 
     /// Returns the state as it is now. It may be inconsistent while clients allocate and free.

@@ -113,6 +113,14 @@ impl<M: Memory> Record<M> {
         let bytes = bytes.unwrap_or(u64::MAX);
         let at = allocate_pending(heap, bytes, PENDING_CELL)?;
         let this = Self { memory, at };
+        // First: in a block that was used before, they may be those of another object, and a member
+        // that looks at them without a lease would find that object. See `Directory::contents_at`.
+        let mut done = 0;
+        while done < content_bytes {
+            let part = (content_bytes - done).min(ZEROS.len() as u64);
+            memory.copy_in(at + CONTENTS + done, &ZEROS[..part as usize]);
+            done += part;
+        }
         let words = [
             (0, heap.era()),
             (STATE, State::Unlinked.to_word()),
@@ -129,12 +137,6 @@ impl<M: Memory> Record<M> {
             memory.store(at + place, word, Ordering::Relaxed);
         }
         this.write_name(0, name);
-        let mut done = 0;
-        while done < content_bytes {
-            let part = (content_bytes - done).min(ZEROS.len() as u64);
-            memory.copy_in(at + CONTENTS + done, &ZEROS[..part as usize]);
-            done += part;
-        }
         memory.copy_in(this.type_at(), of.as_bytes());
         memory.persist(at, bytes);
         Ok(this)

@@ -6,7 +6,6 @@ use super::small::holders;
 use crate::objects::fixture;
 use crate::pod::IDS;
 use outlive::membership::Status;
-use outlive_memory::Memory;
 use outlive_pool::internals::{Found, Manifest, SealPoint};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
@@ -207,7 +206,7 @@ impl Sweep for LeasedObjects {
                     there.push(name);
                 }
                 Found::Unsealed(by) => return Err(format!("{name:?} of {by} is not sealed")),
-                Found::Nothing => {}
+                Found::Nothing { .. } => {}
             }
         }
         let has_kept = there.contains(&KEPT);

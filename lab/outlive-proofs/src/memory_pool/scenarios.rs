@@ -19,6 +19,7 @@ pub fn all() -> Vec<Proof> {
         Proof::of_every(failing(Weakened::sound), bounds(2), bounds(3)),
         Proof::of_every(leaving(), bounds(2), bounds(3)),
         Proof::of_every(allocation(Weakened::sound), bounds(2), bounds(3)),
+        Proof::of_every(boundary(Weakened::sound), bounds(2), bounds(3)),
         Proof::of_every(allocations(Weakened::sound), bounds(1), bounds(2)),
         Proof::of_every(
             survivors(Weakened::sound),
@@ -40,6 +41,7 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     vec![
         (guard(fences), bounds.clone(), "under a guard"),
         (allocation(fences), bounds.clone(), "has left with a slice"),
+        (boundary(fences), bounds.clone(), "a private frame"),
         (allocations(fences), bounds.clone(), "the generation of"),
         (survivors(comparisons), bounds.clone(), "of another client"),
         (
@@ -214,6 +216,56 @@ fn allocation<M: Memory>(
                 is_live || census.slices == 0,
                 "a server has left with a slice"
             );
+            assert_eq!((census.frames, census.hidden), (census.slices, 0));
+        })
+}
+
+/// A server moves its boundary down and up again while a client allocates: no slice has a private
+/// frame, and no client sees what the server had in a private one.
+fn boundary<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static) -> Scenario {
+    Scenario::new("memory pool: an allocation while a boundary moves")
+        .memory(SIZE)
+        .prepare(|m: Scheduled| {
+            SmallPool::create(m).serve(HOST);
+        })
+        .thread("server", move |m| {
+            let pool = SmallPool::open(weaken(m));
+            let (home, server) = (pool.region(ServerId(1)), ServerId(1));
+            let entry = { pool.coherent }.server(server).expect("a sound entry");
+            match { pool.coherent }.move_boundary(&entry, home, 0) {
+                Ok(()) => {
+                    let (memory, at, bytes) = home.private();
+                    assert_eq!(bytes, 3 << 12);
+                    // The server's data.
+                    memory.store(at, 1u64, Ordering::Relaxed);
+                    { pool.coherent }
+                        .move_boundary(&entry, home, 2)
+                        .expect("it grows");
+                }
+                Err(PoolError::StillHeld { slices: 1, .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .thread("client", move |m| {
+            let pool = SmallPool::open(weaken(m));
+            let allocated =
+                { pool.coherent }.allocate(instance(0), 1, Place::Any, Use::Plain, &pool);
+            match allocated.map_err(|failed| *failed.error) {
+                Ok(address) => {
+                    let frame = pool.coherent.locate(address, &pool).expect("its own");
+                    let word: u64 = frame.memory.load(frame.at, Ordering::Relaxed);
+                    assert_eq!(word, 0, "the data of a private frame");
+                }
+                Err(PoolError::OutOfMemory { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .check(|m, _| {
+            let pool = SmallPool::open(m);
+            let home = pool.region(ServerId(1));
+            let private = home.used_in(home.shared()..3);
+            assert_eq!(private, 0, "a slice has a private frame");
+            let census = pool.check().expect("a sound pool");
             assert_eq!((census.frames, census.hidden), (census.slices, 0));
         })
 }

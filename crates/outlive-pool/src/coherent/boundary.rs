@@ -1,0 +1,92 @@
+//! The boundary between the shared and the private frames of a server.
+//!
+//! Only the server moves its boundary. *Shrink*: the smaller number of shared frames is stored; a
+//! full fence; a scan of the frames behind the boundary. If one is in use, the old number is stored
+//! again; else these frames are marked as used before, as private frames always are. *Grow*: the
+//! larger number is stored.
+//!
+//! A client claims a frame, executes a full fence, and reads the number. It releases a frame behind
+//! the boundary. One of the two sees the other's store, so no slice has a private frame. If the
+//! boundary has moved there and back after the claim, the client reads the number after the mark, and
+//! so clears the frame. Readers of shared frames notice nothing.
+
+use super::{Coherent, Home, ServerEntry, ServerId};
+use crate::error::PoolError;
+use outlive::memory::{Memory, Offset, Ordering};
+
+/// The place of the request in a server's entry: the wanted number of frames, and one.
+const WANTED: u64 = 32;
+
+impl<M: Memory> Coherent<M> {
+    /// Moves the boundary of the server `entry`, whose region is `home`, so that `frames` frames are
+    /// shared. Only one thread of the server calls this at a time.
+    ///
+    /// # Errors
+    /// If slices have frames that would become private. Nothing is changed then, but clients may
+    /// have found too little memory meanwhile.
+    ///
+    /// # Crash
+    /// The memory is lost with the server.
+    pub fn move_boundary(
+        self,
+        entry: &ServerEntry,
+        home: Home<M>,
+        frames: u64,
+    ) -> Result<(), PoolError> {
+        let before = home.shared();
+        if frames >= before {
+            home.set_shared(frames);
+            return Ok(());
+        }
+        home.set_shared(frames);
+        // SeqCst: either this scan finds the frame of a client, or the client finds that the frame
+        // is private, and releases it.
+        self.memory.fence(Ordering::SeqCst);
+        let slices = home.used_in(frames..before);
+        if slices > 0 {
+            home.set_shared(before);
+            let server = entry.id;
+            return Err(PoolError::StillHeld { server, slices });
+        }
+        home.soil(frames..before);
+        Ok(())
+    }
+
+    fn wanted_at(self, server: ServerId) -> Offset {
+        self.entry_at(server) + WANTED
+    }
+
+    /// Requests that the live server `entry` shares `frames` frames.
+    pub fn request_frames(self, entry: &ServerEntry, frames: u64) {
+        // Release: nothing else is published, and the server reads no other word by this one.
+        let at = self.wanted_at(entry.id);
+        self.memory.store(at, frames + 1, Ordering::Release);
+    }
+
+    /// Takes the last request to the server `entry`: a number of frames.
+    pub fn take_request(self, entry: &ServerEntry) -> Option<u64> {
+        let at = self.wanted_at(entry.id);
+        let word: u64 = self.memory.load(at, Ordering::Acquire);
+        if word == 0 {
+            return None;
+        }
+        // A compare-and-swap: a later request stays.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let taken = { self.memory }.compare_exchange(at, word, 0, order.0, order.1);
+        taken.ok().map(|_| word - 1)
+    }
+
+    /// Removes the request to an earlier server with this number.
+    pub(super) fn forget_request(self, server: ServerId) {
+        // Relaxed: the state of the entry publishes it.
+        let at = self.wanted_at(server);
+        self.memory.store(at, 0u64, Ordering::Relaxed);
+    }
+
+    /// Returns whether the server has not taken the last request yet.
+    pub fn has_request(self, entry: &ServerEntry) -> bool {
+        self.memory
+            .load::<u64>(self.wanted_at(entry.id), Ordering::Acquire)
+            != 0
+    }
+}
