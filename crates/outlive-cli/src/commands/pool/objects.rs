@@ -80,7 +80,7 @@ impl Put {
             }
         };
         let mut object = objects.create(&self.name, bytes, placement)?;
-        fill(&mut object, &mut input, &failed)?;
+        fill(&mut object, &mut input, failed)?;
         if input.read(&mut [0]).map_err(&failed)? > 0 {
             return Err(Failure::new(format_args!(
                 "{} has more bytes than its size says; pipe its contents into the command",
