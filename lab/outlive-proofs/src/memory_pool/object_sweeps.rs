@@ -29,7 +29,6 @@ pub fn add_to(suite: &mut Suite) {
 pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     [
         (What::ForgetsTheHolder, "the objects are [\"kept\"]"),
-        (What::KeepsFirst, "kept: 1"),
         (What::FreesFirst, "is not sealed"),
         (What::LeavesUnheld, "objects: 1"),
     ]
@@ -55,8 +54,6 @@ enum What {
     LastLease,
     /// Broken: an object is sealed without a word that leads to it.
     ForgetsTheHolder,
-    /// Broken: the memory is kept before the named object is created.
-    KeepsFirst,
     /// Broken: the memory is freed before the name is removed.
     FreesFirst,
     /// Broken: as `Delete`, and nobody frees the memory that the dead victim left.
@@ -77,10 +74,7 @@ impl LeasedObjects {
     }
 
     fn puts(&self) -> bool {
-        matches!(
-            self.0,
-            What::Put | What::ForgetsTheHolder | What::KeepsFirst
-        )
+        matches!(self.0, What::Put | What::ForgetsTheHolder)
     }
 
     fn deletes(&self) -> bool {
@@ -151,13 +145,6 @@ impl Sweep for LeasedObjects {
                 let (address, holder) = sealed.expect("an object in use");
                 objects.give_up_all();
                 all.free_if_destroyed(&heap, holder, address);
-            }
-            What::KeepsFirst => {
-                let address = all.allocate(&member, MADE);
-                { all.pool.coherent }
-                    .keep(member.instance(), address)
-                    .expect("its own");
-                drop(all.make(&heap, MADE, address));
             }
             What::FreesFirst => {
                 let named = objects.open::<Manifest<_>>(KEPT).expect("an object");
