@@ -9,12 +9,14 @@
 //! Built so far: servers, logical addresses, allocation with placement, guards, typed vectors,
 //! counters, and leased objects. Data does not move yet, and has no redundancy.
 //!
-//! Begin with [`Pool`], or with [`ObjectStore`] for objects of any size with names. DESIGN.md beside this crate has the invariants, the crash points, and the
-//! memory ordering of every shared word.
+//! Begin with [`Pool`], or with [`ObjectStore`] for objects of any size with names. DESIGN.md
+//! beside this crate has the invariants, the crash points, and the memory ordering of every shared
+//! word.
 //!
 //! The modules, from the bottom up; each uses only those before it, but clients return the types of
-//! `data` and `objects`: `layout`, `coherent`, `pool`, `data`, `objects`.
+//! `data` and `objects`: `layout`, `coherent`, `catalogue`, `pool`, `data`, `objects`.
 
+mod catalogue;
 mod coherent;
 mod data;
 mod error;
@@ -34,11 +36,11 @@ pub use pool::{
 /// The tables and the algorithms on them, for proofs.
 #[doc(hidden)]
 pub mod internals {
+    pub use crate::catalogue::find::{self, Found};
+    pub use crate::catalogue::manifest::{self, Birth, Manifest};
     pub use crate::coherent::{
         AllocatePoint, Coherent, FreePoint, Home, Homes, Line, NotAllocated, Place, Recovery, Run,
         SealPoint, ServerFiles, ServerPoint, Translated,
     };
     pub use crate::layout::Use;
-    pub use crate::objects::find::{self, Found};
-    pub use crate::objects::manifest::{self, Birth, Manifest};
 }

@@ -41,7 +41,8 @@ const STORE: &[&[&str]] = &[
 const POOL: &[&[&str]] = &[
     &["layout"],
     &["error", "coherent"],
-    &["pool", "data"],
+    &["catalogue"],
+    &["pool", "data", "objects"],
     &["internals"],
 ];
 

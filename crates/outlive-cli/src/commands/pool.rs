@@ -107,8 +107,8 @@ pub struct Create {
     /// Number of objects for which there is room; each needs 1.5 KiB of the pool's file
     #[arg(long, default_value_t = 4096)]
     objects: u32,
-    /// Size that all objects may have together: those that are not used are evicted; without it, the
-    /// memory of the servers
+    /// Size that all objects may have together: those that are not used are evicted; without it,
+    /// the memory of the servers
     #[arg(long, value_parser = amount::size)]
     quota: Option<u64>,
     /// Permissions of the pool's files, octal

@@ -7,8 +7,8 @@
 //!
 //! A client claims a frame, executes a full fence, and reads the number. It releases a frame behind
 //! the boundary. One of the two sees the other's store, so no slice has a private frame. If the
-//! boundary has moved there and back after the claim, the client reads the number after the mark, and
-//! so clears the frame. Readers of shared frames notice nothing.
+//! boundary has moved there and back after the claim, the client reads the number after the mark,
+//! and so clears the frame. Readers of shared frames notice nothing.
 
 use super::{Coherent, Home, ServerEntry, ServerId};
 use crate::error::PoolError;
@@ -18,8 +18,8 @@ use outlive::memory::{Memory, Offset, Ordering};
 const WANTED: u64 = 32;
 
 impl<M: Memory> Coherent<M> {
-    /// Moves the boundary of the server `entry`, whose region is `home`, so that `frames` frames are
-    /// shared. Only one thread of the server calls this at a time.
+    /// Moves the boundary of the server `entry`, whose region is `home`, so that `frames` frames
+    /// are shared. Only one thread of the server calls this at a time.
     ///
     /// # Errors
     /// If slices have frames that would become private. Nothing is changed then, but clients may

@@ -62,8 +62,8 @@ impl<M: Memory> Coherent<M> {
         slice < self.sizes.slices && self.owner(slice) == Owner::Object(address.generation())
     }
 
-    /// Returns the addresses of the memory of sealed objects, each with the place of the contents of
-    /// its object.
+    /// Returns the addresses of the memory of sealed objects, each with the place of the contents
+    /// of its object.
     pub fn sealed(self) -> impl Iterator<Item = (Address, Offset)> {
         (0..self.sizes.slices).filter_map(move |slice| {
             let Owner::Object(generation) = self.owner(slice) else {

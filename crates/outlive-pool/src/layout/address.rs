@@ -39,12 +39,12 @@ pub(crate) const fn count_of(generation: u16) -> u16 {
 /// | O | count     |  slice number, and the byte in the slice     |
 /// ```
 ///
-/// O and the count are the generation of the allocation, with O for the memory of a leased object. It
-/// differs between two allocations that have the same
-/// slices one after another, so the use of a freed address is an error. It differs between two
-/// allocations beside each other, so an access that leaves its allocation is an error, too. The
-/// count has 14 bits: after 16,383 allocations of a slice, or of slices that were allocated together
-/// with it, a freed address may be taken for a later one.
+/// O and the count are the generation of the allocation, with O for the memory of a leased object.
+/// It differs between two allocations that have the same slices one after another, so the use of a
+/// freed address is an error. It differs between two allocations beside each other, so an access
+/// that leaves its allocation is an error, too. The count has 14 bits: after 16,383 allocations of
+/// a slice, or of slices that were allocated together with it, a freed address may be taken for a
+/// later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(u64);
 

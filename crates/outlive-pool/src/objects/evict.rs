@@ -1,15 +1,16 @@
 //! Eviction: objects without users make room, those that were used least recently first.
 
-use super::find;
 use super::lease::Leased;
 use super::store::{ObjectState, ObjectStore};
+use crate::catalogue::find;
 use crate::coherent::{Phase, ServerId};
 use crate::error::PoolError;
 use crate::layout::{Address, Use};
 use crate::pool::Placement;
 use core::time::Duration;
 
-/// The number of attempts to evict enough: leases of threads that look up, list or collect end soon.
+/// The number of attempts to evict enough: leases of threads that look up, list or collect end
+/// soon.
 const ROUNDS: usize = 4;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(1);
 
@@ -30,8 +31,8 @@ fn slices_without_users(candidates: &[Candidate]) -> u64 {
 impl ObjectStore {
     /// Evicts sealed objects that have no user and are not pinned, those that were used least
     /// recently first, until `bytes` bytes in whole slices of live servers are free. Returns the
-    /// number of bytes that were freed, which is smaller if there are not enough such objects. Reads
-    /// all objects.
+    /// number of bytes that were freed, which is smaller if there are not enough such objects.
+    /// Reads all objects.
     ///
     /// # Errors
     /// If an object is damaged, or there is no memory for a lease.
@@ -58,8 +59,8 @@ impl ObjectStore {
         Ok(freed)
     }
 
-    /// Returns the objects that may be evicted to free memory of `server`, or of any live server, in
-    /// the order of their last uses.
+    /// Returns the objects that may be evicted to free memory of `server`, or of any live server,
+    /// in the order of their last uses.
     fn candidates(&self, server: Option<ServerId>) -> Result<Vec<Candidate>, PoolError> {
         let coherent = self.pool().coherent();
         let all = self.statuses()?.into_iter();
@@ -94,8 +95,8 @@ impl ObjectStore {
         leased.unlink()
     }
 
-    /// Allocates memory for an object, and evicts others if need be: none if all that can be evicted
-    /// is not enough.
+    /// Allocates memory for an object, and evicts others if need be: none if all that can be
+    /// evicted is not enough.
     pub(super) fn allocate(&self, bytes: u64, placement: Placement) -> Result<Address, PoolError> {
         let sizes = self.pool().coherent().sizes();
         let needed = bytes.max(1).div_ceil(sizes.slice_bytes());

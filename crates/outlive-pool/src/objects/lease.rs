@@ -1,7 +1,7 @@
 //! Leases of objects: of the creator, which writes, and of users, which read.
 
-use super::manifest::Manifest;
 use super::store::{ObjectStore, now};
+use crate::catalogue::manifest::Manifest;
 use crate::coherent::Translated;
 use crate::error::PoolError;
 use crate::layout::Address;
@@ -91,8 +91,8 @@ impl<'s> Leased<'s> {
         }
     }
 
-    /// Returns, for each slice that has some of the `len` bytes from `byte` on, its index, the range
-    /// of these bytes in it, and their range among the `len`.
+    /// Returns, for each slice that has some of the `len` bytes from `byte` on, its index, the
+    /// range of these bytes in it, and their range among the `len`.
     fn parts(
         &self,
         byte: u64,
@@ -266,8 +266,9 @@ impl<'s> SealedObject<'s> {
         let start = place.memory.address(place.at, len as u64);
         // SAFETY: the bytes are not written as long as the lease lives: their frame belongs to a
         // slice of the sealed object, which is freed only when the object is destroyed; its creator
-        // has lost its access by the seal, which this thread has seen by Acquire; a `Reader` refuses
-        // the address. The mapping is not closed before that (`View`), also if the server dies.
+        // has lost its access by the seal, which this thread has seen by Acquire; a `Reader`
+        // refuses the address. The mapping is not closed before that (`View`), also if the server
+        // dies.
         Ok(unsafe { core::slice::from_raw_parts(start.as_ptr(), len) })
     }
 

@@ -3,10 +3,12 @@
 //!
 //! A leased object is a named object of the pod's heap, so its name and its leases are those of
 //! [`outlive::objects`]; its bytes are an allocation of the pool. The two are bound together by the
-//! seal: one compare-and-swap, which changes the owner of the memory from the creator to the object.
+//! seal: one compare-and-swap, which changes the owner of the memory from the creator to the
+//! object.
 //!
 //! * **Create**: memory is allocated for the creator, then the named object is created with its
-//!   address. If the creator dies, its memory is freed, and a member that finds the name unlinks it.
+//!   address. If the creator dies, its memory is freed, and a member that finds the name unlinks
+//!   it.
 //! * **Get**: the name is opened, which leases the object; then the owner word says whether it is
 //!   sealed. The memory of a sealed object is freed only when the named object is destroyed, which
 //!   the lease prevents.
@@ -15,15 +17,13 @@
 //!   too little memory. The last lease may also be that of a member that looked the name up, and
 //!   found it removed when it had leased the object; then the memory is freed in the same way.
 //! * **Evict**: the evictor marks the object, unless it is pinned. If it has no other users, the
-//!   evictor unlinks it. A user that comes at the same moment has its lease; then the memory is freed
-//!   when that ends. The mark excludes a pin at the same time.
+//!   evictor unlinks it. A user that comes at the same moment has its lease; then the memory is
+//!   freed when that ends. The mark excludes a pin at the same time.
 //!
 //! Tests: tests/objects.rs, tests/objects_killed.rs; proofs: lab/outlive-proofs/src/memory_pool.
 
 mod evict;
-pub mod find;
 mod lease;
-pub mod manifest;
 mod open_stores;
 mod store;
 

@@ -1,9 +1,9 @@
 //! The leased objects of a pool, for one thread.
 
-use super::find::{self, Found};
 use super::lease::{Leased, SealedObject, UnsealedObject};
-use super::manifest::{self, Birth, Manifest, Pin};
 use super::open_stores::OpenStore;
+use crate::catalogue::find::{self, Found};
+use crate::catalogue::manifest::{self, Birth, Manifest, Pin};
 use crate::error::PoolError;
 use crate::layout::Address;
 use crate::pool::{Client, Placement, Pool};
@@ -124,8 +124,8 @@ impl ObjectStore {
     }
 
     /// Creates the object `name` of `bytes` bytes of zeros, which the caller writes and seals. If
-    /// there is too little memory, or the quota is reached, objects that are not used are evicted. A
-    /// [lost](ObjectState::Lost) object of that name is replaced.
+    /// there is too little memory, or the quota is reached, objects that are not used are evicted.
+    /// A [lost](ObjectState::Lost) object of that name is replaced.
     ///
     /// # Errors
     /// If the object exists ([`ObjectExists`](PoolError::ObjectExists)), is being created

@@ -194,9 +194,10 @@ impl Client {
         ObjectStore::open(self.clone())
     }
 
-    /// Releases the freed memory of this client, that of members that left, if no reader uses it any
-    /// more, that of destroyed objects, and the mappings of lost servers. Returns the number of allocations of this
-    /// client that readers still use. Reads the owner of every slice; waits for no other process.
+    /// Releases the freed memory of this client, that of members that left, if no reader uses it
+    /// any more, that of destroyed objects, and the mappings of lost servers. Returns the number of
+    /// allocations of this client that readers still use. Reads the owner of every slice; waits for
+    /// no other process.
     ///
     /// Allocations and frees release the memory that this client has freed. A process that does
     /// neither calls this now and then: it may have the memory of dead members.

@@ -2,8 +2,8 @@
 
 use super::Pool;
 use super::joined::{Entries, Held};
+use crate::catalogue::manifest;
 use crate::layout::Address;
-use crate::objects::manifest;
 use outlive::membership::{Instance, Process};
 use outlive::memory::Native;
 use outlive::objects::Directory;
@@ -59,8 +59,9 @@ impl Pool {
         recovery.failed.map_or(Ok(()), Err)
     }
 
-    /// Returns the addresses of the memory of destroyed objects that no member frees: the last lease was that of a member that died, or of one that did not find the object's name
-    /// any more when it had leased the object.
+    /// Returns the addresses of the memory of destroyed objects that no member frees: the last
+    /// lease was that of a member that died, or of one that did not find the object's name any more
+    /// when it had leased the object.
     pub(super) fn unheld(&self) -> Vec<Address> {
         let directory = self.inner.pod.heap().map(Directory::open);
         match directory.transpose().map(Option::flatten) {

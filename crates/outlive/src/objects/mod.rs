@@ -457,12 +457,8 @@ impl<'h, M: Memory> Objects<'h, M> {
         }
     }
 
-    /// Unlinks the leased object. Returns false if it has no name, or another one than `wanted`.
-    fn unlink_leased(
-        self,
-        lease: &Lease<'h, M>,
-        wanted: Option<&str>,
-    ) -> Result<bool, ObjectError> {
+    /// Unlinks the leased object. Returns false if it has no name, or another one than `of`.
+    fn unlink_leased(self, lease: &Lease<'h, M>, of: Option<&str>) -> Result<bool, ObjectError> {
         let memory = self.heap.memory();
         let Some(lock) = NameLock::acquire(lease)? else {
             return Ok(false);
@@ -473,7 +469,7 @@ impl<'h, M: Memory> Objects<'h, M> {
         if user != 0 {
             return Err(self.client_in_use(&name, lease, user));
         }
-        if wanted.is_some_and(|wanted| wanted != name) || !lock.remove(&name) {
+        if of.is_some_and(|of| of != name) || !lock.remove(&name) {
             return Ok(false);
         }
         memory.crash_point(UnlinkPoint::Removed);

@@ -93,9 +93,9 @@ impl<'a> PodOptions<'a> {
         self
     }
 
-    /// Adds an [area](crate::segment::AreaKind::Structures) of `bytes` bytes for tables of the program at a fixed
-    /// place, and writes their first contents with `write`, before any process can open the pod. The
-    /// area is zeroed before.
+    /// Adds an [area](crate::segment::AreaKind::Structures) of `bytes` bytes for tables of the
+    /// program at a fixed place, and writes their first contents with `write`, before any process
+    /// can open the pod. The area is zeroed before.
     pub fn structures(mut self, bytes: u64, write: impl FnOnce(Native, Area) + 'a) -> Self {
         let write = Box::new(write);
         self.structures = Some(Structures { bytes, write });

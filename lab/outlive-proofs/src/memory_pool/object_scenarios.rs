@@ -39,9 +39,9 @@ fn bounds() -> Bounds {
     Bounds::default().preemptions(2).stale_reads(0).deaths(0)
 }
 
-/// A member leases an object and reads it, while another one deletes it: the bytes are there as long
-/// as the lease, and afterwards all memory is free, or a collection frees it. Broken: the member that deletes frees the memory
-/// without looking whether the object is destroyed.
+/// A member leases an object and reads it, while another one deletes it: the bytes are there as
+/// long as the lease, and afterwards all memory is free, or a collection frees it. Broken: the
+/// member that deletes frees the memory without looking whether the object is destroyed.
 fn lease_and_delete(looks: bool) -> Scenario {
     Scenario::new("memory pool: a lease against a deletion")
         .memory(bytes::<Scheduled>())

@@ -8,8 +8,8 @@
 //! 32  0, or 1 while the object is pinned, or the thread (an instance) that evicts it
 //! ```
 //!
-//! The first three words do not change. Whether the object is sealed stands in the owner word of its
-//! memory: see [`Coherent::seal`].
+//! The first three words do not change. Whether the object is sealed stands in the owner word of
+//! its memory: see [`Coherent::seal`].
 
 use crate::coherent::Coherent;
 use crate::error::PoolError;
@@ -200,16 +200,16 @@ impl<M: Memory> Manifest<M> {
     }
 }
 
-/// Returns whether an object exists whose contents are at `holder`, and whose bytes are at `address`.
-/// No other object has this address: its generation is that of one allocation.
+/// Returns whether an object exists whose contents are at `holder`, and whose bytes are at
+/// `address`. No other object has this address: its generation is that of one allocation.
 pub fn holds<M: Memory>(directory: &Directory<M>, holder: Offset, address: Address) -> bool {
     let contents = directory.contents_at::<Manifest<M>>(holder);
     let manifest = contents.and_then(|contents| Manifest::open(contents).ok());
     manifest.is_some_and(|it| it.word(ADDRESS) == address.to_word())
 }
 
-/// Returns whether the memory at `address`, which the object with its contents at `holder` had, is to
-/// be freed: the object was destroyed, and no member frees the memory.
+/// Returns whether the memory at `address`, which the object with its contents at `holder` had, is
+/// to be freed: the object was destroyed, and no member frees the memory.
 pub fn is_left<M: Memory>(
     coherent: Coherent<M>,
     directory: &Directory<M>,
