@@ -42,6 +42,7 @@ fn studies_are_listed() {
         "heap",
         "map",
         "objects",
+        "leased-objects",
         "spawn",
         "wordcount-kills",
         "guests",

@@ -38,6 +38,7 @@ mod engines;
 mod guests;
 mod heap;
 mod hosts;
+mod leased_objects;
 mod locks;
 mod lone_member;
 mod lupin;
@@ -75,6 +76,7 @@ pub fn studies() -> &'static [Study] {
         locks::STUDY,
         notify::STUDY,
         objects::STUDY,
+        leased_objects::STUDY,
         crowd::STUDY,
         buddy::STUDY,
         heap::STUDY,

@@ -172,6 +172,13 @@ impl<V: View> Worker<V> {
     }
 
     #[inline]
+    /// Sets the number of addresses of objects that the worker caches from now on, at least one.
+    /// The cache is empty then.
+    #[cfg(feature = "measurements")]
+    pub fn set_cached_addresses(&self, addresses: usize) {
+        self.addresses.replace(AddressCache::new(addresses));
+    }
+
     pub(super) fn steals_latches(&self) -> bool {
         #[cfg(feature = "measurements")]
         return self.steals_latches.get();

@@ -104,6 +104,11 @@ impl Steady {
         self.worker.set_steals_latches(steals);
     }
 
+    /// Sets the number of addresses that the worker caches, at least one.
+    pub fn set_cached_addresses(&self, addresses: usize) {
+        self.worker.set_cached_addresses(addresses);
+    }
+
     pub fn counts(&self) -> Counts {
         self.worker.counts()
     }
