@@ -182,9 +182,11 @@ pub enum PoolError {
         /// The name.
         name: String,
     },
-    /// The object is larger than the quota of the pool, or the objects that are in use are.
+    /// The object does not fit into the quota of the pool beside the objects that are in use or
+    /// pinned.
     #[error(
-        "an object of {bytes} bytes does not fit into the quota of {quota} bytes beside the objects          that are in use or pinned; release or delete objects"
+        "an object of {bytes} bytes does not fit into the quota of {quota} bytes beside the \
+         objects that are in use or pinned; release or delete objects"
     )]
     OverQuota {
         /// The size of the object.
@@ -237,9 +239,9 @@ pub enum PoolError {
         /// The number of elements.
         len: u64,
     },
-    /// A server that leaves, or the part of it that would become private, still has data.
+    /// A server that leaves, or the part of a server that would become private, still has data.
     #[error(
-        "{server} still has {slices} slices there, which would be lost; free them, or end the \
+        "{server} still has {slices} slices in that part, which would be lost; free them, or end the \
          server without `leave`"
     )]
     StillHeld {

@@ -34,7 +34,7 @@ impl Place {
         self.pool.join().unwrap().objects().unwrap()
     }
 
-    /// Returns the number of allocated slices. Nothing contradicts itself.
+    /// Checks the tables, and returns the number of allocated slices.
     fn slices(&self) -> u64 {
         let census = self.pool.check().unwrap();
         assert_eq!(census.hidden, 0);
@@ -50,7 +50,7 @@ impl Drop for Place {
     }
 }
 
-/// Returns bytes that no other `seed` has.
+/// Returns `len` bytes that differ for each `seed`.
 fn bytes(len: u64, seed: u64) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + seed * 7 + 1) as u8).collect()
 }
@@ -210,7 +210,7 @@ fn objects_that_are_not_used_make_room() {
     let objects = place.objects();
     for name in ["a", "b", "c", "d"] {
         objects.put(name, &bytes(SLICE, 1), Placement::Any).unwrap();
-        // The times of uses have a millisecond.
+        // The unit of the times of uses is a millisecond.
         std::thread::sleep(Duration::from_millis(3));
     }
     objects.pin("b", true).unwrap();
@@ -219,11 +219,11 @@ fn objects_that_are_not_used_make_room() {
     // The oldest is `b`, which is pinned; then `c`.
     objects.put("e", &bytes(SLICE, 2), Placement::Any).unwrap();
     assert_eq!(names(&objects), ["a", "b", "d", "e"]);
-    // What cannot have room evicts nothing.
+    // An object that cannot fit evicts nothing.
     let too_large = objects.put("f", &bytes(3 * SLICE, 2), Placement::Any);
     assert!(matches!(too_large, Err(PoolError::OutOfMemory { .. })));
     assert_eq!(names(&objects), ["a", "b", "d", "e"]);
-    // Of what can be evicted, only as much as is needed: `a` was used before `e` was made.
+    // Only as many objects are evicted as needed: `a` was used before `e` was created.
     objects.put("f", &bytes(SLICE, 2), Placement::Any).unwrap();
     assert_eq!(names(&objects), ["b", "d", "e", "f"]);
     objects.pin("b", false).unwrap();
@@ -373,7 +373,7 @@ fn an_object_on_a_dead_server_is_lost() {
     unsealed.write(0, &[1; 8]).unwrap();
     drop(place.servers.pop());
     objects.client().collect();
-    // What was seen before stays; the rest is an error.
+    // Bytes that were returned before stay; an access to others is an error.
     assert_eq!(view, &wanted[..SLICE as usize]);
     assert!(matches!(held.chunk(1), Err(PoolError::Lost { .. })));
     assert!(matches!(unsealed.seal(), Err(PoolError::Lost { .. })));
@@ -457,7 +457,7 @@ fn threads_share_objects() {
             });
         }
     });
-    // It collects what the last lease of a failed search has left.
+    // Opening the store frees the memory whose last lease was that of a failed lookup.
     let objects = place.objects();
     assert_eq!(place.slices(), 2 * names(&objects).len() as u64);
     for name in names(&objects) {

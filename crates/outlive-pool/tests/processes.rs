@@ -91,12 +91,12 @@ fn member() {
     }
 }
 
-/// Returns the bytes of an object with this seed, which no other one has.
+/// Returns `len` bytes that differ for each `seed`.
 fn bytes_of(len: u64, seed: u64) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + seed * 7 + 1) as u8).collect()
 }
 
-/// Demands that an object, if it exists, has no wrong byte.
+/// Demands that the object `name`, if it exists, has no wrong byte.
 fn verify(objects: &ObjectStore, name: &str, seed: u64) {
     let Ok(object) = objects.get(name) else {
         return;

@@ -33,11 +33,11 @@ pub enum PoolCommand {
     Get(objects::Get),
     /// Show the objects of a pool
     List(objects::List),
-    /// Protect an object from eviction, or end that
+    /// Protect an object from eviction, or remove that protection
     Pin(objects::Pin),
     /// Remove objects
     Delete(objects::Delete),
-    /// Remove objects that are not used, until memory is free
+    /// Remove objects that are not used, to free memory
     Evict(objects::Evict),
     /// Sum and rewrite a vector that is spread over servers, and kill some of them
     Demo(demo::Demo),
@@ -104,11 +104,11 @@ pub struct Create {
     /// counts as one of each
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(6..=65_536))]
     members: u32,
-    /// Number of objects for which there is room; each needs 1.5 KiB of the pool's file
+    /// Number of objects for which the pool has space; each needs 1.5 KiB of the pool's file
     #[arg(long, default_value_t = 4096)]
     objects: u32,
-    /// Size that all objects may have together: those that are not used are evicted; without it,
-    /// the memory of the servers
+    /// Maximum size of all objects together, above which those that are not used are evicted:
+    /// bytes, or a whole number with K, M, G or T; by default the memory of the servers
     #[arg(long, value_parser = amount::size)]
     quota: Option<u64>,
     /// Permissions of the pool's files, octal
@@ -322,7 +322,7 @@ impl Stat {
     outlive pool serve /dev/shm/pool --size 1G --private 3G    # in another terminal: server 1\n  \
     outlive pool resize /dev/shm/pool 1 2G\n\n\
     The boundary between the server's shared and private memory moves; the sum stays the same. \
-    Clients go on. A part with slices does not become private.")]
+    Clients continue. A part with slices does not become private.")]
 pub struct Resize {
     #[command(flatten)]
     which: Which,
@@ -335,6 +335,9 @@ pub struct Resize {
 
 /// The maximum time until a server follows a request.
 const FOLLOWS: Duration = Duration::from_secs(10);
+
+/// The maximum time until a server that has taken a request has resized.
+const RESIZES: Duration = Duration::from_secs(1);
 
 impl Resize {
     fn run(self) -> Result<(), Failure> {
@@ -351,14 +354,21 @@ impl Resize {
             }
             std::thread::sleep(PATIENCE / 20);
         }
+        let slice_bytes = pool.status().sizes.slice_bytes();
+        let wanted = self.size.div_ceil(slice_bytes);
+        let frames = || {
+            let status = pool.status();
+            let found = { status.servers.iter() }.find(|it| it.entry.id == server);
+            found.and_then(|it| it.frames).unwrap_or(0)
+        };
         // The server resizes after it has taken the request.
-        std::thread::sleep(PATIENCE);
-        let status = pool.status();
-        let slice_bytes = status.sizes.slice_bytes();
-        let found = { status.servers.iter() }.find(|it| it.entry.id == server);
-        let frames = found.and_then(|it| it.frames).unwrap_or(0);
+        let taken = Instant::now();
+        while frames() != wanted && taken.elapsed() < RESIZES {
+            std::thread::sleep(PATIENCE / 20);
+        }
+        let frames = frames();
         let lends = Bytes(frames * slice_bytes);
-        match frames == self.size.div_ceil(slice_bytes) {
+        match frames == wanted {
             true => output::line(format_args!("{server} lends {lends}")),
             false => Err(Failure::new(format_args!(
                 "{server} still lends {lends}: its segment is too small, or slices are in the part \

@@ -1,4 +1,4 @@
-//! From a name to a leased object, and the removal of objects whose creators died.
+//! The lookup of leased objects by name, and the removal of those whose creators died.
 
 use super::manifest::Manifest;
 use crate::coherent::Coherent;
@@ -7,21 +7,21 @@ use outlive::membership::Instance;
 use outlive::memory::{Memory, Native};
 use outlive::objects::{Named, ObjectError, Objects};
 
-/// What a name leads to.
+/// The result of the lookup of a name.
 #[derive(Debug)]
 pub enum Found<'h, M: Memory = Native> {
     /// A sealed object, leased.
     Sealed(Named<'h, Manifest<M>, M>),
-    /// An object that this process, which lives, has not sealed.
+    /// An object that its creator, the live process of this instance, has not sealed.
     Unsealed(Instance),
     /// No object.
     Nothing {
-        /// Whether an object was removed whose creator had died before it sealed it.
+        /// Whether the lookup removed an object whose creator had died before sealing it.
         was_removed: bool,
     },
 }
 
-/// Leases the named object of a leased one.
+/// Leases the named object `name`, sealed or not; `None` if it does not exist.
 pub fn open<'h, M: Memory>(
     objects: Objects<'h, M>,
     name: &str,
@@ -33,7 +33,7 @@ pub fn open<'h, M: Memory>(
     }
 }
 
-/// Finds the object `name`, and unlinks it if its creator has died before it sealed it.
+/// Finds the object `name`, and unlinks it if its creator died before sealing it.
 ///
 /// # Errors
 /// If the object is damaged, or there is no memory for a lease.
@@ -52,7 +52,7 @@ pub fn find<'h, M: Memory>(
             return Ok(Found::Nothing { was_removed });
         };
         let manifest = *named.low_level();
-        // The creator is looked at first: it may seal the object, and then die.
+        // The creator is checked before the seal: it may seal the object, and then die.
         let creator = manifest.creator().filter(|it| !is_gone(*it));
         if coherent.is_sealed(manifest.address()?) {
             return Ok(Found::Sealed(named));

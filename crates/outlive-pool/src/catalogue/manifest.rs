@@ -1,4 +1,4 @@
-//! The contents of the named object that a leased object is: the place of its bytes.
+//! The contents of the named object behind a leased object: the place of its bytes.
 //!
 //! ```text
 //!  0  creator (an instance)
@@ -8,8 +8,8 @@
 //! 32  0, or 1 while the object is pinned, or the thread (an instance) that evicts it
 //! ```
 //!
-//! The first three words do not change. Whether the object is sealed stands in the owner word of
-//! its memory: see [`Coherent::seal`].
+//! The first three words do not change. The owner word of the memory says whether the object is
+//! sealed: see [`Coherent::seal`].
 
 use crate::coherent::Coherent;
 use crate::error::PoolError;
@@ -41,13 +41,13 @@ const PIN: u64 = 1;
 pub enum Pin {
     /// The object is as requested.
     Done,
-    /// It is pinned; a dead thread was evicting it, and may have removed its name.
+    /// The object is pinned; a dead thread was evicting it, and may have removed its name.
     TakenOver,
-    /// A live thread evicts it.
+    /// The object is not pinned: a live thread is evicting it.
     Evicted,
 }
 
-/// What a leased object is created with.
+/// The parameters of the creation of a leased object.
 #[derive(Clone, Copy, Debug)]
 pub struct Birth {
     /// The process that creates it.
@@ -56,7 +56,7 @@ pub struct Birth {
     pub address: Address,
     /// The number of its bytes.
     pub bytes: u64,
-    /// The time.
+    /// The time of the creation, in milliseconds since 1970.
     pub now: u64,
 }
 
@@ -138,14 +138,14 @@ impl<M: Memory> Manifest<M> {
         self.word(BYTES)
     }
 
-    /// Returns the time of the last use.
+    /// Returns the time of the last use, in milliseconds since 1970.
     pub fn last_use(&self) -> u64 {
         self.word(LAST_USE)
     }
 
-    /// Notes a use.
+    /// Records a use at the time `now`.
     pub fn touch(&self, now: u64) {
-        // Read first: users of one object at the same time do not take its line from one another.
+        // Read first: concurrent users of one object do not take its line from one another.
         if self.word(LAST_USE) < now {
             self.memory
                 .store(self.at + LAST_USE, now, Ordering::Relaxed);
@@ -165,7 +165,7 @@ impl<M: Memory> Manifest<M> {
         changed.is_ok()
     }
 
-    /// Pins the object, or ends that.
+    /// Pins the object, or removes its pin, which does not end an eviction.
     pub fn pin(&self, is_pinned: bool, is_gone: impl Fn(Instance) -> bool) -> Pin {
         loop {
             let word = self.word(PINNED);
@@ -187,14 +187,14 @@ impl<M: Memory> Manifest<M> {
     }
 
     /// Marks the object for its eviction by the thread `evictor`, unless it is pinned, or another
-    /// thread evicts it.
+    /// live thread is evicting it. Returns whether it was marked.
     pub fn begin_eviction(&self, evictor: Instance, is_gone: impl Fn(Instance) -> bool) -> bool {
         let word = self.word(PINNED);
         let is_free = word == 0 || Instance::from_word(word).is_some_and(is_gone);
         is_free && self.change_pin(word, evictor.to_word())
     }
 
-    /// Ends the eviction: the object keeps its name.
+    /// Removes the mark of the thread `evictor`: the object keeps its name.
     pub fn end_eviction(&self, evictor: Instance) {
         self.change_pin(evictor.to_word(), 0);
     }
@@ -208,8 +208,8 @@ pub fn holds<M: Memory>(directory: &Directory<M>, holder: Offset, address: Addre
     manifest.is_some_and(|it| it.word(ADDRESS) == address.to_word())
 }
 
-/// Returns whether the memory at `address`, which the object with its contents at `holder` had, is
-/// to be freed: the object was destroyed, and no member frees the memory.
+/// Returns whether the memory at `address`, which the object with its contents at `holder` had,
+/// must be freed: the object was destroyed, and no member is freeing the memory.
 pub fn is_left<M: Memory>(
     coherent: Coherent<M>,
     directory: &Directory<M>,
@@ -219,8 +219,9 @@ pub fn is_left<M: Memory>(
     coherent.is_sealed(address) && !holds(directory, holder, address)
 }
 
-/// Returns the addresses of the memory of sealed objects that exist no more. A sealed object exists
-/// until its last user is gone, and nothing seals it again; so no user of this memory comes.
+/// Returns the addresses of the memory of sealed objects that do not exist any more. A sealed
+/// object exists until its last lease ends, and its memory is not sealed again. So this memory has
+/// no user, and gets none.
 pub fn unheld<M: Memory>(coherent: Coherent<M>, directory: &Directory<M>) -> Vec<Address> {
     { coherent.sealed() }
         .filter(|(address, holder)| !holds(directory, *holder, *address))

@@ -1,5 +1,5 @@
-//! The named objects that leased objects are: what their contents say, and the way from a name to
-//! one, over any memory.
+//! The named objects behind leased objects: their contents, and their lookup by name, over any
+//! memory.
 
 pub mod find;
 pub mod manifest;

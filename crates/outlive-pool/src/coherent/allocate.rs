@@ -210,7 +210,7 @@ impl<M: Memory> Coherent<M> {
                     home.release(index, slice);
                     break;
                 }
-                // Read after the boundary: a frame that was private in between is dirty.
+                // Read after the boundary: a frame that was private since the claim is dirty.
                 if home.is_dirty(index) {
                     home.clear(frame);
                 }

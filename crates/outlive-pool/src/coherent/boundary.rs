@@ -1,9 +1,9 @@
 //! The boundary between the shared and the private frames of a server.
 //!
-//! Only the server moves its boundary. *Shrink*: the smaller number of shared frames is stored; a
-//! full fence; a scan of the frames behind the boundary. If one is in use, the old number is stored
-//! again; else these frames are marked as used before, as private frames always are. *Grow*: the
-//! larger number is stored.
+//! Only the server moves its boundary. *Shrink*: the server stores the smaller number of shared
+//! frames, executes a full fence, and scans the frames behind the boundary. If one is in use, it
+//! stores the old number again; otherwise it marks these frames as dirty, as private frames always
+//! are. *Grow*: the server stores the larger number.
 //!
 //! A client claims a frame, executes a full fence, and reads the number. It releases a frame behind
 //! the boundary. One of the two sees the other's store, so no slice has a private frame. If the
@@ -14,7 +14,8 @@ use super::{Coherent, Home, ServerEntry, ServerId};
 use crate::error::PoolError;
 use outlive::memory::{Memory, Offset, Ordering};
 
-/// The place of the request in a server's entry: the wanted number of frames, and one.
+/// The place of the request in a server's entry: the requested number of frames plus 1; 0 without a
+/// request.
 const WANTED: u64 = 32;
 
 impl<M: Memory> Coherent<M> {
@@ -23,7 +24,7 @@ impl<M: Memory> Coherent<M> {
     ///
     /// # Errors
     /// If slices have frames that would become private. Nothing is changed then, but clients may
-    /// have found too little memory meanwhile.
+    /// have found too little memory during the call.
     ///
     /// # Crash
     /// The memory is lost with the server.
@@ -58,9 +59,9 @@ impl<M: Memory> Coherent<M> {
 
     /// Requests that the live server `entry` shares `frames` frames.
     pub fn request_frames(self, entry: &ServerEntry, frames: u64) {
-        // Release: nothing else is published, and the server reads no other word by this one.
+        // Relaxed: the request is all in this word.
         let at = self.wanted_at(entry.id);
-        self.memory.store(at, frames + 1, Ordering::Release);
+        self.memory.store(at, frames + 1, Ordering::Relaxed);
     }
 
     /// Takes the last request to the server `entry`: a number of frames.

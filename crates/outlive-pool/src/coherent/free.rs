@@ -94,7 +94,7 @@ impl<M: Memory> Coherent<M> {
         self.begin_free_of(owner, address, Owner::Kept(address.generation()))
     }
 
-    /// Does the same for an allocation of `owner` or `keeper`.
+    /// As [`begin_free`](Self::begin_free), for an allocation that `owner` or `keeper` has.
     pub(super) fn begin_free_of(
         self,
         owner: Instance,

@@ -11,10 +11,10 @@ use outlive::memory::{Memory, Ordering};
 use std::collections::BTreeSet;
 
 impl<M: Memory> Coherent<M> {
-    /// Chooses a generation for this use whose count differs from the previous ones of the slices
-    /// of `run`, and that differs from those of the slices beside it; `None` if there is no such
-    /// one. The caller owns the slices. Repeated only if a neighbour chooses the same generation at
-    /// the same time.
+    /// Chooses a generation for the use `kind`. Its count differs from the previous counts of the
+    /// slices of `run`, and it differs from the generations of the slices beside the run; `None` if
+    /// no such generation exists. The caller owns the slices. Repeated only if a neighbour chooses
+    /// the same generation at the same time.
     pub(super) fn choose_generation(self, run: Run, kind: Use) -> Option<u16> {
         let used = run.slices().map(|it| count_of(self.generation(it)));
         let used: BTreeSet<_> = used.collect();
@@ -48,10 +48,10 @@ impl<M: Memory> Coherent<M> {
     }
 }
 
-/// Returns the generation with the next count after those in `used` that is not in `beside`; after
-/// the last count, that with the smallest. Two neighbours that repeat the choice in step have
-/// different first slices, so a bit of these lets one of them skip a generation and the other one
-/// not.
+/// Returns a generation that is not in `beside`, with the next count after those in `used`; after
+/// the last count, with the smallest that is not in `used`. Two neighbours that repeat the choice
+/// in step have different first slices, so a bit of these lets one of them skip a generation and
+/// the other one not.
 fn choose(
     kind: Use,
     used: &BTreeSet<u16>,

@@ -77,7 +77,7 @@ impl<M: Memory> Home<M> {
         for index in 0..self.frames() {
             let word = match FrameWord::free(index as u32) {
                 word if index < shared => word,
-                // The server uses it.
+                // Private: the server uses the frame.
                 word => word.soiled(),
             };
             self.memory
@@ -109,17 +109,17 @@ impl<M: Memory> Home<M> {
     }
 
     pub(super) fn set_shared(self, frames: u64) {
-        // Release: a client that claims a frame sees that it was soiled.
+        // Release: a client that claims a frame sees that it is dirty.
         self.memory
             .store(self.header_at() + 8, frames, Ordering::Release);
     }
 
-    /// Marks private frames as used before.
+    /// Marks private frames as dirty.
     pub(super) fn soil(self, indices: Range<u64>) {
         for index in indices {
             let at = self.fine_at(index);
             let mut word = self.fine(index);
-            // A compare-and-swap: a client may claim the frame at the same time, which it releases.
+            // A compare-and-swap: a client may claim the frame concurrently, and releases it then.
             // Relaxed: the number of shared frames publishes it.
             let order = Ordering::Relaxed;
             while let Err(found) =

@@ -1,15 +1,17 @@
 //! The memory of leased objects: it belongs to the process that creates the object until the object
 //! is sealed, and to the object from then on.
 //!
-//! An object is a named object of the pod's heap, in whose contents its address stands. Beside the
-//! owner word of the first slice, the word of the *holder* leads back to these contents. So the
-//! memory of an object that exists no more is found without a list of the objects.
+//! An object is a named object of the pod's heap, whose contents have the address of the memory.
+//! The first slice has a *holder* word beside its owner word; the holder word leads back to these
+//! contents. So the memory of an object that does not exist any more is found without a list of the
+//! objects.
 //!
-//! 1. The holder's word is written; only the owner uses it.
-//! 2. The owner word: from the process to the object, by a compare-and-swap. This seals the object.
+//! 1. The owner writes the holder word. No other process reads it before the seal.
+//! 2. The owner changes the owner word from itself to the object, by a compare-and-swap. This seals
+//!    the object.
 //!
-//! The memory of a destroyed object is freed like that which was kept. Exactly one member changes
-//! the owner word to its own.
+//! The memory of a destroyed object is freed like a kept allocation: exactly one member changes the
+//! owner word to its own.
 
 use super::{Coherent, Run, ServerId};
 use crate::error::PoolError;
@@ -20,7 +22,7 @@ use outlive::memory::{Memory, Offset, Ordering};
 outlive::memory::crash_points! {
     /// Crash points of the sealing of an object.
     pub enum SealPoint for "pool.seal" {
-        /// The holder's word leads to the object, which is not sealed.
+        /// The holder word leads to the object, which is not sealed.
         Held,
         /// The object is sealed.
         Sealed,
@@ -99,9 +101,9 @@ impl<M: Memory> Coherent<M> {
         (first..end).filter(has_memory).count() as u64
     }
 
-    /// Makes the memory at `address` inaccessible, which `owner` owns, or which a destroyed object
-    /// has. [`release_unless_used`](Self::release_unless_used) follows. Threads of one process do
-    /// not call this and other operations on its allocations concurrently.
+    /// Makes the memory at `address` inaccessible. `owner` owns it, or a destroyed object has it;
+    /// the caller ensures this. [`release_unless_used`](Self::release_unless_used) follows. Threads
+    /// of one process do not call this and other operations on its allocations concurrently.
     ///
     /// # Errors
     /// If the memory was freed, also by another member at the same time.

@@ -59,8 +59,8 @@ impl<M: Memory> Coherent<M> {
         found
     }
 
-    /// Returns an error if `address` is not allocated, or its server has died. Does not look into
-    /// the server's segment.
+    /// Returns an error if `address` is not allocated, or its server has died. Does not access the
+    /// server's segment.
     pub(crate) fn demand_server(self, address: Address) -> Result<(), PoolError> {
         let slice = address.position() >> self.sizes.slice_bits;
         let word = (slice < self.sizes.slices).then(|| self.map_word(slice));

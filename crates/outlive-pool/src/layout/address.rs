@@ -8,7 +8,7 @@ const OF_OBJECTS: u16 = 1 << 14;
 /// The use of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Memory that readers read and write.
+    /// Memory that readers access by its address.
     Plain,
     /// The memory of a leased object.
     Object,
@@ -27,7 +27,7 @@ impl Use {
     }
 }
 
-/// Returns the count in a generation, which goes on when the use of a slice changes.
+/// Returns the count in a generation, which continues when the use of a slice changes.
 pub(crate) const fn count_of(generation: u16) -> u16 {
     generation & LAST_COUNT
 }

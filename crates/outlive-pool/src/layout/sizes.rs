@@ -32,7 +32,7 @@ pub struct Sizes {
     pub readers: u16,
     /// The number of counters.
     pub counters: u16,
-    /// The number of bytes that sealed objects may have together; 0 without a limit.
+    /// The number of bytes that leased objects, sealed or not, may have together; 0 is no limit.
     pub object_quota: u64,
 }
 

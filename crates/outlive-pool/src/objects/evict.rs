@@ -1,4 +1,4 @@
-//! Eviction: objects without users make room, those that were used least recently first.
+//! Eviction: frees the memory of objects without users, the least recently used ones first.
 
 use super::lease::Leased;
 use super::store::{ObjectState, ObjectStore};
@@ -9,8 +9,8 @@ use crate::layout::{Address, Use};
 use crate::pool::Placement;
 use core::time::Duration;
 
-/// The number of attempts to evict enough: leases of threads that look up, list or collect end
-/// soon.
+/// The number of attempts to evict enough. A later attempt may succeed: threads that look up, list
+/// or collect have short leases, which exclude an eviction.
 const ROUNDS: usize = 4;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(1);
 
@@ -18,7 +18,7 @@ const BETWEEN_ROUNDS: Duration = Duration::from_millis(1);
 struct Candidate {
     name: String,
     last_use: u64,
-    /// The number of its slices on the servers that are to have free memory.
+    /// The number of its slices on the live servers whose memory is needed.
     slices: u64,
     has_users: bool,
 }
@@ -29,10 +29,11 @@ fn slices_without_users(candidates: &[Candidate]) -> u64 {
 }
 
 impl ObjectStore {
-    /// Evicts sealed objects that have no user and are not pinned, those that were used least
-    /// recently first, until `bytes` bytes in whole slices of live servers are free. Returns the
-    /// number of bytes that were freed, which is smaller if there are not enough such objects.
-    /// Reads all objects.
+    /// Evicts sealed objects that have no user and are not pinned, the least recently used ones
+    /// first, until they had `bytes` bytes in whole slices of live servers. Memory that is free
+    /// already does not count. Returns the number of bytes that the evicted objects had, which
+    /// is smaller if there are not enough such objects. If a user leases an object while it is
+    /// evicted, its memory is freed when that lease ends. Reads all objects.
     ///
     /// # Errors
     /// If an object is damaged, or there is no memory for a lease.
@@ -45,7 +46,7 @@ impl ObjectStore {
         Ok(self.evict_slices(&candidates, bytes.div_ceil(slice_bytes))? * slice_bytes)
     }
 
-    /// Evicts candidates until `slices` slices are free. Returns the number of freed ones.
+    /// Evicts candidates until they had `slices` slices. Returns the number of their slices.
     fn evict_slices(&self, candidates: &[Candidate], slices: u64) -> Result<u64, PoolError> {
         let mut freed = 0;
         for candidate in candidates {
@@ -60,7 +61,7 @@ impl ObjectStore {
     }
 
     /// Returns the objects that may be evicted to free memory of `server`, or of any live server,
-    /// in the order of their last uses.
+    /// in the order of their last uses. Some of them may have users now.
     fn candidates(&self, server: Option<ServerId>) -> Result<Vec<Candidate>, PoolError> {
         let coherent = self.pool().coherent();
         let all = self.statuses()?.into_iter();
@@ -84,10 +85,10 @@ impl ObjectStore {
         let manifest = *named.low_level();
         let is_sealed = self.pool().coherent().is_sealed(manifest.address()?);
         let is_gone = |evictor| self.client().is_gone(evictor);
+        let leased = Leased::new(self, named)?;
         if !is_sealed || !manifest.begin_eviction(self.thread(), is_gone) {
             return Ok(false);
         }
-        let leased = Leased::new(self, named)?;
         if manifest.last_use() > candidate.last_use || leased.has_other_users() {
             manifest.end_eviction(self.thread());
             return Ok(false);
@@ -95,8 +96,10 @@ impl ObjectStore {
         leased.unlink()
     }
 
-    /// Allocates memory for an object, and evicts others if need be: none if all that can be
-    /// evicted is not enough.
+    /// Allocates memory for an object, and evicts others if the quota or the memory requires it.
+    /// Evicts none for memory if all objects without users and the free memory are not enough. If
+    /// too few free addresses are beside one another, evicts until they are, or no candidate is
+    /// left.
     pub(super) fn allocate(&self, bytes: u64, placement: Placement) -> Result<Address, PoolError> {
         let sizes = self.pool().coherent().sizes();
         let needed = bytes.max(1).div_ceil(sizes.slice_bytes());
@@ -121,7 +124,7 @@ impl ObjectStore {
                     let free = self.free_frames(server);
                     (free, free + evictable >= needed)
                 }
-                // The addresses of some other objects are beside one another.
+                // After evictions, enough free addresses may be beside one another.
                 _ => (0, evictable > 0),
             };
             let freed = match can_suffice {
@@ -129,7 +132,8 @@ impl ObjectStore {
                 false => 0,
             };
             if freed > 0 {
-                // If another thread takes what was freed, or the addresses are apart, it goes on.
+                // The next attempts also evict: another thread may take the memory that was freed,
+                // or the addresses may be apart.
                 round = 0;
             } else if can_suffice || candidates.iter().any(|it| it.has_users) {
                 std::thread::sleep(BETWEEN_ROUNDS);
@@ -166,10 +170,13 @@ impl ObjectStore {
             if excess() == 0 {
                 return Ok(());
             }
-            // What dead processes have left counts, too.
+            // The memory of dead processes and destroyed objects counts until it is freed.
             self.client().collect();
             let (candidates, excess) = (self.candidates(None)?, excess());
             let can_suffice = slices_without_users(&candidates) >= excess;
+            if !can_suffice && !candidates.iter().any(|it| it.has_users) {
+                return Err(over());
+            }
             if !can_suffice || self.evict_slices(&candidates, excess)? == 0 && round > 0 {
                 std::thread::sleep(BETWEEN_ROUNDS);
             }

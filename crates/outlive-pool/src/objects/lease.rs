@@ -1,4 +1,4 @@
-//! Leases of objects: of the creator, which writes, and of users, which read.
+//! Leases of objects: those of creators, which write, and those of users, which read.
 
 use super::store::{ObjectStore, now};
 use crate::catalogue::manifest::Manifest;
@@ -13,7 +13,7 @@ use outlive::objects::Named;
 #[derive(Debug)]
 pub(super) struct Leased<'s> {
     store: &'s ObjectStore,
-    /// `None` only while it is dropped.
+    /// `None` only while this value is consumed or dropped.
     named: Option<Named<'s, Manifest>>,
     address: Address,
     bytes: u64,
@@ -50,12 +50,12 @@ impl<'s> Leased<'s> {
         self.store.demand_memory(self.address, self.bytes)
     }
 
-    /// Returns whether other threads have leases.
+    /// Returns whether other leases exist, also those of this thread.
     pub fn has_other_users(&self) -> bool {
         { self.named.as_ref() }.is_some_and(|it| !it.other_users().is_empty())
     }
 
-    /// Removes the name. Returns false if the object had none any more.
+    /// Removes the name, and ends the lease. Returns false if the object had no name any more.
     pub fn unlink(mut self) -> Result<bool, PoolError> {
         match self.named.take() {
             Some(named) => Ok(named.unlink()?),
@@ -91,8 +91,8 @@ impl<'s> Leased<'s> {
         }
     }
 
-    /// Returns, for each slice that has some of the `len` bytes from `byte` on, its index, the
-    /// range of these bytes in it, and their range among the `len`.
+    /// Returns, for each slice that has some of the `len` bytes from `byte` on, the index of the
+    /// slice, the range of these bytes in it, and their range among the `len` bytes.
     fn parts(
         &self,
         byte: u64,
@@ -124,7 +124,7 @@ impl Drop for Leased<'_> {
 /// A survivor frees the memory; the name can be used again.
 #[derive(Debug)]
 pub struct UnsealedObject<'s> {
-    /// Its name was taken out if it is sealed.
+    /// Has no named object any more after the seal.
     leased: Leased<'s>,
 }
 
@@ -169,8 +169,8 @@ impl<'s> UnsealedObject<'s> {
     /// Copies `from` to the bytes from `byte` on.
     ///
     /// # Errors
-    /// If they are not inside the object, or a server with some of them has died. Some of the bytes
-    /// may be written then.
+    /// If the bytes are not inside the object, or a server with some of them has died. Some of the
+    /// bytes may be written then.
     pub fn write(&mut self, byte: u64, from: &[u8]) -> Result<(), PoolError> {
         let parts: Vec<_> = self.leased.parts(byte, from.len() as u64)?.collect();
         for (index, within, of_all) in parts {
@@ -287,7 +287,7 @@ impl<'s> SealedObject<'s> {
     /// Copies the bytes from `byte` on into `into`.
     ///
     /// # Errors
-    /// If they are not inside the object, or a server with some of them has died.
+    /// If the bytes are not inside the object, or a server with some of them has died.
     pub fn read(&self, byte: u64, into: &mut [u8]) -> Result<(), PoolError> {
         for (index, within, of_all) in self.leased.parts(byte, into.len() as u64)? {
             into[of_all].copy_from_slice(&self.chunk(index)?[within]);

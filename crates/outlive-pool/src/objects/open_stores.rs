@@ -1,4 +1,4 @@
-//! The end of a thread that has leaked its store.
+//! The guard against the end of a thread that has leaked its store: it aborts the process.
 //!
 //! The kernel reports the end of a thread, and a survivor gives back its leases. If the store was
 //! leaked, references to bytes under these leases may live on in other threads. So the process ends
@@ -39,8 +39,8 @@ impl OpenStore {
 
 impl Drop for OpenStore {
     fn drop(&mut self) {
-        // A store in another thread-local variable may be dropped after this one: then the thread
-        // had an open store when it ended.
+        // A store in another thread-local variable may be dropped after `OPEN`. In this case the
+        // thread had an open store when `OPEN` was dropped, and the process was aborted.
         let _ = OPEN.try_with(|open| open.0.set(open.0.get() - 1));
     }
 }

@@ -19,15 +19,16 @@ use std::time::{Instant, SystemTime};
 ///
 /// An object is created with its size, written by its creator, and *sealed*. From then on every
 /// process reads it in place, without a copy. A [`SealedObject`] is a *lease*: as long as it lives,
-/// the object's memory is neither freed nor overwritten. Objects without leases are evicted when
-/// memory is needed, those that were used least recently first.
+/// the object's memory is neither freed nor overwritten. Objects without leases that are not
+/// pinned are evicted when memory is needed, the least recently used ones first.
 ///
-/// No process serves the objects. Leases and unsealed objects of a process that dies are given
-/// back. The bytes have no redundancy: those on a server that dies are [lost](PoolError::Lost).
+/// No process serves the objects. Survivors give back the leases and unsealed objects of a process
+/// that dies. The bytes have no redundancy: those on a server that dies are
+/// [lost](PoolError::Lost).
 ///
-/// A store belongs to one thread. A thread that ends without dropping its store, because that was
-/// leaked, ends the process: otherwise a survivor would give back the leases of the thread, while
-/// another thread may still have their bytes.
+/// A store belongs to one thread. A thread that ends with a leaked store aborts the process:
+/// otherwise a survivor would give back the leases of the thread, while another thread may still
+/// have references to the bytes.
 ///
 /// ```
 /// use outlive_pool::{Placement, Pool, PoolOptions};
@@ -55,7 +56,7 @@ use std::time::{Instant, SystemTime};
 /// ```
 #[derive(Debug)]
 pub struct ObjectStore {
-    // First: it is closed before the process leaves.
+    // The first field: the session is closed before the process leaves.
     session: Session,
     directory: Directory,
     client: Client,
@@ -65,12 +66,12 @@ pub struct ObjectStore {
 /// The state of a leased object at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectState {
-    /// Its creator, which lives, writes it.
+    /// Its creator, which lives, has not sealed it yet.
     Unsealed,
-    /// It can be read.
+    /// Every process can read it.
     Sealed,
-    /// It can never be read: its creator has died before it sealed it, or a server with a part of
-    /// its bytes has died.
+    /// It can never be read in whole: its creator died before sealing it, or a server with a part
+    /// of its bytes died.
     Lost,
 }
 
@@ -83,9 +84,9 @@ pub struct ObjectStatus {
     pub bytes: u64,
     /// The state.
     pub state: ObjectState,
-    /// Whether it is pinned: it is not evicted.
+    /// Whether it is pinned: a pinned object is not evicted.
     pub is_pinned: bool,
-    /// The ids of the threads that have leases.
+    /// The ids of the threads that have leases, once for each lease.
     pub users: Vec<InstanceId>,
     /// The time of the last use, in milliseconds since 1970.
     pub last_use: u64,
@@ -109,7 +110,7 @@ impl ObjectStore {
         };
         if let Err(error) = store.collect() {
             // The other objects can be used.
-            tracing::warn!(%error, "what dead processes have left of objects remains");
+            tracing::warn!(%error, "objects and memory of dead processes remain");
         }
         Ok(store)
     }
@@ -124,13 +125,14 @@ impl ObjectStore {
     }
 
     /// Creates the object `name` of `bytes` bytes of zeros, which the caller writes and seals. If
-    /// there is too little memory, or the quota is reached, objects that are not used are evicted.
-    /// A [lost](ObjectState::Lost) object of that name is replaced.
+    /// too little memory is free, or the quota is reached, evicts objects that are not used.
+    /// Replaces a [lost](ObjectState::Lost) object of that name, also a pinned one.
     ///
     /// # Errors
-    /// If the object exists ([`ObjectExists`](PoolError::ObjectExists)), is being created
+    /// If the object exists ([`ObjectExists`](PoolError::ObjectExists)) or is being created
     /// ([`BeingCreated`](PoolError::BeingCreated)), the name is not valid, the server of the
-    /// placement is not live, or there is too little memory.
+    /// placement is not live, the evictions do not free enough memory, or the quota is too small
+    /// ([`OverQuota`](PoolError::OverQuota)).
     ///
     /// # Crash
     /// A survivor frees the memory. The name can be used again.
@@ -162,9 +164,9 @@ impl ObjectStore {
                 Err(error) => {
                     self.client.free_of_object(address)?;
                     match error {
-                        // Another creator was quicker.
+                        // Another thread has created the object first.
                         ObjectError::Exists { .. } => {}
-                        // There is no memory for names and leases.
+                        // The heap has too little memory for names and leases.
                         ObjectError::Heap(_) if self.evict(1)? > 0 => {}
                         error => return Err(error.into()),
                     }
@@ -173,10 +175,10 @@ impl ObjectStore {
         }
     }
 
-    /// Creates the object `name` with these bytes, and seals it.
+    /// Creates the object `name` with the contents `bytes`, and seals it.
     ///
     /// # Errors
-    /// As [`create`](Self::create), or if the server of the placement dies meanwhile.
+    /// As [`create`](Self::create), or if a server with some of the bytes dies during the call.
     ///
     /// # Crash
     /// The object exists with all of its bytes, or not at all.
@@ -206,8 +208,10 @@ impl ObjectStore {
     /// `None` if that does not happen.
     ///
     /// # Errors
-    /// If its creator dies, or gives it up, during the call ([`Abandoned`](PoolError::Abandoned)),
-    /// or its bytes are [lost](PoolError::Lost).
+    /// If its creator dies or gives the object up during the call
+    /// ([`Abandoned`](PoolError::Abandoned)), or bytes of the object are [lost](PoolError::Lost).
+    /// The call polls, so it also returns `Abandoned` if it finds the object unsealed, and the
+    /// object is sealed and removed before the next poll.
     ///
     /// # Crash
     /// As for [`get`](Self::get).
@@ -242,20 +246,21 @@ impl ObjectStore {
     /// lease ends.
     ///
     /// # Errors
-    /// If it does not exist, or is being created.
+    /// If the object does not exist, or is being created.
     ///
     /// # Crash
-    /// The object has its name, or not. A survivor frees the memory.
+    /// The object has its name, or not. In the latter case a survivor frees the memory.
     pub fn delete(&self, name: &str) -> Result<(), PoolError> {
         match self.find(name)? {
-            // Its creator had died before it sealed the object.
+            // The creator had died before it sealed the object.
             Found::Nothing { was_removed: true } => Ok(()),
             found => self.leased(name, found)?.unlink().map(drop),
         }
     }
 
-    /// Pins the object `name`, or ends that. A pinned object is not evicted. The pin belongs to the
-    /// pod, not to this process: it stays when the process ends, and any process may end it.
+    /// Pins the object `name`, or removes its pin. A pinned object is not evicted, but can be
+    /// deleted, and replaced if it is lost. The pin belongs to the pod, not to this process: it
+    /// stays when the process ends, and any process may remove it.
     ///
     /// # Errors
     /// If the object does not exist, or is being created.
@@ -265,9 +270,9 @@ impl ObjectStore {
             let is_gone = |evictor| self.client.is_gone(evictor);
             match leased.manifest().pin(is_pinned, is_gone) {
                 Pin::Done => return Ok(()),
-                // The evictor may have removed the name before it died: it is looked up again.
+                // The evictor may have removed the name before it died: look the name up again.
                 Pin::TakenOver => {}
-                // The evictor removes the name, or lets the object be.
+                // The evictor soon removes the name, or ends the eviction.
                 Pin::Evicted => std::thread::sleep(Duration::from_micros(50)),
             }
         }
@@ -313,8 +318,9 @@ impl ObjectStore {
         Ok(all)
     }
 
-    /// Removes the objects whose creators died before they sealed them, and frees the memory of
-    /// destroyed objects. Returns the number of objects that went away. Reads all names, and the
+    /// Removes the objects whose creators died before they sealed them, then calls
+    /// [`Client::collect`], which frees the memory of destroyed objects. Returns the number of
+    /// objects that were removed during the call, also by other threads. Reads all names, and the
     /// owner of every slice. Opening the store does the same.
     ///
     /// # Errors
@@ -322,7 +328,7 @@ impl ObjectStore {
     pub fn collect(&self) -> Result<usize, PoolError> {
         let mut removed = 0;
         for name in self.names()? {
-            // Each name was there.
+            // `names` has listed the name, so the object was removed since.
             removed += usize::from(matches!(self.find(&name)?, Found::Nothing { .. }));
         }
         self.client.collect();
@@ -345,13 +351,13 @@ impl ObjectStore {
         self.session.objects()
     }
 
-    /// Finds the object `name`, and removes it if its creator has died before it sealed it.
+    /// Finds the object `name`, and removes it if its creator died before sealing it.
     fn find(&self, name: &str) -> Result<Found<'_>, PoolError> {
         let is_gone = |creator| self.client.is_gone(creator);
         find::find(self.objects(), self.pool().coherent(), name, is_gone)
     }
 
-    /// Returns the lease of the sealed object `name` that was found.
+    /// Returns the lease of the object `name`, if a sealed one was found.
     fn leased<'s>(&'s self, name: &str, found: Found<'s>) -> Result<Leased<'s>, PoolError> {
         match found {
             Found::Sealed(named) => Leased::new(self, named),
@@ -374,19 +380,19 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Frees the memory at `address` of the object with its contents at `holder`, whose lease has
-    /// ended, if that was its end.
+    /// Frees the memory at `address` if the object that had it, with its contents at `holder`, was
+    /// destroyed. The caller has ended a lease of the object.
     pub(super) fn free_if_destroyed(&self, holder: Offset, address: Address) {
         let coherent = self.pool().coherent();
         let is_left = manifest::is_left(coherent, &self.directory, holder, address);
         if is_left && let Err(error) = self.client.free_of_object(address) {
-            // Another member has freed it, or `collect` will.
+            // Another member has freed the memory, or a later `collect` frees it.
             tracing::debug!(%address, %error, "the memory of an object is not freed here");
         }
     }
 }
 
-/// Refuses a name before anything is done for it.
+/// Returns an error for a name that is not valid, before memory is allocated for the object.
 fn demand_name(name: &str) -> Result<(), PoolError> {
     match name.len() {
         1..=255 => Ok(()),

@@ -84,7 +84,7 @@ impl Client {
         self.allocate_for(Use::Plain, bytes, placement)
     }
 
-    /// Returns the server of a placement; `None` for any one.
+    /// Returns the server of a placement; `None` if any server may get the slices.
     pub(crate) fn server_of(&self, placement: Placement) -> Result<Option<ServerId>, PoolError> {
         let server = match placement {
             Placement::Here => self.server.ok_or(PoolError::NotAServer)?,
@@ -124,7 +124,7 @@ impl Client {
             allocated,
             Err(PoolError::OutOfMemory { .. } | PoolError::OutOfAddresses { .. })
         );
-        // A member that left may have had the memory, or an object that was destroyed.
+        // Members that left, or destroyed objects, may have memory that is not freed yet.
         if is_full && self.joined.recover(&mut held) {
             return allocate(&mut held);
         }
@@ -167,8 +167,8 @@ impl Client {
         { self.pool().coherent() }.seal(self.instance(), address, holder)
     }
 
-    /// Frees the memory of an object, which belongs to this client, or to an object that was
-    /// destroyed.
+    /// Frees the memory of an object. This client owns the memory, or the object was destroyed,
+    /// which the caller ensures.
     pub(crate) fn free_of_object(&self, address: Address) -> Result<(), PoolError> {
         let mut held = self.joined.entries.lock();
         let run = { self.pool().coherent() }.begin_free_object(self.instance(), address)?;

@@ -4,9 +4,9 @@
 //! detached first, then a full fence, then a scan of the announcements of this process's readers. A
 //! reader announces a slice, executes a full fence, and then looks the segment up; so either the
 //! scan finds the announcement, or the reader finds that the segment is detached. Allocations and
-//! recoveries use segments without announcements, and hold the lock `in_use` as readers. A view of
-//! a leased object is counted, executes a full fence, and then looks segments up; the count takes
-//! the place of the announcement.
+//! recoveries use segments without announcements, and hold the lock `in_use` as readers. A thread
+//! that views a leased object counts the view, executes a full fence, and then looks segments up;
+//! the count takes the place of the announcement.
 //!
 //! All clients and servers of one opened pool share its mappings, so the scan covers the readers of
 //! all of them. An instance that joins after the list was read finds the segment detached: it is

@@ -37,8 +37,8 @@ impl Entries {
         let _ = self.owner.set(member);
     }
 
-    /// Returns the instance of the member. Until it is set, no other thread of the member exists
-    /// than `only`.
+    /// Returns the instance of the member. Until it is set, the member has no other thread than
+    /// `only`, whose instance is returned.
     pub fn owner(&self, only: Instance) -> Instance {
         self.owner.get().copied().unwrap_or(only)
     }
@@ -71,7 +71,7 @@ impl Joined {
         let mut has_recovered = self.pool.recover_departed(held, &self.process);
         for address in self.pool.unheld() {
             let coherent = self.pool.coherent();
-            // Another member may be quicker.
+            // Another member may have begun to free it.
             if let Ok(run) = coherent.begin_free_object(self.process.instance(), address) {
                 held.remaining.push(run);
                 has_recovered = true;

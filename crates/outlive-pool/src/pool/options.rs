@@ -84,15 +84,16 @@ impl PoolOptions {
         self
     }
 
-    /// Sets the number of [leased objects](crate::ObjectStore) for which the pod's heap has room;
+    /// Sets the number of [leased objects](crate::ObjectStore) for which the pod's heap has space;
     /// each needs about 1.5 KiB of the pool's file.
     pub fn objects(mut self, objects: u32) -> Self {
         self.objects = objects;
         self
     }
 
-    /// Sets the number of bytes of sealed objects above which objects that are not used are
-    /// evicted, in whole slices. Without this option there is no limit but the memory.
+    /// Sets the number of bytes, in whole slices, that leased objects may have together, sealed or
+    /// not. Above it, objects that are not used are evicted. By default, and for 0, only the memory
+    /// limits the objects.
     pub fn object_quota(mut self, bytes: u64) -> Self {
         self.sizes.object_quota = bytes;
         self

@@ -34,7 +34,7 @@ impl RecoverRoom<Native> for RecoverPool {
     }
 
     fn release(&self, dead: &Recovering<'_, Native>) -> Result<(), RecoverError> {
-        // The thread that recovers may be one with leased objects: the entries are its process's.
+        // The recovering thread may be that of an `ObjectStore`: the entries belong to its process.
         let survivor = self.entries.owner(dead.member().instance());
         self.recover(survivor, dead.owner())
     }
@@ -60,8 +60,8 @@ impl Pool {
     }
 
     /// Returns the addresses of the memory of destroyed objects that no member frees: the last
-    /// lease was that of a member that died, or of one that did not find the object's name any more
-    /// when it had leased the object.
+    /// lease was that of a member that died, or of a call that does not free memory, such as a
+    /// listing, or a lookup that leased the object and then found its name removed.
     pub(super) fn unheld(&self) -> Vec<Address> {
         let directory = self.inner.pod.heap().map(Directory::open);
         match directory.transpose().map(Option::flatten) {

@@ -93,9 +93,9 @@ impl Server {
     }
 
     /// Moves the boundary between the shared and the private part: the server lends `shared` bytes,
-    /// rounded up to whole slices, from now on. Clients go on; readers notice nothing. Before
-    /// memory is lent, this process stops using it; memory that is not lent any more is the
-    /// process's.
+    /// rounded up to whole slices, from now on. Clients and readers continue. The caller stops
+    /// using [private](Self::private) memory before it lends that memory, and may use memory that
+    /// is no longer lent.
     ///
     /// # Errors
     /// If the segment is smaller, or slices are in the part that would become private

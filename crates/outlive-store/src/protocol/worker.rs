@@ -171,7 +171,6 @@ impl<V: View> Worker<V> {
         self.steals_latches.set(steals);
     }
 
-    #[inline]
     /// Sets the number of addresses of objects that the worker caches from now on, at least one.
     /// The cache is empty then.
     #[cfg(feature = "measurements")]
@@ -179,6 +178,7 @@ impl<V: View> Worker<V> {
         self.addresses.replace(AddressCache::new(addresses));
     }
 
+    #[inline]
     pub(super) fn steals_latches(&self) -> bool {
         #[cfg(feature = "measurements")]
         return self.steals_latches.get();

@@ -113,13 +113,13 @@ impl<M: Memory> Directory<M> {
     }
 
     /// Returns the contents at `at` of an object with the fingerprint of `T`; `None` if no such
-    /// object is there, or it is being destroyed. For a program that keeps the place of an object
-    /// beside what the object owns, and looks whether the object still exists.
+    /// object is there, or it is being destroyed. A program that stores the place of an object
+    /// beside the memory that the object owns checks in this way whether the object still exists.
     ///
     /// The caller needs no handle, so the object may be destroyed, and its block be used for
     /// others, during the call and afterwards. But as long as an object exists at `at`, this
-    /// returns its contents. So the caller compares them with what only the contents of its object
-    /// can have.
+    /// returns its contents. So the caller compares them with a value that only the contents of its
+    /// object can have.
     pub fn contents_at<T: Object<M>>(&self, at: Offset) -> Option<Contents<M>> {
         let record = Record::with_contents(self.memory, at)?;
         let exists = { record.state() }.is_some_and(|it| !matches!(it, State::Claimed(_)));

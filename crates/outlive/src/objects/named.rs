@@ -45,14 +45,15 @@ impl<'h, T, M: Memory> Named<'h, T, M> {
         &self.object
     }
 
-    /// Returns the ids of the members that have other handles to the object at this moment.
+    /// Returns the ids of the members that have other handles to the object at this moment, once
+    /// for each handle.
     pub fn other_users(&self) -> Vec<InstanceId> {
         let lease = &self.lease;
         { lease.directory().users(lease.at(), lease.slot()) }.collect()
     }
 
-    /// Removes the name of the object, whatever it is by now, and ends the handle: see
-    /// [`Objects::unlink`](super::Objects::unlink). Returns false if the object had no name any
+    /// Removes the current name of the object, also a new one after a rename, and ends the handle:
+    /// see [`Objects::unlink`](super::Objects::unlink). Returns false if the object had no name any
     /// more.
     ///
     /// ```

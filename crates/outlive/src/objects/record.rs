@@ -113,8 +113,9 @@ impl<M: Memory> Record<M> {
         let bytes = bytes.unwrap_or(u64::MAX);
         let at = allocate_pending(heap, bytes, PENDING_CELL)?;
         let this = Self { memory, at };
-        // First: in a block that was used before, they may be those of another object, and a member
-        // that looks at them without a lease would find that object. See `Directory::contents_at`.
+        // The contents are zeroed first: a block that was used before may have the contents of
+        // another object, and a member that reads them without a lease would find that object. See
+        // `Directory::contents_at`.
         let mut done = 0;
         while done < content_bytes {
             let part = (content_bytes - done).min(ZEROS.len() as u64);

@@ -39,9 +39,9 @@ fn bounds() -> Bounds {
     Bounds::default().preemptions(2).stale_reads(0).deaths(0)
 }
 
-/// A member leases an object and reads it, while another one deletes it: the bytes are there as
-/// long as the lease, and afterwards all memory is free, or a collection frees it. Broken: the
-/// member that deletes frees the memory without looking whether the object is destroyed.
+/// A member leases an object and reads it, while another one deletes it: the bytes exist as long as
+/// the lease, and afterwards all memory is free, or a collection frees it. Broken: the deleting
+/// member frees the memory without a check whether the object is destroyed.
 fn lease_and_delete(looks: bool) -> Scenario {
     Scenario::new("memory pool: a lease against a deletion")
         .memory(bytes::<Scheduled>())
@@ -81,7 +81,7 @@ fn lease_and_delete(looks: bool) -> Scenario {
             let all = Leasing::open(m);
             let member = all.world.act_as(OBSERVER);
             let heap = all.world.local(&member);
-            // The last lease may be that of a user who did not find the name any more.
+            // The last lease may be that of a user that did not find the name any more.
             all.collect(&heap);
             let census = all.pool.check().expect("a sound pool");
             assert_eq!((census.objects, census.slices, census.frames), (0, 0, 0));

@@ -56,7 +56,7 @@ enum What {
     ForgetsTheHolder,
     /// Broken: the memory is freed before the name is removed.
     FreesFirst,
-    /// Broken: as `Delete`, and nobody frees the memory that the dead victim left.
+    /// Broken: as `Delete`, and no member frees the memory that the dead victim left.
     LeavesUnheld,
 }
 
@@ -89,7 +89,7 @@ impl LeasedObjects {
     }
 }
 
-/// Leases [`KEPT`] as `id`, for good.
+/// Leases [`KEPT`] as member `id`, and forgets the handle.
 fn lease(all: &Leasing<Weak>, id: u32) {
     let member = all.world.act_as(id);
     let heap = all.world.local(&member);

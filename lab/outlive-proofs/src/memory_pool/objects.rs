@@ -69,7 +69,7 @@ impl<M: Memory> Leasing<M> {
         this.put(&heap, KEPT);
     }
 
-    /// Opens it.
+    /// Opens the pod and its pool.
     pub fn open(memory: M) -> Self {
         let pool = SmallPool::open_at(memory, base::<M>());
         let world = fixture::pod(memory).with(|others, _| others.room(OfPool(pool)));
@@ -123,7 +123,7 @@ impl<M: Memory> Leasing<M> {
         sealed.expect("its own");
     }
 
-    /// Finds an object, and removes it if its creator has died before it sealed it.
+    /// Finds an object, and removes it if its creator died before sealing it.
     pub fn find<'h>(&self, all: Objects<'h, M>, name: &str) -> Found<'h, M> {
         let is_gone = |creator| self.world.generations.is_gone(creator);
         find::find(all, self.pool.coherent, name, is_gone).expect("a sound object")

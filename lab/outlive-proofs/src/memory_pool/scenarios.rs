@@ -221,7 +221,7 @@ fn allocation<M: Memory>(
 }
 
 /// A server moves its boundary down and up again while a client allocates: no slice has a private
-/// frame, and no client sees what the server had in a private one.
+/// frame, and no client sees the server's data of a private frame.
 fn boundary<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static) -> Scenario {
     Scenario::new("memory pool: an allocation while a boundary moves")
         .memory(SIZE)

@@ -34,7 +34,7 @@ fn void(error: impl std::fmt::Display) -> StudyError {
     StudyError::void(error.to_string())
 }
 
-/// A pool with one server, which is in this process: the data is accessed without it.
+/// A pool with one server in this process, which takes no part in the accesses.
 struct Scratch {
     // Dropped in this order.
     objects: ObjectStore,
@@ -135,7 +135,7 @@ fn of_size(
     };
     let beside = comparison("time of a get", "a file in /dev/shm", None).rows(&gets);
     run.answer([row].into_iter().chain(beside));
-    // As many as take some milliseconds.
+    // So many calls that a round takes some milliseconds.
     let puts = (calls * (4 << 10) / bytes / 16).max(1);
     let mut copy = vec![1; bytes as usize];
     let put = Paired::measure(

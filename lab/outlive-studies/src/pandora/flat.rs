@@ -3,9 +3,9 @@
 //! A key that is not in a worker's cache of addresses is found by an additional READ of its bucket.
 //! The cache has the addresses of a small table, and few of those of a large one. So the time on
 //! the link is compared without a cache, in which case all tables need the same verbs; the effect
-//! of the cache is shown beside. On bare memory each access of a large table misses the processor's
-//! caches, so the time there is divided by that of a pointer chase through as much memory, in the
-//! same round.
+//! of the cache is shown separately. On bare memory each access of a large table misses the
+//! processor's caches, so the time there is divided by that of a pointer chase through as much
+//! memory, in the same round.
 
 use super::Backend;
 use super::scratch_store::{MEMORY_SERVERS, REPLICAS};

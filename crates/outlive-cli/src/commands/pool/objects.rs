@@ -1,4 +1,4 @@
-//! `outlive pool put`, `get`, `list`, `pin` and `delete`: leased objects.
+//! `outlive pool put`, `get`, `list`, `pin`, `delete` and `evict`: leased objects.
 
 use super::Which;
 use crate::amount::{self, Bytes};
@@ -158,9 +158,10 @@ impl Get {
 #[command(after_help = "Examples:\n  \
     outlive pool list /dev/shm/pool\n  \
     outlive pool list /dev/shm/pool --json | jq '.[].name'\n\n\
-    STATE: sealed objects can be read; an unsealed one is being written by a live process; a lost \
-    one has bytes on a server that died, and can only be replaced or deleted. USERS is the number \
-    of leases. IDLE is the time since the last use in seconds.")]
+    STATE: a sealed object can be read; a live process is writing an unsealed one; a lost one has \
+    bytes on a server that died, or its creator died before it sealed the object, and can only be \
+    replaced or deleted. USERS is the number of leases. IDLE is the time since the last use in \
+    seconds.")]
 pub struct List {
     #[command(flatten)]
     which: Which,
@@ -228,13 +229,13 @@ impl List {
 #[command(after_help = "Examples:\n  \
     outlive pool pin /dev/shm/pool weights\n  \
     outlive pool pin /dev/shm/pool weights --off\n\n\
-    A pin belongs to the pool: it stays when this command ends, and any process can end it.")]
+    A pin belongs to the pool: it stays when this command ends, and any process can remove it.")]
 pub struct Pin {
     #[command(flatten)]
     which: Which,
     /// Name of the object
     name: String,
-    /// End the pin
+    /// Remove the pin
     #[arg(long)]
     off: bool,
 }
@@ -249,8 +250,8 @@ impl Pin {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pool delete /dev/shm/pool weights\n\n\
-    The name is gone immediately. The memory is freed when the last process that uses the object \
-    releases it or dies.")]
+    The name is removed immediately. The memory is freed when the last process that uses the \
+    object releases it or dies.")]
 pub struct Delete {
     #[command(flatten)]
     which: Which,
@@ -273,7 +274,7 @@ impl Delete {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pool evict /dev/shm/pool 1G\n\n\
-    Objects that are used or pinned stay; of the others, those that were used least recently go \
+    Objects that are used or pinned stay. Of the others, the least recently used ones are removed \
     first.")]
 pub struct Evict {
     #[command(flatten)]
@@ -290,7 +291,7 @@ impl Evict {
     }
 }
 
-/// Removes what dead processes have left, as a server does now and then.
+/// Removes the unsealed objects of dead processes, and frees the memory of destroyed objects.
 pub fn collect(objects: &ObjectStore) {
     if let Err(error) = objects.collect() {
         output::note(format_args!(
