@@ -1,10 +1,10 @@
 //! `leased-objects`: put and get of objects of a memory pool.
 //!
 //! A get leases an object by its name, reads its first byte in place, and gives the lease back. The
-//! peers are a file in /dev/shm for each object, which a get opens and maps; Python's shared memory,
-//! which does the same; and Ray's object store (plasma), whose objects have a process that serves
-//! them. Python's empty call is subtracted. A put copies the bytes; it is compared with a copy to
-//! memory that was touched before.
+//! peers are a file in /dev/shm for each object, which a get opens and maps; Python's shared
+//! memory, which does the same; and Ray's object store (plasma), whose objects have a process that
+//! serves them. Python's empty call is subtracted. A put copies the bytes; it is compared with a
+//! copy to memory that was touched before.
 
 mod python;
 
