@@ -138,6 +138,33 @@ fn an_object_is_seen_when_it_is_sealed() {
 }
 
 #[test]
+fn created_memory_is_zero_after_objects_that_were_put() {
+    let place = Place::new("zero", PoolOptions::new(), &[4]);
+    let objects = place.objects();
+    objects
+        .put("a", &bytes(4 * SLICE, 1), Placement::Any)
+        .unwrap();
+    objects.delete("a").unwrap();
+    objects.put("b", &[5; 10], Placement::Any).unwrap();
+    assert_eq!(
+        objects.get("b").unwrap().as_slice().unwrap().unwrap(),
+        [5; 10]
+    );
+    let made = objects.create("c", 3 * SLICE, Placement::Any).unwrap();
+    let made = made.seal().unwrap();
+    assert!(
+        made.chunks()
+            .all(|chunk| chunk.unwrap().iter().all(|byte| *byte == 0))
+    );
+    objects.delete("b").unwrap();
+    let client = objects.client();
+    let address = client.allocate(SLICE, Placement::Any).unwrap();
+    let mut data = [1; 64];
+    client.reader().unwrap().read(address, &mut data).unwrap();
+    assert_eq!(data, [0; 64]);
+}
+
+#[test]
 fn an_object_that_is_given_up_leaves_nothing() {
     let place = Place::new("give-up", PoolOptions::new(), &[4]);
     let objects = place.objects();

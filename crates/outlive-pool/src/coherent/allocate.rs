@@ -63,7 +63,8 @@ impl From<PoolError> for NotAllocated {
 }
 
 impl<M: Memory> Coherent<M> {
-    /// Allocates `slices` slices of zeros in one run for the process `owner`. Waits for no other
+    /// Allocates `slices` slices in one run for the process `owner`, of zeros unless `kind` says
+    /// otherwise. Waits for no other
     /// process. Obstruction-free: clients that claim neighbouring slices at one time may repeat
     /// their claims.
     ///
@@ -99,7 +100,8 @@ impl<M: Memory> Coherent<M> {
                 Place::Spread => slice,
                 _ => 0,
             };
-            if let Err(error) = self.map_slice(slice, generation, first, &servers, homes) {
+            let choice = (first, &servers[..]);
+            if let Err(error) = self.map_slice(slice, (generation, kind), choice, homes) {
                 // No slice had access, so none has a reader.
                 let released = self.release(owner, run, homes);
                 let remaining = released.is_err().then_some(run);
@@ -171,9 +173,8 @@ impl<M: Memory> Coherent<M> {
     fn map_slice(
         self,
         slice: u64,
-        generation: u16,
-        turn: u64,
-        servers: &[ServerEntry],
+        (generation, kind): (u16, Use),
+        (turn, servers): (u64, &[ServerEntry]),
         homes: &impl Homes<M>,
     ) -> Result<(), PoolError> {
         let start = (turn % servers.len().max(1) as u64) as usize;
@@ -184,7 +185,9 @@ impl<M: Memory> Coherent<M> {
         };
         for server in from.iter().chain(before) {
             match homes.home(server.id.0, server.generation) {
-                Ok(Some(home)) if self.map_on(slice, generation, server, home) => return Ok(()),
+                Ok(Some(home)) if self.map_on(slice, (generation, kind), server, home) => {
+                    return Ok(());
+                }
                 Ok(_) => {}
                 // Another server may have a frame.
                 Err(unreachable) => error = unreachable,
@@ -193,7 +196,13 @@ impl<M: Memory> Coherent<M> {
         Err(error)
     }
 
-    fn map_on(self, slice: u64, generation: u16, server: &ServerEntry, home: Home<M>) -> bool {
+    fn map_on(
+        self,
+        slice: u64,
+        (generation, kind): (u16, Use),
+        server: &ServerEntry,
+        home: Home<M>,
+    ) -> bool {
         let memory = self.memory;
         let mut from = 0;
         while let Some(index) = home.free_index(from) {
@@ -211,7 +220,7 @@ impl<M: Memory> Coherent<M> {
                     break;
                 }
                 // Read after the boundary: a frame that was private since the claim is dirty.
-                if home.is_dirty(index) {
+                if kind != Use::Overwritten && home.is_dirty(index) {
                     home.clear(frame);
                 }
                 return true;

@@ -10,8 +10,10 @@ const OF_OBJECTS: u16 = 1 << 14;
 pub enum Use {
     /// Memory that readers access by its address.
     Plain,
-    /// The memory of a leased object.
+    /// The memory of a leased object, of zeros.
     Object,
+    /// The memory of a leased object, all bytes of which its creator overwrites: it has any bytes.
+    Overwritten,
 }
 
 /// The largest count of allocations in a generation.
@@ -22,7 +24,7 @@ impl Use {
     pub(crate) const fn generation(self, count: u16) -> u16 {
         match self {
             Self::Plain => count,
-            Self::Object => OF_OBJECTS | count,
+            Self::Object | Self::Overwritten => OF_OBJECTS | count,
         }
     }
 }

@@ -100,14 +100,18 @@ impl ObjectStore {
     /// Evicts none for memory if all objects without users and the free memory are not enough. If
     /// too few free addresses are beside one another, evicts until they are, or no candidate is
     /// left.
-    pub(super) fn allocate(&self, bytes: u64, placement: Placement) -> Result<Address, PoolError> {
+    pub(super) fn allocate(
+        &self,
+        (kind, bytes): (Use, u64),
+        placement: Placement,
+    ) -> Result<Address, PoolError> {
         let sizes = self.pool().coherent().sizes();
         let needed = bytes.max(1).div_ceil(sizes.slice_bytes());
         let server = self.client().server_of(placement)?;
         self.evict_for_quota(bytes, needed)?;
         let mut round = 0;
         loop {
-            let full = match self.client().allocate_for(Use::Object, bytes, placement) {
+            let full = match self.client().allocate_for(kind, bytes, placement) {
                 Err(full @ (PoolError::OutOfMemory { .. } | PoolError::OutOfAddresses { .. })) => {
                     full
                 }

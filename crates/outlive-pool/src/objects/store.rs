@@ -5,7 +5,7 @@ use super::open_stores::OpenStore;
 use crate::catalogue::find::{self, Found};
 use crate::catalogue::manifest::{self, Birth, Manifest, Pin};
 use crate::error::PoolError;
-use crate::layout::Address;
+use crate::layout::{Address, Use};
 use crate::pool::{Client, Placement, Pool};
 use core::time::Duration;
 use outlive::membership::{Instance, InstanceId};
@@ -142,6 +142,16 @@ impl ObjectStore {
         bytes: u64,
         placement: Placement,
     ) -> Result<UnsealedObject<'_>, PoolError> {
+        self.create_in(name, (Use::Object, bytes), placement)
+    }
+
+    /// Creates the object `name` of `bytes` bytes in memory for `kind`.
+    fn create_in(
+        &self,
+        name: &str,
+        (kind, bytes): (Use, u64),
+        placement: Placement,
+    ) -> Result<UnsealedObject<'_>, PoolError> {
         demand_name(name)?;
         loop {
             match self.find(name)? {
@@ -152,7 +162,7 @@ impl ObjectStore {
                 },
                 Found::Unsealed(by) => return Err(being_created(name, by)),
             }
-            let address = self.allocate(bytes, placement)?;
+            let address = self.allocate((kind, bytes), placement)?;
             let birth = Birth {
                 creator: self.client.instance(),
                 address,
@@ -183,7 +193,8 @@ impl ObjectStore {
     /// # Crash
     /// The object exists with all of its bytes, or not at all.
     pub fn put(&self, name: &str, bytes: &[u8], placement: Placement) -> Result<(), PoolError> {
-        let mut object = self.create(name, bytes.len() as u64, placement)?;
+        let memory = (Use::Overwritten, bytes.len() as u64);
+        let mut object = self.create_in(name, memory, placement)?;
         object.write(0, bytes)?;
         object.seal().map(drop)
     }

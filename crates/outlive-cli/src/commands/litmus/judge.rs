@@ -95,25 +95,7 @@ impl Judge {
         let report = report?;
         let judgement = Judgement::new(&report);
         let repeat = |test: &TestReport| self.repeat(test, &options);
-        if let Some(path) = &self.results.junit {
-            // As for the exit code.
-            let misses = |test: &TestReport, level| {
-                let is_missing = judgement.missing.contains(&test.name);
-                is_missing && test.is_forbidden_at(level) && !judgement.gives(level)
-            };
-            let fails = |test: &TestReport| {
-                let is_refuted = |level| test.refutes(level) || misses(test, level);
-                has_broken(test)
-                    || options.crashes && test.lacks_crashes()
-                    || self.expect.is_some_and(is_refuted)
-            };
-            junit::write(path, &self.target, &report, fails)?;
-        }
         let explained = Explained::new(&tests, &report);
-        if let Some(path) = &self.results.html {
-            let (level, faults) = (judgement.to_string(), self.clients.faults());
-            explained.write(path, &self.target, Some(&level), &faults, &repeat)?;
-        }
         if self.results.json {
             let faults = self.clients.faults();
             let report = Report::new(&self.target, &explained, faults, &repeat);
@@ -129,6 +111,25 @@ impl Judge {
             if let Some(survival) = &survival {
                 output::line(outage::line(survival))?;
             }
+        }
+        // Files that cannot be written do not hide the results.
+        if let Some(path) = &self.results.junit {
+            // As for the exit code.
+            let misses = |test: &TestReport, level| {
+                let is_missing = judgement.missing.contains(&test.name);
+                is_missing && test.is_forbidden_at(level) && !judgement.gives(level)
+            };
+            let fails = |test: &TestReport| {
+                let is_refuted = |level| test.refutes(level) || misses(test, level);
+                has_broken(test)
+                    || options.crashes && test.lacks_crashes()
+                    || self.expect.is_some_and(is_refuted)
+            };
+            junit::write(path, &self.target, &report, fails)?;
+        }
+        if let Some(path) = &self.results.html {
+            let (level, faults) = (judgement.to_string(), self.clients.faults());
+            explained.write(path, &self.target, Some(&level), &faults, &repeat)?;
         }
         if let Some(failure) = failure {
             return Err(failure);

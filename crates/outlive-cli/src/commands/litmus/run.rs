@@ -79,13 +79,7 @@ impl Run {
             )
         };
         let fails = |test: &TestReport| test.verdict != Verdict::Passed;
-        if let Some(path) = &self.results.junit {
-            junit::write(path, &self.target, &report, fails)?;
-        }
         let explained = Explained::new(&tests, &report);
-        if let Some(path) = &self.results.html {
-            explained.write(path, &self.target, None, &self.clients.faults(), &repeat)?;
-        }
         if self.results.json {
             let faults = self.clients.faults();
             output::json(&Report::new(&self.target, &explained, faults, &repeat))?;
@@ -94,6 +88,13 @@ impl Run {
                 output::line(line)?;
             }
             output::line(format_args!("seed {}", options.seed))?;
+        }
+        // Files that cannot be written do not hide the results.
+        if let Some(path) = &self.results.junit {
+            junit::write(path, &self.target, &report, fails)?;
+        }
+        if let Some(path) = &self.results.html {
+            explained.write(path, &self.target, None, &self.clients.faults(), &repeat)?;
         }
         match report.tests.iter().any(fails) || report.left.is_some() {
             true => Err(Failure::Found),
