@@ -424,6 +424,43 @@ fn an_object_on_a_dead_server_is_lost() {
 }
 
 #[test]
+fn lost_objects_make_room_for_others() {
+    let options = PoolOptions::new().object_quota(3 * SLICE);
+    let mut place = Place::new("lost-room", options, &[4]);
+    let objects = place.objects();
+    for name in ["a", "b", "c"] {
+        objects.put(name, &bytes(SLICE, 1), Placement::Any).unwrap();
+    }
+    place.servers.clear();
+    place.servers.push(place.pool.serve(4 * SLICE, 0).unwrap());
+    for name in ["d", "e", "f"] {
+        objects.put(name, &bytes(SLICE, 1), Placement::Any).unwrap();
+    }
+    assert_eq!(names(&objects), ["d", "e", "f"]);
+    assert_eq!(place.slices(), 3);
+}
+
+#[test]
+fn a_store_in_a_variable_of_its_thread_ends_no_process() {
+    std::thread_local! {
+        static STORE: std::cell::RefCell<Option<ObjectStore>> = const { std::cell::RefCell::new(None) };
+    }
+    let place = Place::new("local", PoolOptions::new(), &[2]);
+    let thread = std::thread::scope(|scope| {
+        let own = scope.spawn(|| {
+            STORE.with(|store| *store.borrow_mut() = Some(place.objects()));
+            STORE.with(|store| {
+                let store = store.borrow();
+                store.as_ref().unwrap().put("a", &[1], Placement::Any)
+            })
+        });
+        own.join()
+    });
+    thread.unwrap().unwrap();
+    assert_eq!(names(&place.objects()), ["a"]);
+}
+
+#[test]
 fn a_thread_waits_for_an_object() {
     let place = Place::new("wait", PoolOptions::new(), &[4]);
     let objects = place.objects();

@@ -186,14 +186,12 @@ impl Serve {
         let mut collected = Instant::now();
         while !is_stopped() {
             if let Some(bytes) = server.requested() {
-                match server.resize(bytes) {
-                    Ok(()) => output::line(format_args!("lends {}", Bytes(server.shared_bytes())))?,
-                    Err(error) => output::line(format_args!(
-                        "still lends {}: {}",
-                        Bytes(server.shared_bytes()),
-                        output::printable(&error)
-                    ))?,
-                }
+                let resized = server.resize(bytes);
+                let lends = Bytes(server.shared_bytes());
+                say(match resized {
+                    Ok(()) => format!("lends {lends}"),
+                    Err(error) => format!("still lends {lends}: {}", output::printable(&error)),
+                });
             }
             if collected.elapsed() >= BETWEEN_COLLECTS {
                 objects::collect(&objects);
@@ -202,7 +200,7 @@ impl Serve {
             if let Some(News::Event(event)) = events.wait_for_unless(PATIENCE, is_stopped)
                 && event.kind == EventKind::ProcessDied
             {
-                output::line(format_args!("process {} died", event.instance))?;
+                say(format!("process {} died", event.instance));
             }
         }
         drop(objects);
@@ -215,6 +213,12 @@ impl Serve {
             Err((_, error)) => Err(error.into()),
         }
     }
+}
+
+/// Prints a line, if its reader is still there: the memory of a server is worth more than its
+/// lines.
+fn say(text: String) {
+    let _ = output::line(text);
 }
 
 fn stop_at_end_of_input(stop: &Arc<AtomicBool>) -> Result<(), Failure> {

@@ -41,8 +41,8 @@ const PIN: u64 = 1;
 pub enum Pin {
     /// The object is as requested.
     Done,
-    /// The object is pinned; a dead thread was evicting it, and may have removed its name.
-    TakenOver,
+    /// The object is pinned now. An evictor may have removed its name before.
+    Changed,
     /// The object is not pinned: a live thread is evicting it.
     Evicted,
 }
@@ -173,12 +173,7 @@ impl<M: Memory> Manifest<M> {
                 (true, PIN, _) => return Pin::Done,
                 (false, _, Some(_)) | (false, 0, _) => return Pin::Done,
                 (true, _, Some(evictor)) if !is_gone(evictor) => return Pin::Evicted,
-                (true, _, evictor) if self.change_pin(word, PIN) => {
-                    return match evictor {
-                        Some(_) => Pin::TakenOver,
-                        None => Pin::Done,
-                    };
-                }
+                (true, ..) if self.change_pin(word, PIN) => return Pin::Changed,
                 (false, ..) if self.change_pin(word, 0) => return Pin::Done,
                 // Another member has changed the word.
                 _ => self.memory.spin_hint(),

@@ -12,10 +12,11 @@
 
 use super::{Coherent, Home, ServerEntry, ServerId};
 use crate::error::PoolError;
+use crate::layout::MapWord;
 use outlive::memory::{Memory, Offset, Ordering};
 
-/// The place of the request in a server's entry: the requested number of frames plus 1; 0 without a
-/// request.
+/// The place of the request in a server's entry: the generation of the server, in the upper half,
+/// and the requested number of frames; 0 without a request.
 const WANTED: u64 = 32;
 
 impl<M: Memory> Coherent<M> {
@@ -39,6 +40,15 @@ impl<M: Memory> Coherent<M> {
             home.set_shared(frames);
             return Ok(());
         }
+        let held = |slices| PoolError::StillHeld {
+            server: entry.id,
+            slices,
+        };
+        // First without a change that clients notice.
+        match home.used_in(frames..before) {
+            0 => {}
+            slices => return Err(held(slices)),
+        }
         home.set_shared(frames);
         // SeqCst: either this scan finds the frame of a client, or the client finds that the frame
         // is private, and releases it.
@@ -46,8 +56,7 @@ impl<M: Memory> Coherent<M> {
         let slices = home.used_in(frames..before);
         if slices > 0 {
             home.set_shared(before);
-            let server = entry.id;
-            return Err(PoolError::StillHeld { server, slices });
+            return Err(held(slices));
         }
         home.soil(frames..before);
         Ok(())
@@ -61,20 +70,23 @@ impl<M: Memory> Coherent<M> {
     pub fn request_frames(self, entry: &ServerEntry, frames: u64) {
         // Relaxed: the request is all in this word.
         let at = self.wanted_at(entry.id);
-        self.memory.store(at, frames + 1, Ordering::Relaxed);
+        let frames = frames.min(MapWord::FRAMES + 1);
+        let word = entry.generation << 32 | frames;
+        self.memory.store(at, word, Ordering::Relaxed);
     }
 
     /// Takes the last request to the server `entry`: a number of frames.
     pub fn take_request(self, entry: &ServerEntry) -> Option<u64> {
         let at = self.wanted_at(entry.id);
         let word: u64 = self.memory.load(at, Ordering::Acquire);
-        if word == 0 {
+        // One for an earlier server with this number is not taken.
+        if word >> 32 != entry.generation {
             return None;
         }
         // A compare-and-swap: a later request stays.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         let taken = { self.memory }.compare_exchange(at, word, 0, order.0, order.1);
-        taken.ok().map(|_| word - 1)
+        taken.ok().map(|_| word & u64::from(u32::MAX))
     }
 
     /// Removes the request to an earlier server with this number.
@@ -86,8 +98,7 @@ impl<M: Memory> Coherent<M> {
 
     /// Returns whether the server has not taken the last request yet.
     pub fn has_request(self, entry: &ServerEntry) -> bool {
-        self.memory
-            .load::<u64>(self.wanted_at(entry.id), Ordering::Acquire)
-            != 0
+        let at = self.wanted_at(entry.id);
+        self.memory.load::<u64>(at, Ordering::Acquire) >> 32 == entry.generation
     }
 }

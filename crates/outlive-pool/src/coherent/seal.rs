@@ -81,8 +81,13 @@ impl<M: Memory> Coherent<M> {
     /// Returns the number of slices that objects have, sealed or not. Reads every slice.
     pub(crate) fn slices_of_objects(self) -> u64 {
         let is_of_object = |slice: &u64| {
-            let generation = self.map_word(*slice).generation();
-            self.owner(*slice) != Owner::Free && Address::new(generation, 0).is_of_object()
+            // The words of the other slices have their generation when they have frames.
+            let first = match self.owner(*slice) {
+                Owner::Free => return false,
+                Owner::PartOf(first) if first < self.sizes.slices => first,
+                _ => *slice,
+            };
+            Address::new(self.map_word(first).generation(), 0).is_of_object()
         };
         (0..self.sizes.slices).filter(is_of_object).count() as u64
     }

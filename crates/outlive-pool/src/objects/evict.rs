@@ -17,10 +17,20 @@ const BETWEEN_ROUNDS: Duration = Duration::from_millis(1);
 /// An object that may be evicted.
 struct Candidate {
     name: String,
+    address: Address,
     last_use: u64,
-    /// The number of its slices on the live servers whose memory is needed.
+    /// The number of its slices that are needed.
     slices: u64,
     has_users: bool,
+}
+
+/// The slices that are needed.
+#[derive(Clone, Copy)]
+enum Needed {
+    /// Slices with memory on this server, or on any live server.
+    Memory(Option<ServerId>),
+    /// Any slices, also those on servers that died.
+    Slices,
 }
 
 fn slices_without_users(candidates: &[Candidate]) -> u64 {
@@ -42,8 +52,14 @@ impl ObjectStore {
     /// Some of the objects are evicted. A survivor frees the memory of the last one.
     pub fn evict(&self, bytes: u64) -> Result<u64, PoolError> {
         let slice_bytes = self.pool().coherent().sizes().slice_bytes();
-        let candidates = self.candidates(None)?;
+        let candidates = self.candidates(Needed::Memory(None))?;
         Ok(self.evict_slices(&candidates, bytes.div_ceil(slice_bytes))? * slice_bytes)
+    }
+
+    /// Evicts one object, so that the pod's heap has free memory. Returns whether there was one.
+    pub(super) fn evict_name(&self) -> Result<bool, PoolError> {
+        let candidates = self.candidates(Needed::Slices)?;
+        Ok(self.evict_slices(&candidates, 1)? > 0)
     }
 
     /// Evicts candidates until they had `slices` slices. Returns the number of their slices.
@@ -60,21 +76,30 @@ impl ObjectStore {
         Ok(freed)
     }
 
-    /// Returns the objects that may be evicted to free memory of `server`, or of any live server,
-    /// in the order of their last uses. Some of them may have users now.
-    fn candidates(&self, server: Option<ServerId>) -> Result<Vec<Candidate>, PoolError> {
+    /// Returns the objects that may be evicted to free `needed` slices: lost ones first, then in
+    /// the order of their last uses. Some of them may have users now.
+    fn candidates(&self, needed: Needed) -> Result<Vec<Candidate>, PoolError> {
         let coherent = self.pool().coherent();
         let all = self.statuses()?.into_iter();
         let all = all.filter(|(it, _)| !it.is_pinned && it.state != ObjectState::Unsealed);
-        let all = all.map(|(it, address)| Candidate {
-            slices: coherent.slices_on(address, it.bytes, server),
-            name: it.name,
-            last_use: it.last_use,
-            has_users: !it.users.is_empty(),
+        let slice_bytes = coherent.sizes().slice_bytes();
+        let all = all.map(|(it, address)| {
+            let slices = match needed {
+                Needed::Memory(server) => coherent.slices_on(address, it.bytes, server),
+                Needed::Slices => it.bytes.max(1).div_ceil(slice_bytes),
+            };
+            let candidate = Candidate {
+                name: it.name,
+                address,
+                last_use: it.last_use,
+                slices,
+                has_users: !it.users.is_empty(),
+            };
+            (it.state != ObjectState::Lost, candidate)
         });
-        let mut all: Vec<_> = all.filter(|it| it.slices > 0).collect();
-        all.sort_by_key(|it| it.last_use);
-        Ok(all)
+        let mut all: Vec<_> = all.filter(|(_, it)| it.slices > 0).collect();
+        all.sort_by_key(|(can_be_read, it)| (*can_be_read, it.last_use));
+        Ok(all.into_iter().map(|(_, it)| it).collect())
     }
 
     /// Evicts an object, unless it is used again. Returns whether it was evicted.
@@ -83,10 +108,13 @@ impl ObjectStore {
             return Ok(false);
         };
         let manifest = *named.low_level();
-        let is_sealed = self.pool().coherent().is_sealed(manifest.address()?);
+        let address = manifest.address()?;
+        let is_sealed = self.pool().coherent().is_sealed(address);
         let is_gone = |evictor| self.client().is_gone(evictor);
         let leased = Leased::new(self, named)?;
-        if !is_sealed || !manifest.begin_eviction(self.thread(), is_gone) {
+        // Another object may have the name now.
+        let is_it = is_sealed && address == candidate.address;
+        if !is_it || !manifest.begin_eviction(self.thread(), is_gone) {
             return Ok(false);
         }
         if manifest.last_use() > candidate.last_use || leased.has_other_users() {
@@ -121,7 +149,10 @@ impl ObjectStore {
                 return Err(full);
             }
             round += 1;
-            let candidates = self.candidates(server)?;
+            let candidates = self.candidates(match &full {
+                PoolError::OutOfMemory { .. } => Needed::Memory(server),
+                _ => Needed::Slices,
+            })?;
             let evictable = slices_without_users(&candidates);
             let (free, can_suffice) = match &full {
                 PoolError::OutOfMemory { .. } => {
@@ -176,7 +207,7 @@ impl ObjectStore {
             }
             // The memory of dead processes and destroyed objects counts until it is freed.
             self.client().collect();
-            let (candidates, excess) = (self.candidates(None)?, excess());
+            let (candidates, excess) = (self.candidates(Needed::Slices)?, excess());
             let can_suffice = slices_without_users(&candidates) >= excess;
             if !can_suffice && !candidates.iter().any(|it| it.has_users) {
                 return Err(over());

@@ -92,6 +92,9 @@ pub struct ObjectStatus {
     pub last_use: u64,
 }
 
+/// The maximum number of objects that are evicted for the name of one.
+const MOST_EVICTED: u32 = 16;
+
 /// Returns the time in milliseconds since 1970.
 pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -153,6 +156,7 @@ impl ObjectStore {
         placement: Placement,
     ) -> Result<UnsealedObject<'_>, PoolError> {
         demand_name(name)?;
+        let mut evicted = 0;
         loop {
             match self.find(name)? {
                 Found::Nothing { .. } => {}
@@ -176,8 +180,11 @@ impl ObjectStore {
                     match error {
                         // Another thread has created the object first.
                         ObjectError::Exists { .. } => {}
-                        // The heap has too little memory for names and leases.
-                        ObjectError::Heap(_) if self.evict(1)? > 0 => {}
+                        // The heap has too little memory for names and leases. A stalled reader
+                        // may hold back the memory of evicted objects.
+                        ObjectError::Heap(_) if evicted < MOST_EVICTED && self.evict_name()? => {
+                            evicted += 1;
+                        }
                         error => return Err(error.into()),
                     }
                 }
@@ -281,8 +288,8 @@ impl ObjectStore {
             let is_gone = |evictor| self.client.is_gone(evictor);
             match leased.manifest().pin(is_pinned, is_gone) {
                 Pin::Done => return Ok(()),
-                // The evictor may have removed the name before it died: look the name up again.
-                Pin::TakenOver => {}
+                // An evictor may have removed the name before: look the name up again.
+                Pin::Changed => {}
                 // The evictor soon removes the name, or ends the eviction.
                 Pin::Evicted => std::thread::sleep(Duration::from_micros(50)),
             }

@@ -123,7 +123,7 @@ impl Server {
     pub fn requested(&self) -> Option<u64> {
         let coherent = self.client.pool().coherent();
         let frames = coherent.take_request(&self.entry)?;
-        Some(frames << coherent.sizes().slice_bits)
+        Some(frames.saturating_mul(coherent.sizes().slice_bytes()))
     }
 
     /// Returns a client in this process, for which [`Placement::Here`](super::Placement::Here) is

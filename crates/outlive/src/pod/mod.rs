@@ -4,7 +4,7 @@
 //! are laid out when the pod is created, before any other process can open it:
 //!
 //! ```text
-//! superblock | roots | generations | instances | roles | groups | logs | structures | heap state
+//! superblock | roots | heap state | structures | generations | instances | roles | groups | logs
 //! | payload (the rest)
 //! ```
 //!

@@ -142,13 +142,11 @@ fn of_size(
         run,
         rounds,
         || {
-            let took = each(puts, |index| {
-                objects
-                    .put(&format!("{}", index % 2), &data, Placement::Any)
-                    .map_err(void)?;
-                objects.delete(&format!("{}", index % 2)).map_err(void)
-            });
-            took
+            each(puts, |index| {
+                let name = if index % 2 == 0 { "even" } else { "odd" };
+                objects.put(name, &data, Placement::Any).map_err(void)?;
+                objects.delete(name).map_err(void)
+            })
         },
         || {
             each(puts, |_| {

@@ -96,23 +96,27 @@ impl Judge {
         let judgement = Judgement::new(&report);
         let repeat = |test: &TestReport| self.repeat(test, &options);
         let explained = Explained::new(&tests, &report);
-        if self.results.json {
-            let faults = self.clients.faults();
-            let report = Report::new(&self.target, &explained, faults, &repeat);
-            output::json(&report.judged(&judgement, &self.only, survival.as_ref()))?;
-        } else {
-            for line in lines::lines(&explained, &repeat) {
-                output::line(line)?;
+        // Neither the files nor the reader of the output hide the results from each other.
+        let print = || {
+            if self.results.json {
+                let faults = self.clients.faults();
+                let report = Report::new(&self.target, &explained, faults, &repeat);
+                output::json(&report.judged(&judgement, &self.only, survival.as_ref()))?;
+            } else {
+                for line in lines::lines(&explained, &repeat) {
+                    output::line(line)?;
+                }
+                output::line("")?;
+                for line in self.conclusion(&judgement, options.seed) {
+                    output::line(line)?;
+                }
+                if let Some(survival) = &survival {
+                    output::line(outage::line(survival))?;
+                }
             }
-            output::line("")?;
-            for line in self.conclusion(&judgement, options.seed) {
-                output::line(line)?;
-            }
-            if let Some(survival) = &survival {
-                output::line(outage::line(survival))?;
-            }
-        }
-        // Files that cannot be written do not hide the results.
+            Ok(())
+        };
+        let printed: Result<(), Failure> = print();
         if let Some(path) = &self.results.junit {
             // As for the exit code.
             let misses = |test: &TestReport, level| {
@@ -131,6 +135,7 @@ impl Judge {
             let (level, faults) = (judgement.to_string(), self.clients.faults());
             explained.write(path, &self.target, Some(&level), &faults, &repeat)?;
         }
+        printed?;
         if let Some(failure) = failure {
             return Err(failure);
         }

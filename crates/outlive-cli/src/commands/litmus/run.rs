@@ -80,22 +80,27 @@ impl Run {
         };
         let fails = |test: &TestReport| test.verdict != Verdict::Passed;
         let explained = Explained::new(&tests, &report);
-        if self.results.json {
-            let faults = self.clients.faults();
-            output::json(&Report::new(&self.target, &explained, faults, &repeat))?;
-        } else {
-            for line in lines::lines(&explained, &repeat) {
-                output::line(line)?;
+        // Neither the files nor the reader of the output hide the results from each other.
+        let print = || {
+            if self.results.json {
+                let faults = self.clients.faults();
+                output::json(&Report::new(&self.target, &explained, faults, &repeat))?;
+            } else {
+                for line in lines::lines(&explained, &repeat) {
+                    output::line(line)?;
+                }
+                output::line(format_args!("seed {}", options.seed))?;
             }
-            output::line(format_args!("seed {}", options.seed))?;
-        }
-        // Files that cannot be written do not hide the results.
+            Ok(())
+        };
+        let printed: Result<(), Failure> = print();
         if let Some(path) = &self.results.junit {
             junit::write(path, &self.target, &report, fails)?;
         }
         if let Some(path) = &self.results.html {
             explained.write(path, &self.target, None, &self.clients.faults(), &repeat)?;
         }
+        printed?;
         match report.tests.iter().any(fails) || report.left.is_some() {
             true => Err(Failure::Found),
             false => Ok(()),
