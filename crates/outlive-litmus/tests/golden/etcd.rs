@@ -3,24 +3,27 @@
 
 use crate::rows::{Row, run_test};
 use crate::served::{assert_judged, survive};
-use crate::servers::{Place, Program, Server, free_port, words};
+use crate::servers::{Place, Program, Server, words};
 use outlive_litmus::driver::{StepError, conformance};
 use outlive_litmus::run::{Judgement, Outage, Report};
 use outlive_litmus::suite;
 use outlive_litmus::test::Test;
 
-/// A cluster with the ports of its members for clients, and for each other.
-struct Etcd(Vec<[u16; 2]>);
+/// A cluster, with the number of its members.
+struct Etcd(usize);
 
-impl Etcd {
-    fn new(members: usize) -> Self {
-        Self((0..members).map(|_| [free_port(), free_port()]).collect())
-    }
+/// Returns the ports of each member, for clients and for the other members.
+fn members(place: &Place) -> &[[u16; 2]] {
+    place.ports.as_chunks().0
 }
 
 impl Program for Etcd {
     fn needs(&self) -> Vec<&'static str> {
         vec!["etcd", "sh"]
+    }
+
+    fn ports(&self) -> usize {
+        2 * self.0
     }
 
     fn prepare(&self, _place: &Place) -> Option<Vec<String>> {
@@ -29,7 +32,7 @@ impl Program for Etcd {
 
     fn serve(&self, place: &Place) -> Vec<String> {
         let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let peers: Vec<String> = { self.0.iter() }
+        let peers: Vec<String> = { members(place).iter() }
             .map(|[client, peer]| format!("m{client}={}", url(*peer)))
             .collect();
         let member = |[client, peer]: &[u16; 2]| {
@@ -42,24 +45,21 @@ impl Program for Etcd {
                  --initial-cluster {peers} --logger zap --log-level error &"
             )
         };
-        let members: Vec<String> = self.0.iter().map(member).collect();
+        let members: Vec<String> = members(place).iter().map(member).collect();
         let mut command = words("sh -c");
         command.push(format!("{} wait", members.join(" ")));
         command
     }
 
-    fn target(&self, _place: &Place) -> String {
-        let members = self
-            .0
-            .iter()
-            .map(|[client, _]| format!("127.0.0.1:{client}"));
-        format!("etcd://{}", members.collect::<Vec<_>>().join(","))
+    fn target(&self, place: &Place) -> String {
+        let clients = { members(place).iter() }.map(|[client, _]| format!("127.0.0.1:{client}"));
+        format!("etcd://{}", clients.collect::<Vec<_>>().join(","))
     }
 }
 
 #[test]
 fn levels() {
-    let Some(server) = Server::start(Etcd::new(1)) else {
+    let Some(server) = Server::start(Etcd(1)) else {
         return;
     };
     let row = Row {
@@ -78,7 +78,7 @@ fn levels() {
 /// only levels with real time.
 #[test]
 fn reads_of_a_lagging_member() {
-    let Some(server) = Server::start(Etcd::new(3)) else {
+    let Some(server) = Server::start(Etcd(3)) else {
         return;
     };
     let driver = server.driver("reads=serializable");
@@ -88,6 +88,7 @@ fn reads_of_a_lagging_member() {
         crashes: false,
         tests: suite::tests().iter().map(run).collect(),
         left: None,
+        is_stopped: false,
     };
     let violated: Vec<&str> = report.violated().map(|it| &*it.name).collect();
     let judgement = Judgement::new(&report);
@@ -100,7 +101,7 @@ fn reads_of_a_lagging_member() {
 
 #[test]
 fn acknowledged_writes() {
-    let Some(server) = Server::start(Etcd::new(1)) else {
+    let Some(server) = Server::start(Etcd(1)) else {
         return;
     };
     let survival = survive(&server, "", 3);
@@ -109,7 +110,7 @@ fn acknowledged_writes() {
 
 #[test]
 fn a_commit_without_an_answer_is_unknown() {
-    let Some(server) = Server::start(Etcd::new(1)) else {
+    let Some(server) = Server::start(Etcd(1)) else {
         return;
     };
     let driver = server.driver("");

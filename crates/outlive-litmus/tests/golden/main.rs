@@ -19,6 +19,13 @@ mod lmdb;
 mod mariadb;
 #[cfg(any(feature = "mariadb", feature = "postgres", feature = "redis"))]
 mod phenomena;
+#[cfg(any(
+    feature = "etcd",
+    feature = "mariadb",
+    feature = "postgres",
+    feature = "redis"
+))]
+mod ports;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]

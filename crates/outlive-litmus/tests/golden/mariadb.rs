@@ -25,7 +25,7 @@ impl Program for Mariadb {
     }
 
     fn serve(&self, place: &Place) -> Vec<String> {
-        let (data, socket, port) = (place.path("data"), place.path("socket"), place.port);
+        let (data, socket, port) = (place.path("data"), place.path("socket"), place.port());
         let flush = self.flush;
         words(&format!(
             "mariadbd --no-defaults --datadir={data} --socket={socket} --port={port} \
@@ -35,7 +35,7 @@ impl Program for Mariadb {
     }
 
     fn target(&self, place: &Place) -> String {
-        format!("mariadb://root@127.0.0.1:{}/test", place.port)
+        format!("mariadb://root@127.0.0.1:{}/test", place.port())
     }
 }
 

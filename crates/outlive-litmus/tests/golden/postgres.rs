@@ -23,7 +23,7 @@ impl Program for Postgres {
     }
 
     fn serve(&self, place: &Place) -> Vec<String> {
-        let (data, port) = (place.path("data"), place.port);
+        let (data, port) = (place.path("data"), place.port());
         let fsync = if self.fsync { "on" } else { "off" };
         words(&format!(
             "postgres -D {data} -p {port} -c listen_addresses=127.0.0.1 \
@@ -33,7 +33,7 @@ impl Program for Postgres {
     }
 
     fn target(&self, place: &Place) -> String {
-        format!("postgres://litmus@127.0.0.1:{}/postgres", place.port)
+        format!("postgres://litmus@127.0.0.1:{}/postgres", place.port())
     }
 
     /// Removes the shared memory segment by which a server recognises others on its data. Its

@@ -21,7 +21,7 @@ impl Program for Redis {
     }
 
     fn serve(&self, place: &Place) -> Vec<String> {
-        let server = format!("redis-server --port {} --bind 127.0.0.1", place.port);
+        let server = format!("redis-server --port {} --bind 127.0.0.1", place.port());
         match self.0 {
             None => {
                 let mut command = words(&format!("{server} --appendonly no --save"));
@@ -34,7 +34,7 @@ impl Program for Redis {
     }
 
     fn target(&self, place: &Place) -> String {
-        format!("redis://127.0.0.1:{}", place.port)
+        format!("redis://127.0.0.1:{}", place.port())
     }
 }
 

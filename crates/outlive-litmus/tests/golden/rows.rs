@@ -57,6 +57,7 @@ pub fn judge(driver: &Arc<dyn Driver>, row: &Row) -> Result<(), String> {
         crashes: false,
         tests,
         left: None,
+        is_stopped: false,
     };
     let judgement = Judgement::new(&report);
     let wrong = report.tests.iter().filter(|it| is_wrong(it));

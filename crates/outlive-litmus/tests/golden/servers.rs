@@ -4,12 +4,11 @@
 //! A server that is dropped is killed with all its processes, also if the test fails. If the test's
 //! own process is killed, the kernel kills the server (`setpriv --pdeathsig`).
 
+use crate::ports;
 use outlive_litmus::driver::{self, Driver};
 use outlive_litmus::run::Outage;
 use rustix::process::{Pid, Signal};
 use std::fs;
-use std::io::Error;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,11 +23,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Place {
     /// A directory, which is empty at first and belongs to the user of the server.
     pub directory: PathBuf,
-    /// A port of 127.0.0.1.
-    pub port: u16,
+    /// The ports of 127.0.0.1 that the server listens on.
+    pub ports: Vec<u16>,
 }
 
 impl Place {
+    /// Returns the port of a server that has one.
+    pub fn port(&self) -> u16 {
+        self.ports[0]
+    }
+
     /// Returns a path in the directory, as text for an argument.
     pub fn path(&self, name: &str) -> String {
         self.directory.join(name).display().to_string()
@@ -39,6 +43,11 @@ impl Place {
 pub trait Program: Send + Sync {
     /// Returns the programs that have to be installed.
     fn needs(&self) -> Vec<&'static str>;
+
+    /// Returns the number of ports that the server listens on.
+    fn ports(&self) -> usize {
+        1
+    }
 
     /// Returns the command that prepares the directory, if there is one.
     fn prepare(&self, place: &Place) -> Option<Vec<String>>;
@@ -82,7 +91,7 @@ impl Server {
             program: Box::new(program),
             place: Place {
                 directory: directory.path().into(),
-                port: 0,
+                ports: Vec::new(),
             },
             child: Mutex::new(None),
             _directory: directory,
@@ -93,7 +102,8 @@ impl Server {
         }
         // Another process can take a free port before the server does.
         for _ in 0..3 {
-            server.place.port = free_port();
+            let ports = 0..server.program.ports();
+            server.place.ports = ports.map(|_| ports::next()).collect();
             match server.recover() {
                 Ok(()) => return Some(server),
                 Err(reason) => eprintln!("{reason}"),
@@ -282,15 +292,6 @@ fn user() -> Option<[u32; 2]> {
         let text = String::from_utf8(output.stdout).unwrap();
         text.trim().parse().unwrap()
     }))
-}
-
-/// Returns a port of 127.0.0.1 that is free at this time.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let address = listener.and_then(|it| it.local_addr());
-    address
-        .unwrap_or_else(|error: Error| panic!("{error}"))
-        .port()
 }
 
 /// Splits a command at its spaces.
