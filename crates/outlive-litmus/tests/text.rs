@@ -116,6 +116,14 @@ fn errors_of_the_grammar_say_where_and_what_to_write() {
     fails("= a + 1", "= max(a)", (9, 20), "`)`", &["`max(a, b)`"]);
     fails("    insert y = 1\n", "", (13, 1), "`}`", &["no steps"]);
     fails(
+        "write x = a + 1\n}\n",
+        "write x = a + 1\n",
+        (11, 1),
+        "`transaction`",
+        &["no end", "`}`"],
+    );
+    fails("t1.a = 1", "t1.a == 1", (18, 29), "`=`", &["write `=`"]);
+    fails(
         "= 1\nforbidden",
         "\nforbidden",
         (18, 24),

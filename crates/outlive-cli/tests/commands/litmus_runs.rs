@@ -54,27 +54,20 @@ fn sqlite_is_judged() {
 fn an_expected_level_that_is_not_given_fails() {
     let database = Database::new();
     let target = database.target("?cache=shared&read=uncommitted");
-    let judge = [
-        "litmus",
-        "judge",
-        &target,
-        "--seconds",
-        "3",
-        "--only",
-        "aborted-read",
-    ];
-    let expect = ["--expect", "read-committed", "--seed", "7"];
-    let ended = outlive(judge.into_iter().chain(expect));
+    let judge = ["litmus", "judge", &target, "--seconds", "10"];
+    let expect = ["--expect", "read-committed"];
+    let ended = outlive(judge.into_iter().chain(expect).chain(["--seed", "7"]));
     assert_eq!(ended.code, Some(1), "{}", ended.output);
-    assert!(ended.output.contains("state wrong"), "{}", ended.output);
-    let repeat = format!("repeat: outlive litmus run '{target}' aborted-read ");
-    assert!(ended.output.contains(&repeat), "{}", ended.output);
-    assert!(
-        ended.output.contains("\nexpected: read-committed\n"),
-        "{}",
-        ended.output
-    );
-    outlive(judge).succeeds();
+    for needed in [
+        "state wrong",
+        &format!("repeat: outlive litmus run '{target}' aborted-read "),
+        "\nexpected: read-committed\n",
+    ] {
+        assert!(ended.output.contains(needed), "{needed}: {}", ended.output);
+    }
+    let only = ["--only", "aborted-read"];
+    outlive(judge.into_iter().chain(only)).succeeds();
+    outlive(judge.into_iter().chain(only).chain(expect)).fails(2, "--only");
     outlive(["litmus", "judge", &target, "--expect", "quite-good"]).fails(2, "strict-serializable");
 }
 

@@ -46,6 +46,15 @@ const FEATURES: &[(&str, &str)] = &[
     ("lmdb", "LMDB"),
 ];
 
+/// The names that other programs use for the schemes.
+const OTHERS: &[(&str, &str)] = &[
+    ("file", "sqlite"),
+    ("sqlite3", "sqlite"),
+    ("postgresql", "postgres"),
+    ("pgsql", "postgres"),
+    ("mysql", "mariadb"),
+];
+
 /// Opens the driver for a target of one of the [`SCHEMES`].
 ///
 /// ```
@@ -83,7 +92,14 @@ pub fn open_among(target: &str, schemes: &[Scheme]) -> Result<Box<dyn Driver>, D
         Some((feature, store)) => {
             format!("this build has no driver for {store}; build it with the feature `{feature}`")
         }
-        None => format!("the scheme `{name}` is unknown; {}", forms()),
+        None => {
+            let other = OTHERS.iter().find(|(other, _)| *other == name);
+            let instead = match other {
+                Some((_, scheme)) => format!("write `{scheme}:` instead"),
+                None => forms(),
+            };
+            format!("the scheme `{name}` is unknown; {instead}")
+        }
     };
     Err(DriverError::new(target, problem))
 }

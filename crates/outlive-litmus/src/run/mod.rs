@@ -57,6 +57,9 @@ const PATIENCES: u32 = 3;
 /// [`Options::patience`] for a store that is gone.
 pub const MOST_FAILURES: usize = 3;
 
+/// The reason why a test has no result if the run is stopped before its end.
+const STOPPED: &str = "the run was interrupted";
+
 /// The reason why a run failed. Violations by the store are results, not failures.
 #[derive(Debug, Error)]
 pub enum RunError {
@@ -105,13 +108,14 @@ pub struct Progress<'p> {
 /// Runs `tests` one after another in the driver's table, which is created and destroyed.
 ///
 /// [`Limit::Time`] is for all tests together: each has an equal part of the time that is left.
-/// `progress` is called several times a second. The run ends early when `stop` is set.
+/// `progress` is called several times a second. When `stop` is set, the run ends early, and the
+/// report has the results until then.
 ///
 /// An error in a test ends it with [`Verdict::Failed`], and the other tests run. After
 /// [`MOST_FAILURES`] failed tests in sequence, the others are [`Verdict::NotExercised`].
 ///
 /// # Errors
-/// If the table cannot be created, or the run is stopped.
+/// If the table cannot be created.
 pub fn run(
     driver: &Arc<dyn Driver>,
     tests: &[Test],
@@ -212,20 +216,17 @@ impl Runner<'_, '_> {
     /// Runs the tests in the driver's table, which is created and destroyed.
     fn run_in_table(mut self, tests: &[Test]) -> Result<Report, RunError> {
         self.driver.create()?;
-        let mut result = self.run(tests);
+        let mut report = self.run(tests);
         // Threads that wait for a blocked store still use the table.
-        let is_blocked = result.as_ref().is_ok_and(|it| it.blocked().count() > 0);
-        let left = match is_blocked {
+        let is_blocked = report.blocked().count() > 0;
+        report.left = match is_blocked {
             true => Some("the store is blocked, and threads may still use the table".into()),
             false => self.driver.destroy().err().map(|it| it.to_string()),
         };
-        if let Ok(report) = &mut result {
-            report.left = left;
-        }
-        result
+        Ok(report)
     }
 
-    fn run(&mut self, tests: &[Test]) -> Result<Report, RunError> {
+    fn run(&mut self, tests: &[Test]) -> Report {
         let begin = Instant::now();
         let capabilities = self.driver.capabilities();
         let mut reports: Vec<TestReport> = Vec::new();
@@ -236,6 +237,8 @@ impl Runner<'_, '_> {
                 TestReport::not_run(test, Verdict::NotApplicable(why.into()))
             } else if let Some(why) = &blocked {
                 TestReport::not_run(test, Verdict::NotExercised(why.clone()))
+            } else if self.is_stopped() {
+                TestReport::not_run(test, Verdict::NotExercised(STOPPED.into()))
             } else {
                 let left = tests[at..].iter();
                 let left = left.filter(|it| not_applicable(it, capabilities).is_none());
@@ -243,7 +246,7 @@ impl Runner<'_, '_> {
                     limit: self.share(begin.elapsed(), left.count(), tests.len()),
                     ..self.options.clone()
                 };
-                self.run_test(test, &options, (at, tests.len()))?
+                self.run_test(test, &options, (at, tests.len()))
             };
             match &report.verdict {
                 Verdict::Blocked(_) => {
@@ -260,12 +263,13 @@ impl Runner<'_, '_> {
             }
             reports.push(report);
         }
-        Ok(Report {
+        Report {
             seed: self.options.seed,
             crashes: self.options.crashes,
             tests: reports,
             left: None,
-        })
+            is_stopped: self.is_stopped(),
+        }
     }
 
     /// Returns the limit of the next test, if `left` tests have not ended.
@@ -286,7 +290,7 @@ impl Runner<'_, '_> {
         test: &Test,
         options: &Options,
         (ended, tests): (usize, usize),
-    ) -> Result<TestReport, RunError> {
+    ) -> TestReport {
         let kills = self.outages.map_or(0, |it| it.each);
         let mut context = Context::new(self.driver, test, options, &self.keys, kills);
         context.asserts = self.asserts;
@@ -295,11 +299,11 @@ impl Runner<'_, '_> {
             Ok(threads) => threads,
             Err(error) => {
                 context.fail(&error);
-                return Ok(context.report());
+                return context.report();
             }
         };
         // The store runs again when the scope ends.
-        let is_stopped = thread::scope(|scope| {
+        thread::scope(|scope| {
             if let Some(outages) = self.outages {
                 let context = &context;
                 let kill = move || {
@@ -311,32 +315,34 @@ impl Runner<'_, '_> {
                     context.fail(&RunError::Thread(error));
                 }
             }
-            let is_stopped = self.wait(&context, threads, (ended, tests));
+            self.wait(&context, threads, (ended, tests));
             // Ends the kills.
             context.stop();
-            is_stopped
         });
-        match is_stopped {
-            true => Err(RunError::Stopped),
-            false => Ok(context.report()),
+        let mut report = context.report();
+        if report.verdict == Verdict::Passed && self.is_stopped() {
+            report.verdict = Verdict::NotExercised(STOPPED.into());
         }
+        report
     }
 
-    /// Waits for the end of the threads of a test. Returns whether the run was stopped.
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the end of the threads of a test.
     fn wait(
         &mut self,
         context: &Context,
         mut threads: Vec<JoinHandle<Result<(), RunError>>>,
         (ended, tests): (usize, usize),
-    ) -> bool {
+    ) {
         let patience = context.options.patience;
         let mut last_answer = (context.answers(), Instant::now());
-        let mut is_stopped = false;
         while !threads.is_empty() {
             thread::sleep(Duration::from_millis(5));
-            if self.stop.load(Ordering::Relaxed) {
+            if self.is_stopped() {
                 context.stop();
-                is_stopped = true;
             }
             let (over, running) = threads.into_iter().partition(JoinHandle::is_finished);
             threads = running;
@@ -363,7 +369,6 @@ impl Runner<'_, '_> {
                 executions: context.executions(),
             });
         }
-        is_stopped
     }
 }
 

@@ -17,6 +17,9 @@ pub struct Report {
     pub tests: Vec<TestReport>,
     /// The reason why the driver's table was not removed.
     pub left: Option<String>,
+    /// Whether the run was stopped before its end. The tests that had not ended are
+    /// [`Verdict::NotExercised`], unless they had found a violation.
+    pub is_stopped: bool,
 }
 
 impl Report {

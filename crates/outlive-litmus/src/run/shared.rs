@@ -19,9 +19,10 @@ use super::worker::Worker;
 use crate::driver::DriverError;
 use crate::test::{Condition, Seen};
 use fastrand::Rng;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,8 +30,10 @@ use std::time::{Duration, Instant};
 const MOST_TRANSACTIONS: usize = 5;
 /// The maximum number of executions of a transaction that the store aborts.
 const MOST_ATTEMPTS: u64 = 4;
-/// The longest time between two transactions of the assertion, in microseconds.
-const LONGEST_INTERVAL: u64 = 600;
+/// The longest time until the first transaction of the assertion in a round, in microseconds. Each
+/// further interval can be twice as long: the rounds are of very different lengths, and reads cost
+/// the store time.
+const FIRST_INTERVAL: u64 = 600;
 /// The longest time between the two evaluations after a crash, in microseconds.
 const LONGEST_RECOVERY: u64 = 20_000;
 
@@ -42,20 +45,19 @@ struct Round {
     is_over: Arc<AtomicBool>,
 }
 
-/// Ends the round when it is dropped, also after an error: the assertions go on until then.
-struct Ending<'r>(&'r Round);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Relaxed);
-    }
+/// The assertions of a round. They go on until the other end of `ending` is dropped, also after an
+/// error.
+struct Assertions {
+    round: Round,
+    ending: Receiver<Infallible>,
+    seed: u64,
 }
 
 /// The executions of a client in a round.
 type Executions = Result<Vec<Execution>, RunError>;
 
 /// The number of evaluated assertions, and a state that fails.
-type Assertions = Result<(u64, Option<State>), RunError>;
+type Evaluated = Result<(u64, Option<State>), RunError>;
 
 /// Runs the test until it is over.
 pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result<(), RunError> {
@@ -63,7 +65,7 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
     let (results, assertions) = mpsc::channel();
     let asserter = Worker::start(context, results, {
         let condition = condition.clone();
-        move |client, (round, seed)| evaluate(client, &condition, &round, seed)
+        move |client, job| evaluate(client, &condition, &job)
     })?;
     let mut client = context.client();
     let mut keys = context.new_keys(1);
@@ -79,20 +81,24 @@ pub(super) fn run(context: &Arc<Context>, condition: &Condition<Seen>) -> Result
         let mut rng = plan::generator(context.options.seed, &context.test.name, 0, number);
         // Assertions take locks in some stores, so every third round has none.
         let has_assertions = rng.u8(0..3) > 0 && context.asserts;
+        let (is_running, ending) = mpsc::channel();
         if has_assertions {
-            asserter.give((round.clone(), rng.u64(..)));
+            asserter.give(Assertions {
+                round: round.clone(),
+                ending,
+                seed: rng.u64(..),
+            });
         }
         let plans = plans(context, number);
         let planned = plans.iter().map(Vec::len).sum::<usize>();
         for (client, plans) in clients.iter().zip(plans) {
             client.give((round.clone(), plans));
         }
-        let ending = Ending(&round);
         let mut all = Vec::new();
         for _ in &clients {
             all.extend(received(&executions)?);
         }
-        drop(ending);
+        drop(is_running);
         context.count(&all);
         let can_show = all.iter().any(|it| it.outcome == Outcome::Committed);
         let instances = planned / context.test.transactions.len();
@@ -273,16 +279,21 @@ fn execute(client: &mut Client, context: &Context, round: &Round, plans: &[Plan]
 
 /// Evaluates the assertion at random intervals until the round is over. A failing assertion ends
 /// the round.
-fn evaluate(
-    client: &mut Client,
-    condition: &Condition<Seen>,
-    round: &Round,
-    seed: u64,
-) -> Assertions {
-    let mut rng = Rng::with_seed(seed);
-    let mut count = 0;
-    while !round.is_over.load(Ordering::Relaxed) {
-        thread::sleep(Duration::from_micros(rng.u64(0..=LONGEST_INTERVAL)));
+fn evaluate(client: &mut Client, condition: &Condition<Seen>, job: &Assertions) -> Evaluated {
+    let Assertions {
+        round,
+        ending,
+        seed,
+    } = job;
+    let mut rng = Rng::with_seed(*seed);
+    let (mut count, mut longest) = (0, FIRST_INTERVAL);
+    loop {
+        let interval = Duration::from_micros(rng.u64(0..=longest));
+        let is_running = ending.recv_timeout(interval) == Err(RecvTimeoutError::Timeout);
+        if !is_running || round.is_over.load(Ordering::Relaxed) {
+            return Ok((count, None));
+        }
+        longest = longest.saturating_mul(2);
         let pace = Pace::choose(&mut rng);
         let mut wait = || pace.wait(&mut rng);
         // Its answers do not count as progress: with versions, reads go on while a lock that a
@@ -296,5 +307,4 @@ fn evaluate(
             return Ok((count, Some(state)));
         }
     }
-    Ok((count, None))
 }

@@ -196,6 +196,10 @@ fn comparison<N: Copy>(
     }
     let left = number(parser, begin, left)?;
     let sign = parser.take();
+    if sign.is("=") && parser.next.is("=") {
+        let problem = "`==` is not a comparison here";
+        return Err(parser.wrong(sign, problem, "write `=`"));
+    }
     let begin = parser.next;
     let right = sum(parser, scope, depth)?;
     let right = number(parser, begin, right)?;

@@ -202,6 +202,11 @@ fn transaction(parser: &mut Parser<'_>, shape: &Shape) -> Parsed<Transaction> {
             let problem = format!("a transaction has at most {MAX_STEPS} steps");
             return Err(parser.wrong(begin, problem, "write `}` here"));
         }
+        let ends = ["transaction", "always", "never", "forbidden", "test"];
+        if begin.kind == Kind::End || ends.iter().any(|it| begin.is(it)) {
+            let problem = "the steps of the transaction have no end";
+            return Err(parser.wrong(begin, problem, "write `}` before it"));
+        }
         let step = step(parser, shape, &mut transaction.locals)?;
         transaction.steps.push(step);
         parser.takes(";");

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
 use clap::{Args, ValueEnum};
+use outlive_litmus::consistency::model::{self, Objection, verify};
 use outlive_litmus::driver::Driver;
 use outlive_litmus::run::{self, Limit, Options};
 use outlive_litmus::scalable::{NotScalable, prove};
@@ -18,6 +19,15 @@ use std::time::Duration;
 const CLIENTS: u16 = 4;
 /// The time in seconds in which the store has to answer, unless the user gives one.
 const PATIENCE: u64 = 10;
+/// The likeness from which a name of a test is suggested, from 0 to 1, by Jaro and Winkler.
+const LIKE: f64 = 0.85;
+
+/// The meaning of the columns of a run, for help texts.
+pub const COLUMNS: &str = "Columns: executions of transactions, retries included; overlaps, those \
+    that were concurrent with another one on the same objects; conflicts, those of them in which \
+    one of both writes what the other one uses; aborted by the store; unknown, whose commit has no \
+    answer; crashes of clients, and those within commits. A test passes only if its transactions \
+    overlapped often enough, unless it prescribes their order.";
 
 /// The clients of a run.
 #[derive(Args, Debug)]
@@ -128,7 +138,10 @@ pub fn shell_quoted(argument: &str) -> String {
 fn refuse_wrong(file: &str, test: &Test) -> Result<(), Failure> {
     let file = output::printable(&file);
     match prove(test) {
-        Ok(_) => Ok(()),
+        Ok(_) => {
+            note_wrong_levels(&file, test);
+            Ok(())
+        }
         Err(problem @ NotScalable::Undecided { .. }) => {
             output::note(format_args!(
                 "{file}: {}: {problem}. Until then, the test may report a violation for a correct \
@@ -141,6 +154,17 @@ fn refuse_wrong(file: &str, test: &Test) -> Result<(), Failure> {
             "{file}: {}: {problem}",
             test.name
         ))),
+    }
+}
+
+/// Prints a note if the levels of a test cannot be right: then a violation refutes a level that the
+/// store may give.
+fn note_wrong_levels(file: &str, test: &Test) {
+    if let Err(problem @ Objection::Occurs { .. }) = verify(test, model::instances(test)) {
+        let name = &test.name;
+        output::note(format_args!(
+            "{file}: {name}: its levels are wrong: {problem}"
+        ));
     }
 }
 
@@ -160,15 +184,29 @@ pub fn tests(names: &[String]) -> Result<Vec<Test>, Failure> {
                 read.iter().try_for_each(|it| refuse_wrong(name, it))?;
                 tests.extend(read);
             }
-            None => {
-                return Err(Failure::Usage(format!(
-                    "`{name}` is neither a shipped test nor a file; `outlive litmus list` lists the \
-                     tests"
-                )));
-            }
+            None => return Err(unknown(name, &shipped)),
         }
     }
     Ok(tests)
+}
+
+/// Returns the failure that `name` selects no tests.
+fn unknown(name: &str, shipped: &[Test]) -> Failure {
+    let likeness = |it: &Test| strsim::jaro_winkler(&it.name, name);
+    let nearest = { shipped.iter() }.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let hint = match nearest.filter(|it| likeness(it) > LIKE) {
+        Some(test) => format!("did you mean `{}`?", test.name),
+        None => "`outlive litmus list` lists the tests".into(),
+    };
+    let name = output::printable(&name);
+    Failure::Usage(format!(
+        "`{name}` is neither a shipped test nor a file; {hint}"
+    ))
+}
+
+/// Returns the failure of a run that was stopped, after its results were printed.
+pub fn interrupted() -> Failure {
+    Failure::new("interrupted; the results are those of the tests until then")
 }
 
 /// Parses the name of a family.

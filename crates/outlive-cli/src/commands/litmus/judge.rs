@@ -26,16 +26,18 @@ use std::time::Duration;
     The store gave a level if all tests whose outcomes the level forbids passed, in concurrent \
     executions. \
     The tests use a table of their own, which is removed.\n\n\
-    JSON: target, level, tests and more; docs/json.md says what they mean.\n\n{}",
-    target::help()))]
+    JSON: target, level, tests and more; docs/json.md says what they mean.\n\n{}\n\n{}",
+    choice::COLUMNS, target::help()))]
 pub struct Judge {
     /// The store: a driver and its address, such as `sqlite:FILE`
     target: String,
-    /// Duration of all tests together in seconds
+    /// Duration of all tests together in seconds. A slow store exceeds it: each test ends the
+    /// instances that have begun
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=864_000))]
     seconds: u64,
-    /// Run the tests of one family only, such as `predicate`; may be repeated
-    #[arg(long, value_name = "FAMILY", value_parser = choice::family)]
+    /// Run the tests of one family only, such as `predicate`; may be repeated. These tests do not
+    /// show a level
+    #[arg(long, value_name = "FAMILY", value_parser = choice::family, conflicts_with = "expect")]
     only: Vec<Family>,
     #[command(flatten)]
     clients: Clients,
@@ -79,7 +81,8 @@ impl Judge {
         let options = self.clients.options(limit);
         let (history, driver) = History::begin(self.results.history.as_deref(), driver)?;
         let report = progress::run(&driver, &tests, &options, &self.commands, &stop);
-        let survives = report.is_ok() && self.commands.have_kills();
+        let is_whole = report.as_ref().is_ok_and(|it| !it.is_stopped);
+        let survives = is_whole && self.commands.have_kills();
         // Its error does not discard the report of the tests.
         let survival = match survives {
             true => {
@@ -136,6 +139,9 @@ impl Judge {
             explained.write(path, &self.target, Some(&level), &faults, &repeat)?;
         }
         printed?;
+        if report.is_stopped {
+            return Err(choice::interrupted());
+        }
         if let Some(failure) = failure {
             return Err(failure);
         }

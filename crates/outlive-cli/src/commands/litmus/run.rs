@@ -22,14 +22,15 @@ use std::time::Duration;
     outlive litmus run 'exec:python3 store.py' write-skew --faults client --json\n\n\
     The command fails if a test finds a violation or proves nothing. The tests use a table of \
     their own, which is removed.\n\n\
-    JSON: target, tests and more; docs/json.md says what they mean.\n\n{}",
-    target::help()))]
+    JSON: target, tests and more; docs/json.md says what they mean.\n\n{}\n\n{}",
+    choice::COLUMNS, target::help()))]
 pub struct Run {
     /// The store: a driver and its address, such as `sqlite:FILE`
     target: String,
     /// Names of shipped tests, or files of tests [default: all shipped tests]
     tests: Vec<String>,
-    /// Duration of all tests together in seconds
+    /// Duration of all tests together in seconds. A slow store exceeds it: each test ends the
+    /// instances that have begun
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=864_000))]
     seconds: u64,
     /// End each test after this number of instances, instead of a time
@@ -101,6 +102,9 @@ impl Run {
             explained.write(path, &self.target, None, &self.clients.faults(), &repeat)?;
         }
         printed?;
+        if report.is_stopped {
+            return Err(choice::interrupted());
+        }
         match report.tests.iter().any(fails) || report.left.is_some() {
             true => Err(Failure::Found),
             false => Ok(()),

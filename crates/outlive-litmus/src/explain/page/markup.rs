@@ -19,6 +19,22 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
+/// Escapes a text in which backquotes enclose code.
+pub(super) fn prose(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    let mut out = String::new();
+    for (at, part) in parts.iter().enumerate() {
+        // The last backquote of an odd number encloses nothing.
+        let is_code = at % 2 == 1 && at + 1 < parts.len();
+        match is_code {
+            true => out += &format!("<code>{}</code>", escaped(part)),
+            false if at % 2 == 1 => out += &format!("`{}", escaped(part)),
+            false => out += &escaped(part),
+        }
+    }
+    out
+}
+
 fn is_format(it: char) -> bool {
     matches!(
         it,
@@ -37,5 +53,12 @@ mod tests {
         let expected = "&lt;script&gt;&quot;a&quot; &amp; &#39;b&#39;&lt;/script&gt;\\u{1b}[2J\
                         \\u{202e}";
         assert_eq!(escaped(text), expected);
+    }
+
+    #[test]
+    fn backquotes_enclose_code() {
+        assert_eq!(prose("a `b < c` d"), "a <code>b &lt; c</code> d");
+        assert_eq!(prose("a ` b"), "a ` b");
+        assert_eq!(prose("`a` `b"), "<code>a</code> `b");
     }
 }

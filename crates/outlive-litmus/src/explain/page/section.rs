@@ -1,6 +1,6 @@
 //! The part of a page about one violated test.
 
-use super::markup::escaped;
+use super::markup::{escaped, prose};
 use super::{Tested, drawing};
 use crate::explain::words::value;
 use crate::explain::{Explanation, Finding};
@@ -26,7 +26,7 @@ pub(super) fn section(text: &mut String, tested: &Tested<'_>, seed: u64) {
         "<section id=\"{}\">\n<h2>{}</h2>\n<p class=\"soft\">{}</p>",
         anchor(&report.name),
         escaped(&report.name),
-        escaped(&report.about)
+        prose(&report.about)
     );
     for (at, violation) in report.violations.iter().enumerate() {
         one(text, violation, tested.explanations.get(at));
@@ -54,7 +54,7 @@ fn one(text: &mut String, violation: &Violation, explanation: Option<&Explanatio
     let _ = writeln!(
         text,
         "<p class=\"claim\">{}</p>",
-        escaped(&explanation.sentence())
+        prose(&explanation.sentence())
     );
     if explanation.result == Finding::Unexplained || explanation.steps.is_empty() {
         values(text, explanation);
@@ -79,7 +79,7 @@ fn one(text: &mut String, violation: &Violation, explanation: Option<&Explanatio
             it.kind,
             it.kind,
             escaped(&object),
-            escaped(&it.meaning)
+            prose(&it.meaning)
         );
     }
     *text += "</ul>\n</figure>\n";

@@ -6,7 +6,7 @@ use crate::commands::litmus_store;
 use crate::failure::Failure;
 use crate::output;
 use outlive_litmus::driver::{self, Driver};
-use outlive_litmus::run::{self, Limit, Options, RunError, TestReport, Verdict};
+use outlive_litmus::run::{self, Limit, Options, TestReport, Verdict};
 use outlive_store::servers::{MemoryServer, Store, StoreOptions};
 use outlive_store::verbs::Link;
 use outlive_store::workloads::bytes_per_server;
@@ -125,7 +125,7 @@ impl Scratch {
             let report = match report {
                 Ok(report) => report,
                 // An unsound store can refuse the preparation of a test, for example.
-                Err(error) if hunt.flaw.is_some() && !matches!(error, RunError::Stopped) => {
+                Err(error) if hunt.flaw.is_some() => {
                     output::note(format_args!("{}: {}: {error}", hunt.title(), test.name));
                     outcome.errors += 1;
                     outcome.tests += 1;
@@ -133,6 +133,9 @@ impl Scratch {
                 }
                 Err(error) => return Err(Failure::new(error)),
             };
+            if report.is_stopped {
+                return Err(Failure::new("the run was interrupted"));
+            }
             let report = &report.tests[0];
             let detection = detection(report, before, outcome.executions);
             outcome.add(report);
