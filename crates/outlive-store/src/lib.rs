@@ -2,10 +2,15 @@
 //!
 //! A store's data lies in the memory of passive *memory servers*. *Compute servers* reach it by
 //! [one-sided verbs](verbs) only, and any server may die at any instruction. The protocol is
-//! Pandora on FORD (D. Mahesh, *Tandem* thesis, chapter 4). Built so far: the verbs; memory and
-//! compute [servers] that join, leave, die and are fenced; tables and strictly serializable
-//! [transactions](protocol) on them; the recovery of dead compute servers; the fail-over to the
-//! other replicas after the loss of a memory server; new replicas in place of lost ones.
+//! Pandora on FORD (D. Mahesh, *Tandem* thesis, chapter 4), or one of three
+//! [others](protocol::Protocol).
+//!
+//! [Servers](servers) join, leave, die and are fenced. [Transactions](protocol) on tables are
+//! strictly serializable. The logged transactions of a dead compute server are completed or undone,
+//! and its latches are stolen or released. After the loss of a memory server, transactions continue
+//! on the other replicas, and a restoration fills new ones in place of the lost ones.
+//!
+//! `docs/store.md` describes stores for users: answers, limits, and what survives what.
 //!
 //! ```
 //! use outlive_store::servers::{Store, StoreOptions};
