@@ -197,6 +197,20 @@ fn latches_of_a_dropped_worker_are_left_to_the_recovery_of_its_server() {
     }
 }
 
+/// The last writes of a slow compute server arrive while it is recovered, and after that.
+#[test]
+fn transactions_survive_wrong_suspicions() {
+    for protocol in Protocol::ALL {
+        let all = runs(Plan::SUSPICIONS.of(protocol), 400);
+        println!("{protocol}: {all:?}");
+        assert_frequent(&[
+            ("transactions that lost their rights", all.fenced),
+            ("transactions rolled forward", all.forward),
+            ("transactions rolled back", all.back),
+        ]);
+    }
+}
+
 #[test]
 fn restorations_survive_broken_connections() {
     let mut together = Counts::default();
@@ -237,6 +251,21 @@ fn each_bug_of_ford_is_found_in_ford() {
         let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
         let (seed, error) = found.unwrap_or_else(|| panic!("{flaw:?} was not found"));
         println!("{flaw:?}: seed {seed}: {error}\n");
+    }
+}
+
+/// FORD as published fails by these bugs only: without them, the same runs are right.
+#[test]
+fn ford_as_published_fails_by_its_bugs() {
+    let plan = Plan::DEATHS.of(Protocol::Ford);
+    let published = plan.with(Flaw::published());
+    let failed: Vec<u64> = (0..30)
+        .filter(|seed| run(published, *seed).is_err())
+        .collect();
+    println!("{} of 30 runs fail", failed.len());
+    assert!(failed.len() >= 10, "{failed:?}");
+    for seed in failed {
+        run(plan, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
 

@@ -188,9 +188,22 @@ impl Flaw {
         self as u8 <= Self::MissingActions as u8
     }
 
+    /// Returns the policy of FORD as published, with all of its bugs.
+    pub fn published() -> Policy {
+        let mut policy = Policy::SOUND;
+        let bugs = Self::ALL.into_iter().filter(|it| it.is_of_ford());
+        bugs.for_each(|it| it.add_to(&mut policy));
+        policy
+    }
+
     /// Returns the policy with this flaw only.
     pub const fn policy(self) -> Policy {
         let mut policy = Policy::SOUND;
+        self.add_to(&mut policy);
+        policy
+    }
+
+    const fn add_to(self, policy: &mut Policy) {
         let choice = match self {
             Self::ComplicitAborts => &mut policy.releases_own_latches_only,
             Self::CovertLatches => &mut policy.validates_latches,
@@ -220,6 +233,5 @@ impl Flaw {
             Self::UnlinksUnvalidated => &mut policy.validates_chains,
         };
         *choice = false;
-        policy
     }
 }

@@ -121,6 +121,22 @@ pub async fn recover_logs_in_groups<V: View>(
     Ok(recovered)
 }
 
+/// Returns the number of log entries in the slots of `worker`: none after a recovery.
+///
+/// # Errors
+/// If a verb failed on a live memory server.
+pub async fn logs_left<V: View>(worker: &Worker<V>) -> Result<u64, RecoverLogsError> {
+    let mut fanout = Fanout::default();
+    let left = match worker.protocol().logs_at_replicas() {
+        true => read_logs(worker, &mut fanout).await?.entries.len(),
+        false => {
+            let slots = 0..worker.log().coordinators;
+            read_entries(worker, &mut fanout, slots).await?.len()
+        }
+    };
+    Ok(left as u64)
+}
+
 /// Ends the transactions that are logged in a group of slots: steps 2 to 6.
 async fn resolve<V: View>(
     worker: &Worker<V>,

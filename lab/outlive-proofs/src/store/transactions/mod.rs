@@ -18,7 +18,7 @@ use super::network::{Fault, Network, Task};
 use core::cell::{Cell, RefCell};
 use outlive_store::protocol::{
     Abort, Checked, Coordinator, LastCommit, Outcome as Resolved, Protocol, Recovered, Retry, Slot,
-    Table, Transaction, TransactionError, Worker, check, recover_logs_in_groups,
+    Table, Transaction, TransactionError, Worker, check, logs_left, recover_logs_in_groups,
 };
 use outlive_store::tables::{TransactionId, choose};
 use outlive_store::verbs::{ServerId, Verb};
@@ -44,6 +44,8 @@ const RETRY: Retry = Retry {
     deadline: None,
 };
 const STEPS: u64 = 3_000_000;
+/// The number of attempts in which each key has to be writable after a run.
+const ATTEMPTS: u32 = 8;
 
 /// The kind of an access.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +124,7 @@ impl World {
             if self.plan.snapshots > 0 && random.u8(..100) < self.plan.snapshots {
                 let record = self.history.begin(format!("{name}.{number}"));
                 let is_complete = self.snapshot(&mut coordinator, record).await;
-                if !is_complete && self.network.is_dead(compute) {
+                if !is_complete && self.is_out(compute) {
                     return;
                 }
                 continue;
@@ -162,7 +164,7 @@ impl World {
                 Ok(_) => Outcome::Committed,
                 Err(
                     TransactionError::Unknown { .. } | TransactionError::Aborted(Abort::Verb(_)),
-                ) if self.network.is_dead(compute) => Outcome::Unknown,
+                ) if self.is_out(compute) => Outcome::Unknown,
                 Err(TransactionError::Aborted(Abort::User)) => Outcome::Aborted,
                 Err(error) => {
                     self.errors.borrow_mut().push(error.to_string());
@@ -170,6 +172,8 @@ impl World {
                 }
             };
             if outcome == Outcome::Unknown {
+                let is_live = !self.network.is_dead(compute);
+                self.counts.borrow_mut().fenced += u64::from(is_live);
                 return;
             }
             self.history.end(record, outcome);
@@ -178,10 +182,16 @@ impl World {
             return;
         }
         if let Err(error) = worker.finish().await
-            && !self.network.is_dead(compute)
+            && !self.is_out(compute)
         {
             self.errors.borrow_mut().push(error.to_string());
         }
+    }
+
+    /// Returns whether a compute server has died, or is taken for dead.
+    fn is_out(&self, compute: usize) -> bool {
+        let is_suspected = self.configuration.borrow().suspected == Some(compute);
+        is_suspected || self.network.is_dead(compute)
     }
 
     /// Reads all keys at one moment. Returns whether that succeeded.
@@ -217,7 +227,7 @@ impl World {
             if predecessors.clone().any(|it| !self.network.is_dead(it)) {
                 continue;
             }
-            for dead in mortals().filter(|it| self.network.is_dead(*it)) {
+            for dead in mortals().filter(|it| self.is_out(*it)) {
                 if self.configuration.borrow().failed.contains(&process(dead)) {
                     continue;
                 }
@@ -253,9 +263,8 @@ impl World {
     }
 
     fn are_recovered(&self) -> bool {
-        let failed = &self.configuration.borrow().failed;
-        let mut dead = mortals().filter(|it| self.network.is_dead(*it));
-        dead.all(|it| failed.contains(&process(it)))
+        let mut out = mortals().filter(|it| self.is_out(*it));
+        out.all(|it| self.configuration.borrow().failed.contains(&process(it)))
     }
 
     /// Whether recoverers and the detector are needed. A restorer may be copying when the observer
@@ -264,21 +273,33 @@ impl World {
         !self.is_over.get() || self.restoring.get() > 0 || !self.are_recovered()
     }
 
-    /// Records the losses of memory servers.
-    async fn detector(&self) {
+    /// Records the losses of memory servers. Suspects `victim`, if there is one, when so many words
+    /// have taken effect.
+    async fn detector(&self, victim: Option<(usize, u64)>) {
         while self.is_running() {
             pause().await;
-            let configuration = &mut *self.configuration.borrow_mut();
-            for server in configuration.servers.clone() {
-                let is_known = configuration.lost_now().contains(&server);
-                if self.network.has_crashed(server) && !is_known {
-                    configuration.changes.push(Change::Lost(server));
-                    self.counts.borrow_mut().lost += 1;
-                }
+            if let Some((victim, words)) = victim
+                && self.network.seen().words >= words
+                && !self.is_over.get()
+            {
+                self.configuration.borrow_mut().suspected = Some(victim);
             }
+            self.note_losses();
             if self.plan.forgets_dead {
                 let is_live = |it: u16| !self.network.is_dead(usize::from(it) - 1);
-                { &mut configuration.commits }.retain(|(process, _), _| is_live(*process));
+                let commits = &mut self.configuration.borrow_mut().commits;
+                commits.retain(|(process, _), _| is_live(*process));
+            }
+        }
+    }
+
+    fn note_losses(&self) {
+        let configuration = &mut *self.configuration.borrow_mut();
+        for server in configuration.servers.clone() {
+            let is_known = configuration.lost_now().contains(&server);
+            if self.network.has_crashed(server) && !is_known {
+                configuration.changes.push(Change::Lost(server));
+                self.counts.borrow_mut().lost += 1;
             }
         }
     }
@@ -381,6 +402,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         recoveries: 0,
         recovering: HashSet::new(),
         left_latches: 0,
+        suspected: None,
     };
     let world = World {
         network: network.clone(),
@@ -460,7 +482,10 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
             tasks.push((restorer, Box::pin(task)));
         }
     }
-    tasks.push((OBSERVER, Box::pin(world.detector())));
+    let suspicion = plan
+        .suspects
+        .then(|| (random.usize(..CLIENTS), begin + random.u64(..2500)));
+    tasks.push((OBSERVER, Box::pin(world.detector(suspicion))));
     let (all, ends) = (&world, &running);
     tasks.push((
         OBSERVER,
@@ -522,6 +547,8 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     }
     world.history.check()?;
     check_tables(&world)?;
+    write_all(&world)?;
+    check_tables(&world)?;
     Ok(counts)
 }
 
@@ -534,12 +561,19 @@ impl Drop for End<'_> {
     }
 }
 
-/// Checks that the replicas are equal, and that no latch has a live holder.
+/// Checks that the replicas are equal, that no latch has a live holder, and that no log is left of
+/// a compute server that was recovered.
 fn check_tables(world: &World) -> Result<(), String> {
     let result = RefCell::new(Ok(Checked::default()));
+    let logs = Cell::new(0);
     let checking = async {
         let worker = world.worker(OBSERVER, OBSERVER);
         *result.borrow_mut() = check(&worker, core::iter::once(0), |_| false).await;
+        for dead in mortals().filter(|it| world.is_out(*it)) {
+            let worker = world.worker(OBSERVER, dead);
+            let left = logs_left(&worker).await.expect("the log servers answer");
+            logs.set(logs.get() + left);
+        }
     };
     let task: Task<'_> = (OBSERVER, Box::pin(checking));
     let ended = world.network.run(vec![task], STEPS);
@@ -548,5 +582,46 @@ fn check_tables(world: &World) -> Result<(), String> {
     if checked.held > 0 || !checked.problems.is_empty() {
         return Err(format!("{checked:?}"));
     }
+    if logs.get() > 0 {
+        return Err(format!("{} log entries are left", logs.get()));
+    }
     Ok(())
+}
+
+/// Writes to all keys, each in few attempts. A latch that was left and cannot be stolen would
+/// prevent that.
+fn write_all(world: &World) -> Result<(), String> {
+    // A server may have been lost when the detector had ended.
+    world.network.cancel_faults();
+    world.note_losses();
+    let writing = async {
+        let worker = world.worker(OBSERVER, OBSERVER);
+        let coordinator = worker.coordinator().expect("a free slot");
+        let mut coordinator = coordinator.retry(Retry {
+            attempts: ATTEMPTS,
+            ..RETRY
+        });
+        for key in 0..world.plan.keys {
+            let value = [world.value(); 2];
+            let written = coordinator.transaction(async |tx| {
+                if !tx.write(TABLE, key, &value).await? {
+                    tx.insert(TABLE, key, &value).await?;
+                }
+                Ok(())
+            });
+            if let Err(error) = written.await {
+                let error = format!("key {key} cannot be written after the run: {error}");
+                world.errors.borrow_mut().push(error);
+            }
+        }
+        worker.finish().await.expect("the observer has its rights");
+    };
+    let task: Task<'_> = (OBSERVER, Box::pin(writing));
+    let ended = world.network.run(vec![task], STEPS);
+    ended.map_err(|_| "the writes after the run did not end".to_owned())?;
+    world
+        .errors
+        .borrow()
+        .first()
+        .map_or(Ok(()), |it| Err(it.clone()))
 }

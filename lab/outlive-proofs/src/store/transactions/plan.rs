@@ -31,6 +31,9 @@ pub struct Plan {
     pub forgets_dead: bool,
     /// Whether clients drop their workers without [finishing](outlive_store::protocol::Worker).
     pub drops_workers: bool,
+    /// Whether a live compute server is suspected at a random point: it is recovered as if it had
+    /// died, and goes on without its rights.
+    pub suspects: bool,
     /// Whether attempts stall at latches of compute servers under recovery.
     pub stalls: bool,
     /// Whether the keys are in two chains of a full bucket and extra ones that have one key each,
@@ -61,6 +64,7 @@ impl Plan {
         reconnects_early: false,
         forgets_dead: false,
         drops_workers: false,
+        suspects: false,
         stalls: false,
         chains: false,
         accesses: 3,
@@ -119,6 +123,13 @@ impl Plan {
         drops_workers: true,
         ..Self::BROKEN_CONNECTIONS
     };
+    /// A run in which a live compute server is suspected as well: its writes arrive while, and after,
+    /// its latches are stolen.
+    pub const SUSPICIONS: Self = Self {
+        suspects: true,
+        deaths: 1,
+        ..Self::LOSSES
+    };
     /// A run in which lost replicas are restored, and connections break, also those of restorers.
     pub const BROKEN_RESTORATIONS: Self = Self {
         breaks: 16,
@@ -131,7 +142,7 @@ impl Plan {
         ..Self::RESTORATIONS
     };
     /// The kinds of sound runs, with their names.
-    pub const ALL: [(&str, Self); 12] = [
+    pub const ALL: [(&str, Self); 13] = [
         ("clean", Self::CLEAN),
         ("deaths", Self::DEATHS),
         ("losses", Self::LOSSES),
@@ -142,6 +153,7 @@ impl Plan {
         ("restorations-of-three", Self::RESTORATIONS_OF_THREE),
         ("broken-connections", Self::BROKEN_CONNECTIONS),
         ("dropped-workers", Self::DROPPED_WORKERS),
+        ("suspicions", Self::SUSPICIONS),
         ("broken-restorations", Self::BROKEN_RESTORATIONS),
         ("chains", Self::CHAINS),
     ];
@@ -204,6 +216,8 @@ pub struct Counts {
     pub stalled: u64,
     /// Snapshots that were complete.
     pub snapshots: u64,
+    /// Transactions that lost the rights of their live compute server.
+    pub fenced: u64,
     /// Compute servers that were left with latches, because a worker was dropped.
     pub left_latches: u64,
     /// Buckets that joined or left a chain, and moves that were undone.
@@ -237,6 +251,7 @@ impl Counts {
         self.interrupted += other.interrupted;
         self.stalled += other.stalled;
         self.snapshots += other.snapshots;
+        self.fenced += other.fenced;
         self.left_latches += other.left_latches;
         self.moved += other.moved;
         self.words += other.words;

@@ -32,6 +32,8 @@ pub(super) struct Configuration {
     pub recovering: HashSet<usize>,
     /// The number of live compute servers that have left latches.
     pub left_latches: u64,
+    /// A live compute server that is taken for dead.
+    pub suspected: Option<usize>,
 }
 
 /// A change of the replicas.
@@ -215,7 +217,9 @@ impl Member for Simulated {
     }
 
     fn is_under_recovery(&self, process: u16) -> bool {
-        self.network.is_dead(usize::from(process) - 1) && self.failed(process).is_none()
+        let compute = usize::from(process) - 1;
+        let is_suspected = self.configuration.borrow().suspected == Some(compute);
+        (is_suspected || self.network.is_dead(compute)) && self.failed(process).is_none()
     }
 
     fn stragglers(&self, _: u64) -> Vec<TransactionId> {
@@ -225,7 +229,9 @@ impl Member for Simulated {
     fn fence(&self, _: TransactionId) {}
 
     fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {
-        let is_current = !self.is_over(epoch);
+        // Who loses the rights to memory servers loses those to the configuration first.
+        let is_fenced = self.configuration.borrow().suspected == Some(self.compute);
+        let is_current = !self.is_over(epoch) && !is_fenced;
         if is_current {
             let configuration = &mut *self.configuration.borrow_mut();
             let coordinator = (transaction.process(), transaction.coordinator());
