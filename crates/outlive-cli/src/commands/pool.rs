@@ -12,6 +12,7 @@ use crate::output;
 use clap::{Args, Subcommand};
 use outlive::membership::{EventKind, News};
 use outlive_pool::{Phase, Pool, PoolError, PoolOptions, ServerId};
+use outlive_run::driver;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -169,6 +170,8 @@ const BETWEEN_COLLECTS: Duration = Duration::from_secs(5);
 impl Serve {
     fn run(self) -> Result<(), Failure> {
         let stop = interruption::flag(&interruption::SIGNALS)?;
+        // A stopped server is fenced, and its memory is lost.
+        driver::not_stopped_by_a_terminal();
         let mut server =
             Pool::open(&self.which.path)?.serve(self.size, self.private.unwrap_or(0))?;
         if self.until_end_of_input {
@@ -397,9 +400,10 @@ pub struct Destroy {
 impl Destroy {
     fn run(self) -> Result<(), Failure> {
         let path = &self.which.path;
-        if let Ok(pool) = Pool::observe(path)
-            && !self.force
-        {
+        if !self.force {
+            let pool = Pool::observe(path).map_err(|error| {
+                Failure::new(format_args!("{error}; --force destroys it nevertheless"))
+            })?;
             refuse_members(path, &Look::at(pool.pod()), "pool")?;
         }
         Pool::destroy(path)?;

@@ -19,6 +19,7 @@ use crate::look::Look;
 use crate::output;
 use clap::{Args, Subcommand};
 use outlive::membership::{EventKind, News};
+use outlive_run::driver;
 use outlive_store::servers::{Store, StoreError, StoreOptions};
 use program::ProtocolName;
 use serde::Serialize;
@@ -190,6 +191,8 @@ impl Memory {
                 "the handlers of signals cannot be installed: {error}"
             ))
         })?;
+        // A stopped server is fenced, and its memory is lost.
+        driver::not_stopped_by_a_terminal();
         let store = Store::open(&self.which.path)?;
         let server = store.serve_memory(self.size)?;
         let mut events = server.events();
@@ -209,19 +212,20 @@ impl Memory {
             });
             reading.map_err(Failure::no_thread)?;
         }
-        output::line(format_args!(
+        // The memory is worth more than these lines: it is served also if nobody can read them.
+        let _ = output::line(format_args!(
             "{} serves {}, process {}",
             server.id(),
             Bytes(server.region().bytes - store.configuration().log_bytes()),
             server.instance()
-        ))?;
+        ));
         let is_stopped = || stop.load(Ordering::Acquire);
         while !is_stopped() {
             let news = events.wait_for_unless(PATIENCE, is_stopped);
             if let Some(News::Event(event)) = news
                 && event.kind == EventKind::ProcessDied
             {
-                output::line(format_args!("process {} died", event.instance))?;
+                let _ = output::line(format_args!("process {} died", event.instance));
             }
         }
         drop(server);
@@ -233,8 +237,11 @@ impl Memory {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     outlive store check /dev/shm/bank\n\n\
-    Compares the replicas of each object, and checks the latches and the index. While transactions \
-    run, it reports contradictions that do not exist.")]
+    Compares the replicas of each object, checks the latches and the index, and looks for dead \
+    compute servers whose logs are not recovered. While transactions run, it reports contradictions \
+    that do not exist.\n\n\
+    JSON: path, sound, keys, stray_latches, held_latches, under_replicated, lost, unrecovered and \
+    problems; docs/json.md says what they mean.")]
 pub struct Check {
     #[command(flatten)]
     which: Which,
@@ -252,6 +259,7 @@ struct CheckAnswer {
     held_latches: u64,
     under_replicated: u64,
     lost: u64,
+    unrecovered: u64,
     problems: Vec<String>,
 }
 
@@ -261,33 +269,41 @@ impl Check {
         let checked = store.check().map_err(Failure::new)?;
         let answer = CheckAnswer {
             path: self.which.path.display().to_string(),
-            sound: checked.problems.is_empty() && checked.lost == 0,
+            sound: checked.problems.is_empty() && checked.lost + checked.unrecovered == 0,
             keys: checked.keys,
             stray_latches: checked.stray,
             held_latches: checked.held,
             under_replicated: checked.under_replicated,
             lost: checked.lost,
+            unrecovered: checked.unrecovered,
             problems: checked.problems,
         };
+        // A reader that closes the output does not hide a problem.
+        let printed = self.print(&answer);
+        match answer.sound {
+            true => printed,
+            false => Err(Failure::Found),
+        }
+    }
+
+    fn print(&self, answer: &CheckAnswer) -> Result<(), Failure> {
         if self.json {
-            output::json(&answer)?;
+            output::json(answer)?;
         } else {
             output::line(format_args!(
                 "{}: {} keys; {} stray latches, {} held ones; {} partitions with too few replicas, \
-                 {} lost",
+                 {} lost; {} dead compute servers with logs",
                 answer.path,
                 answer.keys,
                 answer.stray_latches,
                 answer.held_latches,
                 answer.under_replicated,
                 answer.lost,
+                answer.unrecovered,
             ))?;
             answer.problems.iter().try_for_each(output::line)?;
         }
-        match answer.sound {
-            true => Ok(()),
-            false => Err(Failure::Found),
-        }
+        Ok(())
     }
 }
 
@@ -306,12 +322,16 @@ pub struct Destroy {
 impl Destroy {
     fn run(self) -> Result<(), Failure> {
         let path = &self.which.path;
-        if let Ok(store) = Store::observe(path)
-            && !self.force
-        {
+        if !self.force {
+            let store = Store::observe(path).map_err(by_force)?;
             refuse_members(path, &Look::at(store.pod()), "store")?;
         }
         Store::destroy(path)?;
         output::line(format_args!("destroyed the store {}", path.display()))
     }
+}
+
+/// Returns the failure to find out whether something else, or a damaged store, has live members.
+fn by_force(error: StoreError) -> Failure {
+    Failure::new(format_args!("{error}; --force destroys it nevertheless"))
 }

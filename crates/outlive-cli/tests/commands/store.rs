@@ -264,7 +264,8 @@ fn a_benchmark_refuses_what_it_cannot_do() {
     };
     bench(&["--kill", "memory@1s", "--replicas", "1"]).fails(2, "raise --replicas");
     bench(&["--kill", "disk@1s"]).fails(2, "compute, memory or both");
-    bench(&["--kill", "compute@9s"]).fails(2, "raise --seconds");
+    bench(&["--kill", "compute@9s", "--seconds", "9"]).fails(2, "raise --seconds");
+    bench(&["--keys", "100000000", "--memory", "16"]).fails(1, "are needed");
     bench(&["--kill", "compute@1s", "--compute", "1"]).fails(2, "raise --compute");
     bench(&["--replicas", "3"]).fails(2, "raise --memory");
     bench(&["--kill", "1s"]).fails(2, "compute@2s");

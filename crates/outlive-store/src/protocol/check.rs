@@ -24,6 +24,8 @@ pub struct Checked {
     pub under_replicated: u64,
     /// The number of partitions without a live replica, whose keys are lost.
     pub lost: u64,
+    /// The number of compute servers that have died and whose logs are not recovered.
+    pub unrecovered: u64,
     /// The contradictions, at most [`MOST`](Self::MOST) of them.
     pub problems: Vec<String>,
 }

@@ -146,7 +146,13 @@ impl<V: Member> Transaction<V> {
         let sets = &mut self.sets;
         for read in &sets.reads {
             let object = read.object;
-            let place = { self.worker.primary(object) }.ok_or(Abort::Lost { object })?;
+            let Some(place) = self.worker.primary(object) else {
+                // In an older layout, lost replicas are not known to be restored.
+                return Err(match self.worker.has_late_layout() {
+                    true => self.interrupted(),
+                    false => Abort::Lost { object },
+                });
+            };
             let (index, batch) = sets.fanout.to(place.server);
             // In this order: the object had the version while the latch was free.
             let latch = batch.read(place.of(read.object, LATCH), 1);

@@ -354,6 +354,13 @@ impl<M: Memory> Configuration<M> {
         self.load(self.catalogue_at()) == owner.to_word()
     }
 
+    /// Returns the number of replicas of partitions for which tables name the number `server`.
+    pub(super) fn replicas_in(self, server: ServerId) -> u64 {
+        let layouts = self.tables().filter_map(|it| self.layout(it.number));
+        let places = layouts.flat_map(|it| it.places).flatten();
+        places.filter(|it| it.server == server).count() as u64
+    }
+
     /// Returns the servers that tables name, if these have not been replaced under the same number.
     pub(super) fn placed_servers(self) -> Vec<MemoryEntry> {
         let layouts = self.tables().filter_map(|it| self.layout(it.number));

@@ -224,6 +224,17 @@ impl<M: Memory> Configuration<M> {
         })
     }
 
+    /// Returns the number of dead compute servers whose logs are not recovered: the owner of the log
+    /// area is not present, or it is a survivor that has not ended the recovery.
+    pub(super) fn unrecovered(self, is_present: impl Fn(Instance) -> bool) -> u64 {
+        let areas = (0..self.sizes.log_areas).filter(|area| {
+            let is_used = self.load(self.area_at(*area) + PROCESS) != 0;
+            let owner = self.log_owner(*area).filter(|_| is_used);
+            owner.is_some_and(|it| self.log_user(*area).is_none() || !is_present(it))
+        });
+        areas.count() as u64
+    }
+
     /// Returns the owners of log areas: compute servers, and survivors that recover their logs.
     pub fn log_owners(self) -> impl Iterator<Item = Instance> {
         (0..self.sizes.log_areas).filter_map(move |area| self.log_owner(area))
@@ -242,7 +253,8 @@ impl<M: Memory> Configuration<M> {
 
     /// Frees the log area that the compute server `process` has claimed and not used.
     pub(super) fn abandon_logs(self, owner: Instance, process: u16) {
-        for (area, _) in self.log_areas_of(owner) {
+        // The owner may be recovering the logs of other compute servers.
+        for (area, _) in { self.log_areas_of(owner) }.filter(|(_, id)| *id == process) {
             let at = self.area_at(area) + USER;
             self.memory.store(at, 0u64, Ordering::Release);
         }

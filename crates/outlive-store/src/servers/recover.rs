@@ -1,13 +1,15 @@
 //! The recovery of a dead server's entries, and the files of the memory servers' segments.
 
 use super::rights::verb_error;
-use super::{Configuration, Connector, Direct, Segments, Store};
+use super::{Configuration, Connector, Direct, Phase, Segments, Store};
 use crate::protocol::{
     Checked, LogArea, RecoverLogsError, Recovered, View, Worker, check, recover_logs,
 };
 use crate::tables::{TableLayout, TransactionId};
 use crate::verbs::{Mapped, Region, ServerId, VerbError, block_on};
+use outlive::membership::Instance;
 use outlive::memory::Native;
+use outlive::pod::Presence;
 use outlive::recovery::{RecoverError, RecoverRoom, Recovering};
 use outlive::segment::{AreaKind, Segment};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -131,7 +133,8 @@ impl Files {
 
 impl Store {
     /// Checks all tables: see [`check`](crate::protocol::check). No transaction runs at the same
-    /// time.
+    /// time. Logs that are not recovered are counted: transactions of a dead compute server may be
+    /// half done.
     ///
     /// # Errors
     /// If the memory of a live server cannot be read.
@@ -144,7 +147,34 @@ impl Store {
             .filter(|it| !it.has_failed)
             .map(|it| it.id)
             .collect();
-        block_on(check(&worker, tables, |process| live.contains(&process)))
+        let is_live = |process: u16| live.contains(&process);
+        let mut checked = block_on(check(&worker, tables, is_live))?;
+        let gone = self.gone();
+        checked.unrecovered = configuration.unrecovered(|owner| !gone.contains(&owner));
+        for server in configuration.memory_servers() {
+            if server.phase == Phase::Live && server.owner.is_some_and(|it| gone.contains(&it)) {
+                checked.problems.push(format!(
+                    "{} has died; its memory is lost when the next process joins",
+                    server.id
+                ));
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Returns the owners of entries that have died, or left, and are not recovered.
+    pub fn gone(&self) -> Vec<Instance> {
+        let status = self.pod().status();
+        let presences = self.pod().presences(&status);
+        let is_gone = |owner: &Instance| {
+            let member = status.members.iter().find(|it| it.id == owner.id);
+            member.is_some_and(|it| it.state.generation != owner.generation)
+                || presences.get(&owner.id) == Some(&Presence::Gone)
+        };
+        let configuration = self.configuration();
+        let servers = configuration.memory_servers().filter_map(|it| it.owner);
+        let owners = servers.chain(configuration.log_owners());
+        owners.filter(is_gone).collect()
     }
 }
 

@@ -179,6 +179,8 @@ pub struct StoreStatus {
     pub counts: Counts,
     /// The memory servers that exist or have died.
     pub memory: Vec<MemoryEntry>,
+    /// The number of replicas of partitions that each of these servers has, complete or not.
+    pub placed: Vec<u64>,
     /// The compute servers that exist or have failed.
     pub compute: Vec<ComputeEntry>,
     /// The tables of the store.
@@ -350,6 +352,7 @@ impl Store {
     /// Returns the current status of the store: its servers, tables and totals.
     pub fn status(&self) -> StoreStatus {
         let configuration = self.configuration;
+        let memory: Vec<MemoryEntry> = configuration.memory_servers().collect();
         StoreStatus {
             epoch: configuration.epoch(),
             protocol: configuration.sizes().protocol,
@@ -359,7 +362,10 @@ impl Store {
             recoveries: configuration.recoveries(),
             recovered: configuration.recovered(),
             counts: configuration.counts(),
-            memory: configuration.memory_servers().collect(),
+            placed: { memory.iter() }
+                .map(|it| configuration.replicas_in(it.id))
+                .collect(),
+            memory,
             compute: configuration.compute_servers().collect(),
             tables: configuration.tables().collect(),
         }
@@ -371,6 +377,19 @@ impl Store {
         let options = ProcessOptions::on_own_host().name(name);
         let handler = RecoverServers(self.clone());
         let process = self.pod.join_with(options, |others| others.room(handler))?;
+        self.recover_settled(&process);
+        // Remove the files that a survivor could not remove.
+        for entry in self.configuration.memory_servers() {
+            if entry.phase == Phase::Dead && entry.owner.is_none() {
+                self.files.remove(entry.id, entry.incarnation);
+            }
+        }
+        Ok(process)
+    }
+
+    /// Recovers, as `process`, the entries of departed servers whose logs were recovered by a member
+    /// of the pod that is not one of the store.
+    pub(super) fn recover_settled(&self, process: &Process) {
         let (generations, logs) = (process.tables().generations(), self.pod.logs());
         let is_settled = |owner: Instance| {
             let has_log = owner.id < logs.capacity() && logs.of(owner.id).owner() == Some(owner);
@@ -378,15 +397,8 @@ impl Store {
             // member that recovers it, recovers the entries.
             generations.is_gone(owner) && !(has_log && logs.of(owner.id).claimant().is_some())
         };
-        let configuration = self.configuration;
-        configuration.recover_settled(process.instance(), is_settled, self);
-        // Remove the files that a survivor could not remove.
-        for entry in configuration.memory_servers() {
-            if entry.phase == Phase::Dead && entry.owner.is_none() {
-                self.files.remove(entry.id, entry.incarnation);
-            }
-        }
-        Ok(process)
+        self.configuration
+            .recover_settled(process.instance(), is_settled, self);
     }
 
     /// Joins the store as a memory server with a region of `bytes` bytes, rounded up to whole
@@ -419,7 +431,10 @@ impl Store {
     /// If no pod is at `path`, or its file cannot be removed.
     pub fn destroy(path: impl AsRef<Path>) -> Result<(), StoreError> {
         let path = path.as_ref();
-        if let Ok(store) = Self::observe(path) {
+        // A link is refused below, before the files of the store to which it leads are removed.
+        if !path.is_symlink()
+            && let Ok(store) = Self::observe(path)
+        {
             let files = store.files.all();
             files.iter().for_each(|file| remove_file(file, false));
         }

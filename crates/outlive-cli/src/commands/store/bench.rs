@@ -1,6 +1,7 @@
 //! `outlive store bench`: a benchmark on processes of its own, some of which may be killed.
 
 mod kills;
+mod phase;
 mod random_kills;
 mod report;
 mod servers;
@@ -9,12 +10,14 @@ mod tally;
 use super::compute::monotonic;
 use super::program::{Program, ProtocolName};
 use super::receipts::Receipts;
+use crate::amount::{Bytes, Many};
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 use kills::{Kill, Kind, Servers, Times};
 use outlive_store::servers::{ComputeServer, Store, StoreOptions};
 use outlive_store::workloads::Books;
+use phase::Phase;
 use random_kills::{Attrition, Plan};
 use report::Report;
 use servers::Server;
@@ -56,9 +59,9 @@ pub struct Bench {
     /// Protocol of the transactions
     #[arg(long, value_enum, default_value_t = ProtocolName::Pandora)]
     protocol: ProtocolName,
-    /// Duration of the measurement in seconds
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    seconds: u64,
+    /// Duration of the measurement in seconds [default: 5, and at least 5 after the last --kill]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: Option<u64>,
     /// Kill a server with SIGKILL after this time, such as `compute@2s`, `memory@2s`, or `both@2s`
     /// for one of each; may be repeated
     #[arg(long, value_name = "KIND@TIME", value_parser = kills::parse)]
@@ -88,12 +91,16 @@ impl Drop for Scratch {
     }
 }
 
+/// The directory of the stores.
+const SHM: &str = "/dev/shm";
+/// The shortest measurement, and the time after the last kill, unless the user gives a duration.
+const SECONDS: Duration = Duration::from_secs(5);
 /// The longest wait for a server that starts, stops or is recovered.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Bench {
     pub fn run(self) -> Result<(), Failure> {
-        let duration = Duration::from_secs(self.seconds);
+        let duration = self.duration();
         if let Some(late) = self.kill.iter().map(|it| it.at).find(|at| *at >= duration) {
             return Err(Failure::Usage(format!(
                 "a kill after {} is not within the {} of the measurement; raise --seconds",
@@ -140,14 +147,42 @@ impl Bench {
                 ))
             })?;
         }
+        self.refuse_without_memory()?;
         let report = self.measure(duration, &stop)?;
-        match self.json {
-            true => output::json(&report)?,
-            false => report.lines().into_iter().try_for_each(output::line)?,
-        }
+        // A reader that closes the output does not hide a problem.
+        let printed = match self.json {
+            true => output::json(&report),
+            false => report.lines().into_iter().try_for_each(output::line),
+        };
         match report.consistent {
-            true => Ok(()),
+            true => printed,
             false => Err(Failure::Found),
+        }
+    }
+
+    /// Returns the duration of the measurement.
+    fn duration(&self) -> Duration {
+        let last = self.kill.iter().map(|it| it.at).max().unwrap_or_default();
+        self.seconds.map_or(last + SECONDS, Duration::from_secs)
+    }
+
+    /// Returns an error if the memory servers need more memory than there is, before the first ones
+    /// reserve theirs.
+    fn refuse_without_memory(&self) -> Result<(), Failure> {
+        let (servers, each) = (u64::from(self.memory), self.bytes_per_server());
+        let needed = servers.saturating_mul(each);
+        // Without an answer of the system, the reservations decide.
+        let free = rustix::fs::statvfs(SHM).map_or(u64::MAX, |it| it.f_bavail * it.f_frsize);
+        match needed > free {
+            true => Err(Failure::new(format_args!(
+                "{} are needed for {}, {} for each, and {SHM} has {} free; choose fewer keys, \
+                 customers, subscribers, warehouses or orders",
+                Bytes(needed),
+                Many(servers, "memory server"),
+                Bytes(each),
+                Bytes(free)
+            ))),
+            false => Ok(()),
         }
     }
 
@@ -255,7 +290,8 @@ impl Bench {
 
     /// Executes the benchmark.
     fn measure(&self, duration: Duration, stop: &AtomicBool) -> Result<Report, Failure> {
-        let path = PathBuf::from(format!("/dev/shm/outlive-bench-{}", std::process::id()));
+        let path = PathBuf::from(format!("{SHM}/outlive-bench-{}", std::process::id()));
+        let phase = Phase::begin("starting the memory servers");
         let store = Store::create(&path, self.options())?;
         let scratch = Scratch(path);
         let mut memory = self.start_memory(&scratch.0, stop)?;
@@ -267,6 +303,7 @@ impl Bench {
             (None, true) => (Books::Program, None),
         };
         let benchmark = self.program.open(&compute, books)?;
+        phase.next("loading the tables");
         let begin = Instant::now();
         benchmark.load(&mut coordinator).map_err(Failure::new)?;
         let loaded = begin.elapsed();
@@ -276,6 +313,7 @@ impl Bench {
         let mut arguments = self.program.arguments();
         arguments.extend(argument.map(String::from));
         let mut clients = self.start_clients(&scratch.0, &arguments, stop)?;
+        phase.next("measuring");
         let mut standbys = clients.split_off(self.compute.into());
         let times = Times {
             start: monotonic(),
@@ -286,6 +324,8 @@ impl Bench {
         }
         let mut report = Report::new(self, duration, loaded, times.start);
         let change = if let (Some(every), Some(receipts)) = (self.kill_every, receipts) {
+            // Random kills have a progress bar of their own.
+            phase.pause();
             let plan = self.plan(&scratch.0, every, &arguments, times);
             let attrition = Attrition::new(plan, &compute, stop, clients, memory);
             let (mut tally, killed, left) = attrition.execute(&mut report)?;
@@ -306,6 +346,7 @@ impl Bench {
             self.kill_as_planned(&compute, servers, times, stop, &mut report)?;
             report.change
         };
+        phase.next("checking the tables");
         let surplus = benchmark.surplus(&mut coordinator, change);
         let checked = store.check().map_err(Failure::new)?;
         report.add_check(surplus.map_err(Failure::new)?, checked);

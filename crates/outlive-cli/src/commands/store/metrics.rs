@@ -68,6 +68,18 @@ impl Metrics {
                 one(status.missing.replicas),
             ),
             gauge(
+                "outlive_store_lost_partitions",
+                "Partitions without a live replica, whose keys are lost",
+                one(status.missing.lost),
+            ),
+            gauge(
+                "outlive_store_placed_replicas",
+                "Replicas of partitions by memory server",
+                { status.memory.iter().zip(&status.placed) }
+                    .map(|(it, placed)| (label("server", &it.id.0.to_string()), *placed))
+                    .collect(),
+            ),
+            gauge(
                 "outlive_store_memory_servers",
                 "Memory servers by state",
                 vec![

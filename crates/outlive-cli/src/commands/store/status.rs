@@ -8,7 +8,7 @@ use crate::output;
 use crate::table::Table;
 use clap::Args;
 use outlive_store::protocol::Counts;
-use outlive_store::servers::{Phase, Store};
+use outlive_store::servers::{MemoryEntry, Phase, Store};
 use serde::Serialize;
 
 /// Arguments of `outlive store status`.
@@ -18,10 +18,10 @@ use serde::Serialize;
     outlive store status /dev/shm/bank --json | jq '.memory[] | select(.phase == \"live\")'\n  \
     outlive store status /dev/shm/bank --metrics > bank.prom   # for Prometheus\n\n\
     The command does not join the store and changes nothing.\n\n\
-    JSON: path, epoch, protocol, replicas, missing_replicas, process_ids, recoveries, \
-    rolled_forward, rolled_back, counts, memory (id, incarnation, phase, owner, \
-    bytes), compute (id, owner, has_failed) and tables (number, name, value_bytes, slots); \
-    docs/json.md says what they mean.")]
+    JSON: path, epoch, protocol, replicas, missing_replicas, lost_partitions, process_ids, used_ids, \
+    failed_ids, recoveries, rolled_forward, rolled_back, counts, memory (id, incarnation, phase, \
+    owner, bytes, replicas), compute (id, owner, has_failed) and tables (number, name, value_bytes, \
+    slots); docs/json.md says what they mean.")]
 pub struct Status {
     #[command(flatten)]
     which: Which,
@@ -40,7 +40,10 @@ struct Answer {
     protocol: &'static str,
     replicas: u16,
     missing_replicas: u64,
+    lost_partitions: u64,
     process_ids: u16,
+    used_ids: u64,
+    failed_ids: u64,
     recoveries: u64,
     rolled_forward: u64,
     rolled_back: u64,
@@ -93,6 +96,7 @@ struct MemoryServer {
     phase: String,
     owner: Option<String>,
     bytes: u64,
+    replicas: u64,
 }
 
 #[derive(Serialize)]
@@ -106,6 +110,8 @@ impl Status {
     pub(super) fn run(self) -> Result<(), Failure> {
         let store = Store::observe(&self.which.path)?;
         let (status, logs) = (store.status(), store.configuration().log_bytes());
+        let gone = store.gone();
+        let is_gone = |it: &MemoryEntry| it.owner.is_some_and(|owner| gone.contains(&owner));
         if self.metrics {
             return output::print(Metrics::of(&status));
         }
@@ -115,18 +121,25 @@ impl Status {
             protocol: status.protocol.name(),
             replicas: status.replicas,
             missing_replicas: status.missing.replicas,
+            lost_partitions: status.missing.lost,
             process_ids: status.process_ids,
+            used_ids: status.compute.len() as u64,
+            failed_ids: status.compute.iter().filter(|it| it.has_failed).count() as u64,
             recoveries: status.recoveries,
             rolled_forward: status.recovered.forward,
             rolled_back: status.recovered.back,
             counts: status.counts.into(),
-            memory: { status.memory.iter() }
-                .map(|it| MemoryServer {
+            memory: { status.memory.iter().zip(&status.placed) }
+                .map(|(it, placed)| MemoryServer {
                     id: it.id.0,
                     incarnation: it.incarnation,
-                    phase: it.phase.to_string(),
+                    phase: match it.phase == Phase::Live && is_gone(it) {
+                        true => "gone".into(),
+                        false => it.phase.to_string(),
+                    },
                     owner: it.owner.map(|owner| owner.to_string()),
                     bytes: it.region.bytes.saturating_sub(logs),
+                    replicas: *placed,
                 })
                 .collect(),
             compute: { status.compute.iter() }
@@ -148,7 +161,8 @@ impl Status {
         if self.json {
             return output::json(&answer);
         }
-        let live = { status.memory.iter() }.filter(|it| it.phase == Phase::Live);
+        let is_live = |it: &&MemoryEntry| it.phase == Phase::Live && !is_gone(it);
+        let live = status.memory.iter().filter(is_live);
         let (servers, bytes) = live.fold((0, 0), |(n, sum), it| {
             (n + 1, sum + it.region.bytes.saturating_sub(logs))
         });
@@ -177,6 +191,13 @@ impl Status {
                 counts.stolen,
             ))?;
         }
+        if answer.lost_partitions > 0 {
+            output::line(format_args!(
+                "{} partitions have no live replica: their keys are lost; destroy the store, and \
+                 load it from a dump",
+                answer.lost_partitions
+            ))?;
+        }
         if answer.missing_replicas > 0 {
             output::line(format_args!(
                 "{} replicas of {} partitions are missing; start memory servers in place of lost \
@@ -184,13 +205,14 @@ impl Status {
                 answer.missing_replicas, status.missing.partitions, answer.path
             ))?;
         }
-        let mut table = Table::new(["SERVER", "STATE", "PROCESS", "MEMORY"]);
+        let mut table = Table::new(["SERVER", "STATE", "PROCESS", "MEMORY", "REPLICAS"]);
         for server in answer.memory {
             table.row([
                 format!("memory {}", server.id),
                 server.phase,
                 server.owner.unwrap_or_default(),
                 Bytes(server.bytes).to_string(),
+                server.replicas.to_string(),
             ]);
         }
         for server in answer.compute {
@@ -199,6 +221,7 @@ impl Status {
                 format!("compute {}", server.id),
                 state.into(),
                 server.owner,
+                String::new(),
                 String::new(),
             ]);
         }

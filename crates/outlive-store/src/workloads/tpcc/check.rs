@@ -5,6 +5,10 @@ use super::TpcC;
 use super::rows::{DISTRICTS, MAX_LINES, district, line};
 use crate::protocol::{Coordinator, Member, TransactionError};
 
+/// The number of later orders whose lines are looked for. An order that was not committed whole has
+/// the number of the next one, or one that the district had before it lost an update.
+const AHEAD: u64 = 100;
+
 impl TpcC {
     /// Returns the number of violations of the consistency conditions, 0 in a sound store. No
     /// transaction runs at the same time.
@@ -43,7 +47,8 @@ impl TpcC {
         let oldest = get(coordinator, self.oldest, district)?.unwrap_or(0);
         let mut violations = 0;
         // The orders that the district keeps.
-        for number in row.next_order.saturating_sub(self.orders).max(1)..row.next_order {
+        let first = row.next_order.saturating_sub(self.orders).max(1);
+        for number in first..row.next_order {
             let key = self.order_key(district, number);
             let order = get(coordinator, self.order, key)?;
             // Condition 2: the last order has the number before the next one; and all that are kept
@@ -63,6 +68,21 @@ impl TpcC {
                 violations += i64::from(is_wrong);
             }
             violations += i64::from(order.is_none_or(|order| order.lines != lines));
+        }
+        // Conditions 2 and 3: where the next orders will be, there is nothing of them.
+        for number in row.next_order..first + self.orders {
+            let key = self.order_key(district, number);
+            violations += i64::from(get(coordinator, self.order, key)?.is_some());
+            violations += i64::from(get(coordinator, self.new_order, key)?.is_some());
+            let lines = if number < row.next_order + AHEAD {
+                MAX_LINES
+            } else {
+                0
+            };
+            for place in 0..lines {
+                let found = get(coordinator, self.order_line, line(key, place))?;
+                violations += i64::from(found.is_some());
+            }
         }
         Ok((row.year_to_date, violations))
     }

@@ -241,6 +241,12 @@ impl Report {
                 checked.under_replicated, checked.lost
             ));
         }
+        if checked.unrecovered > 0 {
+            self.problems.push(format!(
+                "the logs of {} dead compute servers are not recovered",
+                checked.unrecovered
+            ));
+        }
         self.surplus = surplus;
         self.keys = checked.keys;
         if surplus != 0 {
@@ -286,6 +292,11 @@ impl Report {
                 self.aborted
             ),
             format!("  latency: median {p50:.1} µs, 99% {p99:.1} µs, 99.9% {p999:.1} µs"),
+            format!(
+                "  commits over the {} s: {}",
+                self.seconds,
+                sparkline(&self.timeline)
+            ),
         ];
         match &self.random_kills {
             None => lines.extend(self.failures.iter().flat_map(Failed::lines)),
@@ -314,10 +325,39 @@ impl Report {
     }
 }
 
+/// The largest number of characters of a sparkline.
+const WIDTH: usize = 60;
+
+/// Returns numbers as a line of bars: each of its characters is the mean of as many numbers, the
+/// highest bar that of the largest mean.
+fn sparkline(numbers: &[u64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let each = numbers.len().div_ceil(WIDTH).max(1);
+    let means = numbers.chunks(each);
+    let means: Vec<u64> = means
+        .map(|it| it.iter().sum::<u64>() / it.len() as u64)
+        .collect();
+    let most = means.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |mean: &u64| BARS[(mean * 7).div_ceil(most) as usize];
+    means.iter().map(bar).collect()
+}
+
 /// Returns the time of the first commit of a server that has ended.
 fn first_committed(messages: &[Message]) -> Option<u64> {
     match messages.last()? {
         Message::Final { progress, .. } => Some(progress.first_committed).filter(|it| *it > 0),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sparkline;
+
+    #[test]
+    fn a_sparkline_shows_means() {
+        assert_eq!(sparkline(&[0, 1, 50, 100]), "▁▂▅█");
+        assert_eq!(sparkline(&[]), "");
+        assert_eq!(sparkline(&[3; 120]).chars().count(), 60);
     }
 }
