@@ -10,7 +10,7 @@
 //! and its latches are stolen or released. After the loss of a memory server, transactions continue
 //! on the other replicas, and a restoration fills new ones in place of the lost ones.
 //!
-//! `docs/store.md` describes stores for users: answers, limits, and what survives what.
+//! `docs/store.md` describes stores for users: answers, limits, and the failures that they survive.
 //!
 //! ```
 //! use outlive_store::servers::{Store, StoreOptions};

@@ -254,7 +254,7 @@ fn each_bug_of_ford_is_found_in_ford() {
     }
 }
 
-/// FORD as published fails by these bugs only: without them, the same runs are right.
+/// FORD as published fails because of its six bugs only: without them, the same runs pass.
 #[test]
 fn ford_as_published_fails_by_its_bugs() {
     let plan = Plan::DEATHS.of(Protocol::Ford);

@@ -212,7 +212,7 @@ impl Memory {
             });
             reading.map_err(Failure::no_thread)?;
         }
-        // The memory is worth more than these lines: it is served also if nobody can read them.
+        // A server whose output is closed still serves its memory.
         let _ = output::line(format_args!(
             "{} serves {}, process {}",
             server.id(),
@@ -238,8 +238,8 @@ impl Memory {
 #[command(after_help = "Example:\n  \
     outlive store check /dev/shm/bank\n\n\
     Compares the replicas of each object, checks the latches and the index, and looks for dead \
-    compute servers whose logs are not recovered. While transactions run, it reports contradictions \
-    that do not exist.\n\n\
+    compute servers whose logs are not recovered. While transactions run, it can report \
+    contradictions that do not exist.\n\n\
     JSON: path, sound, keys, stray_latches, held_latches, under_replicated, lost, unrecovered and \
     problems; docs/json.md says what they mean.")]
 pub struct Check {
@@ -292,7 +292,7 @@ impl Check {
         } else {
             output::line(format_args!(
                 "{}: {} keys; {} stray latches, {} held ones; {} partitions with too few replicas, \
-                 {} lost; {} dead compute servers with logs",
+                 {} lost; {} dead compute servers with unrecovered logs",
                 answer.path,
                 answer.keys,
                 answer.stray_latches,
@@ -331,7 +331,8 @@ impl Destroy {
     }
 }
 
-/// Returns the failure to find out whether something else, or a damaged store, has live members.
+/// Returns the failure of a removal whose file is not a store or is damaged, so that its live
+/// members cannot be determined.
 fn by_force(error: StoreError) -> Failure {
     Failure::new(format_args!("{error}; --force destroys it nevertheless"))
 }

@@ -150,10 +150,9 @@ impl Context {
     }
 
     /// Returns whether the objects of these executions have to be writable again: a client has
-    /// crashed, or the store was killed.
+    /// crashed, or lost its connection, also by a fault that this run did not inject.
     pub(super) fn have_crashed(&self, executions: &[Execution]) -> bool {
-        let is_hit =
-            |it: &Execution| it.crashed.is_some() || self.planned_kills > 0 && is_lost(it.outcome);
+        let is_hit = |it: &Execution| it.crashed.is_some() || is_lost(it.outcome);
         executions.iter().any(is_hit)
     }
 
@@ -409,6 +408,7 @@ impl Context {
         report.undecided = tally.undecided;
         report.crashes = crashes;
         report.kills = tally.kills;
+        report.planned_kills = self.planned_kills;
         report.violations = tally.violations.clone();
         report.elapsed = self.elapsed();
         report

@@ -80,6 +80,8 @@ pub struct TestReport {
     pub crashes: Vec<Crash>,
     /// The number of times that the store was killed, and clients lost their connections by it.
     pub kills: u64,
+    /// The number of kills of the store that were planned.
+    pub planned_kills: u64,
     /// The violations: the first of each kind. A violation of [`Kind::State`] ends the test.
     pub violations: Vec<Violation>,
     /// The duration of the test.
@@ -98,9 +100,11 @@ impl TestReport {
         { self.forbidden_from.iter() }.any(|&it| level.implies(it))
     }
 
-    /// Returns whether a planned crash has not happened, although no violation ended the test.
+    /// Returns whether a planned crash of a client or kill of the store has not happened, although
+    /// no violation ended the test.
     pub fn lacks_crashes(&self) -> bool {
-        self.verdict != Verdict::Violated && self.crashes.iter().any(|it| it.crashes == 0)
+        let lacks = self.crashes.iter().any(|it| it.crashes == 0);
+        self.verdict != Verdict::Violated && (lacks || self.kills < self.planned_kills)
     }
 
     /// Returns the number of executions with this outcome.
@@ -128,6 +132,7 @@ impl TestReport {
             undecided: 0,
             crashes: Vec::new(),
             kills: 0,
+            planned_kills: 0,
             violations: Vec::new(),
             elapsed: Duration::ZERO,
         }

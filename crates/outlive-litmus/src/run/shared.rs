@@ -30,9 +30,9 @@ use std::time::{Duration, Instant};
 const MOST_TRANSACTIONS: usize = 5;
 /// The maximum number of executions of a transaction that the store aborts.
 const MOST_ATTEMPTS: u64 = 4;
-/// The longest time until the first transaction of the assertion in a round, in microseconds. Each
-/// further interval can be twice as long: the rounds are of very different lengths, and reads cost
-/// the store time.
+/// The longest time until the first transaction of the assertion in a round, in microseconds. The
+/// bound doubles with each further interval: the lengths of rounds differ widely, and reads delay
+/// the store.
 const FIRST_INTERVAL: u64 = 600;
 /// The longest time between the two evaluations after a crash, in microseconds.
 const LONGEST_RECOVERY: u64 = 20_000;

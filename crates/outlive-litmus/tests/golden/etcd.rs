@@ -2,7 +2,7 @@
 //! transaction that only reads can miss commits that were acknowledged before it began.
 
 use crate::rows::{Row, run_test};
-use crate::served::{assert_judged, survive};
+use crate::served::{assert_judged, assert_no_halves, survive};
 use crate::servers::{Place, Program, Server, words};
 use outlive_litmus::driver::{StepError, conformance};
 use outlive_litmus::run::{Judgement, Outage, Report};
@@ -122,4 +122,11 @@ fn a_commit_without_an_answer_is_unknown() {
     client.write(1, 11).unwrap();
     server.kill().unwrap();
     assert!(matches!(client.commit(), Err(StepError::Lost(_))));
+}
+
+#[test]
+fn no_half_of_a_transaction_survives_a_kill() {
+    if let Some(server) = Server::start(Etcd(1)) {
+        assert_no_halves(&server, "");
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::phenomena::{ABORTED_READ, DIRTY_READ, LOST_UPDATE, READ_SKEW, WRITE_SKEW};
 use crate::rows::Row;
-use crate::served::{assert_judged, survive};
+use crate::served::{assert_judged, assert_no_halves, survive};
 use crate::servers::{Place, Program, Server, words};
 
 struct Mariadb {
@@ -87,5 +87,12 @@ fn acknowledged_writes() {
         };
         let survival = survive(&server, "", 5);
         assert_eq!(survival.lost.is_some(), flush == 0, "{survival:?}");
+    }
+}
+
+#[test]
+fn no_half_of_a_transaction_survives_a_kill() {
+    if let Some(server) = Server::start(Mariadb { flush: 1 }) {
+        assert_no_halves(&server, "isolation=serializable");
     }
 }

@@ -1,5 +1,6 @@
-//! Ports for servers. The kernel gives those of its ephemeral range to the connections of clients,
-//! also while a server that was killed is not running. So servers listen on others.
+//! Ports for servers. The kernel assigns ports of its ephemeral range to connections of clients,
+//! also the port of a server that was killed and has not been restarted. Servers therefore listen
+//! on ports outside this range.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +14,7 @@ const FIRST: u16 = 10_000;
 /// The ports that this process has used: servers that start at the same time need different ones.
 static USED: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
 
-/// Returns a port of 127.0.0.1 that no server listens on at this time, each time another one.
+/// Returns a port of 127.0.0.1 that no server listens on. Each call returns a different port.
 pub fn next() -> u16 {
     let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
     let ephemeral = ephemeral();

@@ -2,7 +2,7 @@
 
 use crate::phenomena::{LOST_UPDATE, READ_SKEW, WRITE_SKEW};
 use crate::rows::Row;
-use crate::served::{assert_judged, survive};
+use crate::served::{assert_judged, assert_no_halves, survive};
 use crate::servers::{Place, Program, Server, words};
 use std::process::Command;
 
@@ -89,4 +89,11 @@ fn acknowledged_writes() {
     let server = Server::start(Postgres { fsync: false }).expect("it has started before");
     let survival = survive(&server, "synchronous_commit=on", 3);
     assert_eq!(survival.lost, None, "{survival:?}");
+}
+
+#[test]
+fn no_half_of_a_transaction_survives_a_kill() {
+    if let Some(server) = Server::start(Postgres { fsync: true }) {
+        assert_no_halves(&server, "isolation=serializable");
+    }
 }

@@ -147,7 +147,8 @@ impl<V: Member> Transaction<V> {
         for read in &sets.reads {
             let object = read.object;
             let Some(place) = self.worker.primary(object) else {
-                // In an older layout, lost replicas are not known to be restored.
+                // With a late layout, the object need not be lost: its restored replicas can be
+                // those of a later epoch.
                 return Err(match self.worker.has_late_layout() {
                     true => self.interrupted(),
                     false => Abort::Lost { object },

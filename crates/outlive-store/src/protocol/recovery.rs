@@ -121,7 +121,7 @@ pub async fn recover_logs_in_groups<V: View>(
     Ok(recovered)
 }
 
-/// Returns the number of log entries in the slots of `worker`: none after a recovery.
+/// Returns the number of log entries in the slots of `worker`: 0 after a recovery.
 ///
 /// # Errors
 /// If a verb failed on a live memory server.

@@ -354,7 +354,8 @@ impl<M: Memory> Configuration<M> {
         self.load(self.catalogue_at()) == owner.to_word()
     }
 
-    /// Returns the number of replicas of partitions for which tables name the number `server`.
+    /// Returns the number of replicas that the layouts of all tables place on the memory server
+    /// with the number `server`.
     pub(super) fn replicas_in(self, server: ServerId) -> u64 {
         let layouts = self.tables().filter_map(|it| self.layout(it.number));
         let places = layouts.flat_map(|it| it.places).flatten();

@@ -224,8 +224,8 @@ impl<M: Memory> Configuration<M> {
         })
     }
 
-    /// Returns the number of dead compute servers whose logs are not recovered: the owner of the log
-    /// area is not present, or it is a survivor that has not ended the recovery.
+    /// Returns the number of dead compute servers whose logs are not recovered: the owner of the
+    /// log area is not present, or it is a survivor that has not ended the recovery.
     pub(super) fn unrecovered(self, is_present: impl Fn(Instance) -> bool) -> u64 {
         let areas = (0..self.sizes.log_areas).filter(|area| {
             let is_used = self.load(self.area_at(*area) + PROCESS) != 0;
@@ -253,7 +253,7 @@ impl<M: Memory> Configuration<M> {
 
     /// Frees the log area that the compute server `process` has claimed and not used.
     pub(super) fn abandon_logs(self, owner: Instance, process: u16) {
-        // The owner may be recovering the logs of other compute servers.
+        // The owner can have other areas too: those of compute servers that it recovers.
         for (area, _) in { self.log_areas_of(owner) }.filter(|(_, id)| *id == process) {
             let at = self.area_at(area) + USER;
             self.memory.store(at, 0u64, Ordering::Release);

@@ -154,8 +154,8 @@ impl<C: Connector> Member for Members<C> {
         tracing::warn!(%server, %transaction, "a commit delays an epoch; its server is fenced");
         if let Err(error) = self.rights.process.fence(server) {
             tracing::error!(%server, %error, "a compute server is not fenced");
-            // It is gone. If its recovery was by a member that knows nothing of the store, its
-            // commit would delay the epoch until another server joins.
+            // The server is dead. If it was recovered by a member of the pod that is not one of
+            // the store, its commit would delay the epoch until another server joins.
             self.rights.store.recover_settled(&self.rights.process);
         }
     }

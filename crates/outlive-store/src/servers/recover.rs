@@ -133,8 +133,8 @@ impl Files {
 
 impl Store {
     /// Checks all tables: see [`check`](crate::protocol::check). No transaction runs at the same
-    /// time. Logs that are not recovered are counted: transactions of a dead compute server may be
-    /// half done.
+    /// time. Counts the dead compute servers whose logs are not recovered: their transactions can
+    /// be incomplete.
     ///
     /// # Errors
     /// If the memory of a live server cannot be read.
@@ -162,7 +162,8 @@ impl Store {
         Ok(checked)
     }
 
-    /// Returns the owners of entries that have died, or left, and are not recovered.
+    /// Returns the owners of memory servers' entries and of log areas that have died or left, and
+    /// are not recovered.
     pub fn gone(&self) -> Vec<Instance> {
         let status = self.pod().status();
         let presences = self.pod().presences(&status);

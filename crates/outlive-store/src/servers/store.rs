@@ -179,7 +179,7 @@ pub struct StoreStatus {
     pub counts: Counts,
     /// The memory servers that exist or have died.
     pub memory: Vec<MemoryEntry>,
-    /// The number of replicas of partitions that each of these servers has, complete or not.
+    /// For each entry of `memory`, the number of replicas of partitions on it, complete or not.
     pub placed: Vec<u64>,
     /// The compute servers that exist or have failed.
     pub compute: Vec<ComputeEntry>,
@@ -387,8 +387,8 @@ impl Store {
         Ok(process)
     }
 
-    /// Recovers, as `process`, the entries of departed servers whose logs were recovered by a member
-    /// of the pod that is not one of the store.
+    /// Recovers, as `process`, the entries of departed servers whose logs were recovered by a
+    /// member of the pod that is not one of the store.
     pub(super) fn recover_settled(&self, process: &Process) {
         let (generations, logs) = (process.tables().generations(), self.pod.logs());
         let is_settled = |owner: Instance| {
@@ -431,7 +431,7 @@ impl Store {
     /// If no pod is at `path`, or its file cannot be removed.
     pub fn destroy(path: impl AsRef<Path>) -> Result<(), StoreError> {
         let path = path.as_ref();
-        // A link is refused below, before the files of the store to which it leads are removed.
+        // A symbolic link is refused below. The files of the store that it leads to remain.
         if !path.is_symlink()
             && let Ok(store) = Self::observe(path)
         {

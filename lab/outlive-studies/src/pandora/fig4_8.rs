@@ -6,9 +6,10 @@
 //! standby has the victim's processor. Then one of them is killed, with or without a standby
 //! that takes its place, or one of the two memory servers is. Bins of 5 ms are aligned to the kill.
 //!
-//! The longest gap in the commits of the server that is not killed is compared with that of equally
-//! long windows of the same run before the kill, and the time until the victim is fenced. The victims die by SIGKILL, so detection is by
-//! obituaries. After the kills, the benchmark's invariant and all tables are checked.
+//! The longest gap in the commits of the server that is not killed is compared with a sum: 1.2
+//! times the longest gap in equally long windows of the same run before the kill, and the time
+//! until the victim is fenced. The victims die by SIGKILL, so detection is by obituaries. After the
+//! kills, the benchmark's invariant and all tables are checked.
 
 use super::board::Left;
 use super::caps::Caps;
@@ -65,8 +66,8 @@ pub const STOLEN: f64 = 1000.0;
 /// The time for which the locks of a killed server of TiDB block conflicting transactions, because
 /// a lock does not name its holder (issue 70268 of that project), in microseconds.
 pub const TIDB: f64 = 20e6;
-/// The bar for the longest gap, as a multiple of that in a clean window, to which the time of the
-/// fence is added.
+/// The bar for the longest gap, as a multiple of that in a clean window. The time until the victim
+/// is fenced is added to it.
 const GAP: f64 = 1.2;
 /// The bar for the return of throughput with a standby, in milliseconds.
 const RETURN: f64 = 10.0;
@@ -260,7 +261,7 @@ fn gap(case: &str, victim: Victim, outcomes: &[Outcome]) -> Row {
             .collect();
         // The windows of a run are long enough for one at least.
         clean.push(median(&gaps));
-        // A death is reported when the victim is fenced.
+        // A death is detected when the victim is fenced.
         fences.push(it.detected.saturating_sub(it.killed) as f64 / 1e6);
     }
     let allowed: Vec<f64> = { clean.iter().zip(&fences) }
@@ -280,7 +281,7 @@ fn gap(case: &str, victim: Victim, outcomes: &[Outcome]) -> Row {
     .ours(median(&ours))
     .peer(
         format!(
-            "{GAP} times that of clean windows ({:.2}), and the fence ({:.2})",
+            "{GAP} times that of clean windows ({:.2}), plus the time until the fence ({:.2})",
             median(&clean),
             median(&fences)
         ),

@@ -1,5 +1,6 @@
 //! The arguments that `outlive litmus run` and `judge` share: the store, the tests, the clients.
 
+use super::outage::Commands;
 use super::read;
 use crate::amount::Many;
 use crate::failure::Failure;
@@ -19,15 +20,16 @@ use std::time::Duration;
 const CLIENTS: u16 = 4;
 /// The time in seconds in which the store has to answer, unless the user gives one.
 const PATIENCE: u64 = 10;
-/// The likeness from which a name of a test is suggested, from 0 to 1, by Jaro and Winkler.
+/// The Jaro-Winkler similarity, from 0 to 1, above which the name of a test is suggested.
 const LIKE: f64 = 0.85;
 
 /// The meaning of the columns of a run, for help texts.
-pub const COLUMNS: &str = "Columns: executions of transactions, retries included; overlaps, those \
-    that were concurrent with another one on the same objects; conflicts, those of them in which \
-    one of both writes what the other one uses; aborted by the store; unknown, whose commit has no \
-    answer; crashes of clients, and those within commits. A test passes only if its transactions \
-    overlapped often enough, unless it prescribes their order.";
+pub const COLUMNS: &str = "Columns: executions of transactions, retries included; overlaps, the \
+    executions that were concurrent with another one on the same objects; conflicts, the overlaps \
+    in which one of the two transactions writes an object that the other one uses; aborted, by the \
+    store; unknown, the commits without an answer; crashes of clients, and those within commits. \
+    A test passes only if its transactions overlapped often enough, unless it prescribes their \
+    order.";
 
 /// The clients of a run.
 #[derive(Args, Debug)]
@@ -117,9 +119,12 @@ impl Clients {
         arguments
     }
 
-    /// Returns the names of the faults.
-    pub fn faults(&self) -> Vec<&'static str> {
-        self.faults.iter().map(|it| it.name()).collect()
+    /// Returns the names of the faults: those of the clients, and `store` if `commands` kill the
+    /// store.
+    pub fn faults(&self, commands: &Commands) -> Vec<&'static str> {
+        let of_store = commands.have_kills().then_some("store");
+        let of_clients = self.faults.iter().map(|it| it.name());
+        of_clients.chain(of_store).collect()
     }
 }
 
@@ -157,8 +162,8 @@ fn refuse_wrong(file: &str, test: &Test) -> Result<(), Failure> {
     }
 }
 
-/// Prints a note if the levels of a test cannot be right: then a violation refutes a level that the
-/// store may give.
+/// Prints a note if the assertion of a test can fail at a level that the test names as forbidding
+/// it: a violation would then refute a level that the store may give.
 fn note_wrong_levels(file: &str, test: &Test) {
     if let Err(problem @ Objection::Occurs { .. }) = verify(test, model::instances(test)) {
         let name = &test.name;
@@ -190,7 +195,8 @@ pub fn tests(names: &[String]) -> Result<Vec<Test>, Failure> {
     Ok(tests)
 }
 
-/// Returns the failure that `name` selects no tests.
+/// Returns the failure for a name that selects no tests, with the most similar name of a shipped
+/// test if there is one.
 fn unknown(name: &str, shipped: &[Test]) -> Failure {
     let likeness = |it: &Test| strsim::jaro_winkler(&it.name, name);
     let nearest = { shipped.iter() }.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
@@ -204,9 +210,9 @@ fn unknown(name: &str, shipped: &[Test]) -> Failure {
     ))
 }
 
-/// Returns the failure of a run that was stopped, after its results were printed.
+/// Returns the failure of a run that was stopped. Its results are printed before.
 pub fn interrupted() -> Failure {
-    Failure::new("interrupted; the results are those of the tests until then")
+    Failure::new("interrupted; the results are incomplete")
 }
 
 /// Parses the name of a family.
@@ -218,8 +224,8 @@ pub fn family(name: &str) -> Result<Family, String> {
     })
 }
 
-/// Returns the lines of a dry run: the tests that would run, and the time.
-pub fn dry_run(tests: &[Test], driver: &dyn Driver, limit: Limit) -> Vec<String> {
+/// Returns the lines of a dry run: the tests that would run, the time, and the faults.
+pub fn dry_run(tests: &[Test], driver: &dyn Driver, limit: Limit, faults: &[&str]) -> Vec<String> {
     let mut table = Table::new(["test", "family", "forbidden from", "runs"]);
     let mut count = 0;
     for test in tests {
@@ -246,5 +252,8 @@ pub fn dry_run(tests: &[Test], driver: &dyn Driver, limit: Limit) -> Vec<String>
         ),
         Limit::Instances(each) => format!("{} of {each} instances each", Many(count, "test")),
     });
+    if !faults.is_empty() {
+        lines.push(format!("faults: {}", faults.join(", ")));
+    }
     lines
 }

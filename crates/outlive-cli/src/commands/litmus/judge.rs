@@ -6,6 +6,7 @@ use super::history::History;
 use super::outage::{self, Commands};
 use super::report::Report;
 use super::{junit, lines, progress};
+use crate::amount::Many;
 use crate::failure::Failure;
 use crate::{interruption, output, target};
 use clap::Args;
@@ -31,12 +32,12 @@ use std::time::Duration;
 pub struct Judge {
     /// The store: a driver and its address, such as `sqlite:FILE`
     target: String,
-    /// Duration of all tests together in seconds. A slow store exceeds it: each test ends the
-    /// instances that have begun
+    /// Duration of all tests together in seconds; longer with a slow store, because each test
+    /// completes the instances that it has begun
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=864_000))]
     seconds: u64,
-    /// Run the tests of one family only, such as `predicate`; may be repeated. These tests do not
-    /// show a level
+    /// Run the tests of one family only, such as `predicate`; may be repeated. These tests
+    /// alone do not show a level, so --expect cannot be combined with it
     #[arg(long, value_name = "FAMILY", value_parser = choice::family, conflicts_with = "expect")]
     only: Vec<Family>,
     #[command(flatten)]
@@ -75,7 +76,12 @@ impl Judge {
         let tests: Vec<Test> = tests.into_iter().filter(is_chosen).collect();
         let limit = Limit::Time(Duration::from_secs(self.seconds));
         if self.results.dry_run {
-            let lines = choice::dry_run(&tests, &*driver, limit);
+            let faults = self.clients.faults(&self.commands);
+            let mut lines = choice::dry_run(&tests, &*driver, limit, &faults);
+            if self.commands.have_kills() {
+                let kills = Many(self.kills, "kill");
+                lines.push(format!("then {kills} of the store while clients write"));
+            }
             return lines.into_iter().try_for_each(output::line);
         }
         let options = self.clients.options(limit);
@@ -102,7 +108,7 @@ impl Judge {
         // Neither the files nor the reader of the output hide the results from each other.
         let print = || {
             if self.results.json {
-                let faults = self.clients.faults();
+                let faults = self.clients.faults(&self.commands);
                 let report = Report::new(&self.target, &explained, faults, &repeat);
                 output::json(&report.judged(&judgement, &self.only, survival.as_ref()))?;
             } else {
@@ -128,14 +134,12 @@ impl Judge {
             };
             let fails = |test: &TestReport| {
                 let is_refuted = |level| test.refutes(level) || misses(test, level);
-                has_broken(test)
-                    || options.crashes && test.lacks_crashes()
-                    || self.expect.is_some_and(is_refuted)
+                has_broken(test) || test.lacks_crashes() || self.expect.is_some_and(is_refuted)
             };
             junit::write(path, &self.target, &report, fails)?;
         }
         if let Some(path) = &self.results.html {
-            let (level, faults) = (judgement.to_string(), self.clients.faults());
+            let (level, faults) = (judgement.to_string(), self.clients.faults(&self.commands));
             explained.write(path, &self.target, Some(&level), &faults, &repeat)?;
         }
         printed?;
@@ -146,7 +150,7 @@ impl Judge {
             return Err(failure);
         }
         let is_given = self.expect.is_none_or(|level| judgement.gives(level));
-        let lacks_crashes = options.crashes && report.tests.iter().any(TestReport::lacks_crashes);
+        let lacks_crashes = report.tests.iter().any(TestReport::lacks_crashes);
         let is_wrong = |it: &Survival| it.lost.is_some() || it.blocked.is_some();
         let has_survived = !survival.as_ref().is_some_and(is_wrong);
         let is_whole =
@@ -159,9 +163,9 @@ impl Judge {
 
     /// Returns the lines that say which level was given.
     fn conclusion(&self, judgement: &Judgement, seed: u64) -> Vec<String> {
-        let faults = match self.clients.faults().is_empty() {
+        let faults = match self.clients.faults(&self.commands).is_empty() {
             true => "no faults".into(),
-            false => format!("faults: {}", self.clients.faults().join(", ")),
+            false => format!("faults: {}", self.clients.faults(&self.commands).join(", ")),
         };
         let scope = match self.only.is_empty() {
             true => String::new(),

@@ -29,8 +29,8 @@ pub struct Run {
     target: String,
     /// Names of shipped tests, or files of tests [default: all shipped tests]
     tests: Vec<String>,
-    /// Duration of all tests together in seconds. A slow store exceeds it: each test ends the
-    /// instances that have begun
+    /// Duration of all tests together in seconds; longer with a slow store, because each test
+    /// completes the instances that it has begun
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=864_000))]
     seconds: u64,
     /// End each test after this number of instances, instead of a time
@@ -57,7 +57,8 @@ impl Run {
             None => Limit::Time(Duration::from_secs(self.seconds)),
         };
         if self.results.dry_run {
-            let lines = choice::dry_run(&tests, &*driver, limit);
+            let faults = self.clients.faults(&self.commands);
+            let lines = choice::dry_run(&tests, &*driver, limit, &faults);
             return lines.into_iter().try_for_each(output::line);
         }
         let options = self.clients.options(limit);
@@ -84,7 +85,7 @@ impl Run {
         // Neither the files nor the reader of the output hide the results from each other.
         let print = || {
             if self.results.json {
-                let faults = self.clients.faults();
+                let faults = self.clients.faults(&self.commands);
                 output::json(&Report::new(&self.target, &explained, faults, &repeat))?;
             } else {
                 for line in lines::lines(&explained, &repeat) {
@@ -99,7 +100,13 @@ impl Run {
             junit::write(path, &self.target, &report, fails)?;
         }
         if let Some(path) = &self.results.html {
-            explained.write(path, &self.target, None, &self.clients.faults(), &repeat)?;
+            explained.write(
+                path,
+                &self.target,
+                None,
+                &self.clients.faults(&self.commands),
+                &repeat,
+            )?;
         }
         printed?;
         if report.is_stopped {

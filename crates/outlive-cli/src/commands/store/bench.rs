@@ -166,12 +166,12 @@ impl Bench {
         self.seconds.map_or(last + SECONDS, Duration::from_secs)
     }
 
-    /// Returns an error if the memory servers need more memory than there is, before the first ones
-    /// reserve theirs.
+    /// Returns an error if the memory servers together need more memory than is free, before the
+    /// first ones reserve theirs.
     fn refuse_without_memory(&self) -> Result<(), Failure> {
         let (servers, each) = (u64::from(self.memory), self.bytes_per_server());
         let needed = servers.saturating_mul(each);
-        // Without an answer of the system, the reservations decide.
+        // If the free memory is unknown, a reservation that fails reports the lack of memory.
         let free = rustix::fs::statvfs(SHM).map_or(u64::MAX, |it| it.f_bavail * it.f_frsize);
         match needed > free {
             true => Err(Failure::new(format_args!(

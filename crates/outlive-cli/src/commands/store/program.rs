@@ -56,7 +56,7 @@ pub struct Program {
     /// Benchmark
     pub name: Name,
     /// Number of coordinators of each compute server: they share its one thread, and each executes
-    /// one transaction at a time.
+    /// one transaction at a time
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub coordinators: u16,
     /// Number of customers of smallbank; 4% of them take part in 90% of the transactions

@@ -18,10 +18,10 @@ use serde::Serialize;
     outlive store status /dev/shm/bank --json | jq '.memory[] | select(.phase == \"live\")'\n  \
     outlive store status /dev/shm/bank --metrics > bank.prom   # for Prometheus\n\n\
     The command does not join the store and changes nothing.\n\n\
-    JSON: path, epoch, protocol, replicas, missing_replicas, lost_partitions, process_ids, used_ids, \
-    failed_ids, recoveries, rolled_forward, rolled_back, counts, memory (id, incarnation, phase, \
-    owner, bytes, replicas), compute (id, owner, has_failed) and tables (number, name, value_bytes, \
-    slots); docs/json.md says what they mean.")]
+    JSON: path, epoch, protocol, replicas, missing_replicas, lost_partitions, process_ids, \
+    used_ids, failed_ids, recoveries, rolled_forward, rolled_back, counts, memory (id, \
+    incarnation, phase, owner, bytes, replicas), compute (id, owner, has_failed) and tables \
+    (number, name, value_bytes, slots); docs/json.md says what they mean.")]
 pub struct Status {
     #[command(flatten)]
     which: Which,
@@ -193,8 +193,8 @@ impl Status {
         }
         if answer.lost_partitions > 0 {
             output::line(format_args!(
-                "{} partitions have no live replica: their keys are lost; destroy the store, and \
-                 load it from a dump",
+                "{} partitions have no live replica: their keys are lost; destroy the store, \
+                 and load a dump into a new one",
                 answer.lost_partitions
             ))?;
         }

@@ -5,8 +5,8 @@ use super::TpcC;
 use super::rows::{DISTRICTS, MAX_LINES, district, line};
 use crate::protocol::{Coordinator, Member, TransactionError};
 
-/// The number of later orders whose lines are looked for. An order that was not committed whole has
-/// the number of the next one, or one that the district had before it lost an update.
+/// The number of order numbers, from the district's next one on, whose lines must not exist. A
+/// part of an order without the rest has such a number if the district's update is missing or lost.
 const AHEAD: u64 = 100;
 
 impl TpcC {
@@ -69,7 +69,7 @@ impl TpcC {
             }
             violations += i64::from(order.is_none_or(|order| order.lines != lines));
         }
-        // Conditions 2 and 3: where the next orders will be, there is nothing of them.
+        // Conditions 2 and 3: numbers that no order has had yet have no rows.
         for number in row.next_order..first + self.orders {
             let key = self.order_key(district, number);
             violations += i64::from(get(coordinator, self.order, key)?.is_some());

@@ -41,6 +41,7 @@ pub struct Hunt {
 
 /// All crash points.
 const ALL: &[Point] = &[
+    Point::Read,
     Point::Latch,
     Point::Validate,
     Point::Log,
@@ -159,7 +160,7 @@ pub fn bugs() -> Vec<Hunt> {
             hunt.category = Some(category);
             all.push(hunt);
         }
-        all.push(Hunt::new(protocol, LITMUS).crashing(ALL, 300));
+        all.push(Hunt::new(protocol, &Family::ALL).crashing(ALL, 300));
     }
     all
 }

@@ -6,7 +6,9 @@ use crate::commands::litmus_store;
 use crate::failure::Failure;
 use crate::output;
 use outlive_litmus::driver::{self, Driver};
+use outlive_litmus::explain;
 use outlive_litmus::run::{self, Limit, Options, TestReport, Verdict};
+use outlive_litmus::test::Test;
 use outlive_store::servers::{MemoryServer, Store, StoreOptions};
 use outlive_store::verbs::Link;
 use outlive_store::workloads::bytes_per_server;
@@ -140,6 +142,9 @@ impl Scratch {
             let detection = detection(report, before, outcome.executions);
             outcome.add(report);
             if detection.is_some() {
+                if hunt.flaw.is_none() {
+                    explain(hunt, test, report);
+                }
                 outcome.found = detection;
                 break;
             }
@@ -168,6 +173,15 @@ impl Scratch {
             outcome.losses = lost?;
             Ok(outcome)
         })
+    }
+}
+
+/// Prints the violations of a sound protocol.
+fn explain(hunt: &Hunt, test: &Test, report: &TestReport) {
+    for violation in &report.violations {
+        for line in explain::lines(&explain::explain(test, violation)) {
+            output::note(format_args!("{}: {}: {line}", hunt.title(), test.name));
+        }
     }
 }
 

@@ -30,9 +30,9 @@ use std::time::Instant;
     servers die at random moments, the first recoverer after them, a memory server is lost, and \
     connections break, as the kind of the run says. Each history is searched for an order that explains all results and \
     agrees with real time (strict serializability); the outcomes that the clients of dead servers \
-    find out are part of it. Afterwards each key has to be writable in a few attempts, the replicas \
-    must be equal, no latch may have a live holder, and no log may be left of a server that was \
-    recovered. A seed repeats a run. Exits with 1 if anything else is found.\n\n\
+    find out are part of it. Afterwards each key has to be writable in a few attempts, the \
+    replicas must be equal, no latch may have a live holder, and no log may be left of a server \
+    that was recovered. A seed repeats a run. Exits with 1 if one of these checks fails.\n\n\
     JSON: an array of {name, points, failures, seconds, messages, ...}; see docs/json.md."
 )]
 pub struct Transactions {
@@ -246,7 +246,7 @@ fn about(kind: &str) -> &'static str {
         "snapshots" => "as losses; a third of the transactions read the whole table",
         "restorations" => "as losses; the replicas are restored, and another server is lost later",
         "broken-connections" => "as losses; connections with outstanding verbs break",
-        "suspicions" => "as losses; a live compute server is recovered, and goes on without rights",
+        "suspicions" => "as losses; a live compute server is recovered, and runs without rights",
         "dropped-workers" => "the same; workers are dropped while they release latches",
         "broken-restorations" => "as restorations; connections with outstanding verbs break",
         "chains" => "as restorations; buckets join and leave a chain all the time",

@@ -3,6 +3,7 @@
 //! may restore its replicas and die, before a second one is lost. Connections may break. The
 //! history is checked for strict serializability, and the memory for consistency.
 
+mod aftermath;
 mod chains;
 mod deaths;
 mod history;
@@ -17,8 +18,8 @@ pub use plan::{Counts, Plan};
 use super::network::{Fault, Network, Task};
 use core::cell::{Cell, RefCell};
 use outlive_store::protocol::{
-    Abort, Checked, Coordinator, LastCommit, Outcome as Resolved, Protocol, Recovered, Retry, Slot,
-    Table, Transaction, TransactionError, Worker, check, logs_left, recover_logs_in_groups,
+    Abort, Coordinator, LastCommit, Outcome as Resolved, Protocol, Recovered, Retry, Slot, Table,
+    Transaction, TransactionError, Worker, recover_logs_in_groups,
 };
 use outlive_store::tables::{TransactionId, choose};
 use outlive_store::verbs::{ServerId, Verb};
@@ -44,8 +45,6 @@ const RETRY: Retry = Retry {
     deadline: None,
 };
 const STEPS: u64 = 3_000_000;
-/// The number of attempts in which each key has to be writable after a run.
-const ATTEMPTS: u32 = 8;
 
 /// The kind of an access.
 #[derive(Clone, Copy, Debug)]
@@ -273,8 +272,8 @@ impl World {
         !self.is_over.get() || self.restoring.get() > 0 || !self.are_recovered()
     }
 
-    /// Records the losses of memory servers. Suspects `victim`, if there is one, when so many words
-    /// have taken effect.
+    /// Records the losses of memory servers. If `victim` is a compute server and N, suspects this
+    /// server when N words have taken effect.
     async fn detector(&self, victim: Option<(usize, u64)>) {
         while self.is_running() {
             pause().await;
@@ -546,9 +545,9 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         return Err(error.clone());
     }
     world.history.check()?;
-    check_tables(&world)?;
-    write_all(&world)?;
-    check_tables(&world)?;
+    aftermath::check_tables(&world)?;
+    aftermath::write_all(&world)?;
+    aftermath::check_tables(&world)?;
     Ok(counts)
 }
 
@@ -559,69 +558,4 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
-}
-
-/// Checks that the replicas are equal, that no latch has a live holder, and that no log is left of
-/// a compute server that was recovered.
-fn check_tables(world: &World) -> Result<(), String> {
-    let result = RefCell::new(Ok(Checked::default()));
-    let logs = Cell::new(0);
-    let checking = async {
-        let worker = world.worker(OBSERVER, OBSERVER);
-        *result.borrow_mut() = check(&worker, core::iter::once(0), |_| false).await;
-        for dead in mortals().filter(|it| world.is_out(*it)) {
-            let worker = world.worker(OBSERVER, dead);
-            let left = logs_left(&worker).await.expect("the log servers answer");
-            logs.set(logs.get() + left);
-        }
-    };
-    let task: Task<'_> = (OBSERVER, Box::pin(checking));
-    let ended = world.network.run(vec![task], STEPS);
-    ended.map_err(|_| "the check did not end".to_owned())?;
-    let checked = result.into_inner().map_err(|error| error.to_string())?;
-    if checked.held > 0 || !checked.problems.is_empty() {
-        return Err(format!("{checked:?}"));
-    }
-    if logs.get() > 0 {
-        return Err(format!("{} log entries are left", logs.get()));
-    }
-    Ok(())
-}
-
-/// Writes to all keys, each in few attempts. A latch that was left and cannot be stolen would
-/// prevent that.
-fn write_all(world: &World) -> Result<(), String> {
-    // A server may have been lost when the detector had ended.
-    world.network.cancel_faults();
-    world.note_losses();
-    let writing = async {
-        let worker = world.worker(OBSERVER, OBSERVER);
-        let coordinator = worker.coordinator().expect("a free slot");
-        let mut coordinator = coordinator.retry(Retry {
-            attempts: ATTEMPTS,
-            ..RETRY
-        });
-        for key in 0..world.plan.keys {
-            let value = [world.value(); 2];
-            let written = coordinator.transaction(async |tx| {
-                if !tx.write(TABLE, key, &value).await? {
-                    tx.insert(TABLE, key, &value).await?;
-                }
-                Ok(())
-            });
-            if let Err(error) = written.await {
-                let error = format!("key {key} cannot be written after the run: {error}");
-                world.errors.borrow_mut().push(error);
-            }
-        }
-        worker.finish().await.expect("the observer has its rights");
-    };
-    let task: Task<'_> = (OBSERVER, Box::pin(writing));
-    let ended = world.network.run(vec![task], STEPS);
-    ended.map_err(|_| "the writes after the run did not end".to_owned())?;
-    world
-        .errors
-        .borrow()
-        .first()
-        .map_or(Ok(()), |it| Err(it.clone()))
 }

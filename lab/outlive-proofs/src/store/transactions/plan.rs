@@ -32,7 +32,7 @@ pub struct Plan {
     /// Whether clients drop their workers without [finishing](outlive_store::protocol::Worker).
     pub drops_workers: bool,
     /// Whether a live compute server is suspected at a random point: it is recovered as if it had
-    /// died, and goes on without its rights.
+    /// died, and continues without its rights.
     pub suspects: bool,
     /// Whether attempts stall at latches of compute servers under recovery.
     pub stalls: bool,
@@ -123,8 +123,8 @@ impl Plan {
         drops_workers: true,
         ..Self::BROKEN_CONNECTIONS
     };
-    /// A run in which a live compute server is suspected as well: its writes arrive while, and after,
-    /// its latches are stolen.
+    /// A run in which a live compute server is suspected as well: its writes arrive while its
+    /// latches are stolen, and after that.
     pub const SUSPICIONS: Self = Self {
         suspects: true,
         deaths: 1,
@@ -216,7 +216,7 @@ pub struct Counts {
     pub stalled: u64,
     /// Snapshots that were complete.
     pub snapshots: u64,
-    /// Transactions that lost the rights of their live compute server.
+    /// Transactions that ended because their live compute server lost its rights.
     pub fenced: u64,
     /// Compute servers that were left with latches, because a worker was dropped.
     pub left_latches: u64,

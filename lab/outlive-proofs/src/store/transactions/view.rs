@@ -229,7 +229,8 @@ impl Member for Simulated {
     fn fence(&self, _: TransactionId) {}
 
     fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {
-        // Who loses the rights to memory servers loses those to the configuration first.
+        // A fenced compute server loses its rights to the configuration before those to memory
+        // servers.
         let is_fenced = self.configuration.borrow().suspected == Some(self.compute);
         let is_current = !self.is_over(epoch) && !is_fenced;
         if is_current {

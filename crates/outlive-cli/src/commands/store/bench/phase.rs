@@ -1,4 +1,4 @@
-//! The phases of a run, with the time that has passed, on a terminal.
+//! Shows the current phase of a run, and its elapsed time, on a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;

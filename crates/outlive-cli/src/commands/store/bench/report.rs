@@ -328,8 +328,8 @@ impl Report {
 /// The largest number of characters of a sparkline.
 const WIDTH: usize = 60;
 
-/// Returns numbers as a line of bars: each of its characters is the mean of as many numbers, the
-/// highest bar that of the largest mean.
+/// Returns numbers as a line of bars. Each bar is the mean of the same number of consecutive
+/// numbers, except the last one, which has the rest. The largest mean has the highest bar.
 fn sparkline(numbers: &[u64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let each = numbers.len().div_ceil(WIDTH).max(1);
