@@ -20,9 +20,9 @@ fn assert_frequent(events: &[(&str, u64)]) {
 }
 
 /// Requires that compute servers of all kinds died after each kind of batch.
-fn assert_deaths_at_every_step(all: &Counts) {
+fn assert_deaths_at_every_step(all: &Counts, plan: &Plan) {
     for victim in Victim::ALL {
-        for step in { Step::ALL.iter() }.filter(|step| step.is_of(victim)) {
+        for step in { Step::ALL.iter() }.filter(|step| step.is_of(victim, plan)) {
             let is_seen = all.deaths.contains_key(&(victim, *step));
             assert!(
                 is_seen,
@@ -56,7 +56,7 @@ fn transactions_survive_the_deaths_of_compute_servers_and_recoverers() {
             all.found_without_effect as u64,
         ),
     ]);
-    assert_deaths_at_every_step(&all);
+    assert_deaths_at_every_step(&all, &Plan::DEATHS);
 }
 
 #[test]
@@ -167,7 +167,8 @@ fn transactions_survive_all_failures_while_chains_grow_and_shrink() {
 #[test]
 fn transactions_survive_broken_connections() {
     for protocol in Protocol::ALL {
-        let all = runs(Plan::BROKEN_CONNECTIONS.of(protocol), 500);
+        let plan = Plan::BROKEN_CONNECTIONS.of(protocol);
+        let all = runs(plan, 500);
         println!("{protocol}: {all:?}");
         assert_frequent(&[
             ("lost answers", all.lost_answers),
@@ -177,7 +178,7 @@ fn transactions_survive_broken_connections() {
             ("lost memory servers", all.lost),
         ]);
         for victim in Victim::ALL {
-            for step in { Step::ALL.iter() }.filter(|step| step.is_of(victim)) {
+            for step in { Step::ALL.iter() }.filter(|step| step.is_of(victim, &plan)) {
                 let is_seen = all.breaks.contains_key(&(victim, *step));
                 assert!(is_seen, "no {step:?} of a {victim:?} was outstanding");
             }
@@ -226,7 +227,8 @@ fn restorations_survive_broken_connections() {
         together.add(&all);
     }
     // A restorer posts few batches, and releases a latch by CAS only if a change ends its attempt.
-    for step in { Step::ALL.iter() }.filter(|step| step.is_of(Victim::Restorer)) {
+    let plan = Plan::BROKEN_RESTORATIONS;
+    for step in { Step::ALL.iter() }.filter(|step| step.is_of(Victim::Restorer, &plan)) {
         let is_seen = together.breaks.contains_key(&(Victim::Restorer, *step));
         assert!(is_seen, "no {step:?} of a restorer was outstanding");
     }

@@ -63,6 +63,9 @@ pub struct LitmusStore {
     #[arg(long, value_name = "N", default_value_t = 100,
         value_parser = clap::value_parser!(u32).range(1..))]
     crash_one_in: u32,
+    /// Append the name of the point to this file before each crash
+    #[arg(long, value_name = "FILE")]
+    crash_record: Option<PathBuf>,
     /// Seed of the crashes and delays; those of each process of a store also depend on its number
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -89,6 +92,7 @@ impl LitmusStore {
         let instance = u64::from(compute.instance().generation) << 16;
         let seed = self.seed << 40 ^ instance ^ u64::from(compute.id().get());
         let (points, one_in, spread) = (self.crash, self.crash_one_in, self.spread);
+        let record = self.crash_record;
         let target = format!("outlive-store:{}", self.path.display());
         let driver = StoreDriver::new(&target, compute, self.keys, {
             let is_client = Arc::clone(&is_client);
@@ -97,6 +101,7 @@ impl LitmusStore {
                 let is_armed = is_client.load(Ordering::Relaxed);
                 let points: &[Point] = if is_armed { &points } else { &[] };
                 let crashes = Crashes::new(compute.store(), points, one_in, seed);
+                let crashes = crashes.recorded_in(record.clone());
                 compute.worker_over(Links::new(link, spread, Rc::new(crashes), seed))
             }
         });

@@ -3,7 +3,7 @@
 use super::hunts::Hunt;
 use outlive_litmus::run::{self, TestReport};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub struct Outcome {
     pub committed: u64,
     /// The transactions in which the tester lost the process of its connection.
     pub crashes: u64,
+    /// The crashes by their points.
+    pub points: BTreeMap<String, u64>,
     /// The dead processes that the store has recovered.
     pub recoveries: u64,
     /// The memory servers that have left.
@@ -44,7 +46,8 @@ pub struct Outcome {
 
 impl Outcome {
     /// Returns the result of a search that went on in another store, with the result `next` there.
-    pub fn then(self, next: Self) -> Self {
+    pub fn then(mut self, next: Self) -> Self {
+        add(&mut self.points, &next.points);
         let found = next.found.map(|it| Detection {
             after: self.elapsed + it.after,
             executions: self.executions + it.executions,
@@ -55,6 +58,7 @@ impl Outcome {
             executions: self.executions + next.executions,
             committed: self.committed + next.committed,
             crashes: self.crashes + next.crashes,
+            points: self.points,
             recoveries: self.recoveries + next.recoveries,
             losses: self.losses + next.losses,
             errors: self.errors + next.errors,
@@ -117,6 +121,9 @@ pub struct Row {
     executions: u64,
     seconds: f64,
     crashes: u64,
+    points: BTreeMap<String, u64>,
+    /// The points at which no process has died.
+    points_missed: Vec<String>,
     recoveries: u64,
     losses: u64,
     errors: u64,
@@ -136,6 +143,10 @@ impl Row {
         let again = || repeats.iter().filter_map(|it| it.found.as_ref());
         let all = || outcomes.iter().chain(repeats);
         let sum = |of: fn(&Outcome) -> u64| all().map(of).sum();
+        let mut points = BTreeMap::new();
+        all().for_each(|it| add(&mut points, &it.points));
+        let crashes = hunt.crashes.iter().map(ToString::to_string);
+        let points_missed = crashes.filter(|it| !points.contains_key(it)).collect();
         Self {
             flaw: hunt.name(),
             protocol: hunt.protocol.to_string(),
@@ -151,6 +162,8 @@ impl Row {
             executions: sum(|it| it.executions),
             seconds: all().map(|it| it.elapsed.as_secs_f64()).sum(),
             crashes: sum(|it| it.crashes),
+            points,
+            points_missed,
             recoveries: sum(|it| it.recoveries),
             losses: sum(|it| it.losses),
             errors: sum(|it| it.errors),
@@ -164,7 +177,14 @@ impl Row {
 
     /// Returns whether the result is not as it has to be. A mutant may remain unfound.
     pub fn is_wrong(&self, is_mutant: bool) -> bool {
-        let lacks_crashes = self.is_crashing && (self.crashes == 0 || self.recoveries == 0);
+        // A search that finds something, or is short, need not reach all points.
+        let is_long = self.found == 0 && self.seconds > LONGEST.as_secs_f64();
+        let lacks_points = is_long && !self.points_missed.is_empty();
+        let lacks_crashes = self.is_crashing
+            && (self.crashes == 0
+                || self.recoveries == 0
+                || self.points.is_empty()
+                || lacks_points);
         let is_missed = match (self.flaw == "sound", is_mutant) {
             (true, _) => self.found > 0,
             (false, true) => false,
@@ -195,6 +215,12 @@ impl Row {
             self.crashes.to_string(),
             found_by.join(", "),
         ]
+    }
+}
+
+fn add(all: &mut BTreeMap<String, u64>, others: &BTreeMap<String, u64>) {
+    for (point, count) in others {
+        *all.entry(point.clone()).or_default() += count;
     }
 }
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
 
 /// The number of clients of a test.
 const CLIENTS: usize = 4;
@@ -37,6 +38,8 @@ pub struct Scratch {
     /// Those that never leave.
     memory: Vec<MemoryServer>,
     bytes: u64,
+    /// The file in which clients record their crash points.
+    record: NamedTempFile,
 }
 
 impl Scratch {
@@ -60,6 +63,7 @@ impl Scratch {
             store,
             memory: Vec::new(),
             bytes: bytes_per_server(&[(KEYS.into(), 1)], 1, 2),
+            record: NamedTempFile::new().map_err(no_record)?,
         };
         // This process also recovers dead clients.
         if let Some(flaw) = hunt.flaw {
@@ -99,7 +103,8 @@ impl Scratch {
             target += &format!(" --crash {point}");
         }
         if !hunt.crashes.is_empty() {
-            target += &format!(" --crash-one-in {}", hunt.one_in);
+            let record = self.record.path().display();
+            target += &format!(" --crash-one-in {} --crash-record '{record}'", hunt.one_in);
         }
         Ok(target)
     }
@@ -152,6 +157,10 @@ impl Scratch {
         outcome.elapsed = begin.elapsed();
         // A process that has died is missed by the store, too.
         outcome.recoveries = self.store.status().recoveries;
+        let points = std::fs::read_to_string(self.record.path()).map_err(no_record)?;
+        for point in points.lines() {
+            *outcome.points.entry(point.into()).or_default() += 1;
+        }
         Ok(outcome)
     }
 
@@ -174,6 +183,10 @@ impl Scratch {
             Ok(outcome)
         })
     }
+}
+
+fn no_record(error: std::io::Error) -> Failure {
+    Failure::new(format_args!("the crash points cannot be recorded: {error}"))
 }
 
 /// Prints the violations of a sound protocol.

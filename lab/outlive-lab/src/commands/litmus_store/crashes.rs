@@ -5,8 +5,11 @@ use fastrand::Rng;
 use outlive_store::servers::Store;
 use outlive_store::verbs::{Batch, Verb, VerbKind};
 use rustix::process::{Signal, getpid, kill_process};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
 
 /// A kind of verbs, as they take effect at a memory server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,6 +47,9 @@ pub struct Crashes {
     points: Vec<Point>,
     one_in: u32,
     random: RefCell<Rng>,
+    /// The point of the crash that was chosen, and the file in which it is recorded.
+    chosen: Cell<Option<Point>>,
+    record: Option<PathBuf>,
     /// The offset at which the logs end in the region of each memory server.
     log_bytes: u64,
 }
@@ -65,7 +71,14 @@ impl Crashes {
             points: points.to_vec(),
             one_in,
             random: RefCell::new(Rng::with_seed(seed)),
+            chosen: Cell::new(None),
+            record: None,
         }
+    }
+
+    /// Records the point of a crash in this file.
+    pub fn recorded_in(self, record: Option<PathBuf>) -> Self {
+        Self { record, ..self }
     }
 
     /// Returns the index of the verb of `batch` before which the process dies, if it does.
@@ -78,8 +91,12 @@ impl Crashes {
         let mut random = self.random.borrow_mut();
         let mut verbs = batch.verbs().iter();
         verbs.position(|verb| {
-            let is_point = is_recovering || self.points.contains(&self.point(batch, verb));
-            is_point && random.u32(0..self.one_in) == 0
+            let point = match is_recovering {
+                true => Point::Recovery,
+                false => self.point(batch, verb),
+            };
+            self.chosen.set(Some(point));
+            self.points.contains(&point) && random.u32(0..self.one_in) == 0
         })
     }
 
@@ -113,8 +130,13 @@ impl Crashes {
         }
     }
 
-    /// Kills the process.
+    /// Records the chosen point, and kills the process.
     pub fn die(&self) -> ! {
+        if let (Some(point), Some(record)) = (self.chosen.get(), &self.record) {
+            let file = File::options().append(true).create(true).open(record);
+            // A line that is missing makes the search fail.
+            let _ = file.and_then(|mut it| it.write_all(format!("{point}\n").as_bytes()));
+        }
         // Fails for no process that may signal itself.
         let _ = kill_process(getpid(), Signal::KILL);
         loop {

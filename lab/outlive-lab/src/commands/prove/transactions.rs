@@ -178,12 +178,17 @@ impl Transactions {
             .collect();
         let mut never = Vec::new();
         if self.full && plan.deaths > 0 {
-            never.extend(missing(&counts.deaths).map(|(victim, step)| {
+            // A restorer releases a latch by CAS only if a change ends its attempt.
+            let is_rare = |it: &(Victim, Step)| *it == (Victim::Restorer, Step::Release);
+            let all = missing(&counts.deaths, &plan).filter(|it| !is_rare(it));
+            never.extend(all.map(|(victim, step)| {
                 format!("no {victim:?} died after a batch of {}", step.name())
             }));
         }
         if self.full && plan.breaks > 0 {
-            never.extend(missing(&counts.breaks).map(|(victim, step)| {
+            // The batches of restorers are few.
+            let all = missing(&counts.breaks, &plan).filter(|it| it.0 != Victim::Restorer);
+            never.extend(all.map(|(victim, step)| {
                 let step = step.name();
                 format!("no connection broke with a batch of {step} of a {victim:?}")
             }));
@@ -226,10 +231,10 @@ impl Transactions {
     }
 }
 
-/// Returns the steps that each protocol has and that are not among those that were `seen`.
-fn missing(seen: &Steps) -> impl Iterator<Item = (Victim, Step)> {
+/// Returns the steps that runs of the plan have and that are not among those that were `seen`.
+fn missing(seen: &Steps, plan: &Plan) -> impl Iterator<Item = (Victim, Step)> {
     let possible = { Victim::ALL.iter() }.flat_map(|victim| {
-        let steps = Step::ALL.iter().filter(|step| step.is_of(*victim));
+        let steps = Step::ALL.iter().filter(|step| step.is_of(*victim, plan));
         steps.map(|step| (*victim, *step))
     });
     possible.filter(|step| !seen.contains_key(step))

@@ -3,6 +3,7 @@
 
 use super::Plan;
 use super::view::{base, is_log};
+use outlive_store::protocol::Protocol;
 use outlive_store::tables::LATCH;
 use outlive_store::verbs::{Verb, VerbKind};
 use std::collections::BTreeMap;
@@ -19,16 +20,18 @@ pub enum Victim {
 }
 
 impl Victim {
-    /// The kinds of victims in all runs with deaths.
-    pub const ALL: [Self; 2] = [Self::Client, Self::Recoverer];
+    /// The kinds of victims.
+    pub const ALL: [Self; 3] = [Self::Client, Self::Recoverer, Self::Restorer];
 }
 
 /// The kind of a batch, by its effect: the last one of a server that died, or one whose connection
 /// broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Reads objects: an access, the validation, or the decision of a recovery.
+    /// Reads objects.
     Read,
+    /// Reads only latches and versions: the validation, or the decision of a recovery.
+    Validate,
     /// Acquires a latch by CAS.
     Latch,
     /// Reads logs.
@@ -48,8 +51,9 @@ pub type Steps = BTreeMap<(Victim, Step), u64>;
 
 impl Step {
     /// All steps.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Read,
+        Self::Validate,
         Self::Latch,
         Self::ReadLog,
         Self::Log,
@@ -62,6 +66,7 @@ impl Step {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
+            Self::Validate => "validate",
             Self::Latch => "latch",
             Self::ReadLog => "read-log",
             Self::Log => "log",
@@ -71,19 +76,30 @@ impl Step {
         }
     }
 
-    /// Returns whether each protocol has batches of this kind of such compute servers.
-    pub const fn is_of(self, victim: Victim) -> bool {
+    /// Returns whether runs of this plan have batches of this kind of such compute servers.
+    pub fn is_of(self, victim: Victim, plan: &Plan) -> bool {
         match victim {
-            Victim::Client => !matches!(self, Self::ReadLog),
-            Victim::Recoverer => !matches!(self, Self::Latch | Self::Unlatch),
-            // A copy is not logged.
-            Victim::Restorer => !matches!(self, Self::ReadLog | Self::Log),
+            // The other protocols log in the batch that validates, and one access needs no
+            // validation.
+            Victim::Client if self == Self::Validate => {
+                plan.protocol == Protocol::Pandora && plan.accesses > 1
+            }
+            Victim::Client => self != Self::ReadLog,
+            // It reads no values of objects.
+            Victim::Recoverer => !matches!(self, Self::Read | Self::Latch | Self::Unlatch),
+            // A copy is not logged, and reads one object.
+            Victim::Restorer => {
+                plan.restores && !matches!(self, Self::Validate | Self::ReadLog | Self::Log)
+            }
         }
     }
 
     /// Returns the step of a batch: that of the verb of the batch with the most effect.
     pub(super) fn of(batch: &[Verb], plan: &Plan) -> Option<Self> {
-        batch.iter().map(|verb| Self::of_verb(verb, plan)).max()
+        let step = batch.iter().map(|verb| Self::of_verb(verb, plan)).max()?;
+        // With the value of an object, its latch and version are in the same batch.
+        let reads_words = step == Self::Read && batch.iter().all(|verb| verb.words() == 1);
+        Some(if reads_words { Self::Validate } else { step })
     }
 
     fn of_verb(verb: &Verb, plan: &Plan) -> Self {
