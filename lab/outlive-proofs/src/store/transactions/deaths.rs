@@ -87,9 +87,10 @@ impl Step {
             Victim::Client => self != Self::ReadLog,
             // It reads no values of objects.
             Victim::Recoverer => !matches!(self, Self::Read | Self::Latch | Self::Unlatch),
-            // A copy is not logged, and reads one object.
+            // A copy is not logged. Which kind of reads a run meets depends on its copies.
             Victim::Restorer => {
-                plan.restores && !matches!(self, Self::Validate | Self::ReadLog | Self::Log)
+                let depends = matches!(self, Self::Read | Self::Validate);
+                plan.restores && !depends && !matches!(self, Self::ReadLog | Self::Log)
             }
         }
     }
