@@ -6,6 +6,7 @@ use crate::look::{Look, Presence, Seen};
 use crate::output;
 use clap::Args;
 use outlive::pod::Pod;
+use std::fmt::Display;
 use std::path::Path;
 
 /// Arguments of `outlive pod destroy`.
@@ -34,13 +35,7 @@ impl Destroy {
                 Pod::destroy(path)?
             }
         };
-        if let Some(kept) = kept {
-            output::note(format_args!(
-                "{} is still used by processes that have the pod open; when they have ended, `outlive pod \
-                 clean --remove` removes it",
-                kept.display()
-            ));
-        }
+        note_kept(kept.as_deref());
         output::line(format_args!("destroyed the pod {}", path.display()))
     }
 
@@ -53,12 +48,34 @@ impl Destroy {
         let look = Look::at(&pod);
         // Closed, because a process that has the pod open prevents its removal.
         pod.close()?;
-        refuse_members(self.which.path(), &look, "pod")
+        refuse_members(self.which.path(), &look, "pod status")
     }
 }
 
-/// Returns an error if `look` at the `kind` ("pod" or "store") at `path` shows members.
-pub(super) fn refuse_members(path: &Path, look: &Look, kind: &str) -> Result<(), Failure> {
+/// Prints a note about the side file that processes with the destroyed pod still use.
+pub(super) fn note_kept(side_file: Option<&Path>) {
+    if let Some(kept) = side_file {
+        output::note(format_args!(
+            "{} is still used by processes that have the pod open; when they have ended, `outlive pod \
+             clean --remove` removes it",
+            kept.display()
+        ));
+    }
+}
+
+/// Returns the failure to open the store or pool at `path`, with a hint if it is a pod: that can be
+/// removed nevertheless.
+pub(super) fn not_opened(path: &Path, error: impl Display) -> Failure {
+    match Pod::observe(path) {
+        Ok(_) => Failure::new(format_args!(
+            "{error}; --force removes this pod, and `outlive pod destroy` if it has no live members"
+        )),
+        Err(_) => Failure::new(error),
+    }
+}
+
+/// Returns an error if `look` at the pod at `path` shows members. `outlive LISTING` lists them.
+pub(super) fn refuse_members(path: &Path, look: &Look, listing: &str) -> Result<(), Failure> {
     let there: Vec<&Seen> = look.there().collect();
     let Some(first) = there.first() else {
         return Ok(());
@@ -78,7 +95,7 @@ pub(super) fn refuse_members(path: &Path, look: &Look, kind: &str) -> Result<(),
     };
     Err(Failure::new(format_args!(
         "{path} was not destroyed, because it has {count}{sure}, among them the {} {}: stop \
-         them first (`outlive {kind} status {path}` lists them), or use --force",
+         them first (`outlive {listing} {path}` lists them), or use --force",
         first.level(),
         first.status.instance(),
     )))

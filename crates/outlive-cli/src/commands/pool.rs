@@ -3,7 +3,7 @@
 mod demo;
 mod objects;
 
-use super::destroy::refuse_members;
+use super::destroy::{not_opened, note_kept, refuse_members};
 use crate::amount::{self, Bytes};
 use crate::failure::Failure;
 use crate::interruption;
@@ -401,12 +401,10 @@ impl Destroy {
     fn run(self) -> Result<(), Failure> {
         let path = &self.which.path;
         if !self.force {
-            let pool = Pool::observe(path).map_err(|error| {
-                Failure::new(format_args!("{error}; --force destroys it nevertheless"))
-            })?;
-            refuse_members(path, &Look::at(pool.pod()), "pool")?;
+            let pool = Pool::observe(path).map_err(|error| not_opened(path, error))?;
+            refuse_members(path, &Look::at(pool.pod()), "pool stat")?;
         }
-        Pool::destroy(path)?;
+        note_kept(Pool::destroy(path)?.as_deref());
         output::line(format_args!("destroyed the pool {}", path.display()))
     }
 }

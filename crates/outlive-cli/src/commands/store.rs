@@ -12,7 +12,7 @@ mod rows;
 mod status;
 mod value;
 
-use super::destroy::refuse_members;
+use super::destroy::{not_opened, note_kept, refuse_members};
 use crate::amount::{self, Bytes};
 use crate::failure::Failure;
 use crate::look::Look;
@@ -323,16 +323,10 @@ impl Destroy {
     fn run(self) -> Result<(), Failure> {
         let path = &self.which.path;
         if !self.force {
-            let store = Store::observe(path).map_err(by_force)?;
-            refuse_members(path, &Look::at(store.pod()), "store")?;
+            let store = Store::observe(path).map_err(|error| not_opened(path, error))?;
+            refuse_members(path, &Look::at(store.pod()), "store status")?;
         }
-        Store::destroy(path)?;
+        note_kept(Store::destroy(path)?.as_deref());
         output::line(format_args!("destroyed the store {}", path.display()))
     }
-}
-
-/// Returns the failure of a removal whose file is not a store or is damaged, so that its live
-/// members cannot be determined.
-fn by_force(error: StoreError) -> Failure {
-    Failure::new(format_args!("{error}; --force destroys it nevertheless"))
 }

@@ -114,7 +114,8 @@ fn lost_replicas_are_restored() {
     }
     let checked = outlive(["store", "check", path]).succeeds();
     assert!(checked.contains("101 keys"), "{checked}");
-    drop((coordinator, compute, bank));
+    // A store that is destroyed before its servers end leaves a side file.
+    drop((coordinator, compute, memory, bank));
 }
 
 #[test]
@@ -124,7 +125,39 @@ fn a_pod_is_not_a_store() {
     outlive(["pod", "create", path, "--size", "4M", "--ids", "16"]).succeeds();
     outlive(["store", "status", path]).fails(1, "is not a store");
     outlive(["store", "memory", path]).fails(1, "is not a store");
+    outlive(["store", "destroy", path]).fails(1, "--force removes this pod");
+    outlive(["pool", "destroy", path]).fails(1, "--force removes this pod");
     outlive(["store", "create", path, "--replicas", "0"]).fails(2, "0 is not in 1..=8");
+}
+
+/// The memory is worth more than the lines about deaths.
+#[test]
+fn a_memory_server_without_a_reader_goes_on() {
+    let path = format!("/dev/shm/outlive-cli-unread-{}", std::process::id());
+    let _bank = Bank(path.clone());
+    let path = path.as_str();
+    outlive(["store", "create", path]).succeeds();
+    let memory = ["store", "memory", path, "--size", "1M"];
+    let unread = Running::start_and_stop_reading(memory);
+    let mut read = Running::start(memory);
+    read.wait_for(&["serves 1 MiB"]);
+    for _ in 0..2 {
+        let mut victim = Running::start(memory);
+        victim.wait_for(&["serves 1 MiB"]);
+        victim.kill();
+    }
+    read.wait_for(&["died"]);
+    let begin = std::time::Instant::now();
+    while phases(path) != ["live", "live", "dead", "dead"] {
+        assert!(begin.elapsed().as_secs() < 60, "{:?}", phases(path));
+    }
+    drop((unread, read));
+    // No process has recorded these deaths.
+    assert_eq!(phases(path), ["gone", "gone", "dead", "dead"]);
+    let text = outlive(["store", "status", path]).succeeds();
+    assert!(text.contains("0 live memory servers"), "{text}");
+    let checked = outlive(["store", "check", path]).says(1);
+    assert!(checked.contains("its memory is lost"), "{checked}");
 }
 
 /// Runs SmallBank on three compute servers and three memory servers with these kills.
@@ -251,6 +284,18 @@ fn a_benchmark_runs_behind_an_emulated_link() {
         text.contains("consistent: the benchmark's invariant holds"),
         "{text}"
     );
+}
+
+#[test]
+fn a_benchmark_goes_on_after_its_last_kill() {
+    let arguments = "store bench smallbank --customers 2000 --kill compute@1s --json";
+    let printed = outlive(arguments.split(' ')).succeeds();
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(
+        (&json["seconds"], &json["consistent"]),
+        (&6.0.into(), &true.into())
+    );
+    assert_eq!(json["failures"].as_array().unwrap().len(), 1);
 }
 
 #[test]

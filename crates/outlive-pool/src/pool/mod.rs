@@ -24,7 +24,7 @@ pub(crate) use here::View;
 use joined::{Entries, Joined};
 use outlive::membership::ProcessOptions;
 use outlive::pod::Pod;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A memory pool that this process has opened. Clones share the mappings.
@@ -170,16 +170,19 @@ impl Pool {
     }
 
     /// Removes the pool at `path`: the segments of its servers and its pod. Processes that use it
-    /// keep their mappings.
+    /// keep their mappings. Returns the path of a side file that such processes still use:
+    /// `outlive pod clean` removes it when they have ended.
     ///
     /// # Errors
     /// If no pod is at `path`, or its file cannot be removed.
-    pub fn destroy(path: impl AsRef<Path>) -> Result<(), PoolError> {
+    pub fn destroy(path: impl AsRef<Path>) -> Result<Option<PathBuf>, PoolError> {
         let path = path.as_ref();
-        if let Ok(pool) = Self::observe(path) {
+        // A symbolic link is refused below. The files of the pool that it leads to remain.
+        if !path.is_symlink()
+            && let Ok(pool) = Self::observe(path)
+        {
             pool.inner.files.remove_all();
         }
-        Pod::destroy_forcibly(path)?;
-        Ok(())
+        Ok(Pod::destroy_forcibly(path)?)
     }
 }

@@ -426,10 +426,12 @@ impl Store {
 
     /// Removes the store at `path`: the segments of its memory servers and its pod. Processes that
     /// use it keep their mappings. If the store is too damaged to be opened, the segments remain.
+    /// Returns the path of a side file that such processes still use: `outlive pod clean` removes
+    /// it when they have ended.
     ///
     /// # Errors
     /// If no pod is at `path`, or its file cannot be removed.
-    pub fn destroy(path: impl AsRef<Path>) -> Result<(), StoreError> {
+    pub fn destroy(path: impl AsRef<Path>) -> Result<Option<PathBuf>, StoreError> {
         let path = path.as_ref();
         // A symbolic link is refused below. The files of the store that it leads to remain.
         if !path.is_symlink()
@@ -438,7 +440,6 @@ impl Store {
             let files = store.files.all();
             files.iter().for_each(|file| remove_file(file, false));
         }
-        Pod::destroy_forcibly(path)?;
-        Ok(())
+        Ok(Pod::destroy_forcibly(path)?)
     }
 }

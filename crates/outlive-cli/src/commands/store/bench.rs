@@ -24,7 +24,7 @@ use servers::Server;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Arguments of `outlive store bench`.
@@ -148,7 +148,12 @@ impl Bench {
             })?;
         }
         self.refuse_without_memory()?;
-        let report = self.measure(duration, &stop)?;
+        // An interruption from the terminal ends the servers too, so it has various errors.
+        let interrupted = |error| match stop.load(Ordering::Relaxed) {
+            true => stopped(),
+            false => error,
+        };
+        let report = self.measure(duration, &stop).map_err(interrupted)?;
         // A reader that closes the output does not hide a problem.
         let printed = match self.json {
             true => output::json(&report),
