@@ -99,6 +99,13 @@ fn a_violation_is_explained() {
 }
 
 #[test]
+fn a_file_without_tests_is_refused() {
+    let (database, file) = (Database::new(), Place::new("litmus-empty"));
+    fs::write(file.path(), "# no test\n").unwrap();
+    outlive(["litmus", "run", &database.target(""), file.path()]).fails(1, "has no tests");
+}
+
+#[test]
 fn single_tests_run() {
     let database = Database::new();
     let target = database.target("");

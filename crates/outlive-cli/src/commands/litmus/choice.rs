@@ -21,7 +21,7 @@ const CLIENTS: u16 = 4;
 /// The time in seconds in which the store has to answer, unless the user gives one.
 const PATIENCE: u64 = 10;
 /// The Jaro-Winkler similarity, from 0 to 1, above which the name of a test is suggested.
-const LIKE: f64 = 0.85;
+const MIN_SIMILARITY: f64 = 0.85;
 
 /// The meaning of the columns of a run, for help texts.
 pub const COLUMNS: &str = "Columns: executions of transactions, retries included; overlaps, the \
@@ -186,6 +186,10 @@ pub fn tests(names: &[String]) -> Result<Vec<Test>, Failure> {
             Some(test) => tests.push(test.clone()),
             None if Path::new(name).exists() => {
                 let read = read(Path::new(name)).map_err(Failure::Failed)?;
+                if read.is_empty() {
+                    let name = output::printable(&name);
+                    return Err(Failure::new(format_args!("{name}: the file has no tests")));
+                }
                 read.iter().try_for_each(|it| refuse_wrong(name, it))?;
                 tests.extend(read);
             }
@@ -198,9 +202,9 @@ pub fn tests(names: &[String]) -> Result<Vec<Test>, Failure> {
 /// Returns the failure for a name that selects no tests, with the most similar name of a shipped
 /// test if there is one.
 fn unknown(name: &str, shipped: &[Test]) -> Failure {
-    let likeness = |it: &Test| strsim::jaro_winkler(&it.name, name);
-    let nearest = { shipped.iter() }.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    let hint = match nearest.filter(|it| likeness(it) > LIKE) {
+    let similarity = |it: &Test| strsim::jaro_winkler(&it.name, name);
+    let nearest = { shipped.iter() }.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let hint = match nearest.filter(|it| similarity(it) > MIN_SIMILARITY) {
         Some(test) => format!("did you mean `{}`?", test.name),
         None => "`outlive litmus list` lists the tests".into(),
     };

@@ -87,8 +87,8 @@ impl Judge {
         let options = self.clients.options(limit);
         let (history, driver) = History::begin(self.results.history.as_deref(), driver)?;
         let report = progress::run(&driver, &tests, &options, &self.commands, &stop);
-        let is_whole = report.as_ref().is_ok_and(|it| !it.is_stopped);
-        let survives = is_whole && self.commands.have_kills();
+        let has_ended = report.as_ref().is_ok_and(|it| !it.is_stopped);
+        let survives = has_ended && self.commands.have_kills();
         // Its error does not discard the report of the tests.
         let survival = match survives {
             true => {
@@ -116,9 +116,11 @@ impl Judge {
                     output::line(line)?;
                 }
                 output::line("")?;
-                for line in self.conclusion(&judgement, options.seed) {
-                    output::line(line)?;
-                }
+                let conclusion = match report.is_stopped {
+                    true => vec!["no level, because the run was interrupted".into()],
+                    false => self.conclusion(&judgement, options.seed),
+                };
+                conclusion.into_iter().try_for_each(output::line)?;
                 if let Some(survival) = &survival {
                     output::line(outage::line(survival))?;
                 }
