@@ -159,10 +159,10 @@ impl<'s> UnsealedObject<'s> {
         assert!(index < self.chunks(), "the object has no chunk {index}");
         let (len, place) = self.leased.locate(index)?;
         let start = place.memory.address(place.at, len as u64);
-        // SAFETY: the frame belongs to a slice of this allocation until `self` is dropped, and its
-        // mapping is not closed before that (`View`). No other reference to these bytes exists: the
-        // object is not sealed, so only this value gives access to them, and by `&mut self`. A
-        // `Reader` refuses the address.
+        // The frame belongs to a slice of this allocation until `self` is dropped. The object is not
+        // sealed, so only this value gives access to its bytes, and a `Reader` refuses the address.
+        // SAFETY: the mapping is not closed before that (`View`), and no other reference to these
+        // bytes exists, because of `&mut self`.
         Ok(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 
@@ -264,11 +264,11 @@ impl<'s> SealedObject<'s> {
         );
         let (len, place) = self.leased.locate(index)?;
         let start = place.memory.address(place.at, len as u64);
-        // SAFETY: the bytes are not written as long as the lease lives: their frame belongs to a
-        // slice of the sealed object, which is freed only when the object is destroyed; its creator
-        // has lost its access by the seal, which this thread has seen by Acquire; a `Reader`
-        // refuses the address. The mapping is not closed before that (`View`), also if the server
-        // dies.
+        // The frame belongs to a slice of the sealed object, which is freed only when the object is
+        // destroyed. Its creator has lost its access by the seal, which this thread has seen by
+        // Acquire; a `Reader` refuses the address.
+        // SAFETY: so the bytes are not written as long as the lease lives. The mapping is not closed
+        // before that (`View`), also if the server dies.
         Ok(unsafe { core::slice::from_raw_parts(start.as_ptr(), len) })
     }
 
