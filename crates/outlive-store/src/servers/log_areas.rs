@@ -413,4 +413,50 @@ mod tests {
         assert!(configuration.has_failed(process));
         assert_eq!(configuration.log_owners().next(), None);
     }
+
+    /// Abandons another log area of the survivor in the middle of a recovery.
+    struct Abandons(Configuration<Native>, Instance, u16);
+
+    impl Segments for Abandons {
+        fn remove(&self, _: ServerId, _: u64) {}
+
+        fn poison(&self, _: ServerId, _: u64, _: Region) {}
+
+        fn recover_logs(&self, _: u16, _: &LogArea) -> Option<Recovered> {
+            self.0.abandon_logs(self.1, self.2);
+            Some(Recovered::default())
+        }
+    }
+
+    #[test]
+    fn an_abandoned_area_takes_no_outcomes_with_it() {
+        let sizes = Sizes {
+            replicas: 1,
+            memory_servers: 64,
+            process_ids: 2,
+            tables: 0,
+            log_areas: 2,
+            coordinators: 1,
+            log_slot_bytes: 64,
+            protocol: Protocol::Ford,
+        };
+        let memory = Native::leaked(16 << 10, PersistenceDomain::Flushed);
+        let configuration = Configuration::create(memory, Offset::new(64), sizes, false);
+        let [server, dead, survivor] = [1, 2, 3].map(|id| Instance::new(id, 1));
+        let region = Region {
+            key: 1,
+            bytes: 4096,
+        };
+        let joined = configuration.join_memory(server, &Panics(false), |_, _| Ok::<_, ()>(region));
+        assert!(joined.unwrap().is_some());
+        let areas = [dead, survivor].map(|owner| {
+            let process = configuration.join_compute(owner).unwrap();
+            let area = configuration.claim_log_area(owner, process);
+            (process, area.unwrap().unwrap().0)
+        });
+        let abandons = Abandons(configuration, survivor, areas[1].0);
+        assert!(configuration.recover(survivor, dead, &abandons).is_complete);
+        let users = areas.map(|(_, area)| configuration.last_user(area));
+        assert_eq!(users, [Some(dead), None]);
+    }
 }

@@ -87,3 +87,44 @@ impl TpcC {
         Ok((row.year_to_date, violations))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::protocol::Table;
+    use crate::servers::{Store, StoreOptions};
+    use crate::verbs::block_on;
+    use crate::workloads::{Books, TpcC, bytes_per_server};
+
+    struct Place(String);
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = Store::destroy(&self.0);
+        }
+    }
+
+    #[test]
+    fn rows_of_an_order_that_does_not_exist_are_found() {
+        let place = Place(format!("/dev/shm/outlive-tpcc-{}", std::process::id()));
+        let options = StoreOptions::new().replicas(1);
+        let store = Store::create(&place.0, options.log_slot(TpcC::LOG_SLOT)).unwrap();
+        let orders = TpcC::MIN_ORDERS + 10;
+        let tables = TpcC::tables(1, orders, 1024);
+        let memory = store.serve_memory(bytes_per_server(&tables, 1, 1) + (64 << 20));
+        let (_memory, compute) = (memory.unwrap(), store.join_compute().unwrap());
+        let tpcc = TpcC::open(&compute, 1, orders, Books::Program).unwrap();
+        let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
+        tpcc.load(&mut coordinator).unwrap();
+        assert_eq!(tpcc.violations(&mut coordinator).unwrap(), 0);
+        // The district has the orders up to the first one of these.
+        let next = tpcc.order_key(0, TpcC::MIN_ORDERS + 1);
+        let last = tpcc.order_key(0, TpcC::MIN_ORDERS + 9);
+        let mut put = |table: Table<u64>, key, value: u64| {
+            let done = coordinator.transaction(async |tx| tx.put(table, key, &value).await);
+            block_on(done).unwrap();
+        };
+        put(tpcc.new_order, next, TpcC::MIN_ORDERS + 1);
+        put(tpcc.new_order, last, TpcC::MIN_ORDERS + 9);
+        assert_eq!(tpcc.violations(&mut coordinator).unwrap(), 2);
+    }
+}
