@@ -232,7 +232,9 @@ impl World {
                 }
                 // A predecessor is revoked before its work is continued.
                 for revoked in predecessors.clone().chain([dead]) {
-                    self.network.revoke(revoked).await;
+                    if !self.plan.keeps_rights || self.network.is_dead(revoked) {
+                        self.network.revoke(revoked).await;
+                    }
                 }
                 {
                     let configuration = &mut *self.configuration.borrow_mut();

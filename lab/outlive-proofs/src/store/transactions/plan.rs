@@ -34,6 +34,8 @@ pub struct Plan {
     /// Whether a live compute server is suspected at a random point: it is recovered as if it had
     /// died, and continues without its rights.
     pub suspects: bool,
+    /// Broken: the suspected server keeps its rights.
+    pub keeps_rights: bool,
     /// Whether attempts stall at latches of compute servers under recovery.
     pub stalls: bool,
     /// Whether the keys are in two chains of a full bucket and extra ones that have one key each,
@@ -65,6 +67,7 @@ impl Plan {
         forgets_dead: false,
         drops_workers: false,
         suspects: false,
+        keeps_rights: false,
         stalls: false,
         chains: false,
         accesses: 3,

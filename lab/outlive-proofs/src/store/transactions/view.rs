@@ -231,7 +231,8 @@ impl Member for Simulated {
     fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {
         // A fenced compute server loses its rights to the configuration before those to memory
         // servers.
-        let is_fenced = self.configuration.borrow().suspected == Some(self.compute);
+        let is_suspected = self.configuration.borrow().suspected == Some(self.compute);
+        let is_fenced = is_suspected && !self.plan.keeps_rights;
         let is_current = !self.is_over(epoch) && !is_fenced;
         if is_current {
             let configuration = &mut *self.configuration.borrow_mut();
