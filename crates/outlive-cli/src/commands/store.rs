@@ -4,31 +4,26 @@ mod bench;
 mod client;
 mod compute;
 mod dump;
+mod memory;
 mod metrics;
 mod program;
 mod receipts;
 mod restore;
 mod rows;
 mod status;
+mod stop;
 mod value;
 
 use super::destroy::{not_opened, note_kept, refuse_members};
-use crate::amount::{self, Bytes};
+use crate::amount;
 use crate::failure::Failure;
 use crate::look::Look;
 use crate::output;
 use clap::{Args, Subcommand};
-use outlive::membership::{EventKind, News};
-use outlive_run::driver;
 use outlive_store::servers::{Store, StoreError, StoreOptions};
 use program::ProtocolName;
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// The commands of `outlive store`.
 #[derive(Subcommand, Debug)]
@@ -36,7 +31,9 @@ pub enum StoreCommand {
     /// Create a store without servers
     Create(Create),
     /// Serve memory to a store until interrupted
-    Memory(Memory),
+    Memory(memory::Memory),
+    /// The same, and restore lost replicas first
+    AddMemory(memory::AddMemory),
     /// Show the servers of a store
     Status(status::Status),
     /// Check all tables of a store that no transaction uses
@@ -57,6 +54,8 @@ pub enum StoreCommand {
     Load(dump::Load),
     /// Replace lost replicas by new ones on live memory servers
     Restore(restore::Restore),
+    /// Stop all compute servers; the memory servers keep the data
+    Stop(stop::Stop),
     /// Run a benchmark on servers of its own, and kill some of them
     Bench(Box<bench::Bench>),
     /// A compute server of `bench`
@@ -71,6 +70,7 @@ impl StoreCommand {
         match self {
             Self::Create(command) => command.run(),
             Self::Memory(command) => command.run(),
+            Self::AddMemory(command) => command.run(),
             Self::Status(command) => command.run(),
             Self::Check(command) => command.run(),
             Self::Table(command) => command.run(),
@@ -81,6 +81,7 @@ impl StoreCommand {
             Self::Dump(command) => command.run(),
             Self::Load(command) => command.run(),
             Self::Restore(command) => command.run(),
+            Self::Stop(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::BenchCompute(command) => command.run(),
             Self::Destroy(command) => command.run(),
@@ -159,77 +160,6 @@ impl Create {
             store.configuration().replicas(),
             path.display(),
         ))
-    }
-}
-
-/// Arguments of `outlive store memory`.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    outlive store memory /dev/shm/bank               # in one terminal\n  \
-    outlive store memory /dev/shm/bank --size 1G     # in another; kill -9 it\n\n\
-    Compute servers use the memory without processor time of this server. On Ctrl-C it leaves, and \
-    its memory is lost.")]
-pub struct Memory {
-    #[command(flatten)]
-    which: Which,
-    /// Size of the server's memory: bytes, or a whole number with K, M, G or T
-    #[arg(long, default_value = "64M", value_parser = amount::size)]
-    size: u64,
-    /// Leave when standard input is closed
-    #[arg(long, hide = true)]
-    until_end_of_input: bool,
-}
-
-/// The maximum time until an interruption is handled.
-const PATIENCE: Duration = Duration::from_millis(200);
-
-impl Memory {
-    fn run(self) -> Result<(), Failure> {
-        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
-        let mut signals = signals.map_err(|error| {
-            Failure::new(format_args!(
-                "the handlers of signals cannot be installed: {error}"
-            ))
-        })?;
-        // A stopped server is fenced, and its memory is lost.
-        driver::not_stopped_by_a_terminal();
-        let store = Store::open(&self.which.path)?;
-        let server = store.serve_memory(self.size)?;
-        let mut events = server.events();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let waiting = std::thread::Builder::new().spawn(move || {
-            if signals.forever().next().is_some() {
-                stopped.store(true, Ordering::Release);
-            }
-        });
-        waiting.map_err(Failure::no_thread)?;
-        if self.until_end_of_input {
-            let stopped = Arc::clone(&stop);
-            let reading = std::thread::Builder::new().spawn(move || {
-                let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-                stopped.store(true, Ordering::Release);
-            });
-            reading.map_err(Failure::no_thread)?;
-        }
-        // A server whose output is closed still serves its memory.
-        let _ = output::line(format_args!(
-            "{} serves {}, process {}",
-            server.id(),
-            Bytes(server.region().bytes - store.configuration().log_bytes()),
-            server.instance()
-        ));
-        let is_stopped = || stop.load(Ordering::Acquire);
-        while !is_stopped() {
-            let news = events.wait_for_unless(PATIENCE, is_stopped);
-            if let Some(News::Event(event)) = news
-                && event.kind == EventKind::ProcessDied
-            {
-                let _ = output::line(format_args!("process {} died", event.instance));
-            }
-        }
-        drop(server);
-        output::line("left the store; the memory is lost")
     }
 }
 

@@ -62,6 +62,43 @@ fn memory_servers_are_started_killed_and_interrupted() {
 }
 
 #[test]
+fn compute_servers_are_stopped_and_memory_is_added() {
+    let path = format!("/dev/shm/outlive-cli-stop-{}", std::process::id());
+    let bank = Bank(path.clone());
+    let path = path.as_str();
+    outlive(["store", "create", path]).succeeds();
+    let mut memory: Vec<Running> = (0..2)
+        .map(|_| Running::start(["store", "memory", path, "--size", "1M"]))
+        .collect();
+    for server in &mut memory {
+        server.wait_for(&["serves 1 MiB"]);
+    }
+    outlive(["store", "table", path, "accounts", "--keys", "100"]).succeeds();
+    outlive(["store", "put", path, "accounts", "1", "7", "--numbers"]).succeeds();
+
+    let store = outlive_store::servers::Store::open(path).unwrap();
+    let compute = store.join_compute().unwrap();
+    outlive(["store", "stop", path, "--timeout", "100ms"]).fails(1, "have not left");
+    drop(compute);
+    let printed = outlive(["store", "stop", path, "--force", "--json"]).succeeds();
+    assert_explained("## `outlive store stop", &printed);
+    let text = outlive(["store", "stop", path]).succeeds();
+    assert!(text.contains("no log is left"), "{text}");
+    outlive(["store", "check", path]).succeeds();
+    let read = outlive(["store", "get", path, "accounts", "1", "--numbers"]).succeeds();
+    assert!(read.contains('7'), "{read}");
+
+    memory.remove(0).kill();
+    memory[0].wait_for(&["died"]);
+    let mut added = Running::start(["store", "add-memory", path, "--size", "1M"]);
+    added.wait_for(&["serves 1 MiB", "16 replicas of partitions restored"]);
+    let printed = outlive(["store", "status", path, "--json"]).succeeds();
+    let status: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(status["missing_replicas"], 0);
+    drop((memory, added, bank));
+}
+
+#[test]
 fn lost_replicas_are_restored() {
     let path = format!("/dev/shm/outlive-cli-restore-{}", std::process::id());
     let bank = Bank(path.clone());

@@ -132,6 +132,12 @@ pub enum TransactionError {
          executed again"
     )]
     DeadlineExceeded,
+    /// All compute servers of the store are being stopped, so no attempt begins.
+    #[error(
+        "the compute servers of the store are being stopped; the transaction had no effect and can \
+         be executed again when that has ended"
+    )]
+    Stopping,
     /// An attempt ended for a reason that a retry does not change.
     #[error(transparent)]
     Aborted(Abort),

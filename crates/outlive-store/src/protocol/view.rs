@@ -77,6 +77,11 @@ pub trait Member: View {
     /// Fences the compute server of a transaction, and returns without waiting for that.
     fn fence(&self, transaction: TransactionId);
 
+    /// Returns whether the store is being stopped, so that no attempt begins.
+    fn is_stopping(&self) -> bool {
+        false
+    }
+
     /// Registers a commit in `epoch`. Returns `false`, and registers nothing, if the epoch is over.
     fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool;
 

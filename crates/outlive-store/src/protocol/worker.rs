@@ -353,6 +353,9 @@ impl<V: Member> Worker<V> {
             let settled = self.settle_releases(false).await;
             settled.map_err(|error| TransactionError::Aborted(error.into()))?;
         }
+        if self.view.is_stopping() {
+            return Err(TransactionError::Stopping);
+        }
         if self.is_settled.get() && !self.view.is_over(self.epoch()) {
             return Ok(());
         }

@@ -49,6 +49,10 @@ impl ComputeServer {
     pub(super) fn join(store: &Store) -> Result<Self, StoreError> {
         let process = store.join("compute server")?;
         let configuration = store.configuration();
+        let stopper = configuration.stopper();
+        if stopper.is_some_and(|it| !process.tables().generations().is_gone(it)) {
+            return Err(StoreError::Stopping);
+        }
         let recycle = || {
             let recycled = store.recycle();
             recycled.unwrap_or_else(|error| {

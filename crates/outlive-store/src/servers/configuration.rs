@@ -4,7 +4,8 @@
 //! 0x0000  magic, format, sizes, protocol, poison, owner of the catalogue, results of recoveries,
 //!         owner of the restoration
 //! 0x0080  totals of events in transactions, a line of their own
-//! 0x00c0  changes, 8 bytes each, 4 for each memory server: lost memory servers, and steps of
+//! 0x00c0  owner of the stop
+//! 0x0100  changes, 8 bytes each, 4 for each memory server: lost memory servers, and steps of
 //!         restorations
 //!         memory servers of 64 bytes: owner, state, region bytes, region key
 //!         the owner of each process id, 8 bytes each, and whether it has failed
@@ -71,7 +72,7 @@ outlive::memory::crash_points! {
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outstore");
-const FORMAT: u64 = 8;
+const FORMAT: u64 = 9;
 
 const STATE: u64 = 8;
 const BYTES: u64 = 16;
@@ -518,7 +519,7 @@ impl<M: Memory> Configuration<M> {
         let servers = self.memory_servers().filter_map(|entry| entry.owner);
         let compute = self.compute_servers().filter(|entry| !entry.has_failed);
         let owners = servers.chain(compute.map(|entry| entry.owner));
-        let owners = owners.chain(self.log_owners());
+        let owners = owners.chain(self.log_owners()).chain(self.claimants());
         let mut settled: Vec<_> = owners.filter(|owner| is_settled(*owner)).collect();
         settled.sort_by_key(|owner| (owner.id, owner.generation));
         settled.dedup();

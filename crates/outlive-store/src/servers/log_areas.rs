@@ -292,7 +292,7 @@ impl<M: Memory> Configuration<M> {
             self.release_catalogue(gone);
         }
         // The places that the dead restorer reserved are in the catalogue's state.
-        self.release_restoration(gone);
+        self.release_claims(gone);
         let mut is_complete = true;
         let areas: Vec<_> = self.log_areas_of(gone).collect();
         for (area, _) in areas {

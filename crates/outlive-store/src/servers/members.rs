@@ -160,6 +160,12 @@ impl<C: Connector> Member for Members<C> {
         }
     }
 
+    fn is_stopping(&self) -> bool {
+        let generations = self.rights.process.tables().generations();
+        let stopper = self.configuration().stopper();
+        stopper.is_some_and(|stopper| !generations.is_gone(stopper))
+    }
+
     fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {
         let configuration = self.configuration();
         configuration.enter_commit(self.rights.area(), transaction, epoch)

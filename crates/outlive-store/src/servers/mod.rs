@@ -54,6 +54,7 @@
 //! Tests: tests/servers; proofs: lab/outlive-proofs/src/store.
 
 mod catalogue;
+mod claims;
 mod compute_server;
 mod configuration;
 mod detector;
@@ -73,6 +74,7 @@ mod restoration;
 mod restore;
 mod rights;
 mod sizes;
+mod stop;
 mod store;
 
 pub use catalogue::{CreateTablePoint, TableEntry, TableError};
@@ -91,4 +93,5 @@ pub use restoration::{Missing, RestorePoint};
 pub use restore::{RestoreError, Restored, restore};
 pub use rights::MappedServer;
 pub use sizes::Sizes;
+pub use stop::{StopPoint, Stopped};
 pub use store::{Store, StoreOptions, StoreStatus};

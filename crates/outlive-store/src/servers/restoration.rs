@@ -40,11 +40,9 @@ use super::catalogue::partition_space;
 use super::configuration::Configuration;
 use super::entries::MemoryEntry;
 use super::places::{NEVER, NOWHERE, place_word, with_step};
-use super::sizes::RESTORER;
 use crate::tables::{Place, choose};
 use crate::verbs::ServerId;
-use outlive::membership::Instance;
-use outlive::memory::{Memory, Offset, Ordering};
+use outlive::memory::{Memory, Ordering};
 
 outlive::memory::crash_points! {
     /// Crash points of a restoration.
@@ -77,18 +75,6 @@ pub struct Missing {
     pub lost: u64,
 }
 
-/// A claim of the restoration, which ends when it is dropped.
-pub(super) struct Restoration<M: Memory> {
-    configuration: Configuration<M>,
-    owner: Instance,
-}
-
-impl<M: Memory> Drop for Restoration<M> {
-    fn drop(&mut self) {
-        self.configuration.release_restoration(self.owner);
-    }
-}
-
 /// The places that a restorer has reserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reserved {
@@ -99,34 +85,6 @@ pub(super) struct Reserved {
 }
 
 impl<M: Memory> Configuration<M> {
-    fn restorer_at(self) -> Offset {
-        self.at + RESTORER
-    }
-
-    /// Returns the compute server that restores lost replicas.
-    pub fn restorer(self) -> Option<Instance> {
-        Instance::from_word(self.load(self.restorer_at()))
-    }
-
-    /// Claims the restoration for `owner`. Returns `None` if it has an owner.
-    pub(super) fn claim_restoration(self, owner: Instance) -> Option<Restoration<M>> {
-        let (at, word) = (self.restorer_at(), owner.to_word());
-        // AcqRel: this restorer sees the places and steps of the earlier ones.
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let claimed = { self.memory }.compare_exchange(at, 0, word, order.0, order.1);
-        claimed.ok().map(|_| Restoration {
-            configuration: self,
-            owner,
-        })
-    }
-
-    /// Ends the claim of `owner`, if it has the claim.
-    pub(super) fn release_restoration(self, owner: Instance) {
-        let order = (Ordering::Release, Ordering::Relaxed);
-        let (at, from) = (self.restorer_at(), owner.to_word());
-        let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
-    }
-
     fn is_gone(self, place: &Place) -> bool {
         place.server == NOWHERE || self.is_lost(place.server)
     }

@@ -1,5 +1,6 @@
 //! The restorer: a compute server that replaces lost replicas, while transactions run.
 
+use super::claims::Operation;
 use super::configuration::Configuration;
 use super::restoration::RestorePoint;
 use super::{ComputeServer, Missing, StoreError};
@@ -67,7 +68,7 @@ pub fn restore<M: Memory, V: Member>(
     let mut coordinator = worker.coordinator()?;
     let mut restored = Restored::default();
     loop {
-        if let Some(_claim) = configuration.claim_restoration(owner) {
+        if let Some(_claim) = configuration.claim(Operation::Restoration, owner) {
             configuration.memory.crash_point(RestorePoint::Claimed);
             while restore_once(configuration, owner, &mut coordinator, &mut restored)? {}
             break;

@@ -26,8 +26,10 @@ pub(super) const RECOVERIES: u64 = 0x70;
 pub(super) const EVENTS: u64 = 0x80;
 /// The restoration that is under way.
 pub(super) const RESTORER: u64 = 0x78;
+/// The stop that is under way. Workers read it at each attempt, and the totals change all the time.
+pub(super) const STOPPER: u64 = EVENTS + 64;
 /// The list of changes.
-pub(super) const CHANGES: u64 = EVENTS + 64;
+pub(super) const CHANGES: u64 = STOPPER + 64;
 pub(super) const ENTRY_BYTES: u64 = 64;
 
 /// The numbers, sizes and protocol that a store is created with.

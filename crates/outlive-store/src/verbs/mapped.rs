@@ -97,6 +97,15 @@ impl<M: Memory> Mapped<M> {
         for verb in batch.verbs() {
             self.region.check(self.server, verb)?;
         }
+        let died = VerbError::ServerDied {
+            server: self.server,
+        };
+        // The pages of a dead server are freed. An access to one needs a new page, and ends the
+        // process if there is none; after this check only an access that begins before the death
+        // can do so.
+        if !self.liveness.holds() {
+            return Err(died);
+        }
         let memory = self.memory;
         // Whether a store may still be invisible to others. READ uses SeqCst loads and the atomics
         // are SeqCst, so an atomic and a later READ need no fence between them (on x86 the loads
@@ -154,9 +163,7 @@ impl<M: Memory> Mapped<M> {
         }
         match self.liveness.holds() {
             true => Ok(()),
-            false => Err(VerbError::ServerDied {
-                server: self.server,
-            }),
+            false => Err(died),
         }
     }
 }

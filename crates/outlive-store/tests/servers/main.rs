@@ -1,10 +1,11 @@
 //! Memory servers and compute servers in processes of their own, which are stopped and killed.
 
 mod harness;
+mod stop;
 
 use harness::{Place, Server, await_status, read};
 use outlive::membership::Instance;
-use outlive_store::protocol::Outcome;
+use outlive_store::protocol::{Outcome, TransactionError};
 use outlive_store::servers::{
     ComputeEntry, Detector, Evidence, Finding, Phase, Store, StoreError, StoreOptions,
 };
@@ -61,9 +62,15 @@ fn server() {
                     tx.put(table, 1, &attempt).await?;
                     tx.put(table, 2, &attempt).await
                 });
-                block_on(done).unwrap();
+                match block_on(done) {
+                    Ok(_) => {}
+                    // Leaves the store.
+                    Err(TransactionError::Stopping) => return,
+                    Err(error) => panic!("{error}"),
+                }
             }
         }
+        "stop" => drop(store.stop(LIMIT, false)),
         role => panic!("{role}"),
     }
 }

@@ -8,7 +8,7 @@ use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
 use outlive_store::protocol::{LogArea, Outcome, Protocol, Recovered};
 use outlive_store::servers::{
-    Configuration, CreateTablePoint, LogPoint, RecyclePoint, Segments, Sizes,
+    Configuration, CreateTablePoint, LogPoint, RecyclePoint, Segments, Sizes, StopPoint,
 };
 use outlive_store::tables::{Geometry, TransactionId};
 use outlive_store::verbs::{Region, ServerId};
@@ -22,11 +22,12 @@ pub fn add_to(suite: &mut Suite) {
         What::FailingLogs,
         What::ReplaceLogs,
         What::Recycle,
+        What::Stop,
     ] {
         suite.add(Catalogue(what));
     }
     suite.declare::<CreateTablePoint>().declare::<LogPoint>();
-    suite.declare::<RecyclePoint>();
+    suite.declare::<RecyclePoint>().declare::<StopPoint>();
 }
 
 /// Returns the sweeps that must fail, each with a part of the expected message.
@@ -43,6 +44,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (What::UnclearedLogs, "has slots that are not cleared"),
         (What::ForgetsAreas, "a live compute server has failed"),
         (What::ForgetsLatches, "before its latches were released"),
+        (What::ForgetsStops, "is being stopped"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Catalogue(what)), message) })
     .into()
@@ -86,6 +88,10 @@ enum What {
     ForgetsAreas,
     /// Broken: a process id is recycled before its latches are released.
     ForgetsLatches,
+    /// All compute servers are stopped.
+    Stop,
+    /// Broken: the claim of a dead process that stops them is not released.
+    ForgetsStops,
 }
 
 impl What {
@@ -98,7 +104,11 @@ impl What {
 
     /// Whether the operation is the recovery of a server that has died before.
     fn recovers(self) -> bool {
-        !self.creates() && self != Self::Logs && !self.replaces()
+        !self.creates() && self != Self::Logs && !self.replaces() && !self.stops()
+    }
+
+    fn stops(self) -> bool {
+        matches!(self, Self::Stop | Self::ForgetsStops)
     }
 
     /// The instances of the memory servers.
@@ -145,8 +155,8 @@ const FIRST: TransactionId = TransactionId::new(1, 0, 1);
 const SECOND: TransactionId = TransactionId::new(1, 0, 2);
 /// The owner of process id 1. The owners are followed by two log areas, the epochs of their
 /// commits, and the tables.
-const OWNER: Offset = Offset::new(CONFIGURATION.raw() + 0x18c0 + 8);
-const AREAS: u64 = 0x18c0 + 64;
+const OWNER: Offset = Offset::new(CONFIGURATION.raw() + 0x1900 + 8);
+const AREAS: u64 = 0x1900 + 64;
 const COMMITS: u64 = AREAS + 2 * 128;
 const PLACES: u64 = COMMITS + 2 * 64 + 64;
 const SIZES: Sizes = Sizes {
@@ -401,6 +411,8 @@ impl Sweep for Catalogue {
         let (configuration, logs) = self.open(memory);
         if self.0.creates() {
             self.create(memory, instance(0), "one").expect("a table");
+        } else if self.0.stops() {
+            assert_eq!(configuration.stop(instance(0), || ()), Some(()));
         } else if self.0.recovers() {
             let _ = configuration.recover(instance(0), CORPSE, &logs);
             if self.0.recycles() {
@@ -432,7 +444,7 @@ impl Sweep for Catalogue {
         let (configuration, logs) = self.open(memory);
         let survivor = instance(1 + crash.recoverers_lost);
         let dead = match self.0 {
-            What::ForgetsCreators => return,
+            What::ForgetsCreators | What::ForgetsStops => return,
             What::ForgetsSurvivors => 0..0,
             _ => 0..crash.recoverers_lost + 1,
         };
@@ -452,6 +464,10 @@ impl Sweep for Catalogue {
         match self.0 {
             it if it.creates() => self.check_tables(memory, crash),
             it if it.recycles() => self.check_recycled(memory),
+            it if it.stops() => match self.open(memory).0.stopper() {
+                None => Ok(()),
+                Some(by) => Err(format!("the store is being stopped by {by}")),
+            },
             _ => self.check_logs(memory, crash),
         }
     }

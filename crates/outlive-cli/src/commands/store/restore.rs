@@ -5,15 +5,15 @@ use crate::amount::Bytes;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
-use outlive_store::servers::Store;
+use outlive_store::servers::{Restored, Store};
 use serde::Serialize;
+use std::path::Path;
 
 /// Arguments of `outlive store restore`.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
-    outlive store memory /dev/shm/bank &             # in place of a lost one\n  \
-    outlive store restore /dev/shm/bank\n\n\
-    Copies each object that has lost a replica to another live memory server, while transactions \
+    outlive store restore /dev/shm/bank    # on memory servers that are there already\n\n\
+    `outlive store add-memory` adds a memory server and restores. This command copies each object that has lost a replica to another live memory server, while transactions \
     run. If the command dies, the next one continues. It exits with 1 if replicas are still \
     missing.\n\n\
     JSON: path, replicas, objects, bytes, missing_replicas, under_replicated, without_space and \
@@ -26,8 +26,9 @@ pub struct Restore {
     json: bool,
 }
 
+/// The result of a restoration.
 #[derive(Serialize)]
-struct Answer {
+pub struct Answer {
     path: String,
     replicas: u64,
     objects: u64,
@@ -42,9 +43,23 @@ impl Restore {
     pub fn run(self) -> Result<(), Failure> {
         let store = Store::open(&self.which.path)?;
         let restored = store.join_compute()?.restore()?;
+        let answer = Answer::of(&self.which.path, restored);
+        if self.json {
+            output::json(&answer)?;
+        } else {
+            answer.say()?;
+        }
+        answer
+            .missing()
+            .map_or(Ok(()), |missing| Err(Failure::new(missing)))
+    }
+}
+
+impl Answer {
+    pub fn of(path: &Path, restored: Restored) -> Self {
         let missing = restored.missing;
-        let answer = Answer {
-            path: self.which.path.display().to_string(),
+        Self {
+            path: path.display().to_string(),
             replicas: restored.replicas,
             objects: restored.copied.objects,
             bytes: restored.copied.bytes,
@@ -52,39 +67,34 @@ impl Restore {
             under_replicated: missing.partitions,
             without_space: restored.without_space,
             lost: missing.lost,
-        };
-        if self.json {
-            output::json(&answer)?;
-        } else {
-            output::line(format_args!(
-                "{}: {} replicas of partitions restored; {} objects with {} copied",
-                answer.path,
-                answer.replicas,
-                answer.objects,
-                Bytes(answer.bytes),
-            ))?;
         }
-        answer.complete()
     }
-}
 
-impl Answer {
-    /// Returns an error if replicas are missing.
-    fn complete(&self) -> Result<(), Failure> {
+    pub fn say(&self) -> Result<(), Failure> {
+        output::line(format_args!(
+            "{}: {} replicas of partitions restored; {} objects with {} copied",
+            self.path,
+            self.replicas,
+            self.objects,
+            Bytes(self.bytes),
+        ))
+    }
+
+    /// Describes the replicas that are missing, if there are any.
+    pub fn missing(&self) -> Option<String> {
         if self.lost > 0 {
-            return Err(Failure::new(format_args!(
+            return Some(format!(
                 "all replicas of {} partitions of {} are lost, and with them their keys; if you have a \
                  dump, load it into a new store (`outlive store load`)",
                 self.lost, self.path
-            )));
+            ));
         }
-        if self.missing_replicas > 0 {
-            return Err(Failure::new(format_args!(
+        (self.missing_replicas > 0).then(|| {
+            format!(
                 "{} replicas of {} partitions are still missing, {} of them for lack of space; \
-                 start more memory servers with `outlive store memory {}`, and restore again",
+                 start more memory servers with `outlive store add-memory {}`",
                 self.missing_replicas, self.under_replicated, self.without_space, self.path,
-            )));
-        }
-        Ok(())
+            )
+        })
     }
 }
