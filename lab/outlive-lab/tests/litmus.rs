@@ -51,6 +51,29 @@ fn a_bug_of_recovery_is_found_by_its_family_when_clients_die() {
 }
 
 #[test]
+fn each_family_searches_for_a_bug_alone() {
+    let arguments = "litmus-bugs relaxed-latches --protocol pandora --matrix --seeds 1 --seconds 5";
+    let text = outlive(arguments.split(' ')).succeeds();
+    let rows: Vec<Vec<&str>> = { text.lines() }
+        .map(|line| {
+            line.split("  ")
+                .map(str::trim)
+                .filter(|it| !it.is_empty())
+                .collect()
+        })
+        .collect();
+    let families = ["direct-write", "read-write", "indirect-write"];
+    assert_eq!(rows[0][3..], families, "{text}");
+    assert_eq!(rows[1][..3], ["relaxed-latches", "C1", "pandora"], "{text}");
+    // The family of the thesis has found it.
+    assert!(
+        rows[1][4].starts_with("1 of 1, ") && rows[1][4].ends_with('*'),
+        "{text}"
+    );
+    assert_eq!(rows.len(), 2, "{text}");
+}
+
+#[test]
 fn nothing_is_found_without_a_flaw() {
     let arguments = "litmus-bugs sound --protocol pandora --seeds 1 --seconds 6 --json";
     let row = row(outlive(arguments.split(' ')), 0);

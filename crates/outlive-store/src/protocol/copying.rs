@@ -106,7 +106,12 @@ async fn retried<V: Member, T>(
     loop {
         match coordinator.transaction(&body).await {
             Err(TransactionError::TooManyConflicts { .. }) => {}
-            other => return Ok(other?.value),
+            Err(error) => return Err(error),
+            Ok(done) => {
+                // It is not a transaction of a program.
+                coordinator.worker.count(|it| it.committed -= 1);
+                return Ok(done.value);
+            }
         }
     }
 }

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
     outlive-lab litmus-bugs --full --json          # ten seeds for each bug: up to two hours\n  \
     outlive-lab litmus-bugs lost-decision --seeds 3\n  \
     outlive-lab litmus-bugs covert-latches --repeats 10\n  \
+    outlive-lab litmus-bugs --matrix --quick       # each bug by each family: up to 11 minutes\n  \
     outlive-lab litmus-bugs --mutants              # the other flaws\n\n\
     For each bug and protocol, a store with two memory servers is created, and the litmus tests of \
     the family that finds the bug in the thesis (table 5.1) run through the driver `exec:`, with \
@@ -66,6 +67,10 @@ pub struct LitmusBugs {
     /// Search for the flaws that FORD does not have
     #[arg(long)]
     mutants: bool,
+    /// Search for each bug with each family of the thesis alone; the family that the thesis names
+    /// for it, marked by an asterisk, has to find it
+    #[arg(long, conflicts_with = "mutants")]
+    matrix: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -111,6 +116,7 @@ impl LitmusBugs {
         }
         match self.json {
             true => output::json(&rows)?,
+            false if self.matrix => print_matrix(&rows)?,
             false => print(&rows)?,
         }
         // A mutant need not be found.
@@ -135,7 +141,13 @@ impl LitmusBugs {
         let is_named = |it: &Hunt| self.names.is_empty() || self.names.contains(&it.name());
         let has_protocol = |it: &Hunt| self.protocol.is_none_or(|protocol| it.protocol == protocol);
         let is_chosen = |it: &Hunt| is_named(it) && has_protocol(it);
-        Ok(all.into_iter().filter(is_chosen).collect())
+        let chosen = all.into_iter().filter(is_chosen);
+        Ok(match self.matrix {
+            false => chosen.collect(),
+            true => { chosen.filter(|it| it.flaw.is_some()) }
+                .flat_map(|it| it.by_family().collect::<Vec<_>>())
+                .collect(),
+        })
     }
 }
 
@@ -172,6 +184,18 @@ fn search(hunt: &Hunt, seed: u64, limit: Duration, stop: &AtomicBool) -> Result<
             return Ok(all);
         }
     }
+}
+
+/// Prints the rows of each bug, one for each family, as one line.
+fn print_matrix(rows: &[Row]) -> Result<(), Failure> {
+    let [one, two, three] = hunts::LITMUS.map(|it| it.name());
+    let mut table = Table::new(["flaw", "category", "protocol", one, two, three]);
+    for rows in rows.as_chunks::<3>().0 {
+        let [flaw, category, protocol] = rows[0].bug();
+        let [one, two, three] = rows.each_ref().map(Row::cell);
+        table.row([flaw, category, protocol, one, two, three]);
+    }
+    table.lines().try_for_each(output::line)
 }
 
 fn print(rows: &[Row]) -> Result<(), Failure> {

@@ -7,9 +7,11 @@ use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
 use clap::Args;
+use outlive::membership::Instance;
 use outlive_store::protocol::Counts;
 use outlive_store::servers::{MemoryEntry, Phase, Store};
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// Arguments of `outlive store status`.
 #[derive(Args, Debug)]
@@ -20,8 +22,8 @@ use serde::Serialize;
     The command does not join the store and changes nothing.\n\n\
     JSON: path, epoch, protocol, replicas, missing_replicas, lost_partitions, process_ids, \
     used_ids, failed_ids, recoveries, rolled_forward, rolled_back, counts, memory (id, \
-    incarnation, phase, owner, bytes, replicas), compute (id, owner, has_failed) and tables \
-    (number, name, value_bytes, slots); docs/json.md says what they mean.")]
+    incarnation, phase, owner, pid, bytes, replicas), compute (id, owner, pid, has_failed) and \
+    tables (number, name, value_bytes, slots); docs/json.md says what they mean.")]
 pub struct Status {
     #[command(flatten)]
     which: Which,
@@ -95,6 +97,7 @@ struct MemoryServer {
     incarnation: u64,
     phase: String,
     owner: Option<String>,
+    pid: Option<u32>,
     bytes: u64,
     replicas: u64,
 }
@@ -103,6 +106,7 @@ struct MemoryServer {
 struct ComputeServer {
     id: u16,
     owner: String,
+    pid: Option<u32>,
     has_failed: bool,
 }
 
@@ -111,6 +115,10 @@ impl Status {
         let store = Store::observe(&self.which.path)?;
         let (status, logs) = (store.status(), store.configuration().log_bytes());
         let gone = store.gone();
+        let members = store.pod().status().members.into_iter();
+        let pids: HashMap<Instance, u32> = members
+            .filter_map(|it| Some((it.instance(), it.record?.thread.process.pid)))
+            .collect();
         let is_gone = |it: &MemoryEntry| it.owner.is_some_and(|owner| gone.contains(&owner));
         if self.metrics {
             return output::print(Metrics::of(&status));
@@ -138,6 +146,7 @@ impl Status {
                         false => it.phase.to_string(),
                     },
                     owner: it.owner.map(|owner| owner.to_string()),
+                    pid: it.owner.and_then(|owner| pids.get(&owner).copied()),
                     bytes: it.region.bytes.saturating_sub(logs),
                     replicas: *placed,
                 })
@@ -146,6 +155,7 @@ impl Status {
                 .map(|it| ComputeServer {
                     id: it.id,
                     owner: it.owner.to_string(),
+                    pid: pids.get(&it.owner).copied(),
                     has_failed: it.has_failed,
                 })
                 .collect(),
@@ -205,12 +215,14 @@ impl Status {
                 answer.missing_replicas, status.missing.partitions, answer.path
             ))?;
         }
-        let mut table = Table::new(["SERVER", "STATE", "PROCESS", "MEMORY", "REPLICAS"]);
+        let pid = |pid: Option<u32>| pid.map_or_else(String::new, |pid| pid.to_string());
+        let mut table = Table::new(["SERVER", "STATE", "MEMBER", "PID", "MEMORY", "REPLICAS"]);
         for server in answer.memory {
             table.row([
                 format!("memory {}", server.id),
                 server.phase,
                 server.owner.unwrap_or_default(),
+                pid(server.pid),
                 Bytes(server.bytes).to_string(),
                 server.replicas.to_string(),
             ]);
@@ -221,6 +233,7 @@ impl Status {
                 format!("compute {}", server.id),
                 state.into(),
                 server.owner,
+                pid(server.pid),
                 String::new(),
                 String::new(),
             ]);

@@ -26,6 +26,8 @@ pub struct Hunt {
     pub category: Option<&'static str>,
     /// The families whose tests run.
     pub families: &'static [Family],
+    /// Whether the thesis finds the bug with these families (table 5.1).
+    pub is_named: bool,
     /// The verbs before which clients kill themselves, with a probability of one in `one_in`.
     pub crashes: &'static [Point],
     pub one_in: u32,
@@ -52,7 +54,7 @@ const ALL: &[Point] = &[
     Point::Recovery,
 ];
 /// The families of the thesis.
-const LITMUS: &[Family] = &[
+pub const LITMUS: &[Family; 3] = &[
     Family::DirectWrite,
     Family::ReadWrite,
     Family::IndirectWrite,
@@ -65,6 +67,7 @@ impl Hunt {
             protocol,
             category: None,
             families,
+            is_named: true,
             crashes: &[],
             one_in: 100,
             spread: Duration::ZERO,
@@ -95,14 +98,26 @@ impl Hunt {
         self
     }
 
+    /// Returns the searches for the same bug with each family of the thesis alone.
+    pub fn by_family(&self) -> impl Iterator<Item = Self> {
+        LITMUS.chunks(1).map(|families| Self {
+            families,
+            is_named: self.families.contains(&families[0]),
+            ..self.clone()
+        })
+    }
+
     /// The name of the flaw, or `sound`.
     pub fn name(&self) -> String {
         self.flaw.map_or_else(|| "sound".into(), litmus_store::name)
     }
 
-    /// The name with the protocol.
+    /// The name with the protocol and, if there is one only, the family.
     pub fn title(&self) -> String {
-        format!("{}, {}", self.name(), self.protocol)
+        match self.families {
+            [family] => format!("{}, {}, {}", self.name(), self.protocol, family.name()),
+            _ => format!("{}, {}", self.name(), self.protocol),
+        }
     }
 
     /// Returns the tests, those of many instances on the same objects first.

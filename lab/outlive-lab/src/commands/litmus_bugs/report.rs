@@ -110,6 +110,8 @@ pub struct Row {
     protocol: String,
     category: Option<&'static str>,
     families: Vec<&'static str>,
+    /// Whether the thesis finds the bug with these families.
+    named: bool,
     seeds: u64,
     found: u64,
     /// The repeated searches with the first seed that found the flaw.
@@ -152,6 +154,7 @@ impl Row {
             protocol: hunt.protocol.to_string(),
             category: hunt.category,
             families: hunt.families.iter().map(|it| it.name()).collect(),
+            named: hunt.is_named,
             seeds: outcomes.len() as u64,
             found: found().count() as u64,
             repeats: repeats.len() as u64,
@@ -187,6 +190,8 @@ impl Row {
                 || lacks_points);
         let is_missed = match (self.flaw == "sound", is_mutant) {
             (true, _) => self.found > 0,
+            // Another family than that of the thesis need not find it.
+            (false, _) if !self.named => false,
             (false, true) => false,
             (false, false) => {
                 let limit = LONGEST.as_secs_f64();
@@ -196,14 +201,30 @@ impl Row {
         lacks_crashes || is_missed
     }
 
+    /// The bug with its category and protocol.
+    pub fn bug(&self) -> [String; 3] {
+        let category = self.category.unwrap_or("-");
+        [self.flaw.clone(), category.into(), self.protocol.clone()]
+    }
+
+    /// The cell of the matrix of bugs and families: the seeds that found it and the median time.
+    pub fn cell(&self) -> String {
+        let named = if self.named { " *" } else { "" };
+        match self.median_seconds {
+            Some(median) => format!("{} of {}, {median:.1} s{named}", self.found, self.seeds),
+            None => format!("{} of {}{named}", self.found, self.seeds),
+        }
+    }
+
     /// The row of the printed table.
     pub fn cells(&self) -> [String; 10] {
         let number = |value: Option<String>| value.unwrap_or_else(|| "-".into());
         let found_by: Vec<&str> = self.found_by.iter().map(String::as_str).collect();
+        let [flaw, category, protocol] = self.bug();
         [
-            self.flaw.clone(),
-            self.category.unwrap_or("-").into(),
-            self.protocol.clone(),
+            flaw,
+            category,
+            protocol,
             self.families.join(", "),
             format!("{} of {}", self.found, self.seeds),
             match self.repeats {
