@@ -31,6 +31,7 @@ pub const LOST_UPDATE: &[&str] = &[
     "lost-update",
     "lost-update-three",
     "lost-write",
+    "predicate-many-preceders-write",
     "read-skew-write",
     "read-skew-delete",
 ];
