@@ -9,7 +9,7 @@ mod session;
 use outlive_litmus::driver::{
     Capabilities, Connection, Driver, DriverError, Key, Parameters, Scheme,
 };
-use outlive_store::protocol::{Coordinator, Retry, Table, Worker};
+use outlive_store::protocol::{Abort, Coordinator, Retry, Table, TransactionError, Worker};
 use outlive_store::servers::{ComputeServer, Connector, Direct, Members, Store, StoreError};
 use outlive_store::verbs::block_on;
 use session::Session;
@@ -130,7 +130,8 @@ impl<C: Connector + 'static> Driver for StoreDriver<C> {
     fn set(&self, objects: &[(Key, Option<i64>)]) -> Result<(), DriverError> {
         let table = self.table()?;
         let mut coordinator = self.coordinator(&self.worker()?, u32::MAX)?;
-        for objects in objects.chunks(SET_AT_ONCE) {
+        let mut parts: Vec<_> = objects.chunks(SET_AT_ONCE).collect();
+        while let Some(objects) = parts.pop() {
             let setting = coordinator.transaction(async |tx| {
                 for (key, value) in objects {
                     match value {
@@ -140,7 +141,15 @@ impl<C: Connector + 'static> Driver for StoreDriver<C> {
                 }
                 Ok(())
             });
-            block_on(setting).map_err(|error| self.error(error))?;
+            match block_on(setting) {
+                // The log slots of the store are small, or its protocol logs more.
+                Err(TransactionError::Aborted(Abort::WriteSetTooLarge { .. }))
+                    if objects.len() > 1 =>
+                {
+                    parts.extend(<[_; 2]>::from(objects.split_at(objects.len() / 2)));
+                }
+                other => drop(other.map_err(|error| self.error(error))?),
+            }
         }
         Ok(())
     }

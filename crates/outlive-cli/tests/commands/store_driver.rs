@@ -56,6 +56,26 @@ fn a_store_behind_killed_processes_conforms() {
     outlive(["litmus", "serve", "oracle:x"]).fails(1, "`outlive-store:PATH`");
 }
 
+/// The row of this store in the table of `docs/litmus.md`.
+#[test]
+fn a_store_is_judged_strictly_serializable() {
+    for protocol in ["pandora", "ford"] {
+        let name = format!("judged-{protocol}");
+        let (bank, _memory) = Bank::with(&name, &["--protocol", protocol]);
+        let target = format!("outlive-store:{}?keys=5000", bank.path());
+        let judge = ["litmus", "judge", &target, "--seconds", "10"];
+        let expect = ["--expect", "strict-serializable", "--json"];
+        let printed = outlive(judge.into_iter().chain(expect)).succeeds();
+        let judged: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        let tests = judged["tests"].as_array().unwrap();
+        assert!(tests.len() >= 60, "{printed}");
+        assert!(
+            tests.iter().all(|it| it["verdict"] == "passed"),
+            "{printed}"
+        );
+    }
+}
+
 #[test]
 fn conflicts_are_aborts() {
     let (_bank, _memory, driver) = store("driver-conflicts");

@@ -9,8 +9,14 @@ pub struct Bank(String);
 impl Bank {
     /// Creates a store with two memory servers.
     pub fn new(name: &str) -> (Self, [Running; 2]) {
+        Self::with(name, &[])
+    }
+
+    /// The same with more arguments of `store create`.
+    pub fn with(name: &str, arguments: &[&str]) -> (Self, [Running; 2]) {
         let path = format!("/dev/shm/outlive-cli-{name}-{}", std::process::id());
-        outlive(["store", "create", &path]).succeeds();
+        let create = ["store", "create", &path].into_iter();
+        outlive(create.chain(arguments.iter().copied())).succeeds();
         let memory = [(); 2].map(|()| {
             let mut memory = Running::start(["store", "memory", &path, "--size", "4M"]);
             memory.wait_for(&["memory server"]);
