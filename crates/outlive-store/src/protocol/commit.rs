@@ -189,10 +189,15 @@ impl<V: Member> Transaction<V> {
     async fn write_all(&mut self) -> Result<(), VerbError> {
         let (worker, sets) = (&self.worker, &mut self.sets);
         sets.fanout.clear();
+        let replicas = match worker.policy().writes_all_replicas {
+            true => usize::MAX,
+            false => 1,
+        };
         for write in sets.writes.iter() {
             let is_new = write.new != write.old;
             let receives = |place: &Place| is_new || self.copies && !worker.is_complete(place);
-            for place in worker.replicas(write.object).filter(receives) {
+            let places = worker.replicas(write.object).take(replicas);
+            for place in places.filter(receives) {
                 let batch = sets.fanout.to(place.server).1;
                 let value = &sets.words[write.new_value.clone()];
                 batch.write(place.of(write.object, VALUE), value);

@@ -29,6 +29,10 @@ pub struct Policy {
     pub(super) truncates_one_group: bool,
     /// A recovery installs an old value under a new version.
     pub(super) raises_versions_on_undo: bool,
+    /// A commit writes all replicas.
+    pub(super) writes_all_replicas: bool,
+    /// A latch is stolen after the logs of its holder are recovered.
+    pub(super) steals_after_recovery: bool,
     /// The primaries of an epoch are not used before the commits of earlier epochs have ended.
     pub(super) waits_for_commits: bool,
     /// An attempt is committed only in the epoch in which it began.
@@ -74,6 +78,8 @@ impl Policy {
         truncates_before_unlatching: true,
         truncates_one_group: true,
         raises_versions_on_undo: true,
+        writes_all_replicas: true,
+        steals_after_recovery: true,
         waits_for_commits: true,
         commits_in_its_epoch: true,
         asks_for_each_latch: true,
@@ -120,6 +126,11 @@ pub enum Flaw {
     TruncatesAllGroups,
     /// A recovery sets versions back.
     RestoresVersions,
+    /// A commit writes only the primary of an object.
+    ForgetsReplicas,
+    /// A latch of a dead compute server is stolen before its logs are recovered (Cor4 of the
+    /// thesis).
+    StealsEarly,
     /// New primaries are used while commits to the old primaries are under way.
     UnsettledEpochs,
     /// An attempt is committed although a memory server with its latches was lost.
@@ -154,7 +165,7 @@ pub enum Flaw {
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -167,6 +178,8 @@ impl Flaw {
         Self::UnlatchesBeforeTruncation,
         Self::TruncatesAllGroups,
         Self::RestoresVersions,
+        Self::ForgetsReplicas,
+        Self::StealsEarly,
         Self::UnsettledEpochs,
         Self::CommitsAfterLoss,
         Self::RemembersFailedIds,
@@ -217,6 +230,8 @@ impl Flaw {
             Self::UnlatchesBeforeTruncation => &mut policy.truncates_before_unlatching,
             Self::TruncatesAllGroups => &mut policy.truncates_one_group,
             Self::RestoresVersions => &mut policy.raises_versions_on_undo,
+            Self::ForgetsReplicas => &mut policy.writes_all_replicas,
+            Self::StealsEarly => &mut policy.steals_after_recovery,
             Self::UnsettledEpochs => &mut policy.waits_for_commits,
             Self::CommitsAfterLoss => &mut policy.commits_in_its_epoch,
             Self::RemembersFailedIds => &mut policy.asks_for_each_latch,

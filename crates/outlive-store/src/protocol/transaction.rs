@@ -1,7 +1,7 @@
 //! An attempt of a transaction: its read set and write set, and its accesses to single objects.
 
 use super::fanout::Fanout;
-use super::view::{Member, View};
+use super::view::Member;
 use super::worker::{Knowledge, Worker};
 use super::{Abort, Conflict};
 use crate::tables::{LATCH, ObjectId, Place, TransactionId, VALUE, VERSION, Version};
@@ -138,7 +138,7 @@ pub(super) enum Latch {
 /// A version with the indices of the value, as the attempt sees them.
 pub(super) type Seen = (Version, Range<usize>);
 
-impl<V: View> Worker<V> {
+impl<V: Member> Worker<V> {
     /// Returns the state of a latch with this word. `known` is the number of failures that the
     /// worker knew when the READ of the latch was posted. Another coordinator of the worker may
     /// have learned of one since.
@@ -150,9 +150,16 @@ impl<V: View> Worker<V> {
                 Knowledge::Before if self.known_failures() == known => Latch::Free,
                 Knowledge::Before => Latch::NewlyStray,
                 Knowledge::New => Latch::NewlyStray,
+                Knowledge::None if self.steals_early(holder.process()) => Latch::Free,
                 Knowledge::None => Latch::Held(holder),
             },
         }
+    }
+
+    /// Broken: returns whether the logs of this process are not recovered, and its latches are
+    /// stolen all the same.
+    fn steals_early(&self, process: u16) -> bool {
+        !self.policy().steals_after_recovery && self.view.is_under_recovery(process)
     }
 }
 

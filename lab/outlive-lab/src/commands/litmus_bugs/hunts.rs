@@ -202,7 +202,10 @@ pub fn mutants() -> Vec<Hunt> {
             process_ids: 24,
             ..with(LITMUS).crashing(&[Point::Commit, Point::Validate], 30)
         },
-        Flaw::UnsettledEpochs | Flaw::CommitsAfterLoss => with(LITMUS).losing_memory(),
+        Flaw::UnsettledEpochs | Flaw::CommitsAfterLoss | Flaw::ForgetsReplicas => {
+            with(LITMUS).losing_memory()
+        }
+        Flaw::StealsEarly => with(LITMUS).crashing(&[Point::Commit, Point::Log], 60),
         Flaw::ForgetsIncomplete
         | Flaw::DecidesByAll
         | Flaw::CopiesUnlatched
