@@ -230,6 +230,35 @@ fn a_suspected_server_that_keeps_its_rights_is_found() {
 }
 
 #[test]
+fn transactions_survive_the_recycling_of_process_ids() {
+    for protocol in Protocol::ALL {
+        let all = runs(Plan::RECYCLED_IDS.of(protocol), 300);
+        println!("{protocol}: {all:?}");
+        assert_frequent(&[
+            ("process ids that were assigned again", all.recycled),
+            ("commits under these ids", all.recycled_commits as u64),
+            ("transactions rolled forward", all.forward),
+            ("transactions rolled back", all.back),
+            ("lost memory servers", all.lost),
+        ]);
+        if matches!(protocol, Protocol::Pandora | Protocol::LatchToLog) {
+            assert_frequent(&[("stray latches that were released", all.released)]);
+        }
+    }
+}
+
+#[test]
+fn a_process_id_that_is_freed_while_latches_contain_it_is_found() {
+    let plan = Plan {
+        skips_scan: true,
+        ..Plan::RECYCLED_IDS
+    };
+    let found = (0..10_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
+    let (seed, error) = found.expect("it was not found");
+    println!("skips_scan: seed {seed}: {error}");
+}
+
+#[test]
 fn restorations_survive_broken_connections() {
     let mut together = Counts::default();
     for protocol in Protocol::ALL {
@@ -337,13 +366,10 @@ fn a_bucket_that_leaves_its_chain_too_early_is_found() {
 
 #[test]
 fn each_flaw_is_found() {
-    // Two are too rare, and found by the last test. The runs do not recycle process ids: those two
-    // are found by the scheduled memory.
+    // Two are too rare, and found by the last test.
     let others = [
         Flaw::StaleStrayReads,
         Flaw::RestoresVersions,
-        Flaw::RemembersFailedIds,
-        Flaw::RecyclesByWrites,
         // In the test above.
         Flaw::UnlinksAsRead,
         Flaw::UnlinksUnvalidated,
@@ -358,6 +384,7 @@ fn each_flaw_is_found() {
             }
             Flaw::CopiesUnregistered => Plan::RESTORATIONS_OF_THREE,
             Flaw::RepeatsLatching | Flaw::RepeatsReleasing => Plan::BROKEN_CONNECTIONS,
+            Flaw::RemembersFailedIds | Flaw::RecyclesByWrites => Plan::RECYCLED_IDS,
             _ => Plan::DEATHS,
         };
         let first = match flaw {

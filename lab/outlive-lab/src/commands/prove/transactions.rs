@@ -27,8 +27,8 @@ use std::time::Instant;
     outlive-lab prove transactions losses --seed 4711 --runs 1\n\n\
     Three compute servers execute random transactions on a table with two replicas in three memory \
     servers, over a simulated network with delays, losses, repetitions and lost answers. Compute \
-    servers die at random moments, the first recoverer after them, a memory server is lost, and \
-    connections break, as the kind of the run says. Each history is searched for an order that explains all results and \
+    servers die at random moments, the first recoverer after them, a memory server is lost, \
+    connections break, and process ids are recycled, as the kind of the run says. Each history is searched for an order that explains all results and \
     agrees with real time (strict serializability); the outcomes that the clients of dead servers \
     find out are part of it. Afterwards each key has to be writable in a few attempts, the \
     replicas must be equal, no latch may have a live holder, and no log may be left of a server \
@@ -83,6 +83,8 @@ struct Details {
     stolen: u64,
     snapshots: u64,
     fenced: u64,
+    recycled: u64,
+    recycled_commits: u64,
     /// The deaths of compute servers, by what they posted last.
     client_deaths: BTreeMap<&'static str, u64>,
     recoverer_deaths: BTreeMap<&'static str, u64>,
@@ -218,6 +220,8 @@ impl Transactions {
                 stolen: counts.stolen,
                 snapshots: counts.snapshots,
                 fenced: counts.fenced,
+                recycled: counts.recycled,
+                recycled_commits: counts.recycled_commits as u64,
                 client_deaths: named(&counts.deaths, Victim::Client),
                 recoverer_deaths: named(&counts.deaths, Victim::Recoverer),
                 restorer_deaths: named(&counts.deaths, Victim::Restorer),
@@ -255,6 +259,9 @@ fn about(kind: &str) -> &'static str {
         "dropped-workers" => "the same; workers are dropped while they release latches",
         "broken-restorations" => "as restorations; connections with outstanding verbs break",
         "chains" => "as restorations; buckets join and leave a chain all the time",
+        "recycled-ids" => {
+            "as losses; new servers receive the process ids of dead ones, and may die"
+        }
         "restorations-of-three" => "the same with three replicas, and the loss in the restoration",
         _ => "",
     }
@@ -297,6 +304,12 @@ fn say(proof: &Proof<Details>) -> Result<(), Failure> {
         more.lost_servers,
         more.stolen,
     ))?;
+    if more.recycled > 0 {
+        let (ids, commits) = (more.recycled, more.recycled_commits);
+        output::line(format_args!(
+            "  {ids} process ids were recycled, {commits} transactions committed under them"
+        ))?;
+    }
     if more.lost_answers > 0 {
         let answers = more.lost_answers;
         output::line(format_args!(

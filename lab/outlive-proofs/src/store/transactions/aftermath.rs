@@ -16,7 +16,7 @@ pub(super) fn check_tables(world: &World) -> Result<(), String> {
     let checking = async {
         let worker = world.worker(OBSERVER, OBSERVER);
         *result.borrow_mut() = check(&worker, core::iter::once(0), |_| false).await;
-        for dead in mortals().filter(|it| world.is_out(*it)) {
+        for dead in mortals().filter(|it| world.is_out(*it) && world.has_had_id(*it)) {
             let worker = world.worker(OBSERVER, dead);
             let left = logs_left(&worker).await.expect("the log servers answer");
             logs.set(logs.get() + left);

@@ -18,7 +18,7 @@ impl World {
         let loading = async {
             let worker = self.worker(OBSERVER, OBSERVER);
             let mut coordinator = worker.coordinator().expect("a free slot");
-            let record = self.history.begin("loader".into());
+            let record = self.history.begin("loader".into(), OBSERVER);
             for step in self.steps(record) {
                 let done = coordinator.transaction(async |tx| {
                     for step in &step {

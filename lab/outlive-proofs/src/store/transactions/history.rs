@@ -76,6 +76,8 @@ pub struct Record {
     pub outcome: Outcome,
     /// Whether the client has found out the outcome after the death of the coordinator.
     pub was_resolved: bool,
+    /// The compute server that executed it.
+    pub compute: usize,
     /// The last attempt.
     pub attempt: Option<TransactionId>,
     begin: u64,
@@ -96,8 +98,8 @@ impl History {
         *time
     }
 
-    /// Begins a transaction. Returns its number.
-    pub fn begin(&self, name: String) -> usize {
+    /// Begins a transaction of `compute`. Returns its number.
+    pub fn begin(&self, name: String, compute: usize) -> usize {
         let begin = self.tick();
         let mut records = self.records.borrow_mut();
         records.push(Record {
@@ -106,6 +108,7 @@ impl History {
             is_complete: false,
             outcome: Outcome::Unknown,
             was_resolved: false,
+            compute,
             attempt: None,
             begin,
             end: u64::MAX,
@@ -139,13 +142,14 @@ impl History {
         records[number].end = end;
     }
 
-    /// Gives transactions without an answer the outcomes of their last attempts that `outcome`
-    /// returns.
-    pub fn resolve(&self, outcome: impl Fn(TransactionId) -> Option<Outcome>) {
+    /// Gives transactions without an answer the outcomes that `outcome` returns for their compute
+    /// servers and last attempts.
+    pub fn resolve(&self, outcome: impl Fn(usize, TransactionId) -> Option<Outcome>) {
         let end = self.tick();
         for record in self.records.borrow_mut().iter_mut() {
             if record.outcome == Outcome::Unknown
-                && let Some(resolved) = record.attempt.and_then(&outcome)
+                && let Some(attempt) = record.attempt
+                && let Some(resolved) = outcome(record.compute, attempt)
             {
                 record.outcome = resolved;
                 record.was_resolved = true;
@@ -240,7 +244,7 @@ mod tests {
 
     fn history(transactions: &[(&[Access], Outcome)], is_concurrent: bool) -> History {
         let history = History::default();
-        let begin = |number: usize| history.begin(number.to_string());
+        let begin = |number: usize| history.begin(number.to_string(), 0);
         let concurrent: Vec<usize> = match is_concurrent {
             true => (0..transactions.len()).map(begin).collect(),
             false => Vec::new(),

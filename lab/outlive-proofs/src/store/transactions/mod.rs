@@ -1,14 +1,17 @@
 //! Transactions on the simulated network: compute servers execute random transactions, some of them
 //! die, and others recover their logs and may die as well. A memory server may be lost, and others
 //! may restore its replicas and die, before a second one is lost. Connections may break. The
-//! history is checked for strict serializability, and the memory for consistency.
+//! process ids of dead compute servers may be assigned to new ones. The history is checked for
+//! strict serializability, and the memory for consistency.
 
 mod aftermath;
 mod chains;
 mod deaths;
 mod history;
 mod plan;
+mod recoverers;
 mod restorers;
+mod successors;
 mod view;
 
 pub use deaths::{Step, Steps, Victim};
@@ -18,14 +21,16 @@ pub use plan::{Counts, Plan};
 use super::network::{Fault, Network, Task};
 use core::cell::{Cell, RefCell};
 use outlive_store::protocol::{
-    Abort, Coordinator, LastCommit, Outcome as Resolved, Protocol, Recovered, Retry, Slot, Table,
-    Transaction, TransactionError, Worker, recover_logs_in_groups,
+    Abort, Coordinator, LastCommit, Outcome as Resolved, Protocol, Retry, Slot, Table, Transaction,
+    TransactionError, Worker,
 };
 use outlive_store::tables::{TransactionId, choose};
 use outlive_store::verbs::{ServerId, Verb};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
-use view::{Change, Configuration, Simulated, log_of, places, process, words};
+use view::{
+    Change, Configuration, Simulated, attempt_before, incarnation, log_of, owners, places, words,
+};
 
 /// The number of compute servers that execute transactions. The two that follow recover.
 const CLIENTS: usize = 3;
@@ -33,10 +38,12 @@ const RECOVERERS: usize = 2;
 /// The two that follow these restore lost replicas.
 const RESTORER: usize = CLIENTS + RECOVERERS;
 const RESTORERS: usize = 2;
+/// The two that follow these receive the process ids of dead ones.
+const SUCCESSOR: usize = RESTORER + RESTORERS;
+const SUCCESSORS: usize = 2;
 /// The observer reads all keys at the end.
-const OBSERVER: usize = RESTORER + RESTORERS;
+const OBSERVER: usize = SUCCESSOR + SUCCESSORS;
 const COORDINATORS: u16 = 2;
-const TRANSACTIONS: u64 = 2;
 /// Short pauses, so that readers meet the states of a recovery.
 const RETRY: Retry = Retry {
     attempts: 100_000,
@@ -68,6 +75,9 @@ struct World {
     is_over: Cell<bool>,
     /// The number of restorers that are copying.
     restoring: Cell<usize>,
+    /// The number of successors that are at work, and whether one has executed its transactions.
+    succeeding: Cell<usize>,
+    has_succeeded: Cell<bool>,
 }
 
 /// A value consists of two equal words.
@@ -88,10 +98,17 @@ impl World {
             compute,
             plan: self.plan,
             configuration: Rc::clone(&self.configuration),
-            slots: RefCell::new((0..COORDINATORS).map(|it| Slot::new(it, 0)).collect()),
+            slots: RefCell::new(
+                (0..COORDINATORS)
+                    .map(|it| Slot::new(it, attempt_before(compute)))
+                    .collect(),
+            ),
         };
-        let log = self.configuration.borrow().logs[of].clone();
-        let worker = Worker::new(view, process(of), log_of(self.plan.protocol, of, log), 4);
+        let (id, log) = {
+            let configuration = self.configuration.borrow();
+            (configuration.ids[of], configuration.logs[of].clone())
+        };
+        let worker = Worker::new(view, id, log_of(self.plan.protocol, of, log), 4);
         worker.set_policy(self.plan.policy);
         worker
     }
@@ -119,9 +136,9 @@ impl World {
         seed: u64,
     ) {
         let mut random = fastrand::Rng::with_seed(seed);
-        for number in 0..TRANSACTIONS {
+        for number in 0..self.plan.transactions {
             if self.plan.snapshots > 0 && random.u8(..100) < self.plan.snapshots {
-                let record = self.history.begin(format!("{name}.{number}"));
+                let record = self.history.begin(format!("{name}.{number}"), compute);
                 let is_complete = self.snapshot(&mut coordinator, record).await;
                 if !is_complete && self.is_out(compute) {
                     return;
@@ -138,7 +155,7 @@ impl World {
                 })
                 .collect();
             let is_aborted = random.u8(..20) == 0;
-            let record = self.history.begin(format!("{name}.{number}"));
+            let record = self.history.begin(format!("{name}.{number}"), compute);
             let done = coordinator.transaction(async |tx| {
                 self.history.restart(record, Some(tx.id()));
                 let is_recovering = !self.configuration.borrow().recovering.is_empty();
@@ -216,62 +233,12 @@ impl World {
         true
     }
 
-    /// Recovers compute servers that have died, as one of the recoverers.
-    async fn recoverer(&self, compute: usize) {
-        let me = compute - CLIENTS;
-        while self.is_running() {
-            pause().await;
-            // The second recoverer works after the death of the first one.
-            let predecessors = CLIENTS..compute;
-            if predecessors.clone().any(|it| !self.network.is_dead(it)) {
-                continue;
-            }
-            for dead in mortals().filter(|it| self.is_out(*it)) {
-                if self.configuration.borrow().failed.contains(&process(dead)) {
-                    continue;
-                }
-                // A predecessor is revoked before its work is continued.
-                for revoked in predecessors.clone().chain([dead]) {
-                    if !self.plan.keeps_rights || self.network.is_dead(revoked) {
-                        self.network.revoke(revoked).await;
-                    }
-                }
-                {
-                    let configuration = &mut *self.configuration.borrow_mut();
-                    configuration.recovering.insert(dead);
-                    configuration.recoveries += u64::from(!self.plan.hides_recoveries);
-                }
-                let worker = self.worker(compute, dead);
-                // The slots of a server are in one group, or each in its own.
-                let group = 1 + dead as u16 % COORDINATORS;
-                match recover_logs_in_groups(&worker, group).await {
-                    Ok(Recovered { forward, back, .. }) => {
-                        let mut counts = self.counts.borrow_mut();
-                        counts.forward += forward;
-                        counts.back += back;
-                        counts.again += u64::from(me > 0);
-                        let configuration = &mut *self.configuration.borrow_mut();
-                        configuration.failed.insert(process(dead));
-                        configuration.recovering.remove(&dead);
-                        configuration
-                            .commits
-                            .retain(|(it, _), _| *it != process(dead));
-                    }
-                    Err(_) => return,
-                }
-            }
-        }
-    }
-
-    fn are_recovered(&self) -> bool {
-        let mut out = mortals().filter(|it| self.is_out(*it));
-        out.all(|it| self.configuration.borrow().failed.contains(&process(it)))
-    }
-
     /// Whether recoverers and the detector are needed. A restorer may be copying when the observer
-    /// has ended, and wait for the recovery of another one or for the record of a loss.
+    /// has ended, and wait for the recovery of another one or for the record of a loss. A successor
+    /// may be executing transactions then.
     fn is_running(&self) -> bool {
-        !self.is_over.get() || self.restoring.get() > 0 || !self.are_recovered()
+        let works = self.restoring.get() + self.succeeding.get() > 0;
+        !self.is_over.get() || works || !self.are_recovered()
     }
 
     /// Records the losses of memory servers. If `victim` is a compute server and N, suspects this
@@ -287,9 +254,11 @@ impl World {
             }
             self.note_losses();
             if self.plan.forgets_dead {
-                let is_live = |it: u16| !self.network.is_dead(usize::from(it) - 1);
-                let commits = &mut self.configuration.borrow_mut().commits;
-                commits.retain(|(process, _), _| is_live(*process));
+                let configuration = &mut *self.configuration.borrow_mut();
+                let owners = &configuration.owners;
+                let is_live =
+                    |it: &u16| !owners.get(it).is_some_and(|it| self.network.is_dead(*it));
+                { &mut configuration.commits }.retain(|(process, _), _| is_live(process));
             }
         }
     }
@@ -305,24 +274,23 @@ impl World {
         }
     }
 
-    /// Waits until the recoveries are complete, and reads all keys.
-    async fn observer(&self) {
-        let worker = self.worker(OBSERVER, OBSERVER);
-        let mut coordinator = worker.coordinator().expect("a free slot");
-        loop {
-            pause().await;
-            if self.are_recovered() && (!self.plan.restores || self.is_restored()) {
-                break;
-            }
-        }
-        // The clients of the dead servers ask for the outcomes of their last attempts.
-        self.history.resolve(|attempt| {
+    /// The clients of these compute servers ask for the outcomes of their last attempts, if the
+    /// servers have died.
+    fn resolve(&self, which: impl Fn(usize) -> bool) {
+        self.history.resolve(|compute, attempt| {
             let configuration = self.configuration.borrow();
-            let has_failed = configuration.failed.contains(&attempt.process());
+            // The words of a process id are those of its last owner.
+            let is_owner = configuration.owners.get(&attempt.process()) == Some(&compute);
+            if !is_owner || !which(compute) {
+                return None;
+            }
+            let failed = configuration.failed.get(&attempt.process());
+            let has_failed = failed == Some(&incarnation(compute));
             let coordinator = (attempt.process(), attempt.coordinator());
             let last = configuration.last.get(&coordinator).copied();
+            let before = attempt_before(compute);
             let last = last.unwrap_or(LastCommit {
-                begun: TransactionId::new(coordinator.0, coordinator.1, 0),
+                begun: TransactionId::new(coordinator.0, coordinator.1, before),
                 committed: None,
             });
             match last.outcome(attempt, has_failed) {
@@ -331,7 +299,21 @@ impl World {
                 Resolved::Unknown => None,
             }
         });
-        let record = self.history.begin("observer".into());
+    }
+
+    /// Waits until the recoveries are complete, and reads all keys.
+    async fn observer(&self) {
+        let worker = self.worker(OBSERVER, OBSERVER);
+        let mut coordinator = worker.coordinator().expect("a free slot");
+        loop {
+            pause().await;
+            let is_restored = !self.plan.restores || self.is_restored();
+            if is_restored && self.are_recovered() && self.is_succeeded() {
+                break;
+            }
+        }
+        self.resolve(|_| true);
+        let record = self.history.begin("observer".into(), OBSERVER);
         let done = coordinator.transaction(async |tx| {
             self.history.restart(record, None);
             for key in 0..self.plan.keys {
@@ -363,7 +345,7 @@ async fn execute(
 
 /// The compute servers that are recovered if they die.
 fn mortals() -> impl Iterator<Item = usize> {
-    (0..CLIENTS).chain(RESTORER..OBSERVER)
+    (0..CLIENTS).chain(RESTORER..SUCCESSOR + SUCCESSORS)
 }
 
 /// Lets others run.
@@ -393,7 +375,11 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         Protocol::Ford | Protocol::LogALatch => servers.clone(),
     };
     let configuration = Configuration {
-        failed: HashSet::new(),
+        ids: (0..=OBSERVER).map(view::first_id).collect(),
+        owners: owners(),
+        failed: BTreeMap::new(),
+        free: BTreeSet::new(),
+        recovered: BTreeSet::new(),
         changes: Vec::new(),
         places: places(&plan, &servers),
         commits: HashMap::new(),
@@ -415,6 +401,8 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         counts: RefCell::default(),
         is_over: Cell::new(false),
         restoring: Cell::new(0),
+        succeeding: Cell::new(0),
+        has_succeeded: Cell::new(false),
     };
     if plan.chains {
         world.load()?;
@@ -442,6 +430,14 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     }
     if plan.restores && random.bool() {
         network.plan(begin + random.u64(..6000), Fault::ComputeCrash(RESTORER));
+    }
+    if plan.recycles {
+        // The scan posts only some batches.
+        match random.u8(..3) {
+            0 => network.plan(begin + random.u64(..6000), Fault::ComputeCrash(SUCCESSOR)),
+            1 => network.plan_crash(SUCCESSOR, random.u64(..5)),
+            _ => network.plan_crash(SUCCESSOR, random.u64(..60)),
+        }
     }
     if plan.memory_dies {
         let server = ServerId(random.u16(..servers.len() as u16));
@@ -478,9 +474,15 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         tasks.push((recoverer, Box::pin(world.recoverer(recoverer))));
     }
     if plan.restores {
-        for restorer in RESTORER..OBSERVER {
+        for restorer in RESTORER..SUCCESSOR {
             let task = world.restorer(restorer, random.u64(..3000));
             tasks.push((restorer, Box::pin(task)));
+        }
+    }
+    if plan.recycles {
+        for successor in SUCCESSOR..SUCCESSOR + SUCCESSORS {
+            let task = world.successor(successor, random.u64(..));
+            tasks.push((successor, Box::pin(task)));
         }
     }
     let suspicion = plan
@@ -517,13 +519,17 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     let resolved = |outcome| move |it: &Record| it.was_resolved && it.outcome == outcome;
     counts.found_committed = world.history.count(resolved(Outcome::Committed));
     counts.found_without_effect = world.history.count(resolved(Outcome::NoEffect));
+    let is_successor = |it: &Record| (SUCCESSOR..OBSERVER).contains(&it.compute);
+    counts.recycled_commits = world
+        .history
+        .count(|it| it.outcome == Outcome::Committed && is_successor(it));
     counts.moved = world.moves();
     counts.words = network.seen().words;
     counts.left_latches = world.configuration.borrow().left_latches;
     let add = |all: &mut Steps, compute: usize, batch: &[Verb]| {
         if let Some(step) = Step::of(batch, &plan) {
             let victim = match compute {
-                ..CLIENTS => Victim::Client,
+                ..CLIENTS | SUCCESSOR.. => Victim::Client,
                 CLIENTS..RESTORER => Victim::Recoverer,
                 _ => Victim::Restorer,
             };

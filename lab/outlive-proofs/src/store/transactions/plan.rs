@@ -36,6 +36,13 @@ pub struct Plan {
     pub suspects: bool,
     /// Broken: the suspected server keeps its rights.
     pub keeps_rights: bool,
+    /// Whether the process ids of dead compute servers are assigned to new ones, which execute
+    /// transactions and may die as well.
+    pub recycles: bool,
+    /// Broken: a process id is freed although latches still contain it.
+    pub skips_scan: bool,
+    /// The number of transactions of each coordinator.
+    pub transactions: u64,
     /// Whether attempts stall at latches of compute servers under recovery.
     pub stalls: bool,
     /// Whether the keys are in two chains of a full bucket and extra ones that have one key each,
@@ -68,6 +75,9 @@ impl Plan {
         drops_workers: false,
         suspects: false,
         keeps_rights: false,
+        recycles: false,
+        skips_scan: false,
+        transactions: 2,
         stalls: false,
         chains: false,
         accesses: 3,
@@ -144,8 +154,15 @@ impl Plan {
         reads: 10,
         ..Self::RESTORATIONS
     };
+    /// A run in which the process ids of dead compute servers are recycled while others execute
+    /// transactions.
+    pub const RECYCLED_IDS: Self = Self {
+        recycles: true,
+        transactions: 4,
+        ..Self::LOSSES
+    };
     /// The kinds of sound runs, with their names.
-    pub const ALL: [(&str, Self); 13] = [
+    pub const ALL: [(&str, Self); 14] = [
         ("clean", Self::CLEAN),
         ("deaths", Self::DEATHS),
         ("losses", Self::LOSSES),
@@ -159,6 +176,7 @@ impl Plan {
         ("suspicions", Self::SUSPICIONS),
         ("broken-restorations", Self::BROKEN_RESTORATIONS),
         ("chains", Self::CHAINS),
+        ("recycled-ids", Self::RECYCLED_IDS),
     ];
 
     /// The sizes of the table.
@@ -223,6 +241,12 @@ pub struct Counts {
     pub fenced: u64,
     /// Compute servers that were left with latches, because a worker was dropped.
     pub left_latches: u64,
+    /// Process ids of dead compute servers that were assigned again.
+    pub recycled: u64,
+    /// Stray latches that were released for that.
+    pub released: u64,
+    /// Transactions that were committed by the next owners of these ids.
+    pub recycled_commits: usize,
     /// Buckets that joined or left a chain, and moves that were undone.
     pub moved: u64,
     /// Words that took effect.
@@ -256,6 +280,9 @@ impl Counts {
         self.snapshots += other.snapshots;
         self.fenced += other.fenced;
         self.left_latches += other.left_latches;
+        self.recycled += other.recycled;
+        self.released += other.released;
+        self.recycled_commits += other.recycled_commits;
         self.moved += other.moved;
         self.words += other.words;
         self.lost_answers += other.lost_answers;

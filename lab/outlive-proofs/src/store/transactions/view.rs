@@ -1,13 +1,13 @@
 //! The store as a simulated compute server sees it.
 
 use super::super::network::{Network, Wire};
-use super::{COORDINATORS, OBSERVER, Plan};
+use super::{CLIENTS, COORDINATORS, OBSERVER, Plan, RESTORER, SUCCESSOR};
 use core::cell::RefCell;
 use core::task::Poll;
 use outlive_store::protocol::{LastCommit, LogArea, Member, Protocol, Slot, View};
 use outlive_store::tables::{Place, TableLayout, TransactionId, choose};
 use outlive_store::verbs::{Connection, RemoteOffset, ServerId, VerbError};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 /// What all servers know.
@@ -15,8 +15,16 @@ use std::rc::Rc;
 pub(super) struct Configuration {
     /// The memory servers.
     pub servers: Vec<ServerId>,
-    /// The process ids that have failed.
-    pub failed: HashSet<u16>,
+    /// The process ids that the compute servers have, or had last; 0 is none.
+    pub ids: Vec<u16>,
+    /// The compute servers that have a process id, or had it when it failed.
+    pub owners: BTreeMap<u16, usize>,
+    /// The process ids that have failed, with the incarnations of their owners.
+    pub failed: BTreeMap<u16, u64>,
+    /// The process ids that failed and are available again.
+    pub free: BTreeSet<u16>,
+    /// The dead compute servers whose logs are recovered.
+    pub recovered: BTreeSet<usize>,
     /// The lost memory servers and the steps of restorations, in order.
     pub changes: Vec<Change>,
     /// The places of the replicas of each partition.
@@ -121,9 +129,31 @@ pub(super) fn words(plan: &Plan) -> usize {
     (logs + tables) as usize / 8
 }
 
-/// The process id of a compute server.
-pub(super) const fn process(compute: usize) -> u16 {
-    compute as u16 + 1
+/// The process id of a compute server at the beginning. Successors have none, and recoverers and
+/// detectors need none.
+pub(super) fn first_id(compute: usize) -> u16 {
+    let has_one = compute < CLIENTS || (RESTORER..SUCCESSOR).contains(&compute);
+    match has_one || compute == OBSERVER {
+        true => compute as u16 + 1,
+        false => 0,
+    }
+}
+
+/// The owners of the process ids at the beginning.
+pub(super) fn owners() -> BTreeMap<u16, usize> {
+    let owners = (0..=OBSERVER).map(|it| (first_id(it), it));
+    owners.filter(|(id, _)| *id != 0).collect()
+}
+
+/// A number that no other owner of a process id has.
+pub(super) const fn incarnation(compute: usize) -> u64 {
+    compute as u64 + 1
+}
+
+/// The number before that of the first attempt of each coordinator of a compute server. The owners
+/// of a process id begin elsewhere, as in the store.
+pub(super) const fn attempt_before(compute: usize) -> u32 {
+    (compute as u32).wrapping_mul(0x9E37_79B9)
 }
 
 pub(super) fn log_of(protocol: Protocol, compute: usize, servers: Vec<ServerId>) -> LogArea {
@@ -169,8 +199,7 @@ impl View for Simulated {
     }
 
     fn failed(&self, process: u16) -> Option<u64> {
-        let failed = &self.configuration.borrow().failed;
-        failed.contains(&process).then_some(1)
+        self.configuration.borrow().failed.get(&process).copied()
     }
 
     fn epoch(&self) -> u64 {
@@ -217,9 +246,11 @@ impl Member for Simulated {
     }
 
     fn is_under_recovery(&self, process: u16) -> bool {
-        let compute = usize::from(process) - 1;
-        let is_suspected = self.configuration.borrow().suspected == Some(compute);
-        (is_suspected || self.network.is_dead(compute)) && self.failed(process).is_none()
+        let configuration = self.configuration.borrow();
+        let is_suspected = |it| configuration.suspected == Some(it);
+        let owner = configuration.owners.get(&process).copied();
+        owner.is_some_and(|it| is_suspected(it) || self.network.is_dead(it))
+            && !configuration.failed.contains_key(&process)
     }
 
     fn stragglers(&self, _: u64) -> Vec<TransactionId> {
