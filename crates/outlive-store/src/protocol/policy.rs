@@ -33,6 +33,10 @@ pub struct Policy {
     pub(super) writes_all_replicas: bool,
     /// A latch is stolen after the logs of its holder are recovered.
     pub(super) steals_after_recovery: bool,
+    /// A recovery restores all objects of a transaction that it undoes.
+    pub(super) undoes_all_objects: bool,
+    /// A recovery rolls a transaction forward that has reached all replicas.
+    pub(super) keeps_committed: bool,
     /// The primaries of an epoch are not used before the commits of earlier epochs have ended.
     pub(super) waits_for_commits: bool,
     /// An attempt is committed only in the epoch in which it began.
@@ -80,6 +84,8 @@ impl Policy {
         raises_versions_on_undo: true,
         writes_all_replicas: true,
         steals_after_recovery: true,
+        undoes_all_objects: true,
+        keeps_committed: true,
         waits_for_commits: true,
         commits_in_its_epoch: true,
         asks_for_each_latch: true,
@@ -131,6 +137,10 @@ pub enum Flaw {
     /// A latch of a dead compute server is stolen before its logs are recovered (Cor4 of the
     /// thesis).
     StealsEarly,
+    /// A rollback restores only the first object of a transaction (Cor2 of the thesis).
+    UndoesOneObject,
+    /// A recovery also undoes a transaction that has reached all replicas (Cor3 of the thesis).
+    UndoesCommitted,
     /// New primaries are used while commits to the old primaries are under way.
     UnsettledEpochs,
     /// An attempt is committed although a memory server with its latches was lost.
@@ -165,7 +175,7 @@ pub enum Flaw {
 #[cfg(feature = "proofs")]
 impl Flaw {
     /// All flaws. The first six are those of FORD.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::ComplicitAborts,
         Self::CovertLatches,
         Self::RelaxedLatches,
@@ -180,6 +190,8 @@ impl Flaw {
         Self::RestoresVersions,
         Self::ForgetsReplicas,
         Self::StealsEarly,
+        Self::UndoesOneObject,
+        Self::UndoesCommitted,
         Self::UnsettledEpochs,
         Self::CommitsAfterLoss,
         Self::RemembersFailedIds,
@@ -232,6 +244,8 @@ impl Flaw {
             Self::RestoresVersions => &mut policy.raises_versions_on_undo,
             Self::ForgetsReplicas => &mut policy.writes_all_replicas,
             Self::StealsEarly => &mut policy.steals_after_recovery,
+            Self::UndoesOneObject => &mut policy.undoes_all_objects,
+            Self::UndoesCommitted => &mut policy.keeps_committed,
             Self::UnsettledEpochs => &mut policy.waits_for_commits,
             Self::CommitsAfterLoss => &mut policy.commits_in_its_epoch,
             Self::RemembersFailedIds => &mut policy.asks_for_each_latch,

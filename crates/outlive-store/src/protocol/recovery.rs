@@ -345,7 +345,8 @@ async fn decide<V: View>(
     for (number, _) in &found {
         logged[*number].decision = Decision::Forward;
     }
-    for (number, _) in found.iter().filter(|(_, is_updated)| !is_updated) {
+    let keeps = worker.policy().keeps_committed;
+    for (number, _) in found.iter().filter(|(_, is_updated)| !(is_updated & keeps)) {
         logged[*number].decision = Decision::Back;
     }
     Ok(())
@@ -358,7 +359,11 @@ async fn undo<V: View>(
 ) -> Result<(), VerbError> {
     fanout.clear();
     for it in logged.iter().filter(|it| it.decision == Decision::Back) {
-        for logged in &it.entry.objects {
+        let undone = match worker.policy().undoes_all_objects {
+            true => it.entry.objects.len(),
+            false => 1,
+        };
+        for logged in it.entry.objects.iter().take(undone) {
             let version = match worker.policy().raises_versions_on_undo {
                 true => logged.new.next(logged.old.exists()),
                 false => logged.old,

@@ -192,9 +192,10 @@ pub fn mutants() -> Vec<Hunt> {
     let hunt = |flaw| match flaw {
         Flaw::AbsenceNotValidated => with(INSERTS),
         Flaw::UncheckedReads => with(READS).spread(400),
-        Flaw::StaleStrayReads | Flaw::RestoresVersions => {
-            with(LITMUS).crashing(&[Point::Commit, Point::Log], 60)
-        }
+        Flaw::StaleStrayReads
+        | Flaw::RestoresVersions
+        | Flaw::UndoesOneObject
+        | Flaw::UndoesCommitted => with(LITMUS).crashing(&[Point::Commit, Point::Log], 60),
         Flaw::UnlatchesBeforeTruncation => {
             with(LITMUS).crashing(&[Point::Commit, Point::Log, Point::Recovery], 60)
         }

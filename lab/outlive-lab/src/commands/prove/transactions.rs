@@ -27,7 +27,7 @@ use std::time::Instant;
     outlive-lab prove transactions losses --seed 4711 --runs 1\n\n\
     Three compute servers execute random transactions on a table with two replicas in three memory \
     servers, over a simulated network with delays, losses, repetitions and lost answers. Compute \
-    servers die at random moments, the first recoverer after them, a memory server is lost, \
+    servers die at random moments, the first detector, the first recoverer after them, a memory server is lost, \
     connections break, and process ids are recycled, as the kind of the run says. Each history is searched for an order that explains all results and \
     agrees with real time (strict serializability); the outcomes that the clients of dead servers \
     find out are part of it. Afterwards each key has to be writable in a few attempts, the \
@@ -39,7 +39,8 @@ pub struct Transactions {
     #[command(flatten)]
     selection: Selection,
     /// Execute so many runs that --all covers at least 100,000, and require that compute servers
-    /// died after each kind of batch, and that connections broke with each: half an hour
+    /// died after each kind of batch, and that connections broke and memory servers died with each:
+    /// half an hour
     #[arg(long)]
     full: bool,
     /// The number of runs of each kind [default: 200]
@@ -79,6 +80,8 @@ struct Details {
     rolled_forward: u64,
     rolled_back: u64,
     recovered_again: u64,
+    detectors_died: u64,
+    detected_again: u64,
     lost_servers: u64,
     stolen: u64,
     snapshots: u64,
@@ -94,6 +97,10 @@ struct Details {
     recoverer_breaks: BTreeMap<&'static str, u64>,
     restorer_breaks: BTreeMap<&'static str, u64>,
     lost_answers: u64,
+    /// The batches that were outstanding at a memory server when it died.
+    client_losses: BTreeMap<&'static str, u64>,
+    recoverer_losses: BTreeMap<&'static str, u64>,
+    restorer_losses: BTreeMap<&'static str, u64>,
     messages: Vec<String>,
 }
 
@@ -195,6 +202,14 @@ impl Transactions {
                 format!("no connection broke with a batch of {step} of a {victim:?}")
             }));
         }
+        if self.full && plan.memory_dies {
+            // Recoverers and restorers are seldom at work when a server is lost.
+            let all = missing(&counts.losses, &plan).filter(|it| it.0 == Victim::Client);
+            never.extend(all.map(|(victim, step)| {
+                let step = step.name();
+                format!("no memory server died with a batch of {step} of a {victim:?}")
+            }));
+        }
         let failed = (failures.len() + never.len()) as u64;
         messages.extend(never);
         let named = |all: &Steps, of: Victim| {
@@ -216,6 +231,8 @@ impl Transactions {
                 rolled_forward: counts.forward,
                 rolled_back: counts.back,
                 recovered_again: counts.again,
+                detectors_died: counts.detectors_died,
+                detected_again: counts.detected_again,
                 lost_servers: counts.lost,
                 stolen: counts.stolen,
                 snapshots: counts.snapshots,
@@ -229,6 +246,9 @@ impl Transactions {
                 recoverer_breaks: named(&counts.breaks, Victim::Recoverer),
                 restorer_breaks: named(&counts.breaks, Victim::Restorer),
                 lost_answers: counts.lost_answers,
+                client_losses: named(&counts.losses, Victim::Client),
+                recoverer_losses: named(&counts.losses, Victim::Recoverer),
+                restorer_losses: named(&counts.losses, Victim::Restorer),
                 messages,
             },
         }
@@ -248,8 +268,8 @@ fn missing(seen: &Steps, plan: &Plan) -> impl Iterator<Item = (Victim, Step)> {
 fn about(kind: &str) -> &'static str {
     match kind {
         "clean" => "transactions without deaths",
-        "deaths" => "two compute servers and the first recoverer die",
-        "losses" => "two compute servers and the first recoverer die, and a memory server is lost",
+        "deaths" => "two compute servers, the first recoverer and the first detector die",
+        "losses" => "as deaths; a memory server is lost as well",
         "single" => "as deaths, with transactions of one access to one key",
         "stalls" => "as losses; attempts wait at latches of servers under recovery",
         "snapshots" => "as losses; a third of the transactions read the whole table",
@@ -304,6 +324,12 @@ fn say(proof: &Proof<Details>) -> Result<(), Failure> {
         more.lost_servers,
         more.stolen,
     ))?;
+    if more.detectors_died > 0 {
+        let (died, steps) = (more.detectors_died, more.detected_again);
+        output::line(format_args!(
+            "  {died} detectors died; {steps} deaths and losses were recorded by a second one"
+        ))?;
+    }
     if more.recycled > 0 {
         let (ids, commits) = (more.recycled, more.recycled_commits);
         output::line(format_args!(
@@ -326,6 +352,18 @@ fn say(proof: &Proof<Details>) -> Result<(), Failure> {
             &more.recoverer_breaks,
         ),
         ("connections of restorers broke with", &more.restorer_breaks),
+        (
+            "memory servers died with batches of clients",
+            &more.client_losses,
+        ),
+        (
+            "memory servers died with batches of recoverers",
+            &more.recoverer_losses,
+        ),
+        (
+            "memory servers died with batches of restorers",
+            &more.restorer_losses,
+        ),
     ] {
         if !steps.is_empty() {
             output::line(format_args!("  {what}: {}", each(steps)))?;

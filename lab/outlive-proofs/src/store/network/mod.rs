@@ -88,7 +88,7 @@ pub struct Network {
     inner: Rc<RefCell<Inner>>,
 }
 
-/// A batch whose connection broke before its completion arrived.
+/// A batch whose connection broke, or whose memory server died, before its completion arrived.
 #[derive(Clone, Debug)]
 pub struct BrokenBatch {
     /// Its poster.
@@ -115,6 +115,8 @@ struct Inner {
     dead: Vec<ComputeId>,
     /// The batches that were outstanding on the connections that broke as planned.
     broken: Vec<BrokenBatch>,
+    /// Those that were outstanding at memory servers that died.
+    lost: Vec<BrokenBatch>,
     /// The number of batches that each compute server has posted, and the last one.
     posted: HashMap<ComputeId, (u64, Vec<Verb>)>,
     revoked: Vec<(ComputeId, ServerId)>,
@@ -140,6 +142,7 @@ impl Network {
                 faults: Vec::new(),
                 dead: Vec::new(),
                 broken: Vec::new(),
+                lost: Vec::new(),
                 posted: HashMap::new(),
                 revoked: Vec::new(),
                 takes_duplicates: false,
@@ -249,6 +252,12 @@ impl Network {
     /// [`Fault::BreakUsed`] and [`Fault::LoseAnswer`].
     pub fn broken_batches(&self) -> Vec<BrokenBatch> {
         self.inner.borrow().broken.clone()
+    }
+
+    /// The batches of live compute servers that were outstanding at memory servers when these died:
+    /// [`Fault::MemoryCrash`].
+    pub fn lost_batches(&self) -> Vec<BrokenBatch> {
+        self.inner.borrow().lost.clone()
     }
 
     /// Revokes the rights of `compute` at all live memory servers. The future is ready when every
@@ -369,18 +378,23 @@ impl Inner {
         used.filter(|number| self.responders[*number].has_answer())
     }
 
-    /// Breaks one of these connections of `compute`.
-    fn break_one(&mut self, compute: ComputeId, among: &[usize]) {
+    /// Breaks one of these connections.
+    fn break_one(&mut self, among: &[usize]) {
         let number = among[self.random.usize(..among.len())];
-        let responder = &self.responders[number];
-        for batch in responder.open() {
-            self.broken.push(BrokenBatch {
-                from: compute,
-                verbs: self.batches.verbs(batch),
-                has_taken_effect: !responder.has_left(batch),
-            });
-        }
+        let outstanding = self.outstanding(number);
+        self.broken.extend(outstanding);
         self.break_connections(|number_of, _| number_of == number);
+    }
+
+    /// The batches that are outstanding on a connection in use.
+    fn outstanding(&self, number: usize) -> Vec<BrokenBatch> {
+        let responder = &self.responders[number];
+        let batches = responder.open().map(|batch| BrokenBatch {
+            from: responder.from,
+            verbs: self.batches.verbs(batch),
+            has_taken_effect: !responder.has_left(batch),
+        });
+        batches.collect()
     }
 
     fn strike(&mut self, fault: Fault) {
@@ -394,15 +408,20 @@ impl Inner {
                 let it = &mut self.servers[usize::from(server.0)];
                 it.is_live = false;
                 it.words.fill(POISON);
+                let to_it = |it: &usize| self.responders[*it].server == server;
+                for number in { 0..self.responders.len() }.filter(to_it) {
+                    let outstanding = self.outstanding(number);
+                    self.lost.extend(outstanding);
+                }
                 self.end_connections_to(server);
             }
             Fault::BreakUsed(compute) => {
                 let used: Vec<usize> = self.used(compute).collect();
-                self.break_one(compute, &used);
+                self.break_one(&used);
             }
             Fault::LoseAnswer(compute) => {
                 let answered: Vec<usize> = self.answered(compute).collect();
-                self.break_one(compute, &answered);
+                self.break_one(&answered);
             }
             Fault::Break(compute, server) => {
                 self.break_connections(|_, it| it.from == compute && it.server == server);

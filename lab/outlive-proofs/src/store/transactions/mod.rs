@@ -1,5 +1,6 @@
 //! Transactions on the simulated network: compute servers execute random transactions, some of them
-//! die, and others recover their logs and may die as well. A memory server may be lost, and others
+//! die, and others recover their logs and may die as well, as may the server that detects their
+//! deaths. A memory server may be lost, and others
 //! may restore its replicas and die, before a second one is lost. Connections may break. The
 //! process ids of dead compute servers may be assigned to new ones. The history is checked for
 //! strict serializability, and the memory for consistency.
@@ -7,6 +8,7 @@
 mod aftermath;
 mod chains;
 mod deaths;
+mod detectors;
 mod history;
 mod plan;
 mod recoverers;
@@ -28,9 +30,7 @@ use outlive_store::tables::{TransactionId, choose};
 use outlive_store::verbs::{ServerId, Verb};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
-use view::{
-    Change, Configuration, Simulated, attempt_before, incarnation, log_of, owners, places, words,
-};
+use view::{Configuration, Simulated, attempt_before, incarnation, log_of, owners, places, words};
 
 /// The number of compute servers that execute transactions. The two that follow recover.
 const CLIENTS: usize = 3;
@@ -41,8 +41,11 @@ const RESTORERS: usize = 2;
 /// The two that follow these receive the process ids of dead ones.
 const SUCCESSOR: usize = RESTORER + RESTORERS;
 const SUCCESSORS: usize = 2;
+/// The two that follow these detect the deaths of the others, and the losses of memory servers.
+const DETECTOR: usize = SUCCESSOR + SUCCESSORS;
+const DETECTORS: usize = 2;
 /// The observer reads all keys at the end.
-const OBSERVER: usize = SUCCESSOR + SUCCESSORS;
+const OBSERVER: usize = DETECTOR + DETECTORS;
 const COORDINATORS: u16 = 2;
 /// Short pauses, so that readers meet the states of a recovery.
 const RETRY: Retry = Retry {
@@ -78,6 +81,8 @@ struct World {
     /// The number of successors that are at work, and whether one has executed its transactions.
     succeeding: Cell<usize>,
     has_succeeded: Cell<bool>,
+    /// The step in which the first detector dies, counted down.
+    detector_steps: Cell<Option<u64>>,
 }
 
 /// A value consists of two equal words.
@@ -182,6 +187,8 @@ impl World {
                     TransactionError::Unknown { .. } | TransactionError::Aborted(Abort::Verb(_)),
                 ) if self.is_out(compute) => Outcome::Unknown,
                 Err(TransactionError::Aborted(Abort::User)) => Outcome::Aborted,
+                // A fenced server cannot release the latches of an attempt that its user aborted.
+                Err(TransactionError::Unresolved) if self.is_out(compute) => Outcome::Aborted,
                 Err(error) => {
                     self.errors.borrow_mut().push(error.to_string());
                     Outcome::Aborted
@@ -233,45 +240,12 @@ impl World {
         true
     }
 
-    /// Whether recoverers and the detector are needed. A restorer may be copying when the observer
+    /// Whether recoverers and detectors are needed. A restorer may be copying when the observer
     /// has ended, and wait for the recovery of another one or for the record of a loss. A successor
     /// may be executing transactions then.
     fn is_running(&self) -> bool {
         let works = self.restoring.get() + self.succeeding.get() > 0;
         !self.is_over.get() || works || !self.are_recovered()
-    }
-
-    /// Records the losses of memory servers. If `victim` is a compute server and N, suspects this
-    /// server when N words have taken effect.
-    async fn detector(&self, victim: Option<(usize, u64)>) {
-        while self.is_running() {
-            pause().await;
-            if let Some((victim, words)) = victim
-                && self.network.seen().words >= words
-                && !self.is_over.get()
-            {
-                self.configuration.borrow_mut().suspected = Some(victim);
-            }
-            self.note_losses();
-            if self.plan.forgets_dead {
-                let configuration = &mut *self.configuration.borrow_mut();
-                let owners = &configuration.owners;
-                let is_live =
-                    |it: &u16| !owners.get(it).is_some_and(|it| self.network.is_dead(*it));
-                { &mut configuration.commits }.retain(|(process, _), _| is_live(process));
-            }
-        }
-    }
-
-    fn note_losses(&self) {
-        let configuration = &mut *self.configuration.borrow_mut();
-        for server in configuration.servers.clone() {
-            let is_known = configuration.lost_now().contains(&server);
-            if self.network.has_crashed(server) && !is_known {
-                configuration.changes.push(Change::Lost(server));
-                self.counts.borrow_mut().lost += 1;
-            }
-        }
     }
 
     /// The clients of these compute servers ask for the outcomes of their last attempts, if the
@@ -345,7 +319,7 @@ async fn execute(
 
 /// The compute servers that are recovered if they die.
 fn mortals() -> impl Iterator<Item = usize> {
-    (0..CLIENTS).chain(RESTORER..SUCCESSOR + SUCCESSORS)
+    (0..CLIENTS).chain(RESTORER..DETECTOR)
 }
 
 /// Lets others run.
@@ -375,6 +349,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         Protocol::Ford | Protocol::LogALatch => servers.clone(),
     };
     let configuration = Configuration {
+        dead: BTreeSet::new(),
         ids: (0..=OBSERVER).map(view::first_id).collect(),
         owners: owners(),
         failed: BTreeMap::new(),
@@ -403,6 +378,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         restoring: Cell::new(0),
         succeeding: Cell::new(0),
         has_succeeded: Cell::new(false),
+        detector_steps: Cell::new(None),
     };
     if plan.chains {
         world.load()?;
@@ -437,6 +413,12 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
             0 => network.plan(begin + random.u64(..6000), Fault::ComputeCrash(SUCCESSOR)),
             1 => network.plan_crash(SUCCESSOR, random.u64(..5)),
             _ => network.plan_crash(SUCCESSOR, random.u64(..60)),
+        }
+    }
+    if plan.detector_dies {
+        match random.bool() {
+            true => network.plan(begin + random.u64(..2500), Fault::ComputeCrash(DETECTOR)),
+            false => world.detector_steps.set(Some(random.u64(..4))),
         }
     }
     if plan.memory_dies {
@@ -480,7 +462,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         }
     }
     if plan.recycles {
-        for successor in SUCCESSOR..SUCCESSOR + SUCCESSORS {
+        for successor in SUCCESSOR..DETECTOR {
             let task = world.successor(successor, random.u64(..));
             tasks.push((successor, Box::pin(task)));
         }
@@ -488,7 +470,9 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     let suspicion = plan
         .suspects
         .then(|| (random.usize(..CLIENTS), begin + random.u64(..2500)));
-    tasks.push((OBSERVER, Box::pin(world.detector(suspicion))));
+    for detector in DETECTOR..OBSERVER {
+        tasks.push((detector, Box::pin(world.detector(detector, suspicion))));
+    }
     let (all, ends) = (&world, &running);
     tasks.push((
         OBSERVER,
@@ -519,10 +503,11 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     let resolved = |outcome| move |it: &Record| it.was_resolved && it.outcome == outcome;
     counts.found_committed = world.history.count(resolved(Outcome::Committed));
     counts.found_without_effect = world.history.count(resolved(Outcome::NoEffect));
-    let is_successor = |it: &Record| (SUCCESSOR..OBSERVER).contains(&it.compute);
+    let is_successor = |it: &Record| (SUCCESSOR..DETECTOR).contains(&it.compute);
     counts.recycled_commits = world
         .history
         .count(|it| it.outcome == Outcome::Committed && is_successor(it));
+    counts.detectors_died = u64::from(network.is_dead(DETECTOR));
     counts.moved = world.moves();
     counts.words = network.seen().words;
     counts.left_latches = world.configuration.borrow().left_latches;
@@ -536,7 +521,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
             *all.entry((victim, step)).or_default() += 1;
         }
     };
-    for compute in { 0..OBSERVER }.filter(|it| network.is_dead(*it)) {
+    for compute in { 0..DETECTOR }.filter(|it| network.is_dead(*it)) {
         if let Some(batch) = network.last_batch(compute) {
             add(&mut counts.deaths, compute, &batch);
         }
@@ -544,6 +529,9 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     for broken in network.broken_batches() {
         add(&mut counts.breaks, broken.from, &broken.verbs);
         counts.lost_answers += u64::from(broken.has_taken_effect);
+    }
+    for lost in network.lost_batches() {
+        add(&mut counts.losses, lost.from, &lost.verbs);
     }
     let registered = world.configuration.borrow().commits.len();
     if registered > 0 {

@@ -17,6 +17,8 @@ pub struct Plan {
     pub breaks: usize,
     /// Whether the first recoverer dies as well, and another one takes over.
     pub recoverer_dies: bool,
+    /// Whether the first detector dies, and another one takes over.
+    pub detector_dies: bool,
     /// Whether a memory server is lost at a random point.
     pub memory_dies: bool,
     /// Whether lost replicas are restored. Then a second memory server is lost.
@@ -36,6 +38,8 @@ pub struct Plan {
     pub suspects: bool,
     /// Broken: the suspected server keeps its rights.
     pub keeps_rights: bool,
+    /// Broken: latches of a dead server are stolen before its logs are recovered.
+    pub steals_early: bool,
     /// Whether the process ids of dead compute servers are assigned to new ones, which execute
     /// transactions and may die as well.
     pub recycles: bool,
@@ -66,6 +70,7 @@ impl Plan {
         deaths: 0,
         breaks: 0,
         recoverer_dies: false,
+        detector_dies: false,
         memory_dies: false,
         restores: false,
         replicas: 2,
@@ -75,6 +80,7 @@ impl Plan {
         drops_workers: false,
         suspects: false,
         keeps_rights: false,
+        steals_early: false,
         recycles: false,
         skips_scan: false,
         transactions: 2,
@@ -85,10 +91,11 @@ impl Plan {
         reads: 35,
         snapshots: 0,
     };
-    /// A run in which up to two compute servers and a recoverer die.
+    /// A run in which up to two compute servers, a recoverer and a detector die.
     pub const DEATHS: Self = Self {
         deaths: 2,
         recoverer_dies: true,
+        detector_dies: true,
         ..Self::CLEAN
     };
     /// A run in which a memory server is lost as well.
@@ -223,6 +230,13 @@ pub struct Counts {
     pub back: u64,
     /// Recoveries by the second recoverer, after the death of the first one.
     pub again: u64,
+    /// Detectors that died.
+    pub detectors_died: u64,
+    /// Those of them that died between two of their steps: after they suspected a server, or
+    /// recorded a death or a loss.
+    pub detectors_died_between: u64,
+    /// The steps of second detectors.
+    pub detected_again: u64,
     /// Memory servers that were lost while transactions ran.
     pub lost: u64,
     /// Restorations that were completed.
@@ -255,7 +269,9 @@ pub struct Counts {
     pub deaths: Steps,
     /// Batches that were outstanding when their connection broke.
     pub breaks: Steps,
-    /// Those of them whose verbs had all taken effect: only the answer was lost.
+    /// Batches that were outstanding at a memory server when it died.
+    pub losses: Steps,
+    /// Those of the batches of broken connections whose verbs had all taken effect: only the answer was lost.
     pub lost_answers: u64,
 }
 
@@ -271,6 +287,9 @@ impl Counts {
         self.forward += other.forward;
         self.back += other.back;
         self.again += other.again;
+        self.detectors_died += other.detectors_died;
+        self.detectors_died_between += other.detectors_died_between;
+        self.detected_again += other.detected_again;
         self.lost += other.lost;
         self.restored += other.restored;
         self.restored_again += other.restored_again;
@@ -289,6 +308,7 @@ impl Counts {
         for (all, others) in [
             (&mut self.deaths, &other.deaths),
             (&mut self.breaks, &other.breaks),
+            (&mut self.losses, &other.losses),
         ] {
             for (step, count) in others {
                 *all.entry(*step).or_default() += count;

@@ -4,17 +4,17 @@ use super::{CLIENTS, COORDINATORS, World, mortals, pause};
 use outlive_store::protocol::{Recovered, recover_logs_in_groups};
 
 impl World {
-    /// Recovers compute servers that have died, as one of the recoverers.
+    /// Recovers compute servers whose deaths are recorded, as one of the recoverers.
     pub(super) async fn recoverer(&self, compute: usize) {
         let me = compute - CLIENTS;
         while self.is_running() {
             pause().await;
             // The second recoverer works after the death of the first one.
             let predecessors = CLIENTS..compute;
-            if predecessors.clone().any(|it| !self.network.is_dead(it)) {
+            if predecessors.clone().any(|it| !self.is_known_dead(it)) {
                 continue;
             }
-            for dead in mortals().filter(|it| self.is_out(*it)) {
+            for dead in mortals().filter(|it| self.is_known_dead(*it)) {
                 if !self.needs_recovery(dead) {
                     continue;
                 }
@@ -28,6 +28,9 @@ impl World {
                     let configuration = &mut *self.configuration.borrow_mut();
                     configuration.recovering.insert(dead);
                     configuration.recoveries += u64::from(!self.plan.hides_recoveries);
+                }
+                if self.plan.steals_early {
+                    self.configuration.borrow_mut().fail(dead);
                 }
                 let worker = self.worker(compute, dead);
                 // The slots of a server are in one group, or each in its own.

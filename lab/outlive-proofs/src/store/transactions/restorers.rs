@@ -14,7 +14,7 @@ impl World {
         while !self.is_over.get() {
             pause().await;
             // The second restorer works after the death of the first one.
-            if (RESTORER..compute).any(|it| !self.network.is_dead(it)) {
+            if (RESTORER..compute).any(|it| !self.is_known_dead(it)) {
                 continue;
             }
             if self.is_over.get() {

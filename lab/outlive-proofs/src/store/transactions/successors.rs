@@ -2,7 +2,7 @@
 //! transactions under them.
 
 use super::view::{Configuration, Simulated, incarnation};
-use super::{COORDINATORS, End, OBSERVER, RETRY, SUCCESSOR, World, pause};
+use super::{COORDINATORS, DETECTOR, End, RETRY, SUCCESSOR, World, pause};
 use core::cell::RefCell;
 use core::future::poll_fn;
 use core::pin::Pin;
@@ -38,8 +38,8 @@ impl World {
                 return;
             }
             // The second successor works after the death of the first one.
-            let is_first = !(SUCCESSOR..compute).any(|it| !self.network.is_dead(it));
-            if is_first && self.can_succeed() {
+            let is_alone = (SUCCESSOR..compute).all(|it| self.is_known_dead(it));
+            if is_alone && self.can_succeed() {
                 break;
             }
         }
@@ -71,7 +71,7 @@ impl World {
     /// Returns whether no successor is at work or will be.
     pub(super) fn is_succeeded(&self) -> bool {
         let is_live = |it: usize| !self.network.is_dead(it);
-        let is_any = (SUCCESSOR..OBSERVER).any(is_live);
+        let is_any = (SUCCESSOR..DETECTOR).any(is_live);
         let will_begin = is_any && !self.has_succeeded.get() && self.can_succeed();
         !self.plan.recycles || (self.succeeding.get() == 0 && !will_begin)
     }

@@ -15,6 +15,8 @@ use std::rc::Rc;
 pub(super) struct Configuration {
     /// The memory servers.
     pub servers: Vec<ServerId>,
+    /// The compute servers whose deaths are recorded.
+    pub dead: BTreeSet<usize>,
     /// The process ids that the compute servers have, or had last; 0 is none.
     pub ids: Vec<u16>,
     /// The compute servers that have a process id, or had it when it failed.
@@ -247,9 +249,8 @@ impl Member for Simulated {
 
     fn is_under_recovery(&self, process: u16) -> bool {
         let configuration = self.configuration.borrow();
-        let is_suspected = |it| configuration.suspected == Some(it);
-        let owner = configuration.owners.get(&process).copied();
-        owner.is_some_and(|it| is_suspected(it) || self.network.is_dead(it))
+        let owner = configuration.owners.get(&process);
+        owner.is_some_and(|it| configuration.dead.contains(it))
             && !configuration.failed.contains_key(&process)
     }
 
