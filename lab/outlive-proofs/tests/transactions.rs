@@ -417,23 +417,14 @@ fn each_flaw_is_found() {
 /// latches before the logs are recovered. Cor1 is the test of the server that keeps its rights.
 #[test]
 fn broken_recoveries_violate_serializability() {
-    let early = Plan {
-        steals_early: true,
-        ..Plan::DEATHS
-    };
-    for (name, plan) in [
-        (
-            "half an undo",
-            Plan::DEATHS.with(Flaw::UndoesOneObject.policy()),
-        ),
-        (
-            "undo of commits",
-            Plan::DEATHS.with(Flaw::UndoesCommitted.policy()),
-        ),
-        ("early theft", early),
+    for flaw in [
+        Flaw::UndoesOneObject,
+        Flaw::UndoesCommitted,
+        Flaw::StealsEarly,
     ] {
-        let (seed, error) = violation(plan).unwrap_or_else(|| panic!("{name} was not found"));
-        println!("{name}: seed {seed}: {error}\n");
+        let plan = Plan::DEATHS.with(flaw.policy());
+        let (seed, error) = violation(plan).unwrap_or_else(|| panic!("{flaw:?} was not found"));
+        println!("{flaw:?}: seed {seed}: {error}\n");
     }
 }
 

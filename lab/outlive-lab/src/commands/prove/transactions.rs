@@ -27,9 +27,10 @@ use std::time::Instant;
     outlive-lab prove transactions losses --seed 4711 --runs 1\n\n\
     Three compute servers execute random transactions on a table with two replicas in three memory \
     servers, over a simulated network with delays, losses, repetitions and lost answers. Compute \
-    servers die at random moments, the first detector, the first recoverer after them, a memory server is lost, \
-    connections break, and process ids are recycled, as the kind of the run says. Each history is searched for an order that explains all results and \
-    agrees with real time (strict serializability); the outcomes that the clients of dead servers \
+    servers die at random moments, and so do the first detector of their deaths and the first \
+    recoverer; a memory server is lost, connections break, and process ids are recycled, as the kind \
+    of the run says. Each history is searched for an order that explains all results and agrees \
+    with real time (strict serializability); the outcomes that the clients of dead servers \
     find out are part of it. Afterwards each key has to be writable in a few attempts, the \
     replicas must be equal, no latch may have a live holder, and no log may be left of a server \
     that was recovered. A seed repeats a run. Exits with 1 if one of these checks fails.\n\n\

@@ -48,6 +48,13 @@ impl Network {
                 return Ok(());
             }
         }
+        // A transaction that is dropped waits for its verbs, and no step follows: those of a dead
+        // server fail.
+        for (compute, _) in &tasks {
+            if !self.is_dead(*compute) {
+                self.crash(*compute);
+            }
+        }
         Err(Stuck { tasks: tasks.len() })
     }
 }

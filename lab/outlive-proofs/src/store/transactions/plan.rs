@@ -38,8 +38,6 @@ pub struct Plan {
     pub suspects: bool,
     /// Broken: the suspected server keeps its rights.
     pub keeps_rights: bool,
-    /// Broken: latches of a dead server are stolen before its logs are recovered.
-    pub steals_early: bool,
     /// Whether the process ids of dead compute servers are assigned to new ones, which execute
     /// transactions and may die as well.
     pub recycles: bool,
@@ -80,7 +78,6 @@ impl Plan {
         drops_workers: false,
         suspects: false,
         keeps_rights: false,
-        steals_early: false,
         recycles: false,
         skips_scan: false,
         transactions: 2,
@@ -271,7 +268,8 @@ pub struct Counts {
     pub breaks: Steps,
     /// Batches that were outstanding at a memory server when it died.
     pub losses: Steps,
-    /// Those of the batches of broken connections whose verbs had all taken effect: only the answer was lost.
+    /// Those of the batches of broken connections whose verbs had all taken effect: only the
+    /// answer was lost.
     pub lost_answers: u64,
 }
 

@@ -29,9 +29,6 @@ impl World {
                     configuration.recovering.insert(dead);
                     configuration.recoveries += u64::from(!self.plan.hides_recoveries);
                 }
-                if self.plan.steals_early {
-                    self.configuration.borrow_mut().fail(dead);
-                }
                 let worker = self.worker(compute, dead);
                 // The slots of a server are in one group, or each in its own.
                 let group = 1 + dead as u16 % COORDINATORS;
