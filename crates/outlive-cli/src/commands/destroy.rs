@@ -68,7 +68,8 @@ pub(super) fn note_kept(side_file: Option<&Path>) {
 pub(super) fn not_opened(path: &Path, error: impl Display) -> Failure {
     match Pod::observe(path) {
         Ok(_) => Failure::new(format_args!(
-            "{error}; --force removes this pod, and `outlive pod destroy` if it has no live members"
+            "{error}; --force removes this pod; `outlive pod destroy` removes it if it has no live \
+             members"
         )),
         Err(_) => Failure::new(error),
     }

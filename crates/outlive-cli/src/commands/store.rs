@@ -32,7 +32,7 @@ pub enum StoreCommand {
     Create(Create),
     /// Serve memory to a store until interrupted
     Memory(memory::Memory),
-    /// The same, and restore lost replicas first
+    /// Serve memory to a store, and restore its lost replicas
     AddMemory(memory::AddMemory),
     /// Show the servers of a store
     Status(status::Status),

@@ -171,7 +171,7 @@ impl Pool {
 
     /// Removes the pool at `path`: the segments of its servers and its pod. Processes that use it
     /// keep their mappings. Returns the path of a side file that such processes still use:
-    /// `outlive pod clean` removes it when they have ended.
+    /// `outlive pod clean --remove` removes it when they have ended.
     ///
     /// # Errors
     /// If no pod is at `path`, or its file cannot be removed.

@@ -108,7 +108,7 @@ async fn retried<V: Member, T>(
             Err(TransactionError::TooManyConflicts { .. }) => {}
             Err(error) => return Err(error),
             Ok(done) => {
-                // It is not a transaction of a program.
+                // The transactions of a restoration do not count as commits of a program.
                 coordinator.worker.count(|it| it.committed -= 1);
                 return Ok(done.value);
             }

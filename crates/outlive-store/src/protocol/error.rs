@@ -135,7 +135,7 @@ pub enum TransactionError {
     /// All compute servers of the store are being stopped, so no attempt begins.
     #[error(
         "the compute servers of the store are being stopped; the transaction had no effect and can \
-         be executed again when that has ended"
+         be executed again when the stop has ended"
     )]
     Stopping,
     /// An attempt ended for a reason that a retry does not change.

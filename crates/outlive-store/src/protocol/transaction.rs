@@ -156,8 +156,8 @@ impl<V: Member> Worker<V> {
         }
     }
 
-    /// Broken: returns whether the logs of this process are not recovered, and its latches are
-    /// stolen all the same.
+    /// Returns whether latches of `process` are stolen although its logs are not recovered: the
+    /// flaw `StealsEarly`.
     fn steals_early(&self, process: u16) -> bool {
         !self.policy().steals_after_recovery && self.view.is_under_recovery(process)
     }

@@ -347,7 +347,7 @@ impl<V: Member> Worker<V> {
     ///
     /// # Errors
     /// A log server cannot be reached, a transaction of this worker is not resolved and delays the
-    /// epoch, or the deadline `end` has passed.
+    /// epoch, the deadline `end` has passed, or the store is being stopped.
     pub(super) async fn renew(&self, end: Option<Instant>) -> Result<(), TransactionError> {
         if self.has_releases() {
             let settled = self.settle_releases(false).await;

@@ -1,4 +1,4 @@
-//! Operations that one member of a store executes at a time: a restoration, a stop.
+//! Operations that at most one member of a store executes at a time: a restoration, a stop.
 //!
 //! A word of the configuration names the instance that has the claim. The recovery of a dead
 //! claimant releases the claim.
@@ -65,7 +65,7 @@ impl<M: Memory> Configuration<M> {
 
     /// Claims `operation` for `owner`. Returns `None` if it has an owner.
     pub(super) fn claim(self, operation: Operation, owner: Instance) -> Option<Claim<M>> {
-        // AcqRel: this restorer sees the places and steps of the earlier ones.
+        // AcqRel: this claimant sees the writes of the earlier ones, such as places and steps.
         let (word, order) = (owner.to_word(), (Ordering::AcqRel, Ordering::Relaxed));
         let at = self.claim_at(operation);
         let claimed = { self.memory }.compare_exchange(at, 0, word, order.0, order.1);

@@ -111,19 +111,20 @@ pub enum StoreError {
         /// Its state.
         phase: Phase,
     },
-    /// A process is stopping all compute servers, so none joins, and no other process can stop them.
-    #[error("the compute servers of the store are being stopped; repeat this when that has ended")]
+    /// All compute servers are being stopped. No other one can join, and no other process can stop
+    /// them.
+    #[error("the compute servers of the store are being stopped; retry when the stop has ended")]
     Stopping,
     /// Compute servers have not left in time.
     #[error(
-        "{} compute servers have not left or are not recovered after {waited:?}, among them {}; end \
-         their programs, or fence them (`outlive store stop --force`)",
+        "{} compute servers have not left or are not recovered after {waited:?}, among them {}; \
+         end their programs, or fence them (`outlive store stop --force`)",
         .servers.len(), .servers.first().map_or_else(String::new, Instance::to_string)
     )]
     NotStopped {
         /// The instances of their processes.
         servers: Vec<Instance>,
-        /// The time limit.
+        /// The time for which the stop waited.
         waited: Duration,
     },
     /// The process is not another live compute server.

@@ -1,10 +1,11 @@
 //! The stop of all compute servers of a store. Its memory servers go on.
 //!
-//! While a live process has the claim of the stop, no attempt of a transaction begins, and no
-//! compute server joins. Transactions that are under way end as usual. Each program learns from
-//! [`TransactionError::Stopping`](crate::protocol::TransactionError::Stopping), or from
-//! [`ComputeServer::is_stopping`], that its compute server has to leave. A compute server that
-//! leaves removes its logs, so a store without compute servers has no log.
+//! While a live process has the claim of the stop, no attempt of a transaction begins, and a
+//! compute server that begins to join is refused. Transactions that are under way end as usual.
+//! Each program learns of the stop from
+//! [`TransactionError::Stopping`](crate::protocol::TransactionError::Stopping) or
+//! [`ComputeServer::is_stopping`], and drops its compute server, which removes its logs. The stop
+//! is complete when no compute server is a member and no log area has an owner.
 
 use super::claims::Operation;
 use super::configuration::Configuration;
@@ -24,10 +25,10 @@ outlive::memory::crash_points! {
     }
 }
 
-/// The time between two looks at the compute servers.
+/// The time between two polls of the compute servers.
 const POLL: Duration = Duration::from_millis(5);
 
-/// The time in which a fence has to be complete, and the fenced server recovered.
+/// The time limit for a fence and the recovery of the fenced server.
 const FENCE: Duration = Duration::from_secs(10);
 
 /// The result of a stop.
@@ -71,13 +72,14 @@ impl Store {
     /// latch is held and no log is left, and compute servers can join again. The memory servers
     /// keep the data.
     ///
-    /// Compute servers that have not left after `patience` are fenced if `fences` is set. They
-    /// must not run in the process of the caller, which would end with them.
+    /// Compute servers that have not left after `patience` are fenced if `fences` is set. A fence
+    /// kills the whole process of the server, so neither the caller nor a memory server may be in
+    /// it.
     ///
     /// # Errors
     /// [`StoreError::Stopping`] if another process is stopping the store, and
-    /// [`StoreError::NotStopped`] if compute servers have not left and are not to be fenced, or a
-    /// fence and the recovery after it were not complete within ten seconds.
+    /// [`StoreError::NotStopped`] if compute servers have not left and `fences` is not set, or if
+    /// fences or recoveries were not complete ten seconds later.
     ///
     /// # Crash
     /// Transactions begin again. Compute servers that have left or were fenced remain so.
@@ -128,7 +130,8 @@ impl Store {
                 };
                 return Err(StoreError::NotStopped { servers, waited });
             }
-            // The entries of a server that was recovered by a foreign member.
+            // Recovers the entries of servers whose logs were recovered by a member of the pod that
+            // is not one of the store.
             self.recover_settled(process);
             events.wait_for_unless(POLL, || configuration.is_stopped());
         }

@@ -416,7 +416,7 @@ impl Store {
     /// Joins the store as a compute server.
     ///
     /// # Errors
-    /// If the process cannot join, or no process id is free.
+    /// If the process cannot join, no process id is free, or the compute servers are being stopped.
     ///
     /// # Crash
     /// The process id is marked as failed, or was not assigned.
@@ -426,8 +426,8 @@ impl Store {
 
     /// Removes the store at `path`: the segments of its memory servers and its pod. Processes that
     /// use it keep their mappings. If the store is too damaged to be opened, the segments remain.
-    /// Returns the path of a side file that such processes still use: `outlive pod clean` removes
-    /// it when they have ended.
+    /// Returns the path of a side file that such processes still use. `outlive pod clean --remove`
+    /// removes it when they have ended.
     ///
     /// # Errors
     /// If no pod is at `path`, or its file cannot be removed.

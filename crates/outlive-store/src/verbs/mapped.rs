@@ -100,9 +100,9 @@ impl<M: Memory> Mapped<M> {
         let died = VerbError::ServerDied {
             server: self.server,
         };
-        // The pages of a dead server are freed. An access to one needs a new page, and ends the
-        // process if there is none; after this check only an access that begins before the death
-        // can do so.
+        // The pages of a dead server are freed. An access to such a page needs a new one, and kills
+        // the process if none is available. After this check, that can happen only to a batch that
+        // passed the check before the death.
         if !self.liveness.holds() {
             return Err(died);
         }

@@ -90,7 +90,7 @@ enum What {
     ForgetsLatches,
     /// All compute servers are stopped.
     Stop,
-    /// Broken: the claim of a dead process that stops them is not released.
+    /// Broken: the claim of a dead process that stops all compute servers is not released.
     ForgetsStops,
 }
 

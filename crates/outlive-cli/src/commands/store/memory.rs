@@ -1,6 +1,6 @@
 //! `outlive store memory` and `add-memory`: the process of a memory server.
 
-use super::{Which, restore};
+use super::Which;
 use crate::amount::{self, Bytes};
 use crate::failure::Failure;
 use crate::output;
@@ -11,6 +11,7 @@ use outlive_store::servers::Store;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -33,9 +34,9 @@ pub struct Memory {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     outlive store add-memory /dev/shm/bank --size 1G   # in place of a lost one\n\n\
-    The command is `memory` followed by `restore`: it restores the lost replicas on the live memory \
-    servers, while transactions run, and then serves until interrupted. `memory` alone serves new \
-    tables.")]
+    The command is `memory` with a `restore` beside it, which restores lost replicas on the live \
+    memory servers while transactions run. The server serves until interrupted, also if the \
+    restoration fails. `memory` alone serves new tables.")]
 pub struct AddMemory {
     #[command(flatten)]
     which: Which,
@@ -105,24 +106,46 @@ impl Server {
             Bytes(server.region().bytes - store.configuration().log_bytes()),
             server.instance()
         ));
-        if restores {
-            let answer = restore::Answer::of(path, store.join_compute()?.restore()?);
-            let _ = answer.say();
-            // The server is of use nevertheless.
-            if let Some(missing) = answer.missing() {
-                output::note(missing);
-            }
-        }
+        let mut restoration = restores.then(|| Restoration::start(path)).transpose()?;
         let is_stopped = || stop.load(Ordering::Acquire);
         while !is_stopped() {
             let news = events.wait_for_unless(PATIENCE, is_stopped);
+            restoration.take_if(Restoration::has_ended);
             if let Some(News::Event(event)) = news
                 && event.kind == EventKind::ProcessDied
             {
                 let _ = output::line(format_args!("process {} died", event.instance));
             }
         }
-        drop(server);
+        drop((restoration, server));
         output::line("left the store; the memory is lost")
+    }
+}
+
+/// A process that restores lost replicas. It is a compute server, which a stop of the store or a
+/// suspicion may fence, so it is not in the process of the memory server.
+struct Restoration(Child);
+
+impl Restoration {
+    fn start(path: &Path) -> Result<Self, Failure> {
+        let failed =
+            |error| Failure::new(format_args!("the restoration cannot be started: {error}"));
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut command = Command::new(program);
+        command.args(["store", "restore"]).arg(path);
+        let restoration = command.stdin(Stdio::null()).spawn().map_err(failed)?;
+        Ok(Self(restoration))
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.0.try_wait().is_ok_and(|status| status.is_some())
+    }
+}
+
+impl Drop for Restoration {
+    /// The next restoration continues.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

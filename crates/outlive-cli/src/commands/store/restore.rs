@@ -5,15 +5,14 @@ use crate::amount::Bytes;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
-use outlive_store::servers::{Restored, Store};
+use outlive_store::servers::Store;
 use serde::Serialize;
-use std::path::Path;
 
 /// Arguments of `outlive store restore`.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
-    outlive store restore /dev/shm/bank    # on memory servers that are there already\n\n\
-    `outlive store add-memory` adds a memory server and restores. This command copies each object that has lost a replica to another live memory server, while transactions \
+    outlive store restore /dev/shm/bank    # on the live memory servers\n\n\
+    `outlive store add-memory` adds a memory server and runs this command. It copies each object that has lost a replica to another live memory server, while transactions \
     run. If the command dies, the next one continues. It exits with 1 if replicas are still \
     missing.\n\n\
     JSON: path, replicas, objects, bytes, missing_replicas, under_replicated, without_space and \
@@ -26,9 +25,8 @@ pub struct Restore {
     json: bool,
 }
 
-/// The result of a restoration.
 #[derive(Serialize)]
-pub struct Answer {
+struct Answer {
     path: String,
     replicas: u64,
     objects: u64,
@@ -43,23 +41,9 @@ impl Restore {
     pub fn run(self) -> Result<(), Failure> {
         let store = Store::open(&self.which.path)?;
         let restored = store.join_compute()?.restore()?;
-        let answer = Answer::of(&self.which.path, restored);
-        if self.json {
-            output::json(&answer)?;
-        } else {
-            answer.say()?;
-        }
-        answer
-            .missing()
-            .map_or(Ok(()), |missing| Err(Failure::new(missing)))
-    }
-}
-
-impl Answer {
-    pub fn of(path: &Path, restored: Restored) -> Self {
         let missing = restored.missing;
-        Self {
-            path: path.display().to_string(),
+        let answer = Answer {
+            path: self.which.path.display().to_string(),
             replicas: restored.replicas,
             objects: restored.copied.objects,
             bytes: restored.copied.bytes,
@@ -67,34 +51,39 @@ impl Answer {
             under_replicated: missing.partitions,
             without_space: restored.without_space,
             lost: missing.lost,
+        };
+        if self.json {
+            output::json(&answer)?;
+        } else {
+            output::line(format_args!(
+                "{}: {} replicas of partitions restored; {} objects with {} copied",
+                answer.path,
+                answer.replicas,
+                answer.objects,
+                Bytes(answer.bytes),
+            ))?;
         }
+        answer.complete()
     }
+}
 
-    pub fn say(&self) -> Result<(), Failure> {
-        output::line(format_args!(
-            "{}: {} replicas of partitions restored; {} objects with {} copied",
-            self.path,
-            self.replicas,
-            self.objects,
-            Bytes(self.bytes),
-        ))
-    }
-
-    /// Describes the replicas that are missing, if there are any.
-    pub fn missing(&self) -> Option<String> {
+impl Answer {
+    /// Returns an error if replicas are missing.
+    fn complete(&self) -> Result<(), Failure> {
         if self.lost > 0 {
-            return Some(format!(
+            return Err(Failure::new(format_args!(
                 "all replicas of {} partitions of {} are lost, and with them their keys; if you have a \
                  dump, load it into a new store (`outlive store load`)",
                 self.lost, self.path
-            ));
+            )));
         }
-        (self.missing_replicas > 0).then(|| {
-            format!(
+        if self.missing_replicas > 0 {
+            return Err(Failure::new(format_args!(
                 "{} replicas of {} partitions are still missing, {} of them for lack of space; \
                  start more memory servers with `outlive store add-memory {}`",
                 self.missing_replicas, self.under_replicated, self.without_space, self.path,
-            )
-        })
+            )));
+        }
+        Ok(())
     }
 }

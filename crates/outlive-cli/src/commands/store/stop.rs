@@ -20,10 +20,10 @@ use std::time::Duration;
 pub struct Stop {
     #[command(flatten)]
     which: Which,
-    /// Time after which compute servers that have not left are an error
+    /// Time after which the remaining compute servers are an error or, with --force, are killed
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
     timeout: Duration,
-    /// Kill the compute servers that have not left by then, and recover them
+    /// Kill the compute servers that have not left after --timeout, and recover their logs
     #[arg(long)]
     force: bool,
     /// Print the result as JSON

@@ -190,7 +190,7 @@ impl Row {
                 || lacks_points);
         let is_missed = match (self.flaw == "sound", is_mutant) {
             (true, _) => self.found > 0,
-            // Another family than that of the thesis need not find it.
+            // A family that the thesis does not name for the bug need not find it.
             (false, _) if !self.named => false,
             (false, true) => false,
             (false, false) => {

@@ -328,7 +328,8 @@ fn say(proof: &Proof<Details>) -> Result<(), Failure> {
     if more.detectors_died > 0 {
         let (died, steps) = (more.detectors_died, more.detected_again);
         output::line(format_args!(
-            "  {died} detectors died; {steps} deaths and losses were recorded by a second one"
+            "  {died} detectors died; their successors recorded {steps} suspicions, deaths and \
+             losses"
         ))?;
     }
     if more.recycled > 0 {

@@ -1,9 +1,9 @@
-//! Transactions on the simulated network: compute servers execute random transactions, some of them
-//! die, and others recover their logs and may die as well, as may the server that detects their
-//! deaths. A memory server may be lost, and others
-//! may restore its replicas and die, before a second one is lost. Connections may break. The
-//! process ids of dead compute servers may be assigned to new ones. The history is checked for
-//! strict serializability, and the memory for consistency.
+//! Transactions on the simulated network: compute servers execute random transactions, and some of
+//! them die. Recoverers recover their logs, and detectors record deaths and losses; both may die as
+//! well. A memory server may be lost, and restorers may restore its replicas and die, before a
+//! second one is lost. Connections may break. The process ids of dead compute servers may be
+//! assigned to new ones. The history is checked for strict serializability, and the memory for
+//! consistency.
 
 mod aftermath;
 mod chains;
@@ -81,7 +81,8 @@ struct World {
     /// The number of successors that are at work, and whether one has executed its transactions.
     succeeding: Cell<usize>,
     has_succeeded: Cell<bool>,
-    /// The step in which the first detector dies, counted down.
+    /// The number of steps that the first detector survives; it dies after the next one. `None` if
+    /// it does not die after a step.
     detector_steps: Cell<Option<u64>>,
 }
 
@@ -408,7 +409,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         network.plan(begin + random.u64(..6000), Fault::ComputeCrash(RESTORER));
     }
     if plan.recycles {
-        // The scan posts only some batches.
+        // The scan posts few batches.
         match random.u8(..3) {
             0 => network.plan(begin + random.u64(..6000), Fault::ComputeCrash(SUCCESSOR)),
             1 => network.plan_crash(SUCCESSOR, random.u64(..5)),

@@ -94,7 +94,7 @@ impl World {
                     self.counts.borrow_mut().released += released;
                     return true;
                 }
-                // Until the loss is recorded.
+                // The loss is not recorded yet.
                 Err(VerbError::ServerDied { .. }) => pause().await,
                 Err(_) if self.network.is_dead(compute) => return false,
                 Err(error) => {
@@ -105,8 +105,8 @@ impl World {
         }
     }
 
-    /// Makes process ids available again that failed with these incarnations. The clients of their
-    /// owners ask for outcomes before that, because the next owners overwrite them.
+    /// Makes the process ids that failed with these incarnations available again. Before that, the
+    /// clients of their owners look up outcomes, because the next owners overwrite them.
     fn free(&self, failed: &BTreeMap<u16, u64>) {
         for (id, incarnation) in failed {
             let owner = {

@@ -147,13 +147,13 @@ pub(super) fn owners() -> BTreeMap<u16, usize> {
     owners.filter(|(id, _)| *id != 0).collect()
 }
 
-/// A number that no other owner of a process id has.
+/// The incarnation of `compute` as the owner of a process id. No other owner has the same one.
 pub(super) const fn incarnation(compute: usize) -> u64 {
     compute as u64 + 1
 }
 
-/// The number before that of the first attempt of each coordinator of a compute server. The owners
-/// of a process id begin elsewhere, as in the store.
+/// The attempt number before the first one of each coordinator of `compute`. Successive owners of
+/// a process id begin with different numbers, as in the store.
 pub(super) const fn attempt_before(compute: usize) -> u32 {
     (compute as u32).wrapping_mul(0x9E37_79B9)
 }
