@@ -189,8 +189,10 @@ fn a_memory_server_without_a_reader_goes_on() {
         assert!(begin.elapsed().as_secs() < 60, "{:?}", phases(path));
     }
     drop((unread, read));
-    // No process has recorded these deaths.
-    assert_eq!(phases(path), ["gone", "gone", "dead", "dead"]);
+    // The last one may have recorded the death of the other, and none has recorded its own.
+    let ended = phases(path);
+    assert!(ended[..2].contains(&"gone".into()), "{ended:?}");
+    assert!(!ended.contains(&"live".into()), "{ended:?}");
     let text = outlive(["store", "status", path]).succeeds();
     assert!(text.contains("0 live memory servers"), "{text}");
     let checked = outlive(["store", "check", path]).says(1);
