@@ -159,10 +159,11 @@ impl<'s> UnsealedObject<'s> {
         assert!(index < self.chunks(), "the object has no chunk {index}");
         let (len, place) = self.leased.locate(index)?;
         let start = place.memory.address(place.at, len as u64);
-        // The frame belongs to a slice of this allocation until `self` is dropped. The object is not
-        // sealed, so only this value gives access to its bytes, and a `Reader` refuses the address.
-        // SAFETY: the mapping is not closed before that (`View`), and no other reference to these
-        // bytes exists, because of `&mut self`.
+        // The frame belongs to a slice of this allocation until `self` is dropped. Only this value
+        // gives access to its bytes, because the object is not sealed. A `Reader` refuses the
+        // address.
+        // SAFETY: `self` is borrowed exclusively, so no other reference to these bytes exists. The
+        // `View` keeps the mapping open for as long.
         Ok(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 
@@ -265,10 +266,10 @@ impl<'s> SealedObject<'s> {
         let (len, place) = self.leased.locate(index)?;
         let start = place.memory.address(place.at, len as u64);
         // The frame belongs to a slice of the sealed object, which is freed only when the object is
-        // destroyed. Its creator has lost its access by the seal, which this thread has seen by
-        // Acquire; a `Reader` refuses the address.
-        // SAFETY: so the bytes are not written as long as the lease lives. The mapping is not closed
-        // before that (`View`), also if the server dies.
+        // destroyed. Its creator lost its access by the seal, which this thread has seen by
+        // Acquire. A `Reader` refuses the address.
+        // SAFETY: the bytes are not written while the lease lives. The `View` keeps the mapping
+        // open until then, also if the server dies.
         Ok(unsafe { core::slice::from_raw_parts(start.as_ptr(), len) })
     }
 
