@@ -49,8 +49,9 @@ impl ComputeServer {
     pub(super) fn join(store: &Store) -> Result<Self, StoreError> {
         let process = store.join("compute server")?;
         let configuration = store.configuration();
-        let stopper = configuration.stopper();
-        if stopper.is_some_and(|it| !process.tables().generations().is_gone(it)) {
+        let generations = process.tables().generations();
+        let is_live = |it: Instance| !generations.is_gone(it);
+        if configuration.stopper().is_some_and(is_live) {
             return Err(StoreError::Stopping);
         }
         let recycle = || {
@@ -69,6 +70,10 @@ impl ComputeServer {
         let id = id.ok_or(StoreError::NoProcessId {
             process_ids: configuration.process_ids(),
         })?;
+        if configuration.stopper_after_join().is_some_and(is_live) {
+            configuration.leave_compute(id, process.instance());
+            return Err(StoreError::Stopping);
+        }
         Ok(Self {
             rights: Arc::new(Rights::new(store.clone(), ProcessId(id), process)),
         })

@@ -1,24 +1,31 @@
 //! The stop of all compute servers of a store. Its memory servers go on.
 //!
-//! While a live process has the claim of the stop, no attempt of a transaction begins, and a
-//! compute server that begins to join is refused. Transactions that are under way end as usual.
+//! While a live process has the claim of the stop, an attempt that is about to begin fails, and a
+//! compute server that joins is refused. Transactions that are under way end as usual, and so do
+//! attempts that wait for an epoch or a recovery before they begin.
 //! Each program learns of the stop from
 //! [`TransactionError::Stopping`](crate::protocol::TransactionError::Stopping) or
 //! [`ComputeServer::is_stopping`], and drops its compute server, which removes its logs. The stop
 //! is complete when no compute server is a member and no log area has an owner.
+//!
+//! # Memory ordering
+//!
+//! A stop claims and then reads the process ids; a compute server takes an id and then reads the
+//! claim. A SeqCst fence separates the two steps on both sides, so either the stop finds the
+//! compute server, or that finds the claim and leaves before its first transaction.
 
 use super::claims::Operation;
 use super::configuration::Configuration;
 use super::{ComputeServer, Store, StoreError};
 use core::time::Duration;
 use outlive::membership::{Instance, Process};
-use outlive::memory::Memory;
+use outlive::memory::{Memory, Ordering};
 use std::time::Instant;
 
 outlive::memory::crash_points! {
     /// Crash points of a stop.
     pub enum StopPoint for "store.stop" {
-        /// No attempt of a transaction begins any more.
+        /// Attempts that are about to begin fail.
         Claimed,
         /// Attempts begin again.
         Released,
@@ -27,6 +34,12 @@ outlive::memory::crash_points! {
 
 /// The time between two polls of the compute servers.
 const POLL: Duration = Duration::from_millis(5);
+
+/// The time for which a stop waits for the end of another one.
+const ANOTHER: Duration = Duration::from_secs(1);
+
+/// The time between two recoveries of entries that members other than those of the store left.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// The time limit for a fence and the recovery of the fenced server.
 const FENCE: Duration = Duration::from_secs(10);
@@ -48,6 +61,8 @@ impl<M: Memory> Configuration<M> {
     /// The recovery of `owner` releases the claim.
     pub fn stop<T>(self, owner: Instance, wait: impl FnOnce() -> T) -> Option<T> {
         let claim = self.claim(Operation::Stop, owner)?;
+        // See the module's memory ordering.
+        self.memory.fence(Ordering::SeqCst);
         self.memory.crash_point(StopPoint::Claimed);
         let result = wait();
         drop(claim);
@@ -61,10 +76,33 @@ impl<M: Memory> Configuration<M> {
         compute.map(|it| it.owner).collect()
     }
 
+    /// Returns the process that stops all compute servers, to a compute server that has received
+    /// its process id.
+    pub fn stopper_after_join(self) -> Option<Instance> {
+        // See the module's memory ordering.
+        self.memory.fence(Ordering::SeqCst);
+        self.stopper()
+    }
+
+    /// Returns the compute servers that delay a stop, if none of them is live.
+    fn not_recovered(self) -> Vec<Instance> {
+        let areas = (0..self.sizes.log_areas).filter(|area| self.log_owner(*area).is_some());
+        let mut all = self.members();
+        all.extend(areas.filter_map(|area| self.last_user(area)));
+        sort(&mut all);
+        all
+    }
+
     /// Returns whether all compute servers have left or are recovered.
     fn is_stopped(self) -> bool {
         self.members().is_empty() && self.log_owners().next().is_none()
     }
+}
+
+/// Sorts instances, and removes duplicates.
+fn sort(all: &mut Vec<Instance>) {
+    all.sort_by_key(|it| (it.id, it.generation));
+    all.dedup();
 }
 
 impl Store {
@@ -85,29 +123,42 @@ impl Store {
     /// Transactions begin again. Compute servers that have left or were fenced remain so.
     pub fn stop(&self, patience: Duration, fences: bool) -> Result<Stopped, StoreError> {
         let process = self.join("stop")?;
-        let configuration = self.configuration();
-        let wait = || self.wait_for_stop(&process, patience, fences);
-        let stopped = configuration.stop(process.instance(), wait);
-        stopped.unwrap_or(Err(StoreError::Stopping))
+        let first = self.configuration().members();
+        let begin = Instant::now();
+        loop {
+            let wait = || self.wait_for_stop(&process, first.clone(), patience, fences);
+            if let Some(stopped) = self.configuration().stop(process.instance(), wait) {
+                return stopped;
+            }
+            if begin.elapsed() >= ANOTHER {
+                return Err(StoreError::Stopping);
+            }
+            // The process that has the claim may have died.
+            std::thread::sleep(POLL);
+            self.recover_settled(&process);
+        }
     }
 
     fn wait_for_stop(
         &self,
         process: &Process,
+        mut seen: Vec<Instance>,
         patience: Duration,
         fences: bool,
     ) -> Result<Stopped, StoreError> {
         let configuration = self.configuration();
         let generations = process.tables().generations();
-        let (begin, first) = (Instant::now(), configuration.members());
+        let begin = Instant::now();
         let mut events = process.events();
         let mut fenced: Vec<Instance> = Vec::new();
-        let mut limit = patience + FENCE;
+        let mut limit = patience.saturating_add(FENCE);
+        let mut settled = begin;
         while !configuration.is_stopped() {
             let waited = begin.elapsed();
             let live =
                 { configuration.members().into_iter() }.filter(|it| !generations.is_gone(*it));
             let live: Vec<Instance> = live.collect();
+            seen.extend(&live);
             if waited >= patience && !live.is_empty() && !fences {
                 return Err(StoreError::NotStopped {
                     servers: live,
@@ -118,25 +169,28 @@ impl Store {
                 for server in &live {
                     if !fenced.contains(server) && process.fence(*server).is_ok() {
                         fenced.push(*server);
-                        limit = waited + FENCE;
+                        limit = waited.saturating_add(FENCE);
                     }
                 }
             }
             if waited >= limit {
                 let servers = match live.is_empty() {
-                    // Their logs are not recovered.
-                    true => configuration.log_owners().collect(),
+                    true => configuration.not_recovered(),
                     false => live,
                 };
                 return Err(StoreError::NotStopped { servers, waited });
             }
             // Recovers the entries of servers whose logs were recovered by a member of the pod that
-            // is not one of the store.
-            self.recover_settled(process);
+            // is not one of the store. Seldom, because the other recoveries are under way.
+            if settled.elapsed() >= SETTLE {
+                self.recover_settled(process);
+                settled = Instant::now();
+            }
             events.wait_for_unless(POLL, || configuration.is_stopped());
         }
+        sort(&mut seen);
         Ok(Stopped {
-            ended: first.iter().filter(|it| !fenced.contains(it)).count(),
+            ended: seen.iter().filter(|it| !fenced.contains(it)).count(),
             fenced: fenced.len(),
         })
     }

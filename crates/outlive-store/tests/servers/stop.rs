@@ -1,10 +1,11 @@
 //! Compute servers are stopped in good order, or fenced.
 
+use super::LIMIT;
 use super::harness::{Place, Server};
-use super::{LIMIT, last_attempt};
 use outlive_store::protocol::TransactionError;
-use outlive_store::servers::{StoreError, StoreOptions};
+use outlive_store::servers::{Stopped, StoreError, StoreOptions};
 use outlive_store::verbs::block_on;
+use std::io::BufRead;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -14,30 +15,45 @@ fn a_stop_ends_all_compute_servers_and_leaves_no_log() {
     let (mut first, _) = Server::start("transact", &place.0);
     let (mut second, _) = Server::start("transact", &place.0);
     std::thread::scope(|scope| {
-        for server in [&mut first, &mut second] {
-            scope.spawn(move || {
-                let _ = last_attempt(server);
-            });
+        for output in [&mut first.output, &mut second.output] {
+            scope.spawn(move || std::io::copy(output, &mut std::io::sink()));
         }
-        let stopped = store.stop(LIMIT, false).unwrap();
+        let begin = Instant::now();
+        while store.check().unwrap().keys < 2 && begin.elapsed() < LIMIT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let stopped = store.stop(LIMIT, false);
+        let compute = store.status().compute;
+        let logs = store.configuration().log_owners().count();
+        let checked = store.check();
+        if stopped.is_err() {
+            // The readers end with them.
+            let _ = (first.child.kill(), second.child.kill());
+        }
+        let stopped = stopped.unwrap();
         assert_eq!((stopped.ended, stopped.fenced), (2, 0));
+        assert_eq!((compute, logs), (Vec::new(), 0));
+        let checked = checked.unwrap();
+        assert!(checked.problems.is_empty(), "{checked:?}");
+        let latches = checked.stray + checked.held;
+        assert_eq!((checked.keys, latches, checked.unrecovered), (2, 0, 0));
     });
     assert!(first.child.wait().unwrap().success());
     assert!(second.child.wait().unwrap().success());
-    let checked = store.check().unwrap();
-    assert!(checked.problems.is_empty(), "{checked:?}");
-    let latches = checked.stray + checked.held;
-    assert_eq!((checked.keys, latches, checked.unrecovered), (2, 0, 0));
-    assert_eq!(store.status().compute, []);
+}
 
-    // The store can be used again, and a compute server that does not leave is an error.
+#[test]
+fn nothing_begins_during_a_stop_and_all_is_possible_after_it() {
+    let (place, store) = Place::new("stop-again", StoreOptions::new());
+    let _memory: Vec<_> = (0..2).map(|_| Server::start("memory", &place.0)).collect();
     let compute = store.join_compute().unwrap();
     let table = compute.table::<u64>("t", 10).unwrap();
     let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
-    let read = coordinator.transaction(async |tx| tx.read(table, 1).await);
-    assert!(block_on(read).unwrap().value.is_some());
+    let put = coordinator.transaction(async |tx| tx.put(table, 1, &7).await);
+    block_on(put).unwrap();
     std::thread::scope(|scope| {
-        let stopping = scope.spawn(|| store.stop(Duration::from_millis(300), false));
+        // The stop waits until this compute server has left.
+        let stopping = scope.spawn(|| store.stop(LIMIT, false));
         while !compute.is_stopping() {
             assert!(!stopping.is_finished(), "the stop was not noticed");
         }
@@ -47,16 +63,21 @@ fn a_stop_ends_all_compute_servers_and_leaves_no_log() {
         assert!(matches!(refused, StoreError::Stopping), "{refused}");
         let again = store.stop(Duration::ZERO, false).unwrap_err();
         assert!(matches!(again, StoreError::Stopping), "{again}");
-        let error = stopping.join().unwrap().unwrap_err();
-        let live = [compute.instance()];
-        assert!(
-            matches!(&error, StoreError::NotStopped { servers, .. } if *servers == live),
-            "{error}"
-        );
+        drop((coordinator, compute));
+        assert_eq!(stopping.join().unwrap().unwrap().ended, 1);
     });
-    // Transactions begin again.
+    assert_eq!(store.stop(Duration::MAX, true).unwrap(), Stopped::default());
+
+    let compute = store.join_compute().unwrap();
+    let error = store.stop(Duration::ZERO, false).unwrap_err();
+    let live = [compute.instance()];
+    assert!(
+        matches!(&error, StoreError::NotStopped { servers, .. } if *servers == live),
+        "{error}"
+    );
+    let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
     let read = coordinator.transaction(async |tx| tx.read(table, 1).await);
-    assert!(block_on(read).unwrap().value.is_some());
+    assert_eq!(block_on(read).unwrap().value, Some(7));
 }
 
 #[test]
@@ -66,11 +87,20 @@ fn a_stop_fences_the_compute_servers_that_do_not_leave() {
     // It executes no transactions, so it does not learn of the stop.
     let (mut deaf, _) = Server::start("compute", &place.0);
     // It is stopped by a signal in the middle of a transaction, or between two.
-    let (stuck, _) = Server::start("transact", &place.0);
+    let (mut stuck, _) = Server::start("transact", &place.0);
+    let mut line = String::new();
+    for _ in 0..20 {
+        stuck.output.read_line(&mut line).unwrap();
+    }
     stuck.stop();
     let stopped = store.stop(Duration::from_millis(50), true).unwrap();
-    assert_eq!((stopped.ended, stopped.fenced), (0, 2));
+    // The one that a signal has stopped may also be suspected before.
+    assert!(
+        stopped.fenced >= 1 && stopped.ended + stopped.fenced == 2,
+        "{stopped:?}"
+    );
     assert!(!deaf.child.wait().unwrap().success());
+    assert!(store.status().recoveries > 0, "{:?}", store.status());
     let checked = store.check().unwrap();
     assert!(checked.problems.is_empty(), "{checked:?}");
     assert_eq!((checked.held, checked.unrecovered), (0, 0));
@@ -92,6 +122,9 @@ fn transactions_begin_again_when_the_process_that_stops_them_dies() {
     while compute.is_stopping() {
         assert!(begin.elapsed() < LIMIT, "the death was not noticed");
     }
+    // The claim of the dead process stands in the way of no other stop.
+    let error = store.stop(Duration::ZERO, false).unwrap_err();
+    assert!(matches!(error, StoreError::NotStopped { .. }), "{error}");
     let put = coordinator.transaction(async |tx| tx.put(table, 1, &1).await);
     block_on(put).unwrap();
 }

@@ -31,6 +31,7 @@ pub fn all() -> Vec<Proof> {
     all.push(Proof::of_every(survivors(), deaths.clone(), full.clone()));
     all.push(Proof::of_every(survivors_of_logs(), deaths, full));
     all.extend(super::epoch_scenarios::all());
+    all.extend(super::stop_scenarios::all());
     all.extend(super::transaction_scenarios::all());
     all
 }
@@ -78,6 +79,7 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     ]
     .into_iter()
     .chain(super::epoch_scenarios::broken())
+    .chain(super::stop_scenarios::broken())
     .chain(super::transaction_scenarios::broken())
     .collect()
 }

@@ -10,6 +10,7 @@ use outlive_run::driver;
 use outlive_store::servers::Store;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -94,7 +95,7 @@ impl Server {
         if self.until_end_of_input {
             let stopped = Arc::clone(&stop);
             let reading = std::thread::Builder::new().spawn(move || {
-                let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+                let _ = io::copy(&mut io::stdin(), &mut io::sink());
                 stopped.store(true, Ordering::Release);
             });
             reading.map_err(Failure::no_thread)?;
@@ -106,7 +107,16 @@ impl Server {
             Bytes(server.region().bytes - store.configuration().log_bytes()),
             server.instance()
         ));
-        let mut restoration = restores.then(|| Restoration::start(path)).transpose()?;
+        let mut restoration = None;
+        if restores {
+            match Restoration::start(path) {
+                Ok(started) => restoration = Some(started),
+                Err(error) => output::note(format_args!(
+                    "the restoration cannot be started: {error}; run `outlive store restore {}`",
+                    path.display()
+                )),
+            }
+        }
         let is_stopped = || stop.load(Ordering::Acquire);
         while !is_stopped() {
             let news = events.wait_for_unless(PATIENCE, is_stopped);
@@ -127,14 +137,10 @@ impl Server {
 struct Restoration(Child);
 
 impl Restoration {
-    fn start(path: &Path) -> Result<Self, Failure> {
-        let failed =
-            |error| Failure::new(format_args!("the restoration cannot be started: {error}"));
-        let program = std::env::current_exe().map_err(failed)?;
-        let mut command = Command::new(program);
+    fn start(path: &Path) -> io::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
         command.args(["store", "restore"]).arg(path);
-        let restoration = command.stdin(Stdio::null()).spawn().map_err(failed)?;
-        Ok(Self(restoration))
+        command.stdin(Stdio::null()).spawn().map(Self)
     }
 
     fn has_ended(&mut self) -> bool {

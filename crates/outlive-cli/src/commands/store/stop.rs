@@ -4,7 +4,7 @@ use super::Which;
 use crate::failure::Failure;
 use crate::output;
 use clap::Args;
-use outlive_store::servers::{Phase, Stopped, Store};
+use outlive_store::servers::{MemoryEntry, Phase, Stopped, Store};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use std::time::Duration;
     outlive store stop /dev/shm/bank --timeout 1s --force && outlive store check /dev/shm/bank\n\n\
     No transaction begins during the stop. Transactions that are under way end, and each compute \
     server has to leave, after which no latch is held and no log is left. The memory servers keep \
-    the data, and compute servers can join again afterwards.\n\n\
+    the data, and compute servers can join again afterwards. --force kills whole processes, so a \
+    program that is also a memory server loses its memory.\n\n\
     JSON: path, ended, fenced and memory_servers; docs/json.md says what they mean.")]
 pub struct Stop {
     #[command(flatten)]
@@ -44,8 +45,12 @@ impl Stop {
         let store = Store::open(&self.which.path)?;
         let Stopped { ended, fenced } = store.stop(self.timeout, self.force)?;
         let path = self.which.path.display().to_string();
-        let memory = store.status().memory.into_iter();
-        let memory_servers = memory.filter(|it| it.phase == Phase::Live).count();
+        let gone = store.gone();
+        let is_live = |it: &MemoryEntry| {
+            it.phase == Phase::Live && it.owner.is_some_and(|owner| !gone.contains(&owner))
+        };
+        let memory = store.status().memory;
+        let memory_servers = memory.iter().filter(|it| is_live(it)).count();
         if self.json {
             return output::json(&Answer {
                 path,
