@@ -258,6 +258,11 @@ fn transactions_survive_the_recycling_of_process_ids() {
         if matches!(protocol, Protocol::Pandora | Protocol::LatchToLog) {
             assert_frequent(&[("stray latches that were released", all.released)]);
         }
+        let all = runs(Plan::RECYCLED_RESTORATIONS.of(protocol), 200);
+        assert_frequent(&[
+            ("process ids that were assigned again", all.recycled),
+            ("restorations", all.restored),
+        ]);
     }
 }
 

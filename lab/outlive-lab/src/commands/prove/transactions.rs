@@ -287,6 +287,7 @@ fn about(kind: &str) -> &'static str {
         "dropped-workers" => "the same; workers are dropped while they release latches",
         "broken-restorations" => "as restorations; connections with outstanding verbs break",
         "chains" => "as restorations; buckets join and leave a chain all the time",
+        "recycled-restorations" => "as recycled-ids; the replicas of lost memory are restored",
         "recycled-ids" => {
             "as losses; new servers receive the process ids of dead ones, and may die"
         }

@@ -165,8 +165,13 @@ impl Plan {
         transactions: 4,
         ..Self::LOSSES
     };
+    /// The same while lost replicas are restored.
+    pub const RECYCLED_RESTORATIONS: Self = Self {
+        restores: true,
+        ..Self::RECYCLED_IDS
+    };
     /// The kinds of sound runs, with their names.
-    pub const ALL: [(&str, Self); 14] = [
+    pub const ALL: [(&str, Self); 15] = [
         ("clean", Self::CLEAN),
         ("deaths", Self::DEATHS),
         ("losses", Self::LOSSES),
@@ -181,6 +186,7 @@ impl Plan {
         ("broken-restorations", Self::BROKEN_RESTORATIONS),
         ("chains", Self::CHAINS),
         ("recycled-ids", Self::RECYCLED_IDS),
+        ("recycled-restorations", Self::RECYCLED_RESTORATIONS),
     ];
 
     /// The sizes of the table.
