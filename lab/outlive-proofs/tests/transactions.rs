@@ -19,6 +19,13 @@ fn assert_frequent(events: &[(&str, u64)]) {
     }
 }
 
+/// Returns the first run that fails, from `first` on, with its error.
+#[track_caller]
+fn failure(plan: Plan, first: u64) -> (u64, String) {
+    let found = (first..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
+    found.unwrap_or_else(|| panic!("no run fails: {plan:?}"))
+}
+
 /// Returns the first run that is not strictly serializable, with its history.
 fn violation(plan: Plan) -> Option<(u64, String)> {
     (0..10_000).find_map(|seed| {
@@ -122,8 +129,7 @@ fn attempts_that_are_logged_while_they_are_validated_survive_the_same_failures()
     // The entry of an aborted attempt remains.
     let plan = Plan::DEATHS.of(Protocol::LatchToLog);
     let plan = plan.with(Flaw::LostDecision.policy());
-    let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
-    let (seed, error) = found.expect("the flaw was not found");
+    let (seed, error) = failure(plan, 0);
     println!("LostDecision: seed {seed}: {error}");
 }
 
@@ -272,8 +278,7 @@ fn a_process_id_that_is_freed_while_latches_contain_it_is_found() {
         skips_scan: true,
         ..Plan::RECYCLED_IDS
     };
-    let found = (0..10_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
-    let (seed, error) = found.expect("it was not found");
+    let (seed, error) = failure(plan, 0);
     println!("skips_scan: seed {seed}: {error}");
 }
 
@@ -315,8 +320,7 @@ fn ford_begins_no_attempt_while_a_compute_server_is_recovered() {
 fn each_bug_of_ford_is_found_in_ford() {
     for flaw in { Flaw::ALL }.into_iter().filter(|it| it.is_of_ford()) {
         let plan = Plan::DEATHS.of(Protocol::Ford).with(flaw.policy());
-        let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
-        let (seed, error) = found.unwrap_or_else(|| panic!("{flaw:?} was not found"));
+        let (seed, error) = failure(plan, 0);
         println!("{flaw:?}: seed {seed}: {error}\n");
     }
 }
@@ -375,8 +379,7 @@ fn a_bucket_that_leaves_its_chain_too_early_is_found() {
             reads: 10,
             ..Plan::CLEAN.with(flaw.policy())
         };
-        let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
-        let (seed, error) = found.unwrap_or_else(|| panic!("{flaw:?} was not found"));
+        let (seed, error) = failure(plan, 0);
         // The policy is the reason.
         run(plan.with(Policy::SOUND), seed).unwrap();
         println!("{flaw:?}: seed {seed}: {error}\n");
@@ -412,8 +415,7 @@ fn each_flaw_is_found() {
             _ => 0,
         };
         let plan = plan.with(flaw.policy());
-        let found = (first..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
-        let (seed, error) = found.unwrap_or_else(|| panic!("{flaw:?} was not found"));
+        let (seed, error) = failure(plan, first);
         println!("{flaw:?}: seed {seed}: {error}\n");
     }
 }
@@ -439,8 +441,7 @@ fn an_epoch_that_does_not_wait_for_recoveries_is_found() {
         forgets_dead: true,
         ..Plan::LOSSES
     };
-    let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
-    let (seed, error) = found.expect("it was not found");
+    let (seed, error) = failure(plan, 0);
     println!("seed {seed}: {error}");
 }
 
@@ -450,8 +451,7 @@ fn a_connection_that_opens_before_the_broken_one_is_drained_is_found() {
         reconnects_early: true,
         ..Plan::BROKEN_CONNECTIONS
     };
-    let found = (0..100_000).find_map(|seed| Some((seed, run(plan, seed).err()?)));
-    let (seed, error) = found.expect("it was not found");
+    let (seed, error) = failure(plan, 0);
     println!("seed {seed}: {error}");
 }
 

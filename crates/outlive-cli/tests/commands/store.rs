@@ -1,6 +1,7 @@
 //! `outlive store`: memory servers that are started, killed and interrupted, and the store's
 //! status.
 
+use crate::store_rows;
 use crate::support;
 use crate::support::explained::assert_explained;
 use crate::support::{Running, outlive};
@@ -20,9 +21,22 @@ impl Drop for Bank {
     }
 }
 
-fn phases(path: &str) -> Vec<String> {
+fn status(path: &str) -> Value {
     let printed = outlive(["store", "status", path, "--json"]).succeeds();
-    let json: Value = serde_json::from_str(&printed).unwrap();
+    serde_json::from_str(&printed).unwrap()
+}
+
+/// Waits until so many replicas of partitions are missing.
+#[track_caller]
+fn await_missing(path: &str, replicas: u64) {
+    let begin = std::time::Instant::now();
+    while status(path)["missing_replicas"] != replicas {
+        assert!(begin.elapsed().as_secs() < 60, "{:#}", status(path));
+    }
+}
+
+fn phases(path: &str) -> Vec<String> {
+    let json = status(path);
     let memory = json["memory"].as_array().unwrap();
     let phase = |server: &Value| server["phase"].as_str().unwrap().to_owned();
     memory.iter().map(phase).collect()
@@ -63,18 +77,10 @@ fn memory_servers_are_started_killed_and_interrupted() {
 
 #[test]
 fn compute_servers_are_stopped_and_memory_is_added() {
-    let path = format!("/dev/shm/outlive-cli-stop-{}", std::process::id());
-    let bank = Bank(path.clone());
-    let path = path.as_str();
-    outlive(["store", "create", path]).succeeds();
-    let mut memory: Vec<Running> = (0..2)
-        .map(|_| Running::start(["store", "memory", path, "--size", "1M"]))
-        .collect();
-    for server in &mut memory {
-        server.wait_for(&["serves 1 MiB"]);
-    }
-    outlive(["store", "table", path, "accounts", "--keys", "100"]).succeeds();
-    outlive(["store", "put", path, "accounts", "1", "7", "--numbers"]).succeeds();
+    let (bank, [mut first, second]) = store_rows::Bank::new("stop");
+    let path = bank.path();
+    bank.says("table", &["accounts", "--keys", "100"]);
+    bank.says("put", &["accounts", "1", "7", "--numbers"]);
 
     let store = outlive_store::servers::Store::open(path).unwrap();
     let compute = store.join_compute().unwrap();
@@ -84,23 +90,17 @@ fn compute_servers_are_stopped_and_memory_is_added() {
     assert_explained("## `outlive store stop", &printed);
     let text = outlive(["store", "stop", path]).succeeds();
     assert!(text.contains("no log is left"), "{text}");
-    outlive(["store", "check", path]).succeeds();
-    let read = outlive(["store", "get", path, "accounts", "1", "--numbers"]).succeeds();
+    bank.says("check", &[]);
+    let read = bank.says("get", &["accounts", "1", "--numbers"]);
     assert!(read.contains('7'), "{read}");
 
-    memory.remove(0).kill();
-    let begin = std::time::Instant::now();
-    let status = || -> Value {
-        let printed = outlive(["store", "status", path, "--json"]).succeeds();
-        serde_json::from_str(&printed).unwrap()
-    };
-    while status()["missing_replicas"] != 16 {
-        assert!(begin.elapsed().as_secs() < 60, "{:#}", status());
-    }
+    first.kill();
+    await_missing(path, 16);
     let mut added = Running::start(["store", "add-memory", path, "--size", "1M"]);
     added.wait_for(&["serves 1 MiB", "16 replicas of partitions restored"]);
-    assert_eq!(status()["missing_replicas"], 0);
-    drop((memory, added, bank));
+    await_missing(path, 0);
+    // A store that is destroyed before its servers end leaves a side file.
+    drop((second, added, bank));
 }
 
 #[test]
@@ -124,17 +124,10 @@ fn lost_replicas_are_restored() {
         outlive_store::verbs::block_on(done).unwrap();
     };
     (0..100).for_each(&mut put);
-    let status = || -> Value {
-        let printed = outlive(["store", "status", path, "--json"]).succeeds();
-        serde_json::from_str(&printed).unwrap()
-    };
-    assert_eq!(status()["missing_replicas"], 0);
+    assert_eq!(status(path)["missing_replicas"], 0);
 
     memory.remove(0).kill();
-    let begin = std::time::Instant::now();
-    while status()["missing_replicas"] != 16 {
-        assert!(begin.elapsed().as_secs() < 60, "{:#}", status());
-    }
+    await_missing(path, 16);
     outlive(["store", "restore", path]).fails(1, "16 replicas of 16 partitions are still missing");
     memory.push(Running::start(["store", "memory", path, "--size", "1M"]));
     memory[1].wait_for(&["serves 1 MiB"]);
@@ -148,12 +141,10 @@ fn lost_replicas_are_restored() {
         (&16.into(), &0.into())
     );
     assert!(json["objects"].as_u64().unwrap() >= 100, "{json:#}");
-    assert_eq!(status()["missing_replicas"], 0);
+    assert_eq!(status(path)["missing_replicas"], 0);
     put(100);
     memory.remove(0).kill();
-    while status()["missing_replicas"] != 16 {
-        assert!(begin.elapsed().as_secs() < 60, "{:#}", status());
-    }
+    await_missing(path, 16);
     let checked = outlive(["store", "check", path]).succeeds();
     assert!(checked.contains("101 keys"), "{checked}");
     // A store that is destroyed before its servers end leaves a side file.

@@ -49,9 +49,7 @@ impl ComputeServer {
     pub(super) fn join(store: &Store) -> Result<Self, StoreError> {
         let process = store.join("compute server")?;
         let configuration = store.configuration();
-        let generations = process.tables().generations();
-        let is_live = |it: Instance| !generations.is_gone(it);
-        if configuration.stopper().is_some_and(is_live) {
+        if configuration.is_stopping(&process) {
             return Err(StoreError::Stopping);
         }
         let recycle = || {
@@ -70,7 +68,8 @@ impl ComputeServer {
         let id = id.ok_or(StoreError::NoProcessId {
             process_ids: configuration.process_ids(),
         })?;
-        if configuration.stopper_after_join().is_some_and(is_live) {
+        // The stop may have begun since, and not have found the id.
+        if configuration.is_stopping(&process) {
             configuration.leave_compute(id, process.instance());
             return Err(StoreError::Stopping);
         }

@@ -380,28 +380,34 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_recovery_that_panics_can_be_executed_again() {
+    /// Returns a configuration with a memory server and so many process ids and log areas.
+    fn configuration(areas: u16) -> Configuration<Native> {
         let sizes = Sizes {
             replicas: 1,
             memory_servers: 64,
-            process_ids: 1,
+            process_ids: areas,
             tables: 0,
-            log_areas: 1,
+            log_areas: areas,
             coordinators: 1,
             log_slot_bytes: 64,
             protocol: Protocol::Ford,
         };
         let memory = Native::leaked(16 << 10, PersistenceDomain::Flushed);
         let configuration = Configuration::create(memory, Offset::new(64), sizes, false);
-        let [server, dead, survivor] = [1, 2, 3].map(|id| Instance::new(id, 1));
         let region = Region {
             key: 1,
             bytes: 4096,
         };
-        let create = |_, _| Ok::<_, ()>(region);
-        let joined = configuration.join_memory(server, &Panics(false), create);
+        let server = Instance::new(1, 1);
+        let joined = configuration.join_memory(server, &Panics(false), |_, _| Ok::<_, ()>(region));
         assert!(joined.unwrap().is_some());
+        configuration
+    }
+
+    #[test]
+    fn a_recovery_that_panics_can_be_executed_again() {
+        let configuration = configuration(1);
+        let [dead, survivor] = [2, 3].map(|id| Instance::new(id, 1));
         let process = configuration.join_compute(dead).unwrap();
         let area = configuration.claim_log_area(dead, process);
         assert!(area.unwrap().is_some());
@@ -430,25 +436,8 @@ mod tests {
 
     #[test]
     fn an_abandoned_area_takes_no_outcomes_with_it() {
-        let sizes = Sizes {
-            replicas: 1,
-            memory_servers: 64,
-            process_ids: 2,
-            tables: 0,
-            log_areas: 2,
-            coordinators: 1,
-            log_slot_bytes: 64,
-            protocol: Protocol::Ford,
-        };
-        let memory = Native::leaked(16 << 10, PersistenceDomain::Flushed);
-        let configuration = Configuration::create(memory, Offset::new(64), sizes, false);
-        let [server, dead, survivor] = [1, 2, 3].map(|id| Instance::new(id, 1));
-        let region = Region {
-            key: 1,
-            bytes: 4096,
-        };
-        let joined = configuration.join_memory(server, &Panics(false), |_, _| Ok::<_, ()>(region));
-        assert!(joined.unwrap().is_some());
+        let configuration = configuration(2);
+        let [dead, survivor] = [2, 3].map(|id| Instance::new(id, 1));
         let areas = [dead, survivor].map(|owner| {
             let process = configuration.join_compute(owner).unwrap();
             let area = configuration.claim_log_area(owner, process);

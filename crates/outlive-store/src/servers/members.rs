@@ -161,9 +161,7 @@ impl<C: Connector> Member for Members<C> {
     }
 
     fn is_stopping(&self) -> bool {
-        let generations = self.rights.process.tables().generations();
-        let stopper = self.configuration().stopper();
-        stopper.is_some_and(|stopper| !generations.is_gone(stopper))
+        self.configuration().is_stopping(&self.rights.process)
     }
 
     fn enter_commit(&self, transaction: TransactionId, epoch: u64) -> bool {

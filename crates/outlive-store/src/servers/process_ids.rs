@@ -72,8 +72,12 @@ impl<M: Memory> Configuration<M> {
     /// # Crash
     /// No id is assigned, or a survivor marks the assigned id as failed.
     pub fn join_compute(self, owner: Instance) -> Option<u16> {
-        (1..=self.process_ids())
-            .find(|id| self.owner_word(*id) == 0 && self.swap_owner(*id, 0, owner.to_word()))
+        let mut ids = 1..=self.process_ids();
+        let id =
+            ids.find(|id| self.owner_word(*id) == 0 && self.swap_owner(*id, 0, owner.to_word()));
+        // Before the owner reads the claim of a stop: see its memory ordering.
+        self.memory.fence(Ordering::SeqCst);
+        id
     }
 
     /// Frees the process id `id` of `owner`, if `owner` has it, and its log area. No latch may

@@ -2,16 +2,15 @@
 //!
 //! While a live process has the claim of the stop, an attempt that is about to begin fails, and a
 //! compute server that joins is refused. Transactions that are under way end as usual, and so do
-//! attempts that wait for an epoch or a recovery before they begin.
-//! Each program learns of the stop from
-//! [`TransactionError::Stopping`](crate::protocol::TransactionError::Stopping) or
+//! attempts that wait for an epoch or a recovery before they begin. Each program learns of the stop
+//! from [`TransactionError::Stopping`](crate::protocol::TransactionError::Stopping) or
 //! [`ComputeServer::is_stopping`], and drops its compute server, which removes its logs. The stop
 //! is complete when no compute server is a member and no log area has an owner.
 //!
 //! # Memory ordering
 //!
-//! A stop claims and then reads the process ids; a compute server takes an id and then reads the
-//! claim. A SeqCst fence separates the two steps on both sides, so either the stop finds the
+//! A stop claims and then reads the process ids; a compute server
+//! [takes an id](Configuration::join_compute) and then reads the claim. A SeqCst fence separates the two steps on both sides, so either the stop finds the
 //! compute server, or that finds the claim and leaves before its first transaction.
 
 use super::claims::Operation;
@@ -76,14 +75,6 @@ impl<M: Memory> Configuration<M> {
         compute.map(|it| it.owner).collect()
     }
 
-    /// Returns the process that stops all compute servers, to a compute server that has received
-    /// its process id.
-    pub fn stopper_after_join(self) -> Option<Instance> {
-        // See the module's memory ordering.
-        self.memory.fence(Ordering::SeqCst);
-        self.stopper()
-    }
-
     /// Returns the compute servers that delay a stop, if none of them is live.
     fn not_recovered(self) -> Vec<Instance> {
         let areas = (0..self.sizes.log_areas).filter(|area| self.log_owner(*area).is_some());
@@ -133,9 +124,11 @@ impl Store {
             if begin.elapsed() >= ANOTHER {
                 return Err(StoreError::Stopping);
             }
-            // The process that has the claim may have died.
             std::thread::sleep(POLL);
-            self.recover_settled(&process);
+            if !self.configuration().is_stopping(&process) {
+                // The process that has the claim has died.
+                self.recover_settled(&process);
+            }
         }
     }
 
@@ -196,11 +189,20 @@ impl Store {
     }
 }
 
+impl Configuration {
+    /// Returns, to `process`, whether a live process stops all compute servers.
+    #[inline]
+    pub(super) fn is_stopping(self, process: &Process) -> bool {
+        let generations = process.tables().generations();
+        self.stopper().is_some_and(|it| !generations.is_gone(it))
+    }
+}
+
 impl ComputeServer {
     /// Returns whether the store is being [stopped](Store::stop), so that this compute server has
     /// to leave.
     pub fn is_stopping(&self) -> bool {
-        let stopper = self.store().configuration().stopper();
-        stopper.is_some_and(|stopper| !self.is_gone(stopper))
+        let configuration = self.store().configuration();
+        configuration.is_stopping(self.process())
     }
 }

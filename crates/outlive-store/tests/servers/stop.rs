@@ -2,16 +2,23 @@
 
 use super::LIMIT;
 use super::harness::{Place, Server};
+use outlive::membership::{ProcessOptions, Status};
 use outlive_store::protocol::TransactionError;
-use outlive_store::servers::{Stopped, StoreError, StoreOptions};
+use outlive_store::servers::{Stopped, Store, StoreError, StoreOptions};
 use outlive_store::verbs::block_on;
 use std::io::BufRead;
 use std::time::{Duration, Instant};
 
+/// Returns a store with two memory servers.
+fn served(name: &str) -> (Place, Store, [Server; 2]) {
+    let (place, store) = Place::new(name, StoreOptions::new());
+    let memory = [(); 2].map(|()| Server::start("memory", &place.0).0);
+    (place, store, memory)
+}
+
 #[test]
 fn a_stop_ends_all_compute_servers_and_leaves_no_log() {
-    let (place, store) = Place::new("stop", StoreOptions::new());
-    let _memory: Vec<_> = (0..2).map(|_| Server::start("memory", &place.0)).collect();
+    let (place, store, _memory) = served("stop");
     let (mut first, _) = Server::start("transact", &place.0);
     let (mut second, _) = Server::start("transact", &place.0);
     std::thread::scope(|scope| {
@@ -44,8 +51,7 @@ fn a_stop_ends_all_compute_servers_and_leaves_no_log() {
 
 #[test]
 fn nothing_begins_during_a_stop_and_all_is_possible_after_it() {
-    let (place, store) = Place::new("stop-again", StoreOptions::new());
-    let _memory: Vec<_> = (0..2).map(|_| Server::start("memory", &place.0)).collect();
+    let (_place, store, _memory) = served("stop-again");
     let compute = store.join_compute().unwrap();
     let table = compute.table::<u64>("t", 10).unwrap();
     let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
@@ -82,8 +88,7 @@ fn nothing_begins_during_a_stop_and_all_is_possible_after_it() {
 
 #[test]
 fn a_stop_fences_the_compute_servers_that_do_not_leave() {
-    let (place, store) = Place::new("stop-fence", StoreOptions::new());
-    let _memory: Vec<_> = (0..2).map(|_| Server::start("memory", &place.0)).collect();
+    let (place, store, _memory) = served("stop-fence");
     // It executes no transactions, so it does not learn of the stop.
     let (mut deaf, _) = Server::start("compute", &place.0);
     // It is stopped by a signal in the middle of a transaction, or between two.
@@ -108,8 +113,7 @@ fn a_stop_fences_the_compute_servers_that_do_not_leave() {
 
 #[test]
 fn transactions_begin_again_when_the_process_that_stops_them_dies() {
-    let (place, store) = Place::new("stop-dies", StoreOptions::new());
-    let _memory: Vec<_> = (0..2).map(|_| Server::start("memory", &place.0)).collect();
+    let (place, store, _memory) = served("stop-dies");
     let compute = store.join_compute().unwrap();
     let table = compute.table::<u64>("t", 10).unwrap();
     let mut coordinator = compute.worker().unwrap().coordinator().unwrap();
@@ -127,4 +131,40 @@ fn transactions_begin_again_when_the_process_that_stops_them_dies() {
     assert!(matches!(error, StoreError::NotStopped { .. }), "{error}");
     let put = coordinator.transaction(async |tx| tx.put(table, 1, &1).await);
     block_on(put).unwrap();
+}
+
+/// A member of the pod that is not one of the store recovers the logs of the dead, and leaves their
+/// entries in the store's configuration.
+#[test]
+fn a_claim_that_a_foreign_member_has_left_is_released() {
+    let (place, store, memory) = served("stop-foreign");
+    let (deaf, _) = Server::start("compute", &place.0);
+    let stopper = Server::spawn("stop", &place.0);
+    let begin = Instant::now();
+    while store.configuration().stopper().is_none() {
+        assert!(begin.elapsed() < LIMIT, "no stop has begun");
+    }
+    let (status, claimant) = (store.status(), store.configuration().stopper());
+    let memory_owners = status.memory.iter().filter_map(|it| it.owner);
+    let owners = memory_owners.chain(status.compute.iter().map(|it| it.owner));
+    let dead: Vec<_> = owners.chain(claimant).map(|it| it.id).collect();
+    assert_eq!(dead.len(), 4);
+    let [one, two] = memory;
+    let all = [one, two, deaf, stopper];
+    // All are stopped first, so that no survivor recovers another.
+    all.iter().for_each(Server::stop);
+    all.into_iter().for_each(Server::kill);
+    let foreign = store.pod().join(ProcessOptions::on_own_host()).unwrap();
+    let is_recovered = || {
+        let members = store.pod().status().members.into_iter();
+        let mut all = members.filter(|it| dead.contains(&it.id));
+        all.all(|it| it.state.status == Status::Recovered)
+    };
+    while !is_recovered() {
+        assert!(begin.elapsed() < LIMIT, "{:?}", store.pod().status());
+    }
+    foreign.leave().unwrap();
+    assert!(store.configuration().stopper().is_some());
+    store.stop(Duration::ZERO, false).unwrap();
+    assert_eq!(store.configuration().stopper(), None);
 }

@@ -7,8 +7,7 @@ use outlive_memory::{Memory, Offset, Ordering};
 use outlive_prove::proof::Proof;
 use outlive_prove::schedule::{Bounds, Ghost, Scenario, Scheduled};
 use outlive_prove::weakened::{Weakened, Weakness};
-use outlive_store::protocol::Protocol;
-use outlive_store::servers::{Configuration, Sizes};
+use outlive_store::servers::Configuration;
 
 /// The scenarios of this file.
 pub fn all() -> Vec<Proof> {
@@ -25,13 +24,6 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
 
 const CONFIGURATION: Offset = Offset::new(0);
 const BYTES: u64 = 16 << 10;
-const SIZES: Sizes = Sizes {
-    log_areas: 1,
-    coordinators: 1,
-    log_slot_bytes: 64,
-    protocol: Protocol::Pandora,
-    ..sizes(1, 1)
-};
 const STOPPER: Instance = Instance::new(0, 1);
 const JOINER: Instance = Instance::new(1, 1);
 
@@ -58,7 +50,7 @@ fn join<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'stati
     Scenario::new("store: a stop against a compute server that joins")
         .memory(BYTES)
         .prepare(|m: Scheduled| {
-            Configuration::create(m, CONFIGURATION, SIZES, false);
+            Configuration::create(m, CONFIGURATION, sizes(1, 1), false);
         })
         .thread("stop", move |m| {
             let configuration = open(weaken(m));
@@ -78,7 +70,7 @@ fn join<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'stati
         .thread("joiner", move |m| {
             let configuration = open(weaken(m));
             let id = configuration.join_compute(JOINER).expect("a process id");
-            if configuration.stopper_after_join().is_none() {
+            if configuration.stopper().is_none() {
                 of_joiner.with(|state| {
                     state.has_joined = true;
                     assert_apart(state);

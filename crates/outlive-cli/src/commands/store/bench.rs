@@ -148,7 +148,8 @@ impl Bench {
             })?;
         }
         self.refuse_without_memory()?;
-        // An interruption from the terminal ends the servers too, so it has various errors.
+        // An interruption from the terminal also ends the servers, so `measure` can return various
+        // errors.
         let interrupted = |error| match stop.load(Ordering::Relaxed) {
             true => stopped(),
             false => error,

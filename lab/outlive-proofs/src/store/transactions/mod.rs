@@ -249,8 +249,8 @@ impl World {
         !self.is_over.get() || works || !self.are_recovered()
     }
 
-    /// The clients of these compute servers ask for the outcomes of their last attempts, if the
-    /// servers have died.
+    /// Resolves, as their clients do, the transactions without an answer of the dead compute
+    /// servers that `which` selects: by the outcomes of their last attempts.
     fn resolve(&self, which: impl Fn(usize) -> bool) {
         self.history.resolve(|compute, attempt| {
             let configuration = self.configuration.borrow();
@@ -513,12 +513,14 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     counts.words = network.seen().words;
     counts.left_latches = world.configuration.borrow().left_latches;
     let add = |all: &mut Steps, compute: usize, batch: &[Verb]| {
+        let victim = match compute {
+            ..CLIENTS | SUCCESSOR..DETECTOR => Victim::Client,
+            CLIENTS..RESTORER => Victim::Recoverer,
+            RESTORER..SUCCESSOR => Victim::Restorer,
+            // The observer does not die.
+            _ => return,
+        };
         if let Some(step) = Step::of(batch, &plan) {
-            let victim = match compute {
-                ..CLIENTS | SUCCESSOR.. => Victim::Client,
-                CLIENTS..RESTORER => Victim::Recoverer,
-                _ => Victim::Restorer,
-            };
             *all.entry((victim, step)).or_default() += 1;
         }
     };

@@ -260,7 +260,7 @@ pub struct Counts {
     pub left_latches: u64,
     /// Process ids of dead compute servers that were assigned again.
     pub recycled: u64,
-    /// Stray latches that were released for that.
+    /// Stray latches that were released before these ids were assigned again.
     pub released: u64,
     /// Transactions that were committed by the next owners of these ids.
     pub recycled_commits: usize,
