@@ -10,8 +10,9 @@
 //! # Memory ordering
 //!
 //! A stop claims and then reads the process ids; a compute server
-//! [takes an id](Configuration::join_compute) and then reads the claim. A SeqCst fence separates the two steps on both sides, so either the stop finds the
-//! compute server, or that finds the claim and leaves before its first transaction.
+//! [takes an id](Configuration::join_compute) and then reads the claim. A SeqCst fence separates
+//! the two steps on both sides, so either the stop finds the compute server, or that finds the
+//! claim and leaves before its first transaction.
 
 use super::claims::Operation;
 use super::configuration::Configuration;
