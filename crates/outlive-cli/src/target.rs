@@ -35,6 +35,10 @@ pub fn open(target: &str) -> Result<Box<dyn Driver>, DriverError> {
 impl From<DriverError> for Failure {
     fn from(error: DriverError) -> Self {
         // Targets and the messages of stores can contain control characters.
-        Self::new(output::printable(&error))
+        let paragraph = output::printable(&error);
+        match error.is_malformed {
+            true => Self::Usage(paragraph),
+            false => Self::Failed(paragraph),
+        }
     }
 }

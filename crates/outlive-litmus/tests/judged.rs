@@ -3,7 +3,9 @@
 #[allow(dead_code)]
 mod reference;
 
+use outlive_litmus::consistency::Generated;
 use outlive_litmus::driver::{Capabilities, Connection, Driver, DriverError, Key};
+use outlive_litmus::level::Level;
 use outlive_litmus::run::{
     self, Judgement, Kind as ViolationKind, Limit, Options, Outcome, Verdict,
 };
@@ -198,6 +200,41 @@ fn stale_reads_break_real_time_order_only() {
     let report = run_on(Kind::Stale, &options());
     let levels = "strict-read-committed and serializable";
     assert_judged(&report, levels, &["stale-read"]);
+}
+
+/// In each store the generated tests find no outcome that its level forbids, and in a weak store
+/// they find others.
+#[test]
+fn generated_tests_find_what_a_level_allows() {
+    let generated = Generated::with(2).unwrap();
+    let tests: Vec<Test> = generated.tests().cloned().collect();
+    for (kind, level) in [
+        (Kind::Serial, "strict-serializable"),
+        (Kind::Optimistic, "strict-serializable"),
+        (Kind::Snapshot, "strict-snapshot"),
+        (Kind::ReadCommitted, "strict-read-committed"),
+        (Kind::DirtyReads, "strict-read-uncommitted"),
+    ] {
+        let report = run_with(Memory::new(kind), &tests, &options());
+        let given = Level::named(level).unwrap();
+        let wrong = report.tests.iter().find(|it| it.refutes(given));
+        assert!(wrong.is_none(), "{kind:?}: {wrong:#?}");
+        // Each test that the level does not forbid can fail; these fail often.
+        let found: Vec<&str> = { report.violated() }.map(|it| &*it.name).collect();
+        let expected: &[&str] = match kind {
+            Kind::Snapshot => &["cycle-rw-rw"],
+            Kind::ReadCommitted => &["cycle-rw-rw", "cycle-ww-rw-on-xx"],
+            Kind::DirtyReads => &["cycle-rw-rw", "cycle-wr-wr"],
+            _ => &[],
+        };
+        let is_found = |name: &&str| found.contains(name);
+        assert!(
+            expected.iter().all(is_found),
+            "{kind:?}: {}",
+            brief(&report)
+        );
+        assert_eq!(found.is_empty(), expected.is_empty(), "{kind:?}: {found:?}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `outlive litmus run` and `judge`, on SQLite.
+//! `outlive litmus run` and `judge`, on SQLite, and on a store without isolation.
 
 use crate::support::explained::assert_explained;
 use crate::support::{Place, outlive};
@@ -71,6 +71,43 @@ fn an_expected_level_that_is_not_given_fails() {
     outlive(["litmus", "judge", &target, "--expect", "quite-good"]).fails(2, "strict-serializable");
 }
 
+/// No real database of the golden table with transactions shows a dirty write; this store does.
+#[test]
+fn a_store_without_isolation_gives_no_level() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = format!(
+        "exec:python3 -B '{}/../outlive-litmus/tests/stores/no_isolation.py' '{}/objects'",
+        env!("CARGO_MANIFEST_DIR"),
+        folder.path().display()
+    );
+    let judge = ["litmus", "judge", &target, "--seconds", "8", "--json"];
+    let only = ["--only", "direct-write", "--seed", "7"];
+    let printed = outlive(judge.into_iter().chain(only)).succeeds();
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(report["level"], "none");
+    let tests = report["tests"].as_array().unwrap();
+    let writes: Vec<&Value> = { tests.iter() }
+        .filter(|it| it["name"] == "dirty-write" || it["name"] == "litmus-1")
+        .collect();
+    assert_eq!(writes.len(), 2);
+    for test in writes {
+        assert_eq!(test["verdict"], "violated", "{test:#}");
+        let kinds = test["violations"].as_array().unwrap().iter();
+        let mut kinds = kinds.map(|it| it["kind"].as_str().unwrap());
+        assert!(kinds.any(|it| it == "state wrong"), "{test:#}");
+    }
+}
+
+#[test]
+fn a_malformed_target_is_wrong_usage() {
+    let run = |target: &str| outlive(["litmus", "run", target, "write-skew", "--seconds", "1"]);
+    run("oracle:x").fails(2, "the scheme `oracle` is unknown");
+    run("sqlite:").fails(2, "it must be in a file");
+    run("sqlite:/tmp/x.db?journal=none").fails(2, "journal");
+    run("sqlite:/nonexistent/x.db").fails(1, "unable to open");
+    run("outlive-store:/dev/shm/none").fails(1, "nothing is there");
+}
+
 #[test]
 fn a_violation_is_explained() {
     let database = Database::new();
@@ -103,6 +140,39 @@ fn a_file_without_tests_is_refused() {
     let (database, file) = (Database::new(), Place::new("litmus-empty"));
     fs::write(file.path(), "# no test\n").unwrap();
     outlive(["litmus", "run", &database.target(""), file.path()]).fails(1, "has no tests");
+}
+
+#[test]
+fn a_test_that_cannot_fail_is_noted() {
+    let (database, file) = (Database::new(), Place::new("litmus-vacuous"));
+    let skew = outlive(["litmus", "show", "write-skew"]).succeeds();
+    let vacuous = skew.replace("t1.a = 0", "t1.a = 0 and t1.a = 1");
+    assert_ne!(vacuous, skew);
+    fs::write(file.path(), vacuous).unwrap();
+    let target = database.target("");
+    let run = ["litmus", "run", &target, file.path(), "--instances", "50"];
+    let ended = outlive(run);
+    assert!(
+        ended.errors.contains("cannot find a violation"),
+        "{}",
+        ended.errors
+    );
+}
+
+#[test]
+fn generated_tests_pass_on_sqlite() {
+    let (database, file) = (Database::new(), Place::new("litmus-generated"));
+    let generated = outlive(["litmus", "generate", "--transactions", "2"]).succeeds();
+    fs::write(file.path(), &generated).unwrap();
+    let target = database.target("?synchronous=off");
+    let run = ["litmus", "run", &target, file.path(), "--instances", "100"];
+    let printed = outlive(run.into_iter().chain(["--json"])).succeeds();
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    let tests = report["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), generated.matches("\nforbidden from ").count());
+    for test in tests {
+        assert_eq!(test["verdict"], "passed", "{test:#}");
+    }
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Etcd {
         let members: Vec<_> = members.map(str::to_owned).collect();
         if members.iter().any(String::is_empty) {
             let problem = "the target names no member; write `etcd://HOST:PORT`";
-            return Err(DriverError::new(target, problem));
+            return Err(DriverError::malformed(target, problem));
         }
         Ok(Self {
             target: target.into(),

@@ -53,7 +53,7 @@ impl Lmdb {
         given.end()?;
         if path.is_empty() {
             let problem = "the target names no directory; write `lmdb:PATH`";
-            return Err(DriverError::new(target, problem));
+            return Err(DriverError::malformed(target, problem));
         }
         Ok(Self {
             target: target.into(),

@@ -39,8 +39,9 @@ fn database(target: &str, place: &str) -> Result<Database<Mariadb>, DriverError>
     let snapshot = given.choice("innodb_snapshot_isolation", &["on", "off"])?;
     let lock_wait = given.number("lock_wait")?.unwrap_or(1);
     given.end()?;
-    let refuse =
-        |problem: String| DriverError::new(target, format!("{problem}; write `{}`", SCHEME.form));
+    let refuse = |problem: String| {
+        DriverError::malformed(target, format!("{problem}; write `{}`", SCHEME.form))
+    };
     let address = Opts::from_url(&format!("mysql:{path}"));
     let address = address.map_err(|error| refuse(error.to_string()))?;
     if address.get_db_name().is_none() {

@@ -247,6 +247,8 @@ pub struct DriverError {
     pub target: String,
     /// The problem, and the action that solves it.
     pub problem: String,
+    /// Whether the text of the target is wrong, whatever the store is doing.
+    pub is_malformed: bool,
 }
 
 impl DriverError {
@@ -255,6 +257,15 @@ impl DriverError {
         Self {
             target: target.into(),
             problem: problem.into(),
+            is_malformed: false,
+        }
+    }
+
+    /// Returns the failure to understand `target`.
+    pub fn malformed(target: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self {
+            is_malformed: true,
+            ..Self::new(target, problem)
         }
     }
 }

@@ -37,7 +37,7 @@ fn database(target: &str, place: &str) -> Result<Database<Postgres>, DriverError
     let address = format!("postgres:{path}").parse::<Config>();
     let mut address = address.map_err(|error| {
         let form = SCHEME.form;
-        DriverError::new(target, format!("{}; write `{form}`", message(&error)))
+        DriverError::malformed(target, format!("{}; write `{form}`", message(&error)))
     })?;
     let patience = Duration::from_secs(PATIENCE.into());
     // A host that is gone closes no connection.

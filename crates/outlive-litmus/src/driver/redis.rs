@@ -78,7 +78,7 @@ impl Redis {
         let problem = |error| format!("{error}; write `redis://HOST:PORT/DATABASE`");
         Ok(Self {
             target: target.into(),
-            client: client.map_err(|error| DriverError::new(target, problem(error)))?,
+            client: client.map_err(|error| DriverError::malformed(target, problem(error)))?,
             mode: match mode {
                 Some("watch") => Mode::Watch,
                 Some("lua") => Mode::Lua,

@@ -58,7 +58,7 @@ impl Sqlite {
         let cache = given.choice("cache", &["private", "shared"])?;
         let read = given.choice("read", &["committed", "uncommitted"])?;
         given.end()?;
-        let refuse = |problem: &str| Err(DriverError::new(target, problem));
+        let refuse = |problem: &str| Err(DriverError::malformed(target, problem));
         if path.is_empty() || path == ":memory:" {
             return refuse(
                 "a test opens several connections to one database, so it must be in a file; write \

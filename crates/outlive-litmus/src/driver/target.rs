@@ -83,7 +83,7 @@ pub fn open_among(target: &str, schemes: &[Scheme]) -> Result<Box<dyn Driver>, D
             "the target has no scheme (text before a colon); {}",
             forms()
         );
-        return Err(DriverError::new(target, problem));
+        return Err(DriverError::malformed(target, problem));
     };
     if let Some(scheme) = schemes.iter().find(|it| it.name == name) {
         return (scheme.open)(target, place);
@@ -101,7 +101,7 @@ pub fn open_among(target: &str, schemes: &[Scheme]) -> Result<Box<dyn Driver>, D
             format!("the scheme `{name}` is unknown; {instead}")
         }
     };
-    Err(DriverError::new(target, problem))
+    Err(DriverError::malformed(target, problem))
 }
 
 /// The parameters of a target: the part after the question mark in `PATH?NAME=VALUE&NAME=VALUE`.
@@ -124,7 +124,7 @@ impl<'t> Parameters<'t> {
         let given = text.split('&').filter(|it| !it.is_empty()).map(|it| {
             let pair = it.split_once('=');
             let problem = || format!("the parameter `{it}` has no value; write `{it}=VALUE`");
-            pair.ok_or_else(|| DriverError::new(target, problem()))
+            pair.ok_or_else(|| DriverError::malformed(target, problem()))
         });
         let parameters = Self {
             target,
@@ -161,7 +161,7 @@ impl<'t> Parameters<'t> {
         };
         let choice = choices.iter().find(|it| **it == value).copied();
         let problem = || format!("`{name}={value}` is not one of {}", choices.join(", "));
-        let choice = choice.ok_or_else(|| DriverError::new(self.target, problem()))?;
+        let choice = choice.ok_or_else(|| DriverError::malformed(self.target, problem()))?;
         Ok(Some(choice))
     }
 
@@ -175,9 +175,9 @@ impl<'t> Parameters<'t> {
         };
         let problem = || format!("`{name}={value}` is not a number from 0 to {}", u32::MAX);
         let number = value.parse();
-        Ok(Some(
-            number.map_err(|_| DriverError::new(self.target, problem()))?,
-        ))
+        Ok(Some(number.map_err(|_| {
+            DriverError::malformed(self.target, problem())
+        })?))
     }
 
     /// Checks that all parameters were taken.
@@ -190,7 +190,7 @@ impl<'t> Parameters<'t> {
         };
         let known = self.known.join(", ");
         let problem = format!("the parameter `{name}` is unknown; known are {known}");
-        Err(DriverError::new(self.target, problem))
+        Err(DriverError::malformed(self.target, problem))
     }
 }
 

@@ -174,10 +174,7 @@ impl Driver for Memory {
 
     fn connect(&self) -> Result<Box<dyn Connection>, DriverError> {
         match self.shared.is_down.load(Ordering::Relaxed) {
-            true => Err(DriverError {
-                target: "memory".into(),
-                problem: "the store does not run".into(),
-            }),
+            true => Err(DriverError::new("memory", "the store does not run")),
             false => Ok(Box::new(connection::Client::new(&self.shared))),
         }
     }

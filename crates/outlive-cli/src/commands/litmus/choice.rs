@@ -144,7 +144,7 @@ fn refuse_wrong(file: &str, test: &Test) -> Result<(), Failure> {
     let file = output::printable(&file);
     match prove(test) {
         Ok(_) => {
-            note_wrong_levels(&file, test);
+            note_objection(&file, test);
             Ok(())
         }
         Err(problem @ NotScalable::Undecided { .. }) => {
@@ -163,13 +163,16 @@ fn refuse_wrong(file: &str, test: &Test) -> Result<(), Failure> {
 }
 
 /// Prints a note if the assertion of a test can fail at a level that the test names as forbidding
-/// it: a violation would then refute a level that the store may give.
-fn note_wrong_levels(file: &str, test: &Test) {
-    if let Err(problem @ Objection::Occurs { .. }) = verify(test, model::instances(test)) {
-        let name = &test.name;
-        output::note(format_args!(
+/// it, since a violation would then refute a level that the store may give; and if the assertion
+/// fails in no model, since the test then cannot find a violation.
+fn note_objection(file: &str, test: &Test) {
+    let name = &test.name;
+    match verify(test, model::instances(test)) {
+        Err(problem @ Objection::Occurs { .. }) => output::note(format_args!(
             "{file}: {name}: its levels are wrong: {problem}"
-        ));
+        )),
+        Err(problem @ Objection::Vacuous { .. }) => output::note(format_args!("{file}: {problem}")),
+        Err(Objection::TooLarge { .. }) | Ok(_) => (),
     }
 }
 

@@ -176,7 +176,11 @@ impl Judge {
                 format!(", tests of {} only", names.join(", "))
             }
         };
-        let mut lines = vec![format!("level: {judgement} ({faults}, seed {seed}{scope})")];
+        let level = match judgement.levels == judgement.not_refuted {
+            true => judgement.to_string(),
+            false => format!("at least {judgement}"),
+        };
+        let mut lines = vec![format!("level: {level} ({faults}, seed {seed}{scope})")];
         if !judgement.missing.is_empty() {
             let levels: Vec<String> = judgement.not_refuted.iter().map(Level::to_string).collect();
             lines.push(format!(
