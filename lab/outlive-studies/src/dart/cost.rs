@@ -3,7 +3,7 @@
 use super::CHECKER;
 use super::detection::{options, test};
 use super::judge::{Recorded, judge};
-use super::store::Clients;
+use super::store::{Clients, Crashes};
 use crate::cost::{Cost, Costs, Metric, emulated};
 use crate::paired::Comparison;
 use crate::row::{Goal, Row};
@@ -78,7 +78,7 @@ fn peak() -> Result<f64, StudyError> {
 pub fn study(run: &mut Run<'_>, lab: &Path) -> Result<(), StudyError> {
     let rounds = run.effort().of(2, 3, 21);
     let length = Duration::from_millis(run.effort().of(300, 1000, 2000));
-    let store = Clients::new(lab, None, false, 1)?;
+    let store = Clients::new(lab, None, Crashes::NEVER, 1)?;
     let mut histories = Vec::new();
     let uses = [
         (

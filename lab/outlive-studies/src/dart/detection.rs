@@ -1,7 +1,7 @@
 //! The time to detection of bugs, and the agreement of the judges.
 
 use super::judge::{Judged, Recorded, first_wrong, judge};
-use super::store::Clients;
+use super::store::{Clients, Crashes};
 use super::{CHECKER, workload};
 use crate::cost::emulated;
 use crate::row::Row;
@@ -13,11 +13,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Bugs of FORD that need no crash, each with the test that finds it.
-const BUGS: [(&str, &str); 3] = [
-    ("covert-latches", "litmus-2"),
-    ("relaxed-latches", "litmus-2"),
-    ("complicit-aborts", "litmus-1"),
+/// The bugs of FORD that `pandora` can have, each with the test that finds it, and the crashes that
+/// it needs.
+const BUGS: [(&str, &str, Crashes); 5] = [
+    ("covert-latches", "litmus-2", Crashes::NEVER),
+    ("relaxed-latches", "litmus-2", Crashes::NEVER),
+    ("complicit-aborts", "litmus-1", Crashes::NEVER),
+    ("logging-without-latching", "litmus-3", Crashes::LATCHING),
+    ("lost-decision", "litmus-3", Crashes::LATCHING),
 ];
 
 /// The tests of the sound store: one of each family of the thesis.
@@ -70,16 +73,16 @@ struct Found {
 
 /// Searches for each bug.
 pub fn bugs(run: &mut Run<'_>, lab: &Path) -> Result<(), StudyError> {
-    let count = run.effort().of(1, 3, 3);
+    let count = run.effort().of(1, 4, 5);
     let seeds = run.effort().of(1, 1, 5);
     let limit = Duration::from_secs(run.effort().of(20, 5, 30));
     let length = Duration::from_secs(run.effort().of(1, 2, 10));
-    for (bug, name) in BUGS.into_iter().take(count) {
+    for (bug, name, crashes) in BUGS.into_iter().take(count) {
         let mut found = Found::default();
         for seed in 1..=seeds {
             run.go_on()?;
             run.begin(&format!("{bug}, {name}, seed {seed} of {seeds}"));
-            let store = Clients::new(lab, Some(bug), false, seed)?;
+            let store = Clients::new(lab, Some(bug), crashes, seed)?;
             let (report, text) = recorded(&store, test(name), &options(seed, limit))?;
             found.seeds += 1;
             if let Some(it) = report.violations.iter().min_by_key(|it| it.after) {
@@ -95,7 +98,7 @@ pub fn bugs(run: &mut Run<'_>, lab: &Path) -> Result<(), StudyError> {
             run.begin(&format!(
                 "{bug}, random transactions, seed {seed} of {seeds}"
             ));
-            if let Some(it) = random(lab, bug, seed, length)? {
+            if let Some(it) = random(lab, (bug, crashes), seed, length)? {
                 let seconds = it.last.as_secs_f64() + it.seconds;
                 found.random.push((seconds, it.transactions as f64));
             }
@@ -109,11 +112,11 @@ pub fn bugs(run: &mut Run<'_>, lab: &Path) -> Result<(), StudyError> {
 /// Records random transactions, and judges them.
 fn random(
     lab: &Path,
-    bug: &str,
+    (bug, crashes): (&str, Crashes),
     seed: u64,
     length: Duration,
 ) -> Result<Option<Judged>, StudyError> {
-    let store = Clients::new(lab, Some(bug), false, seed)?;
+    let store = Clients::new(lab, Some(bug), crashes, seed)?;
     let recorded = Recorded::begin()?;
     let driver = recorded.recording.driver(store.driver().clone());
     workload::run(&driver, seed, length)?;
@@ -180,7 +183,7 @@ pub fn sound(run: &mut Run<'_>, lab: &Path) -> Result<(), StudyError> {
     for (seed, name) in (1..).zip(TESTS) {
         run.go_on()?;
         run.begin(&format!("no bug, clients die, {name}"));
-        let store = Clients::new(lab, None, true, seed)?;
+        let store = Clients::new(lab, None, Crashes::ANYWHERE, seed)?;
         let (report, text) = recorded(&store, test(name), &options(seed, limit))?;
         let judged = judge(&text)?;
         violations += report.violations.len();

@@ -6,11 +6,12 @@
 //! and told that each object is linearizable, and that a transaction which reads an object and
 //! writes it replaces the version that it read: this is all that a checker may assume of the store.
 //!
-//! **Detection.** For each bug, the litmus test of its family runs until an assertion fails. The
-//! transactions of the same run are recorded, and `adya` judges them too. The workload of a checker
-//! is not a litmus test, so it also judges random transactions on few objects, made by `adya`'s own
-//! generator: its detection is the shortest beginning of the history that it finds wrong, and the
-//! time is that of recording this beginning and of judging it once.
+//! **Detection.** For each bug, the litmus test of its family runs until an assertion fails; the
+//! bugs of logging show only if clients die. The transactions of the same run are recorded, and
+//! `adya` judges them too. The workload of a checker is not a litmus test, so it also judges random
+//! transactions on few objects, made by `adya`'s own generator: its detection is the shortest
+//! beginning of the history that it finds wrong, and the time is that of recording this beginning
+//! and of judging it once.
 //!
 //! Where the judges differ, the history decides: `halves` proves of some that no serial order
 //! explains them. `adya` knows no order of versions that no transaction has read before it replaced

@@ -12,17 +12,39 @@ use std::sync::Arc;
 /// The number of keys for which the table is created.
 pub const KEYS: u64 = 4000;
 
-/// The places at which a client may die.
-const CRASHES: [&str; 8] = [
-    "latch",
-    "validate",
-    "log",
-    "commit",
-    "unlatch",
-    "remove-log",
-    "release",
-    "recovery",
-];
+/// The verbs before which a client kills itself, with a probability of one in `one_in`.
+#[derive(Clone, Copy, Debug)]
+pub struct Crashes {
+    points: &'static [&'static str],
+    one_in: u32,
+}
+
+impl Crashes {
+    /// No crash.
+    pub const NEVER: Self = Self {
+        points: &[],
+        one_in: 1,
+    };
+    /// Crashes after the log of the attempt before, which the bugs of logging leave.
+    pub const LATCHING: Self = Self {
+        points: &["latch"],
+        one_in: 60,
+    };
+    /// Crashes at all kinds of verbs that change the store, and in recoveries.
+    pub const ANYWHERE: Self = Self {
+        points: &[
+            "latch",
+            "validate",
+            "log",
+            "commit",
+            "unlatch",
+            "remove-log",
+            "release",
+            "recovery",
+        ],
+        one_in: 300,
+    };
+}
 
 /// A store in /dev/shm, whose memory servers are members of this process. A drop destroys it.
 pub struct Clients {
@@ -32,12 +54,11 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Creates a store whose clients have the named flaw, if there is one. If it `crashes`, they
-    /// kill themselves at random.
+    /// Creates a store whose clients have the named flaw, if there is one, and kill themselves.
     pub fn new(
         lab: &Path,
         flaw: Option<&str>,
-        crashes: bool,
+        crashes: Crashes,
         seed: u64,
     ) -> Result<Self, StudyError> {
         let path = fresh_path("store");
@@ -66,12 +87,10 @@ impl Clients {
         if let Some(flaw) = flaw {
             target += &format!(" --flaw {flaw}");
         }
-        if crashes {
-            CRASHES
-                .iter()
-                .for_each(|point| target += &format!(" --crash {point}"));
-            target += " --crash-one-in 300";
+        for point in crashes.points {
+            target += &format!(" --crash {point}");
         }
+        target += &format!(" --crash-one-in {}", crashes.one_in);
         let driver = driver::open(&target).map_err(StudyError::void_of)?;
         clients.driver = Some(driver.into());
         Ok(clients)
