@@ -4,12 +4,14 @@ mod support;
 
 use outlive_store::protocol::{Protocol, Table};
 use outlive_store::servers::{
-    Connector, MappedServer, Missing, RestoreError, Restored, Store, StoreError, StoreOptions,
+    ComputeServer, Connector, MappedServer, Missing, RestoreError, Restored, Store, StoreError,
+    StoreOptions,
 };
 use outlive_store::verbs::{Batch, Completed, Connection, Region, ServerId, block_on};
 use std::cell::Cell;
 use std::future::Ready;
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
@@ -355,9 +357,50 @@ fn restorer() {
 /// The environment variable with the path of the store.
 const PATH: &str = "OUTLIVE_TEST_RESTORE";
 
+/// Starts a restorer in a process of its own and kills it, `delay` after it has started or, if
+/// `waits`, after its first step. Returns the number of its steps.
+fn kill_a_restorer(world: &World, waits: bool, delay: Duration) -> u64 {
+    let configuration = world.store.configuration();
+    let before = configuration.epoch();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["restorer", "--exact", "--nocapture"])
+        .env(PATH, &world.path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let is_begun = |line: std::io::Result<String>| line.unwrap() == "restores";
+    assert!(lines.any(is_begun), "the restorer did not start");
+    while waits && configuration.epoch() == before {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(delay);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    configuration.epoch() - before
+}
+
+/// Restores, as soon as the death of another restorer is known.
+fn restore_after_another(compute: &ComputeServer) -> Result<Restored, StoreError> {
+    let begin = Instant::now();
+    loop {
+        let restored = compute.restore();
+        if !matches!(
+            &restored,
+            Err(StoreError::Restore(RestoreError::Busy { .. }))
+        ) {
+            return restored;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+const KEYS: u64 = 8000;
+
 #[test]
 fn a_killed_restorer_is_followed_by_another_one() {
-    const KEYS: u64 = 8000;
     let mut world = World::new("killed", 2, StoreOptions::new());
     let table = world.compute().table::<u64>("t", KEYS).unwrap();
     let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
@@ -368,40 +411,13 @@ fn a_killed_restorer_is_followed_by_another_one() {
     for round in 0..20u64 {
         drop(world.memory.remove(0));
         world.serve();
-        let before = world.store.configuration().epoch();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["restorer", "--exact", "--nocapture"])
-            .env(PATH, &world.path)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let is_begun = |line: std::io::Result<String>| line.unwrap() == "restores";
-        assert!(lines.any(is_begun), "the restorer did not start");
         // It is killed at various points: the copy takes some milliseconds.
-        let configuration = world.store.configuration();
-        while round >= 5 && configuration.epoch() == before {
-            std::thread::yield_now();
-        }
-        std::thread::sleep(Duration::from_micros(round * 50));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let steps = world.store.configuration().epoch() - before;
+        let steps = kill_a_restorer(&world, round >= 5, Duration::from_micros(round * 50));
         begun += u64::from(steps > 0);
         open += u64::from(steps == 1);
         put(&mut coordinator, table, 0, round);
-        let begin = Instant::now();
-        loop {
-            match world.compute().restore() {
-                Ok(restored) => break assert_eq!(restored.missing, Missing::default()),
-                // Until its death is known.
-                Err(StoreError::Restore(RestoreError::Busy { .. })) => {}
-                Err(error) => panic!("{error}"),
-            }
-            assert!(begin.elapsed() < Duration::from_secs(60));
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let restored = restore_after_another(world.compute()).unwrap();
+        assert_eq!(restored.missing, Missing::default());
         assert_eq!(read(&mut coordinator, table, 0), Some(round));
         assert_eq!(read(&mut coordinator, table, KEYS - 1), Some(KEYS - 1));
     }
@@ -411,6 +427,66 @@ fn a_killed_restorer_is_followed_by_another_one() {
     );
     drop(coordinator);
     assert_eq!(world.check(), (KEYS, 0));
+}
+
+/// Otherwise it would latch an object, register its copy, and could not end it.
+#[test]
+fn a_restorer_that_continues_first_reaches_all_servers() {
+    let mut world = World::new("continued", 4, StoreOptions::new());
+    let table = world.compute().table::<u64>("t", KEYS).unwrap();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    for key in 0..KEYS {
+        put(&mut coordinator, table, key, key);
+    }
+    let begin = Instant::now();
+    loop {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        drop(world.memory.remove(0));
+        world.serve();
+        if kill_a_restorer(&world, true, Duration::ZERO) == 1 {
+            break;
+        }
+        restore_after_another(world.compute()).unwrap();
+    }
+    // A store that is opened now has not mapped the new server's segment.
+    let other = Store::open(&world.path).unwrap();
+    let new = world.memory.last().unwrap().id().0;
+    let segment = segment_of(Path::new(&world.path), new);
+    let hidden = segment.with_extension("hidden");
+    std::fs::rename(&segment, &hidden).unwrap();
+    // One whose log servers are others.
+    let mut joined = Vec::new();
+    let restorer = loop {
+        let restorer = other.join_compute().unwrap();
+        match restorer.worker() {
+            Ok(_) => break restorer,
+            Err(_) => joined.push(restorer),
+        }
+    };
+    drop(joined);
+    let refused = restore_after_another(&restorer);
+    std::fs::rename(&hidden, &segment).unwrap();
+    let refused = refused.unwrap_err().to_string();
+    let text = "an object could not be copied: memory server";
+    assert!(refused.starts_with(text), "{refused}");
+    for key in 0..KEYS {
+        put(&mut coordinator, table, key, key + 1);
+    }
+    assert_eq!(restorer.restore().unwrap().missing, Missing::default());
+    drop((coordinator, restorer, other));
+    assert_eq!(world.check(), (KEYS, 0));
+}
+
+/// Returns the path of a memory server's segment, which is beside the store's file.
+fn segment_of(store: &Path, number: u16) -> PathBuf {
+    let name = store.file_name().unwrap().to_str().unwrap();
+    let files = std::fs::read_dir(store.parent().unwrap()).unwrap();
+    let mut paths = files.map(|it| it.unwrap().path());
+    let is_segment = |path: &PathBuf| {
+        let file = path.file_name().unwrap().to_str().unwrap();
+        file.starts_with(name) && file.contains(&format!(".memory-{number}."))
+    };
+    paths.find(is_segment).unwrap()
 }
 
 #[test]

@@ -259,8 +259,11 @@ impl<V: Member> Transaction<V> {
                 false => batch.write(latch, &[0]),
             }
         }
+        // If this future is dropped here, the drop of the transaction releases the latches again:
+        // the connection may break before the CAS takes effect.
+        let released = sets.fanout.post_to_live(&self.worker).await;
         self.stage = Stage::Ended;
-        sets.fanout.post_to_live(&self.worker).await
+        released
     }
 }
 

@@ -141,9 +141,12 @@ pub enum TransactionError {
     /// An attempt ended for a reason that a retry does not change.
     #[error(transparent)]
     Aborted(Abort),
-    /// An earlier transaction of the coordinator failed and is not resolved. Recovery needs its log
-    /// entry, so the coordinator executes no other transaction.
-    #[error("an earlier transaction of this coordinator is not resolved; use another coordinator")]
+    /// An earlier transaction of the coordinator, or of its compute server, failed and is not
+    /// resolved. Recovery needs its log entry, so the coordinator executes no other transaction.
+    #[error(
+        "an earlier transaction is not resolved, because its end failed; drop the compute server, \
+         which resolves it, and join again"
+    )]
     Unresolved,
     /// A verb failed after the transaction was logged. Recovery decides whether it is committed.
     #[error(

@@ -77,6 +77,12 @@ pub trait Member: View {
     /// Fences the compute server of a transaction, and returns without waiting for that.
     fn fence(&self, transaction: TransactionId);
 
+    /// Returns whether a commit of this compute server may delay an epoch until the server ends:
+    /// [`leave_latches`](View::leave_latches) was called.
+    fn has_left_latches(&self) -> bool {
+        false
+    }
+
     /// Returns whether the store is being stopped, so that no attempt begins.
     fn is_stopping(&self) -> bool {
         false

@@ -105,6 +105,10 @@ pub(super) enum Knowledge {
 /// The time after which a compute server is fenced if the same commit still delays an epoch.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// The longest time between two polls that counts as waiting. A longer one may be a pause of the
+/// machine, in which the other server could not continue either.
+const LONGEST_POLL: Duration = Duration::from_millis(100);
+
 /// The number of tables that a worker can use.
 const TABLES: usize = 256;
 
@@ -346,8 +350,8 @@ impl<V: Member> Worker<V> {
     /// Waits until the current epoch is settled, and works in it from then on.
     ///
     /// # Errors
-    /// A log server cannot be reached, a transaction of this worker is not resolved and delays the
-    /// epoch, the deadline `end` has passed, or the store is being stopped.
+    /// A log server cannot be reached, a transaction of this compute server is not resolved and may
+    /// delay the epoch, the deadline `end` has passed, or the store is being stopped.
     pub(super) async fn renew(&self, end: Option<Instant>) -> Result<(), TransactionError> {
         if self.has_releases() {
             let settled = self.settle_releases(false).await;
@@ -359,13 +363,16 @@ impl<V: Member> Worker<V> {
         if self.is_settled.get() && !self.view.is_over(self.epoch()) {
             return Ok(());
         }
-        let (mut begin, mut polls, mut seen) = (Instant::now(), 0u32, Vec::new());
+        let (mut waited, mut polls, mut seen) = (Duration::ZERO, 0u32, Vec::new());
+        let mut polled = Instant::now();
         let epoch = poll_fn(|context| {
             let epoch = self.view.epoch();
             if self.view.is_settled(epoch) || !self.policy().waits_for_commits {
                 return Poll::Ready(Ok(epoch));
             }
             polls += 1;
+            waited += polled.elapsed().min(LONGEST_POLL);
+            polled = Instant::now();
             if polls.is_multiple_of(16) {
                 // The commit may wait for a processor.
                 std::thread::yield_now();
@@ -375,15 +382,16 @@ impl<V: Member> Worker<V> {
             }
             if polls == 1 {
                 seen = self.view.stragglers(epoch);
-            } else if begin.elapsed() > PATIENCE {
-                if !self.unresolved.borrow().is_empty() {
+            } else if waited > PATIENCE {
+                let is_unresolved = !self.unresolved.borrow().is_empty();
+                if is_unresolved || self.view.has_left_latches() {
                     return Poll::Ready(Err(TransactionError::Unresolved));
                 }
                 let stragglers = self.view.stragglers(epoch);
                 for transaction in stragglers.iter().filter(|it| seen.contains(*it)) {
                     self.view.fence(*transaction);
                 }
-                (begin, seen) = (Instant::now(), stragglers);
+                (waited, seen) = (Duration::ZERO, stragglers);
             }
             context.waker().wake_by_ref();
             Poll::Pending

@@ -153,11 +153,15 @@ impl<C: Connector> Member for Members<C> {
         };
         tracing::warn!(%server, %transaction, "a commit delays an epoch; its server is fenced");
         if let Err(error) = self.rights.process.fence(server) {
-            tracing::error!(%server, %error, "a compute server is not fenced");
+            tracing::error!(%server, %error, "a compute server could not be fenced");
             // The server is dead. If it was recovered by a member of the pod that is not one of
             // the store, its commit would delay the epoch until another server joins.
             self.rights.store.recover_settled(&self.rights.process);
         }
+    }
+
+    fn has_left_latches(&self) -> bool {
+        self.rights.has_left_latches()
     }
 
     fn is_stopping(&self) -> bool {

@@ -73,12 +73,12 @@ pub fn restore<M: Memory, V: Member>(
             while restore_once(configuration, owner, &mut coordinator, &mut restored)? {}
             break;
         }
-        // It may have ended just now.
+        // The other restoration may have ended since the claim failed.
         if let Some(restorer) = configuration.restorer() {
             return Err(RestoreError::Busy { restorer });
         }
     }
-    // The caller may drop the worker. The restoration is complete, also if latches are left.
+    // The caller may drop the worker. The restoration is complete, even if latches are left.
     if let Err(error) = block_on(worker.finish()) {
         tracing::warn!(%error, "latches of a restoration were not released");
     }
@@ -114,10 +114,12 @@ fn restore_once<M: Memory, V: Member>(
         if !configuration.can_restore() {
             return Err(RestoreError::TooManyRestorations);
         }
-        let servers = configuration.placed_servers();
-        reach(coordinator, servers.into_iter().map(|it| it.id))?;
+        reach_all(configuration, coordinator)?;
         configuration.append_step(step);
         memory.crash_point(RestorePoint::Begun);
+    } else {
+        // A copy that could not reach a server would hold its latch for ever: it is not logged.
+        reach_all(configuration, coordinator)?;
     }
     for (table, partition) in configuration.joining(step) {
         match block_on(copy_partition(coordinator, table, partition)) {
@@ -133,6 +135,15 @@ fn restore_once<M: Memory, V: Member>(
     configuration.append_step(step + 1);
     memory.crash_point(RestorePoint::Completed);
     Ok(true)
+}
+
+/// Returns an error if a live server that tables name cannot be reached.
+fn reach_all<M: Memory, V: Member>(
+    configuration: Configuration<M>,
+    coordinator: &Coordinator<V>,
+) -> Result<(), RestoreError> {
+    let servers = configuration.placed_servers();
+    Ok(reach(coordinator, servers.into_iter().map(|it| it.id))?)
 }
 
 impl ComputeServer {

@@ -45,8 +45,15 @@ impl Rights {
 
     /// Records that latches with the process id may remain.
     pub fn leave_latches(&self) {
-        // Relaxed: the last owner of the rights reads it when no other thread has them.
+        // Relaxed: the last owner of the rights reads it when no other thread has them, and a wait
+        // for an epoch reads it repeatedly.
         self.has_latches.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether latches with the process id may remain.
+    pub fn has_left_latches(&self) -> bool {
+        // Relaxed: the caller has waited for a second, and asks again later.
+        self.has_latches.load(Ordering::Relaxed)
     }
 
     /// Returns the log area of this compute server, and claims one at the first call.
@@ -61,8 +68,9 @@ impl Rights {
         let (number, area) = claimed.ok_or(StoreError::TooManyComputeServers {
             most: configuration.sizes().log_areas,
         })?;
-        // The slots of an area that is free hold no entries on live servers. Cleared all the same,
-        // because an entry of another life of this process id would be recovered as its own.
+        // A free area has no entries on live servers. Its slots are cleared nevertheless, because a
+        // recovery would take an entry of an earlier incarnation of this process id for one of this
+        // incarnation.
         let cleared = { area.servers.iter() }.try_for_each(|it| self.clear_log(*it, &area));
         if let Err(error) = cleared {
             // A server has one area at most, so that its recovery finds all its logs.
@@ -115,8 +123,8 @@ impl Rights {
 
 impl Drop for Rights {
     fn drop(&mut self) {
-        // If a panic has ended this, the id keeps its owner, and the next member that joins
-        // recovers its logs and marks it as failed.
+        // During a panic, the id keeps its owner, and the next member that joins recovers its logs
+        // and marks it as failed.
         if std::thread::panicking() {
             return;
         }
