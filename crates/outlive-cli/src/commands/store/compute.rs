@@ -249,6 +249,12 @@ impl<V: Member> Run<V> {
                 }
                 Err(TransactionError::TooManyConflicts { .. })
                 | Err(TransactionError::Aborted(Abort::User)) => {}
+                Err(TransactionError::Stopping) => {
+                    let stopped = "`outlive store stop` stops all compute servers of the store, \
+                                   also those of the benchmark";
+                    *self.error.borrow_mut() = Some(stopped.into());
+                    break;
+                }
                 Err(error) => {
                     *self.error.borrow_mut() = Some(error.to_string());
                     break;

@@ -201,6 +201,15 @@ impl Status {
                 counts.stolen,
             ))?;
         }
+        let unrecorded = { status.memory.iter() }
+            .filter(|it| it.phase == Phase::Live && is_gone(it))
+            .count();
+        if unrecorded > 0 {
+            output::line(format_args!(
+                "dead memory servers: {unrecorded}, listed as gone; the next process that joins \
+                 the store records that their memory is lost"
+            ))?;
+        }
         if answer.lost_partitions > 0 {
             output::line(format_args!(
                 "{} partitions have no live replica: their keys are lost; destroy the store, \

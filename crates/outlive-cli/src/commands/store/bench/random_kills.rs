@@ -55,7 +55,7 @@ pub struct Attrition<'a> {
     losses: usize,
     /// Whether a restorer of the current losses was killed.
     has_killed_restorer: bool,
-    /// The numbers of transactions that recoveries had rolled forward and back at the last look.
+    /// The numbers of transactions that recoveries had rolled forward and back at the last poll.
     rolled: (u64, u64),
     next: u64,
     random: Rng,
@@ -66,8 +66,8 @@ pub struct Attrition<'a> {
 /// The largest number of servers that may end without being killed before the run is given up.
 const MAX_ENDED: u64 = 16;
 
-/// The maximum time between a kill and one that follows at once.
-const AT_ONCE: Duration = Duration::from_millis(20);
+/// The maximum time between a kill and one that is to meet its recovery.
+const MAX_OVERLAP_DELAY: Duration = Duration::from_millis(20);
 
 /// The part of the answer of a restorer that is counted.
 #[derive(Deserialize)]
@@ -159,8 +159,9 @@ impl<'a> Attrition<'a> {
             .collect();
         let missing = { self.compute.store().configuration() }.missing();
         Failure::new(format_args!(
-            "the run has not ended {} s after its time: {} clients work, not recovered: {kinds:?}, \
-             {} lost memory servers are not restored, {} replicas are missing",
+            "the run has not ended {} s after its planned end: {} compute servers still execute \
+             transactions, {kinds:?} are not recovered, {} lost memory servers are not restored, \
+             {} replicas are missing",
             PATIENCE.as_secs(),
             self.clients.len(),
             self.losses,
@@ -170,12 +171,12 @@ impl<'a> Attrition<'a> {
 
     /// Returns the random time until the next kill, in nanoseconds.
     fn pause(&mut self) -> u64 {
-        let at_once = AT_ONCE.min(self.plan.every);
+        let delay = MAX_OVERLAP_DELAY.min(self.plan.every);
         if self.random.u8(..4) == 0 {
-            return self.random.u64(..at_once.as_nanos() as u64);
+            return self.random.u64(..delay.as_nanos() as u64);
         }
         // With this mean, that of all kills is the requested one.
-        let mean = (self.plan.every.as_secs_f64() - at_once.as_secs_f64() / 8.0) / 0.75;
+        let mean = (self.plan.every.as_secs_f64() - delay.as_secs_f64() / 8.0) / 0.75;
         (-(1.0 - self.random.f64()).ln() * mean * 1e9) as u64
     }
 
@@ -184,7 +185,7 @@ impl<'a> Attrition<'a> {
         monotonic().saturating_sub(self.plan.times.start) as f64 / 1e9
     }
 
-    /// Looks after all servers: reads what they print, starts new ones and restorers, and notes
+    /// Polls all servers: reads their output, starts new ones and restorers, and records
     /// recoveries.
     fn attend(&mut self, report: &mut Report) -> Result<(), Failure> {
         self.attend_clients(report)?;
@@ -257,7 +258,7 @@ impl<'a> Attrition<'a> {
             self.tally.ended += 1;
             self.tally.ended_clients.push(server.id);
             if self.tally.ended > MAX_ENDED {
-                return Err(Server::ended());
+                return Err(server.ended());
             }
             if is_early {
                 self.start_client()?;
@@ -408,7 +409,7 @@ impl<'a> Attrition<'a> {
                 self.memory.push(server);
                 self.tally.memory_started += 1;
             }
-            // The next one is started when the loss is looked at.
+            // The next one is started when the losses are polled next.
             Kind::Restorer => {}
         }
         self.next = monotonic() + self.pause();

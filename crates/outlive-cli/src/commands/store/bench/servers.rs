@@ -4,6 +4,7 @@ use super::super::compute::{Message, monotonic};
 use super::{PATIENCE, stopped};
 use crate::failure::Failure;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// A server process. It is killed when it is dropped.
 pub struct Server {
+    /// The role, for messages.
+    role: &'static str,
     child: Child,
     /// The server ends when the pipe closes.
     input: Option<ChildStdin>,
@@ -28,14 +31,14 @@ pub struct Server {
 }
 
 /// The period in which a wait checks whether the run is interrupted.
-const CHECK: Duration = Duration::from_millis(100);
+const INTERRUPTION_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Server {
     /// Starts a memory server.
     pub fn memory(path: &Path, bytes: u64) -> Result<Self, Failure> {
         Self::start(
             path,
-            "memory",
+            ("memory", "memory server"),
             &[
                 "--until-end-of-input".into(),
                 "--size".into(),
@@ -46,15 +49,19 @@ impl Server {
 
     /// Starts a compute server.
     pub fn compute(path: &Path, arguments: &[String]) -> Result<Self, Failure> {
-        Self::start(path, "bench-compute", arguments)
+        Self::start(path, ("bench-compute", "compute server"), arguments)
     }
 
     /// Starts a restorer of lost replicas.
     pub fn restorer(path: &Path) -> Result<Self, Failure> {
-        Self::start(path, "restore", &["--json".into()])
+        Self::start(path, ("restore", "restorer"), &["--json".into()])
     }
 
-    fn start(path: &Path, command: &str, arguments: &[String]) -> Result<Self, Failure> {
+    fn start(
+        path: &Path,
+        (command, role): (&str, &'static str),
+        arguments: &[String],
+    ) -> Result<Self, Failure> {
         let failed = |error| Failure::new(format_args!("a server cannot be started: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let mut server = Command::new(program);
@@ -64,6 +71,7 @@ impl Server {
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let (sender, lines) = channel();
         let server = Self {
+            role,
             child,
             input,
             lines,
@@ -88,7 +96,7 @@ impl Server {
     fn line(&self, stop: &AtomicBool) -> Result<Option<String>, Failure> {
         let end = Instant::now() + PATIENCE;
         loop {
-            match self.lines.recv_timeout(CHECK) {
+            match self.lines.recv_timeout(INTERRUPTION_POLL_INTERVAL) {
                 Ok(line) => return Ok(Some(line)),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
@@ -102,13 +110,22 @@ impl Server {
         }
     }
 
-    pub fn ended() -> Failure {
-        Failure::new("a server of the benchmark has ended; its message is above")
+    /// Returns the failure of a run whose server has ended, although no kill was planned.
+    pub fn ended(&mut self) -> Failure {
+        let how = match self.child.wait().map(|status| status.signal()) {
+            Ok(Some(signal)) => format!("was killed by signal {signal}"),
+            Ok(None) => "has ended; its message is above".into(),
+            Err(error) => format!("has ended, and its exit code is not known: {error}"),
+        };
+        let (role, process) = (self.role, self.child.id());
+        Failure::new(format_args!(
+            "the {role} in process {process}, which is part of the benchmark, {how}"
+        ))
     }
 
     /// Waits until the server is ready.
     pub fn wait_until_ready(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
-        let line = self.line(stop)?.ok_or_else(Self::ended)?;
+        let line = self.line(stop)?.ok_or_else(|| self.ended())?;
         self.take(line);
         Ok(())
     }
@@ -154,7 +171,7 @@ impl Server {
         let input = self.input.as_mut();
         let line = format!("{}\n", duration.as_millis());
         let written = input.map_or(Ok(()), |input| input.write_all(line.as_bytes()));
-        written.map_err(|_| Self::ended())
+        written.map_err(|_| self.ended())
     }
 
     /// Kills the server. Returns the time of the kill.
@@ -173,7 +190,7 @@ impl Server {
         }
         match self.is_complete() || self.is_killed {
             true => Ok(()),
-            false => Err(Self::ended()),
+            false => Err(self.ended()),
         }
     }
 }
