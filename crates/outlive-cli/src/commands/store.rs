@@ -167,7 +167,7 @@ impl Create {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     outlive store check /dev/shm/bank\n\n\
-    Compares the replicas of each object, checks the latches and the index, and looks for dead \
+    Compares the replicas of each object, checks the latches and the index, and counts dead \
     compute servers whose logs are not recovered. While transactions run, it can report \
     contradictions that do not exist.\n\n\
     JSON: path, sound, keys, stray_latches, held_latches, under_replicated, lost, unrecovered and \

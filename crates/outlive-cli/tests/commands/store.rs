@@ -26,7 +26,7 @@ fn status(path: &str) -> Value {
     serde_json::from_str(&printed).unwrap()
 }
 
-/// Waits until so many replicas of partitions are missing.
+/// Waits until `replicas` replicas of partitions are missing.
 #[track_caller]
 fn await_missing(path: &str, replicas: u64) {
     let begin = std::time::Instant::now();

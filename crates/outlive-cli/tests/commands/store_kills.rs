@@ -84,7 +84,7 @@ fn random_kills_that_cannot_happen_are_refused_or_reported() {
         outlive(arguments.split(' '))
     };
     bench("--kill-every 10ms").fails(2, "50ms");
-    bench("--kill-every 9s").fails(2, "5s of the measurement");
+    bench("--kill-every 9s").fails(2, "50ms to 5s, the duration");
     bench("--kill-every 1s --compute 1").fails(2, "raise --compute or --replicas");
     bench("--kill-every 1s --replicas 1").fails(2, "raise --compute or --replicas");
     bench("--kill-every 1s --kill both@1s").fails(2, "cannot be used with");

@@ -82,8 +82,8 @@ impl<M: Memory> Configuration<M> {
         let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
     }
 
-    /// Releases the claims of `gone`, which has died.
-    pub(super) fn release_claims(self, gone: Instance) {
-        { Operation::ALL.into_iter() }.for_each(|it| self.release(it, gone));
+    /// Releases the claims of the dead instance `dead`.
+    pub(super) fn release_claims(self, dead: Instance) {
+        { Operation::ALL.into_iter() }.for_each(|it| self.release(it, dead));
     }
 }

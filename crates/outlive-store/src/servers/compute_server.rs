@@ -32,7 +32,7 @@ impl fmt::Display for ProcessId {
 
 /// A compute server, which leaves when it and all its connections are dropped.
 ///
-/// The threads of its process share it. Each segment to which it has connected stays mapped, also
+/// The threads of its process share it. Each segment to which it has connected stays mapped, even
 /// after the memory server's death, because other threads may be using it.
 #[derive(Debug)]
 pub struct ComputeServer {
@@ -40,7 +40,7 @@ pub struct ComputeServer {
 }
 
 /// The number of addresses that a worker caches.
-const ADDRESSES: usize = 1 << 17;
+const CACHED_ADDRESSES_PER_WORKER: usize = 1 << 17;
 
 impl ComputeServer {
     /// The number of partitions of a table.
@@ -55,7 +55,7 @@ impl ComputeServer {
         let recycle = || {
             let recycled = store.recycle();
             recycled.unwrap_or_else(|error| {
-                tracing::warn!(%error, "failed process ids are not recycled");
+                tracing::warn!(%error, "failed process ids could not be recycled");
                 0
             })
         };
@@ -188,7 +188,8 @@ impl ComputeServer {
     ) -> Result<Rc<Worker<Members<C>>>, StoreError> {
         let log = self.rights.log()?;
         let members = Members::new(&self.rights, connector);
-        Ok((self.store()).worker(members, self.id().0, log, ADDRESSES))
+        let addresses = CACHED_ADDRESSES_PER_WORKER;
+        Ok((self.store()).worker(members, self.id().0, log, addresses))
     }
 
     /// Revokes the rights of the compute server whose process is `server`, and waits for that for

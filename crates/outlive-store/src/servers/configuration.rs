@@ -423,7 +423,7 @@ impl<M: Memory> Configuration<M> {
         let _ = { self.memory }.compare_exchange(at, from, 0, order.0, order.1);
     }
 
-    /// Recovers the entries of the dead instance `gone` as `survivor`: see the
+    /// Recovers the entries of the dead instance `dead` as `survivor`: see the
     /// [module](crate::servers).
     ///
     /// Any number of survivors may call this concurrently; exactly one of them claims the entry of
@@ -431,34 +431,37 @@ impl<M: Memory> Configuration<M> {
     ///
     /// # Crash
     /// The member that recovers `survivor` continues.
-    pub fn recover(self, survivor: Instance, gone: Instance, segments: &impl Segments) -> Recovery {
+    pub fn recover(self, survivor: Instance, dead: Instance, segments: &impl Segments) -> Recovery {
         let ids = self.server_ids();
-        let dead = ids.filter(|id| self.recover_memory(*id, survivor, gone, segments));
-        let dead = dead.count();
-        let is_complete = self.recover_catalogue(survivor, gone, segments);
+        let declared = ids.filter(|id| self.recover_memory(*id, survivor, dead, segments));
+        let declared = declared.count();
+        let is_complete = self.recover_catalogue(survivor, dead, segments);
         for id in 1..=self.process_ids() {
             // If logs remain, another survivor may be recovering them.
-            if self.load(self.owner_at(id)) == gone.to_word() && self.log_area_of(id).is_none() {
-                self.fail(id, gone);
+            if self.load(self.owner_at(id)) == dead.to_word() && self.log_area_of(id).is_none() {
+                self.fail(id, dead);
             }
         }
-        Recovery { dead, is_complete }
+        Recovery {
+            dead: declared,
+            is_complete,
+        }
     }
 
     fn recover_memory(
         self,
         id: ServerId,
         survivor: Instance,
-        gone: Instance,
+        dead: Instance,
         segments: &impl Segments,
     ) -> bool {
         let (memory, at) = (self.memory, self.entry_at(id));
-        let (from, to) = (gone.to_word(), survivor.to_word());
+        let (from, to) = (dead.to_word(), survivor.to_word());
         if self.memory_server(id).is_none() && self.load(at) == from {
             tracing::error!(%id, "the damaged entry of a dead memory server is not recovered");
             return false;
         }
-        // AcqRel: this survivor sees the stores of `gone`, and a later one those of this survivor.
+        // AcqRel: this survivor sees the stores of `dead`. A later survivor sees those of this one.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         if memory
             .compare_exchange(at, from, to, order.0, order.1)
@@ -524,7 +527,7 @@ impl<M: Memory> Configuration<M> {
         settled.sort_by_key(|owner| (owner.id, owner.generation));
         settled.dedup();
         for owner in settled {
-            // What remains is recovered by a later member.
+            // A later member recovers the remaining entries.
             let _ = self.recover(survivor, owner, segments);
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! # Wrong suspicions
 //!
-//! A fence ends a server, also one that has not failed. No transaction is lost or executed twice by
+//! A fence ends a server, even one that has not failed. No transaction is lost or executed twice by
 //! the fence of a compute server. The memory of a fenced memory server is lost, as by its death:
 //! data is lost if the f + 1 memory servers with the replicas of an object are fenced before a
 //! restoration has replaced one of them. That needs f + 1 wrong suspicions, or a pause of f + 1
@@ -70,22 +70,22 @@ pub trait Detector {
 pub struct CoreDetector {
     tables: Tables,
     events: GroupEvents,
-    halves: Halves,
+    pending: PendingDeaths,
     fences: u64,
 }
 
-/// The deaths of which one of the two events has come. Each server is a process on a host of its
-/// own. The event of the host's death has the evidence, and that of the process names the server.
-/// They come in either order.
+/// Deaths for which only one of the two events has been received. Each server is a process on a
+/// host of its own. The event of the host's death has the evidence, and that of the process names
+/// the server. They come in either order.
 #[derive(Debug, Default)]
-struct Halves {
+struct PendingDeaths {
     /// The servers whose deaths were reported before those of their hosts, by the id of the host.
     servers: HashMap<InstanceId, Instance>,
     /// The hosts whose deaths were reported before those of their servers, with the evidence.
     hosts: HashMap<InstanceId, Evidence>,
 }
 
-impl Halves {
+impl PendingDeaths {
     /// Returns the server that has died and the evidence, if `event` is the second one of its
     /// death. `host_of` returns the host of a dead process.
     fn join(
@@ -139,7 +139,7 @@ impl CoreDetector {
         Self {
             tables,
             events,
-            halves: Halves::default(),
+            pending: PendingDeaths::default(),
             fences: 0,
         }
     }
@@ -157,7 +157,7 @@ impl CoreDetector {
             let state = state.filter(|it| it.generation == process.generation + 1)?;
             Some(InstanceId::from(state.host))
         };
-        let (server, evidence) = self.halves.join(event, host_of)?;
+        let (server, evidence) = self.pending.join(event, host_of)?;
         self.fences += u64::from(evidence == Evidence::Fenced);
         Some(Finding::Died { server, evidence })
     }
@@ -177,7 +177,7 @@ impl Detector for CoreDetector {
                 }
                 News::Resync { missed, .. } => {
                     tracing::warn!(missed, "a failure detector has missed events");
-                    self.halves = Halves::default();
+                    self.pending = PendingDeaths::default();
                 }
             }
         }
@@ -233,9 +233,9 @@ mod tests {
         let died = event(EventKind::ProcessDied, server, false);
         let fenced = event(EventKind::HostDied, host, true);
         for (first, second) in [(died, fenced), (fenced, died)] {
-            let mut halves = Halves::default();
-            assert_eq!(halves.join(&first, |_| Some(HOST)), None);
-            let joined = halves.join(&second, |_| Some(HOST));
+            let mut pending = PendingDeaths::default();
+            assert_eq!(pending.join(&first, |_| Some(HOST)), None);
+            let joined = pending.join(&second, |_| Some(HOST));
             assert_eq!(joined, Some((server, Evidence::Fenced)));
         }
     }
@@ -256,11 +256,11 @@ mod tests {
             .zip([EventKind::Joined, EventKind::Rejoined])
         {
             for (first, second) in [(died, ended), (ended, died)] {
-                let mut halves = Halves::default();
+                let mut pending = PendingDeaths::default();
                 for event in [before, event(kind, host, false), first] {
-                    assert_eq!(halves.join(&event, |_| Some(HOST)), None);
+                    assert_eq!(pending.join(&event, |_| Some(HOST)), None);
                 }
-                let joined = halves.join(&second, |_| Some(HOST));
+                let joined = pending.join(&second, |_| Some(HOST));
                 assert_eq!(joined, Some((server, Evidence::Ended)));
             }
         }

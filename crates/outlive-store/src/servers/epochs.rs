@@ -142,7 +142,8 @@ impl<M: Memory> Configuration<M> {
 
     /// Records the loss of a server that has left, if a table or a log area names it.
     pub(super) fn lose_if_named(self, server: ServerId) {
-        // After the end of its liveness. The server that names it looks for that afterwards.
+        // The fence follows the end of the server's liveness. A server that names it checks its
+        // liveness afterwards.
         self.memory.fence(Ordering::SeqCst);
         if self.is_named(server) {
             self.lose(server);
@@ -250,7 +251,7 @@ impl<M: Memory> Configuration<M> {
         if coordinator >= self.sizes.coordinators {
             return None;
         }
-        // First: if the server has failed or left, its outcomes are recorded.
+        // This is read first: if the server has failed or left, its outcomes are recorded.
         let is_over = self.log_owner(area).is_none() || self.is_failed(attempt.process(), server);
         let at = self.commit_at(area, coordinator);
         let last = LastCommit {

@@ -72,8 +72,8 @@ pub enum StoreError {
     },
     /// The store has its maximum number of memory servers, dead ones included.
     #[error(
-        "the store has had {most} memory servers, dead ones included, and cannot have more; create \
-         one for more (`outlive store create --memory-servers`)"
+        "the store has had {most} memory servers, dead ones included, which is its maximum; create \
+         a store with a larger one (`outlive store create --memory-servers`)"
     )]
     TooManyMemoryServers {
         /// The largest number.

@@ -31,11 +31,11 @@ outlive::memory::crash_points! {
 pub(super) const AREA_BYTES: u64 = 128;
 const PROCESS: u64 = 8;
 const SERVERS: u64 = 16;
-/// The compute server whose commits the area's words describe, also after the area was freed.
+/// The compute server whose commits the area's words describe, even after the area was freed.
 const USER: u64 = SERVERS + MAX_REPLICAS as u64 * 8;
 
-/// A survivor's claim of a log area. When it is dropped, also by a panic, the area goes back to its
-/// dead owner, so that another survivor can try.
+/// A survivor's claim of a log area. A dropped claim, even during a panic, returns the area to its
+/// dead owner, so another survivor can claim it.
 struct Claim<M: Memory> {
     memory: M,
     at: Offset,
@@ -127,12 +127,13 @@ impl<M: Memory> Configuration<M> {
         self.area_at(area) + SERVERS + index as u64 * 8
     }
 
-    /// Returns whether a log area that is in use names the number `server`.
+    /// Returns whether a log area names the number `server`. While the area has no process id, its
+    /// owner has not named its servers yet, or its logs are recovered.
     pub(super) fn names_log_server(self, area: u16, server: ServerId) -> bool {
         let mut indices = 0..usize::from(self.replicas());
         let names =
             |index| named_server(self.load(self.log_server_at(area, index))) == Some(server);
-        self.log_owner(area).is_some() && indices.any(names)
+        self.load(self.area_at(area) + PROCESS) != 0 && indices.any(names)
     }
 
     /// Replaces the log servers of `area` that are lost in `epoch` by live ones, as far as there
@@ -278,25 +279,25 @@ impl<M: Memory> Configuration<M> {
         let _ = memory.compare_exchange(at, owner.to_word(), 0, order.0, order.1);
     }
 
-    /// Recovers what the dead instance `gone` owns in the catalogue, as `survivor`: releases the
-    /// catalogue, and recovers the logs of its log areas. Returns `false` if logs remain.
+    /// Releases, as `survivor`, the catalogue and the claims of the dead instance, and recovers the
+    /// logs of its log areas. Returns `false` if logs remain.
     pub(super) fn recover_catalogue(
         self,
         survivor: Instance,
-        gone: Instance,
+        dead: Instance,
         segments: &impl Segments,
     ) -> bool {
-        if self.has_catalogue(gone) {
+        if self.has_catalogue(dead) {
             // The dead creator may have published a table on servers that had left.
             self.lose_if_gone(&self.placed_servers());
-            self.release_catalogue(gone);
+            self.release_catalogue(dead);
         }
         // The places that the dead restorer reserved are in the catalogue's state.
-        self.release_claims(gone);
+        self.release_claims(dead);
         let mut is_complete = true;
-        let areas: Vec<_> = self.log_areas_of(gone).collect();
+        let areas: Vec<_> = self.log_areas_of(dead).collect();
         for (area, _) in areas {
-            is_complete &= self.recover_area(area, survivor, gone, segments);
+            is_complete &= self.recover_area(area, survivor, dead, segments);
         }
         is_complete
     }
@@ -317,13 +318,13 @@ impl<M: Memory> Configuration<M> {
         self,
         area: u16,
         survivor: Instance,
-        gone: Instance,
+        dead: Instance,
         segments: &impl Segments,
     ) -> bool {
         let (memory, at) = (self.memory, self.area_at(area));
-        // AcqRel: this survivor sees the stores of `gone`, and a later one those of this survivor.
+        // AcqRel: this survivor sees the stores of `dead`. A later survivor sees those of this one.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let (from, to) = (gone.to_word(), survivor.to_word());
+        let (from, to) = (dead.to_word(), survivor.to_word());
         if memory
             .compare_exchange(at, from, to, order.0, order.1)
             .is_err()
@@ -346,8 +347,9 @@ impl<M: Memory> Configuration<M> {
             core::mem::forget(claim);
             memory.crash_point(LogPoint::Recovered);
             self.count_recovery(recovered);
-            // Only now may others steal the latches. While the area names the id, it is not
-            // recycled, so its owner is the one whose logs these are. It has no other area.
+            // From this mark on, other members may steal the latches. While the area names the id,
+            // the id is not recycled, so its owner is the compute server of these logs, which has
+            // no other area.
             if let Some(owner) = self.owner_of(process) {
                 self.fail(process, owner);
             }
@@ -380,7 +382,7 @@ mod tests {
         }
     }
 
-    /// Returns a configuration with a memory server and so many process ids and log areas.
+    /// Returns a configuration with one memory server, `areas` process ids and `areas` log areas.
     fn configuration(areas: u16) -> Configuration<Native> {
         let sizes = Sizes {
             replicas: 1,

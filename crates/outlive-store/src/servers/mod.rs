@@ -61,8 +61,8 @@ mod detector;
 mod entries;
 mod epochs;
 mod error;
-mod here;
 mod log_areas;
+mod mappings;
 #[cfg(feature = "measurements")]
 mod measured;
 mod members;

@@ -1,4 +1,4 @@
-//! The process ids of compute servers: who has them, which ones have failed, and their next use.
+//! The process ids of compute servers: their owners, their failures, and their recycling.
 //!
 //! One word holds the owner of an id, and whether it has failed. The word of a failed owner is the
 //! *incarnation* that has failed. An id passes through these states, each by a compare-and-swap
@@ -34,7 +34,7 @@ outlive::memory::crash_points! {
 const FAILED: u64 = 1 << 31;
 
 /// Ids are recycled when this share of them, in percent, is in use or has failed.
-const USED: u32 = 95;
+const RECYCLE_AT_PERCENT: u32 = 95;
 
 /// The longest wait of a scan for the record of a memory server's loss.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -75,7 +75,8 @@ impl<M: Memory> Configuration<M> {
         let mut ids = 1..=self.process_ids();
         let id =
             ids.find(|id| self.owner_word(*id) == 0 && self.swap_owner(*id, 0, owner.to_word()));
-        // Before the owner reads the claim of a stop: see its memory ordering.
+        // The fence precedes the owner's read of the claim of a stop: see the memory ordering of
+        // `stop`.
         self.memory.fence(Ordering::SeqCst);
         id
     }
@@ -162,7 +163,7 @@ impl<M: Memory> Configuration<M> {
     /// Returns whether most process ids are in use or have failed.
     pub(super) fn is_short_of_ids(self) -> bool {
         let used = self.compute_servers().count() as u64;
-        used * 100 >= u64::from(self.process_ids()) * u64::from(USED)
+        used * 100 >= u64::from(self.process_ids()) * u64::from(RECYCLE_AT_PERCENT)
     }
 }
 
@@ -179,8 +180,8 @@ impl Store {
                 let worker = self.worker(survivor, 0, LogArea::default(), 0);
                 let tables = configuration.tables().map(|table| table.number);
                 match block_on(release_stray(&worker, tables, is_stray)) {
-                    // Until the loss is in the list. The new primaries have no stray latches. If
-                    // the survivor that records it has died, a later join completes that.
+                    // Retry until the loss is in the list. The new primaries have no stray latches.
+                    // If the survivor that records it has died, a later join completes that.
                     Err(VerbError::ServerDied { .. }) if begin.elapsed() < PATIENCE => {
                         std::thread::sleep(Duration::from_millis(1));
                     }

@@ -154,7 +154,8 @@ impl Store {
         for server in configuration.memory_servers() {
             if server.phase == Phase::Live && server.owner.is_some_and(|it| gone.contains(&it)) {
                 checked.problems.push(format!(
-                    "{} has died; its memory is lost when the next process joins",
+                    "{} has died, and its memory is lost; the next process that joins the store \
+                     records the loss",
                     server.id
                 ));
             }
@@ -205,7 +206,12 @@ impl Segments for Store {
                 Some(recovered)
             }
             Err(error) => {
-                tracing::error!(process, %error, "the logs of a compute server remain");
+                tracing::error!(
+                    process,
+                    %error,
+                    "the logs of a compute server could not be recovered; the next member that \
+                     joins retries"
+                );
                 None
             }
         }

@@ -152,8 +152,8 @@ impl<M: Memory> Configuration<M> {
                 reserved.replicas += 1;
             }
         }
-        // Servers that have left since the call began. The loss of one that is not named would hit
-        // the next owner of its number.
+        // Some of these servers may have left since the call began. The loss of one that is not
+        // named would hit the next owner of its number.
         let named: Vec<_> = { live.into_iter() }
             .filter(|it| self.is_named(it.id))
             .collect();

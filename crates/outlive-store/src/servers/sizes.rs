@@ -3,11 +3,13 @@
 use super::catalogue::EACH_TABLE;
 use super::epochs::COMMIT_BYTES;
 use super::log_areas::AREA_BYTES;
-use crate::protocol::Protocol;
+use crate::protocol::{LogArea, Protocol};
 use crate::tables::MAX_REPLICAS;
 
 /// The largest number of memory servers. A place has 8 bits for the number of its server.
 pub(super) const MAX_MEMORY_SERVERS: u16 = 256;
+/// The largest number of bytes of a log slot.
+pub(super) const MAX_LOG_SLOT: u64 = 1 << 20;
 
 pub(super) const REPLICAS: u64 = 0x10;
 pub(super) const PROCESS_IDS: u64 = 0x18;
@@ -86,6 +88,19 @@ impl Sizes {
         self.commits_at() + self.log_areas as u64 * self.coordinators as u64 * COMMIT_BYTES
     }
 
+    /// Returns the smallest number of bytes of a log slot with which a word can be inserted.
+    pub(super) fn least_log_slot(self) -> u64 {
+        let has_space = |bytes: &u64| {
+            let area = LogArea {
+                slot_words: (bytes / 8) as usize,
+                protocol: self.protocol,
+                ..LogArea::default()
+            };
+            area.value_words() > 0
+        };
+        (64..).step_by(64).find(has_space).unwrap_or(u64::MAX)
+    }
+
     /// Returns the name of the first size that is out of its range, with the size and the range.
     pub(super) fn out_of_range(self) -> Option<(&'static str, u64, u64, u64)> {
         let has_slots = self.log_areas > 0 && self.coordinators > 0;
@@ -103,13 +118,13 @@ impl Sizes {
             ("log areas", self.log_areas.into(), 0, 1024),
             ("coordinators", self.coordinators.into(), 0, u16::MAX.into()),
             (
-                "64-byte lines of a log slot",
-                self.log_slot_bytes / 64,
-                least_slot,
-                1 << 14,
+                "bytes in a log slot",
+                self.log_slot_bytes,
+                64 * least_slot,
+                MAX_LOG_SLOT,
             ),
             (
-                "bytes beside the lines of a log slot",
+                "bytes in a log slot after a multiple of 64",
                 self.log_slot_bytes % 64,
                 0,
                 0,

@@ -1,9 +1,9 @@
-//! The stop of all compute servers of a store. Its memory servers go on.
+//! The stop of all compute servers of a store. Its memory servers continue to run.
 //!
 //! While a live process has the claim of the stop, an attempt that is about to begin fails, and a
-//! compute server that joins is refused. Transactions that are under way end as usual, and so do
-//! attempts that wait for an epoch or a recovery before they begin. Each program learns of the stop
-//! from [`TransactionError::Stopping`](crate::protocol::TransactionError::Stopping) or
+//! compute server that joins is refused. Transactions that are under way, and attempts that wait
+//! for an epoch or a recovery before they begin, end as usual. Each program learns of the stop from
+//! [`TransactionError::Stopping`](crate::protocol::TransactionError::Stopping) or
 //! [`ComputeServer::is_stopping`], and drops its compute server, which removes its logs. The stop
 //! is complete when no compute server is a member and no log area has an owner.
 //!
@@ -33,16 +33,16 @@ outlive::memory::crash_points! {
 }
 
 /// The time between two polls of the compute servers.
-const POLL: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The time for which a stop waits for the end of another one.
-const ANOTHER: Duration = Duration::from_secs(1);
+const OTHER_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time between two recoveries of entries that members other than those of the store left.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The time limit for a fence and the recovery of the fenced server.
-const FENCE: Duration = Duration::from_secs(10);
+const FENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The result of a stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl<M: Memory> Configuration<M> {
         compute.map(|it| it.owner).collect()
     }
 
-    /// Returns the compute servers that delay a stop, if none of them is live.
+    /// Returns the dead compute servers whose recovery delays a stop. No compute server is live.
     fn not_recovered(self) -> Vec<Instance> {
         let areas = (0..self.sizes.log_areas).filter(|area| self.log_owner(*area).is_some());
         let mut all = self.members();
@@ -122,10 +122,10 @@ impl Store {
             if let Some(stopped) = self.configuration().stop(process.instance(), wait) {
                 return stopped;
             }
-            if begin.elapsed() >= ANOTHER {
+            if begin.elapsed() >= OTHER_STOP_TIMEOUT {
                 return Err(StoreError::Stopping);
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
             if !self.configuration().is_stopping(&process) {
                 // The process that has the claim has died.
                 self.recover_settled(&process);
@@ -145,7 +145,7 @@ impl Store {
         let begin = Instant::now();
         let mut events = process.events();
         let mut fenced: Vec<Instance> = Vec::new();
-        let mut limit = patience.saturating_add(FENCE);
+        let mut limit = patience.saturating_add(FENCE_TIMEOUT);
         let mut settled = begin;
         while !configuration.is_stopped() {
             let waited = begin.elapsed();
@@ -163,7 +163,7 @@ impl Store {
                 for server in &live {
                     if !fenced.contains(server) && process.fence(*server).is_ok() {
                         fenced.push(*server);
-                        limit = waited.saturating_add(FENCE);
+                        limit = waited.saturating_add(FENCE_TIMEOUT);
                     }
                 }
             }
@@ -175,12 +175,13 @@ impl Store {
                 return Err(StoreError::NotStopped { servers, waited });
             }
             // Recovers the entries of servers whose logs were recovered by a member of the pod that
-            // is not one of the store. Seldom, because the other recoveries are under way.
-            if settled.elapsed() >= SETTLE {
+            // is not one of the store. This is done rarely, because the other recoveries are under
+            // way.
+            if settled.elapsed() >= SETTLE_INTERVAL {
                 self.recover_settled(process);
                 settled = Instant::now();
             }
-            events.wait_for_unless(POLL, || configuration.is_stopped());
+            events.wait_for_unless(POLL_INTERVAL, || configuration.is_stopped());
         }
         sort(&mut seen);
         Ok(Stopped {
@@ -191,7 +192,7 @@ impl Store {
 }
 
 impl Configuration {
-    /// Returns, to `process`, whether a live process stops all compute servers.
+    /// Returns whether a process that `process` does not know to be dead has the claim of the stop.
     #[inline]
     pub(super) fn is_stopping(self, process: &Process) -> bool {
         let generations = process.tables().generations();

@@ -1,9 +1,10 @@
 //! A store: the pod with the configuration.
 
-use super::here::Here;
+use super::mappings::Mappings;
 #[cfg(feature = "measurements")]
 use super::measured::Measured;
 use super::recover::{Files, RecoverServers, remove_file};
+use super::sizes::MAX_LOG_SLOT;
 use super::{
     ComputeEntry, ComputeServer, Configuration, MemoryEntry, MemoryServer, Missing, Phase, Sizes,
     StoreError, TableEntry,
@@ -111,9 +112,10 @@ impl StoreOptions {
         self
     }
 
-    /// Sets the protocol. Default: [`Pandora`](Protocol::Pandora). The other protocols need up to
-    /// five times the [log slot](Self::log_slot) for the same transactions: their recovery has half
-    /// of each slot, and each object has a header of its own.
+    /// Sets the protocol. Default: [`Pandora`](Protocol::Pandora). [`Ford`](Protocol::Ford) and
+    /// [`LogALatch`](Protocol::LogALatch) need up to five times the [log slot](Self::log_slot) for
+    /// the same transactions: their recovery has half of each slot, and each object has a header of
+    /// its own.
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.sizes.protocol = protocol;
         self
@@ -193,7 +195,7 @@ pub struct Store {
     pod: Pod,
     configuration: Configuration,
     files: Files,
-    here: Arc<Here>,
+    mappings: Arc<Mappings>,
     #[cfg(feature = "measurements")]
     measured: Measured,
     /// The policy of all workers, if it is not the sound one.
@@ -217,6 +219,16 @@ impl Store {
                 asked,
                 least,
                 most,
+            });
+        }
+        let (asked, least) = (options.sizes.log_slot_bytes, options.sizes.least_log_slot());
+        let has_slots = options.sizes.log_areas > 0 && options.sizes.coordinators > 0;
+        if has_slots && asked < least {
+            return Err(StoreError::Impossible {
+                what: "bytes in a log slot",
+                asked,
+                least,
+                most: MAX_LOG_SLOT,
             });
         }
         let is_memfd = path.as_os_str().as_encoded_bytes().starts_with(b"memfd:");
@@ -276,7 +288,7 @@ impl Store {
         })?;
         Ok(Self {
             files: Files::of(segment, configuration),
-            here: Here::new(),
+            mappings: Mappings::new(),
             #[cfg(feature = "measurements")]
             measured: Measured::default(),
             #[cfg(feature = "proofs")]
@@ -296,8 +308,8 @@ impl Store {
         self.configuration
     }
 
-    pub(super) fn here(&self) -> &Here {
-        &self.here
+    pub(super) fn mappings(&self) -> &Mappings {
+        &self.mappings
     }
 
     #[cfg(feature = "measurements")]

@@ -507,6 +507,12 @@ fn limits_and_foreign_files_are_refused() {
     let refused = Store::create("/dev/shm/outlive-store-none", none).unwrap_err();
     let text = "a store cannot have 0 replicas; the range is 1 to 8";
     assert_eq!(refused.to_string(), text);
+    // No value fits into such a slot.
+    let slots = StoreOptions::new().log_slot(3);
+    let refused = Store::create("/dev/shm/outlive-store-none", slots).unwrap_err();
+    let is_refused =
+        matches!(refused, StoreError::Impossible { asked: 64, least, .. } if least > 64);
+    assert!(is_refused, "{refused}");
     for path in ["memfd:store", "/dev/null", "/dev/shm"] {
         let refused = Store::create(path, StoreOptions::new()).unwrap_err();
         assert!(matches!(refused, StoreError::NotAFile { .. }), "{refused}");

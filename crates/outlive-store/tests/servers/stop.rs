@@ -34,7 +34,7 @@ fn a_stop_ends_all_compute_servers_and_leaves_no_log() {
         let logs = store.configuration().log_owners().count();
         let checked = store.check();
         if stopped.is_err() {
-            // The readers end with them.
+            // The threads that read the outputs end with the processes.
             let _ = (first.child.kill(), second.child.kill());
         }
         let stopped = stopped.unwrap();
@@ -90,7 +90,7 @@ fn nothing_begins_during_a_stop_and_all_is_possible_after_it() {
 fn a_stop_fences_the_compute_servers_that_do_not_leave() {
     let (place, store, _memory) = served("stop-fence");
     // It executes no transactions, so it does not learn of the stop.
-    let (mut deaf, _) = Server::start("compute", &place.0);
+    let (mut idle, _) = Server::start("compute", &place.0);
     // It is stopped by a signal in the middle of a transaction, or between two.
     let (mut stuck, _) = Server::start("transact", &place.0);
     let mut line = String::new();
@@ -99,12 +99,12 @@ fn a_stop_fences_the_compute_servers_that_do_not_leave() {
     }
     stuck.stop();
     let stopped = store.stop(Duration::from_millis(50), true).unwrap();
-    // The one that a signal has stopped may also be suspected before.
+    // The stopped server can also be suspected and fenced before this stop fences it.
     assert!(
         stopped.fenced >= 1 && stopped.ended + stopped.fenced == 2,
         "{stopped:?}"
     );
-    assert!(!deaf.child.wait().unwrap().success());
+    assert!(!idle.child.wait().unwrap().success());
     assert!(store.status().recoveries > 0, "{:?}", store.status());
     let checked = store.check().unwrap();
     assert!(checked.problems.is_empty(), "{checked:?}");
@@ -126,19 +126,19 @@ fn transactions_begin_again_when_the_process_that_stops_them_dies() {
     while compute.is_stopping() {
         assert!(begin.elapsed() < LIMIT, "the death was not noticed");
     }
-    // The claim of the dead process stands in the way of no other stop.
+    // The claim of the dead process does not prevent another stop.
     let error = store.stop(Duration::ZERO, false).unwrap_err();
     assert!(matches!(error, StoreError::NotStopped { .. }), "{error}");
     let put = coordinator.transaction(async |tx| tx.put(table, 1, &1).await);
     block_on(put).unwrap();
 }
 
-/// A member of the pod that is not one of the store recovers the logs of the dead, and leaves their
-/// entries in the store's configuration.
+/// A member of the pod that is not one of the store recovers the logs of dead members, and leaves
+/// their entries in the store's configuration.
 #[test]
 fn a_claim_that_a_foreign_member_has_left_is_released() {
     let (place, store, memory) = served("stop-foreign");
-    let (deaf, _) = Server::start("compute", &place.0);
+    let (idle, _) = Server::start("compute", &place.0);
     let stopper = Server::spawn("stop", &place.0);
     let begin = Instant::now();
     while store.configuration().stopper().is_none() {
@@ -150,7 +150,7 @@ fn a_claim_that_a_foreign_member_has_left_is_released() {
     let dead: Vec<_> = owners.chain(claimant).map(|it| it.id).collect();
     assert_eq!(dead.len(), 4);
     let [one, two] = memory;
-    let all = [one, two, deaf, stopper];
+    let all = [one, two, idle, stopper];
     // All are stopped first, so that no survivor recovers another.
     all.iter().for_each(Server::stop);
     all.into_iter().for_each(Server::kill);

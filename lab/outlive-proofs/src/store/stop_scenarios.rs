@@ -31,7 +31,7 @@ fn open<M: Memory>(memory: M) -> Configuration<M> {
     Configuration::open(memory, CONFIGURATION, BYTES).expect("a configuration")
 }
 
-/// What the threads know of each other.
+/// The states of the stop and of the compute server that joins.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     /// The stop has found no compute server, and has not ended.
@@ -62,7 +62,7 @@ fn join<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'stati
                     state.is_stopped = true;
                     assert_apart(state);
                 });
-                // Others run here.
+                // The scheduler can run the joiner here.
                 let _ = configuration.compute_servers().next();
                 of_stop.with(|state| state.is_stopped = false);
             });

@@ -70,9 +70,8 @@ pub struct Bench {
     /// kill, and takes the place of the killed server as soon as that is recovered
     #[arg(long)]
     reuse: bool,
-    /// Kill servers at random for the whole measurement, one per this time on average, such as 3s,
-    /// and start a new one in the place of each. Lost replicas are restored. Afterwards, the store
-    /// must have all commits that clients know of
+    /// Kill a random server and replace it, on average once per TIME, such as 3s; then check that
+    /// no acknowledged commit is lost
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
         conflicts_with_all = ["kill", "reuse"])]
     kill_every: Option<Duration>,
@@ -94,7 +93,7 @@ impl Drop for Scratch {
 /// The directory of the stores.
 const SHM: &str = "/dev/shm";
 /// The shortest measurement, and the time after the last kill, unless the user gives a duration.
-const SECONDS: Duration = Duration::from_secs(5);
+const MIN_DEFAULT_MEASUREMENT: Duration = Duration::from_secs(5);
 /// The longest wait for a server that starts, stops or is recovered.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -169,7 +168,8 @@ impl Bench {
     /// Returns the duration of the measurement.
     fn duration(&self) -> Duration {
         let last = self.kill.iter().map(|it| it.at).max().unwrap_or_default();
-        self.seconds.map_or(last + SECONDS, Duration::from_secs)
+        self.seconds
+            .map_or(last + MIN_DEFAULT_MEASUREMENT, Duration::from_secs)
     }
 
     /// Returns an error if the memory servers together need more memory than is free, before the
@@ -192,12 +192,12 @@ impl Bench {
         }
     }
 
-    /// Checks that servers can be killed again and again.
+    /// Checks the arguments of random kills.
     fn can_kill_every(&self, every: Duration, duration: Duration) -> Result<(), Failure> {
         let least = Duration::from_millis(50);
         if every < least || every > duration {
             return Err(Failure::Usage(format!(
-                "a kill in {} is not possible; the range is {} to the {} of the measurement",
+                "--kill-every cannot be {}; the range is {} to {}, the duration of the measurement",
                 humantime::format_duration(every),
                 humantime::format_duration(least),
                 humantime::format_duration(duration)
@@ -356,7 +356,7 @@ impl Bench {
         let surplus = benchmark.surplus(&mut coordinator, change);
         let checked = store.check().map_err(Failure::new)?;
         report.add_check(surplus.map_err(Failure::new)?, checked);
-        // Until here, they serve the tables.
+        // The memory servers serve the tables until here.
         drop(memory);
         Ok(report)
     }

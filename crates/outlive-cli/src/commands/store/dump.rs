@@ -33,7 +33,7 @@ enum Line {
     Table {
         table: String,
         value_bytes: u64,
-        /// The number of keys for which the table has room.
+        /// The number of keys for which the table has space.
         keys: u64,
     },
     Head {
@@ -53,13 +53,13 @@ const VERSION: u32 = 1;
 #[command(after_help = "Example:\n  \
     outlive store dump /dev/shm/bank bank.dump\n  \
     outlive store load /dev/shm/new-bank bank.dump\n\n\
-    The rows are those of one moment, also while transactions run. The file consists of JSON \
+    The rows are those of one moment, even while transactions run. The file consists of JSON \
     lines; docs/json.md says what they mean. It appears when it is complete, and replaces an \
     existing one.")]
 pub struct Dump {
     #[command(flatten)]
     which: Which,
-    /// The file
+    /// File to write
     file: PathBuf,
     #[command(flatten)]
     limit: Limit,
@@ -147,7 +147,7 @@ fn write(to: &mut impl Write, tables: &[TableEntry], rows: &[Rows]) -> std::io::
 pub struct Load {
     #[command(flatten)]
     which: Which,
-    /// The file
+    /// File to load, written by `outlive store dump`
     file: PathBuf,
     #[command(flatten)]
     limit: Limit,
@@ -220,7 +220,7 @@ impl Fault {
 }
 
 /// The longest line that a dump can have: a value has at most 8 KiB.
-const LONGEST: u64 = 1 << 16;
+const MAX_LINE_BYTES: u64 = 1 << 16;
 
 /// Reads a dump.
 fn parse(mut from: impl BufRead) -> Result<Vec<Loaded>, Fault> {
@@ -230,7 +230,7 @@ fn parse(mut from: impl BufRead) -> Result<Vec<Loaded>, Fault> {
     for number in 1.. {
         text.clear();
         let fault = |what: &dyn Display| Fault::new(number, what);
-        let line = std::io::Read::take(&mut from, LONGEST).read_until(b'\n', &mut text);
+        let line = std::io::Read::take(&mut from, MAX_LINE_BYTES).read_until(b'\n', &mut text);
         line.map_err(|error| Fault::new(0, error))?;
         if text.is_empty() {
             return Err(fault(&"the end is missing: the file is truncated"));
@@ -262,7 +262,7 @@ fn parse(mut from: impl BufRead) -> Result<Vec<Loaded>, Fault> {
                     return Err(fault(&format_args!("a table cannot have {keys} keys")));
                 }
                 if tables.iter().any(|it| it.name == table) {
-                    return Err(fault(&"a table comes twice"));
+                    return Err(fault(&"a table occurs twice"));
                 }
                 tables.push(Loaded {
                     name: table,
@@ -280,7 +280,7 @@ fn parse(mut from: impl BufRead) -> Result<Vec<Loaded>, Fault> {
                     return Err(fault(&what));
                 };
                 if table.rows.insert(key, value.into()).is_some() {
-                    return Err(fault(&format_args!("key {key} comes twice")));
+                    return Err(fault(&format_args!("key {key} occurs twice")));
                 }
                 count += 1;
             }
@@ -290,7 +290,7 @@ fn parse(mut from: impl BufRead) -> Result<Vec<Loaded>, Fault> {
                 }
                 let more = from.fill_buf().map_err(|error| Fault::new(0, error))?;
                 if !more.is_empty() {
-                    return Err(Fault::new(number + 1, "something follows the end"));
+                    return Err(Fault::new(number + 1, "data follows the end"));
                 }
                 return Ok(tables);
             }
@@ -343,7 +343,7 @@ mod tests {
         let fault = parse(file.as_slice()).unwrap_err();
         assert_eq!(
             (fault.line, fault.what.as_str()),
-            (9, "something follows the end")
+            (9, "data follows the end")
         );
     }
 
@@ -379,7 +379,11 @@ mod tests {
             (r#"{"outlive_store_dump":2}"#.into(), 1, "version 2, not 1"),
             (format!("{head}\n{head}\n"), 2, "second head"),
             (format!("{head}\n{row}\n"), 2, "before its table"),
-            (format!("{head}\n{table}\n{row}\n{row}\n"), 4, "comes twice"),
+            (
+                format!("{head}\n{table}\n{row}\n{row}\n"),
+                4,
+                "occurs twice",
+            ),
             (
                 format!("{head}\n{table}\n{}\n", row.replace("00\"", "\"")),
                 3,
@@ -393,7 +397,7 @@ mod tests {
             (
                 format!("{head}\n{table}\n{table}\n"),
                 3,
-                "a table comes twice",
+                "a table occurs twice",
             ),
             (
                 format!("{head}\n{}\n", table.replace(":1", ":0")),

@@ -35,9 +35,9 @@ pub struct Memory {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     outlive store add-memory /dev/shm/bank --size 1G   # in place of a lost one\n\n\
-    The command is `memory` with a `restore` beside it, which restores lost replicas on the live \
-    memory servers while transactions run. The server serves until interrupted, also if the \
-    restoration fails. `memory` alone serves new tables.")]
+    The command serves memory as `memory` does, and runs `restore` in another process while \
+    transactions run. The server serves until interrupted, even if the restoration fails. Use \
+    `memory` alone if no replicas are lost.")]
 pub struct AddMemory {
     #[command(flatten)]
     which: Which,

@@ -53,7 +53,7 @@ impl From<ProtocolName> for Protocol {
 /// The arguments that describe the transactions.
 #[derive(Args, Clone, Debug)]
 pub struct Program {
-    /// Benchmark
+    /// Benchmark to run
     pub name: Name,
     /// Number of coordinators of each compute server: they share its one thread, and each executes
     /// one transaction at a time
@@ -70,8 +70,8 @@ pub struct Program {
     /// Number of warehouses of tpcc
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub warehouses: u64,
-    /// Number of orders that each district of tpcc keeps. While that many orders are not delivered,
-    /// new ones fail
+    /// Number of orders that each district of tpcc keeps. A district with this number of
+    /// undelivered orders refuses new ones
     #[arg(long, default_value_t = 10_000,
         value_parser = clap::value_parser!(u64).range(TpcC::MIN_ORDERS..=10_000_000))]
     pub orders: u64,

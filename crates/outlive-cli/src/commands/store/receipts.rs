@@ -1,4 +1,4 @@
-//! The receipts of a run: the commits that were acknowledged to clients, also to those of compute
+//! The receipts of a run: the commits that were acknowledged to clients, even to those of compute
 //! servers that were killed.
 //!
 //! They are in a file next to the store's, two words for each coordinator of each process id: the

@@ -12,9 +12,9 @@ use serde::Serialize;
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     outlive store restore /dev/shm/bank    # on the live memory servers\n\n\
-    `outlive store add-memory` adds a memory server and runs this command. It copies each object that has lost a replica to another live memory server, while transactions \
+    Copies each object that has lost a replica to another live memory server, while transactions \
     run. If the command dies, the next one continues. It exits with 1 if replicas are still \
-    missing.\n\n\
+    missing. `outlive store add-memory` adds a memory server and runs this command.\n\n\
     JSON: path, replicas, objects, bytes, missing_replicas, under_replicated, without_space and \
     lost; docs/json.md says what they mean.")]
 pub struct Restore {
@@ -72,8 +72,8 @@ impl Answer {
     fn complete(&self) -> Result<(), Failure> {
         if self.lost > 0 {
             return Err(Failure::new(format_args!(
-                "all replicas of {} partitions of {} are lost, and with them their keys; if you have a \
-                 dump, load it into a new store (`outlive store load`)",
+                "all replicas of {} partitions of {} are lost, and with them their keys; if you \
+                 have a dump, load it into a new store (`outlive store load`)",
                 self.lost, self.path
             )));
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The limit of a command's transaction.
 #[derive(Args, Debug)]
 pub(super) struct Limit {
-    /// Give up if other transactions prevent this one for so long
+    /// Time for which the transaction is retried before the command fails
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
     pub timeout: Duration,
 }
@@ -36,7 +36,7 @@ pub struct CreateTable {
     which: Which,
     /// Name of the table
     table: String,
-    /// Number of keys for which the table has room
+    /// Number of keys for which the table has space
     #[arg(long)]
     keys: u64,
     /// Size of a value in bytes, rounded up to a multiple of 8
@@ -61,7 +61,7 @@ struct Keys {
     which: Which,
     /// Name of the table
     table: String,
-    /// Keys
+    /// Keys to access, all in one transaction
     #[arg(required = true)]
     keys: Vec<u64>,
     #[command(flatten)]
@@ -139,9 +139,9 @@ pub struct Put {
     which: Which,
     /// Name of the table
     table: String,
-    /// Key
+    /// Key to write
     key: u64,
-    /// Value
+    /// Value to write; see below for its format
     #[arg(allow_hyphen_values = true)]
     value: String,
     #[command(flatten)]
@@ -191,7 +191,7 @@ impl Delete {
     outlive store scan /dev/shm/bank accounts --numbers\n  \
     outlive store scan /dev/shm/bank accounts --from 100 --to 199\n\n\
     Prints a line for each key, in the order of the keys: key, tab, value. The rows are those of \
-    one moment, also while transactions run.\n\n{VALUES}"))]
+    one moment, even while transactions run.\n\n{VALUES}"))]
 pub struct Scan {
     #[command(flatten)]
     which: Which,

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub struct Stop {
     #[command(flatten)]
     which: Which,
-    /// Time after which the remaining compute servers are an error or, with --force, are killed
+    /// Time after which the command fails or, with --force, kills the remaining compute servers
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
     timeout: Duration,
     /// Kill the compute servers that have not left after --timeout, and recover their logs
@@ -60,8 +60,8 @@ impl Stop {
             });
         }
         output::line(format_args!(
-            "{path}: {ended} compute servers have ended, and {fenced} were killed and recovered; no \
-             log is left, and {memory_servers} memory servers keep the data"
+            "{path}: {ended} compute servers have ended, and {fenced} were killed and recovered; \
+             no log is left, and {memory_servers} memory servers keep the data"
         ))
     }
 }

@@ -27,9 +27,9 @@ use std::time::Instant;
     outlive-lab prove transactions losses --seed 4711 --runs 1\n\n\
     Three compute servers execute random transactions on a table with two replicas in three memory \
     servers, over a simulated network with delays, losses, repetitions and lost answers. Compute \
-    servers die at random moments, and so do the first detector of their deaths and the first \
-    recoverer; a memory server is lost, connections break, and process ids are recycled, as the kind \
-    of the run says. Each history is searched for an order that explains all results and agrees \
+    servers, the first detector of their deaths and the first recoverer die at random moments; a \
+    memory server is lost, connections break, and process ids are recycled, as the kind of the run \
+    says. Each history is searched for an order that explains all results and agrees \
     with real time (strict serializability); the outcomes that the clients of dead servers \
     find out are part of it. Afterwards each key has to be writable in a few attempts, the \
     replicas must be equal, no latch may have a live holder, and no log may be left of a server \
@@ -39,9 +39,9 @@ use std::time::Instant;
 pub struct Transactions {
     #[command(flatten)]
     selection: Selection,
-    /// Execute so many runs that --all covers at least 100,000, and require that compute servers
-    /// died after each kind of batch, and that connections broke and memory servers died with each:
-    /// half an hour
+    /// Execute as many runs as --all needs for 100,000 (about half an hour); require that compute
+    /// servers died after each kind of batch, and that connections broke and memory servers died
+    /// with each
     #[arg(long)]
     full: bool,
     /// The number of runs of each kind [default: 200]

@@ -175,8 +175,15 @@ pub fn execute(
             if recovered.filter(|it| *it).count() == killed_now {
                 break;
             }
-            if since(begin) > PATIENCE || stop.load(Ordering::Relaxed) {
-                return Err(Failure::new("a server was killed and not recovered"));
+            if stop.load(Ordering::Relaxed) {
+                return Err(stopped());
+            }
+            if since(begin) > PATIENCE {
+                return Err(Failure::new(format_args!(
+                    "a killed server was not recovered within {} s; `outlive store status` shows \
+                     its state while the run lasts",
+                    PATIENCE.as_secs()
+                )));
             }
             std::thread::sleep(Duration::from_micros(20));
         }

@@ -92,7 +92,8 @@ impl Tally {
         let mut gaps: Vec<String> = none
             .map(|(kind, _)| {
                 format!(
-                    "no {kind} server was killed; raise --seconds, or kill more often (--kill-every)"
+                    "no {kind} server was killed; raise --seconds, or kill more often \
+                     (--kill-every)"
                 )
             })
             .collect();
@@ -141,8 +142,8 @@ impl Tally {
         ));
         if let Some(seconds) = self.memory_kills_until {
             lines.push(format!(
-                "  no memory server was killed after {seconds:.1} s: the store cannot have more of \
-                 them in its life"
+                "  no memory server was killed after {seconds:.1} s: the store has had its maximum \
+                 number of memory servers"
             ));
         }
         if self.ended > 0 {

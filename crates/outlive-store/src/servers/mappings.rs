@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The mappings that a handle of a store and its clones share.
 #[derive(Debug, Default)]
-pub(super) struct Here {
+pub(super) struct Mappings {
     /// Each segment to which this process has connected stays mapped, because other threads may be
     /// using it. Recoveries find it mapped.
-    mappings: Mutex<HashMap<(ServerId, u64), Mapped>>,
+    mapped: Mutex<HashMap<(ServerId, u64), Mapped>>,
 }
 
-impl Here {
+impl Mappings {
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -31,7 +31,7 @@ impl Store {
         if entry.phase != Phase::Live {
             return Err(not_live(entry.phase));
         }
-        let mappings = self.here().mappings.lock();
+        let mappings = self.mappings().mapped.lock();
         let mut mappings = mappings.unwrap_or_else(PoisonError::into_inner);
         let key = (server, entry.incarnation);
         if let Some(mapped) = mappings.get(&key) {
