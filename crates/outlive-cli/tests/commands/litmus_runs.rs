@@ -74,28 +74,23 @@ fn an_expected_level_that_is_not_given_fails() {
 /// No real database of the golden table with transactions shows a dirty write; this store does.
 #[test]
 fn a_store_without_isolation_gives_no_level() {
-    let folder = tempfile::tempdir().unwrap();
+    // In memory: each step of this store writes its file.
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let target = format!(
         "exec:python3 -B '{}/../outlive-litmus/tests/stores/no_isolation.py' '{}/objects'",
         env!("CARGO_MANIFEST_DIR"),
         folder.path().display()
     );
-    let judge = ["litmus", "judge", &target, "--seconds", "8", "--json"];
+    let judge = ["litmus", "judge", &target, "--seconds", "30", "--json"];
     let only = ["--only", "direct-write", "--seed", "7"];
     let printed = outlive(judge.into_iter().chain(only)).succeeds();
     let report: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(report["level"], "none");
-    let tests = report["tests"].as_array().unwrap();
-    let writes: Vec<&Value> = { tests.iter() }
-        .filter(|it| it["name"] == "dirty-write" || it["name"] == "litmus-1")
-        .collect();
-    assert_eq!(writes.len(), 2);
-    for test in writes {
-        assert_eq!(test["verdict"], "violated", "{test:#}");
-        let kinds = test["violations"].as_array().unwrap().iter();
-        let mut kinds = kinds.map(|it| it["kind"].as_str().unwrap());
-        assert!(kinds.any(|it| it == "state wrong"), "{test:#}");
-    }
+    let tests = report["tests"].as_array().unwrap().iter();
+    let violations = tests.flat_map(|it| it["violations"].as_array().unwrap());
+    let mut wrong = violations.filter(|it| it["kind"] == "state wrong");
+    let is_dirty = wrong.any(|it| it["explanation"]["anomaly"] == "dirty write (G0)");
+    assert!(is_dirty, "{printed}");
 }
 
 #[test]

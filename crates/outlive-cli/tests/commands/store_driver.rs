@@ -53,7 +53,7 @@ fn a_store_behind_killed_processes_conforms() {
     drop(driver);
     let status = outlive(["store", "status", bank.path()]).succeeds();
     assert!(status.contains("failed"), "{status}");
-    outlive(["litmus", "serve", "oracle:x"]).fails(1, "`outlive-store:PATH`");
+    outlive(["litmus", "serve", "oracle:x"]).fails(2, "`outlive-store:PATH`");
 }
 
 /// Requires that a store with this protocol is judged as the table of `docs/litmus.md` says.
