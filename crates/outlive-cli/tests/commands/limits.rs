@@ -209,8 +209,11 @@ fn files_that_are_removed_under_a_member_are_reported_once() {
 
 #[test]
 fn a_run_with_little_address_space_ends_with_counts_or_a_message() {
+    let place = Place::new("little");
     let run = |kib: u64| {
-        let mut run = command(["run", "wordcount", "--hosts", "4", "--kill", "2"]);
+        let pod = ["--pod", place.path()];
+        let run = ["run", "wordcount", "--hosts", "4", "--kill", "2"];
+        let mut run = command(run.into_iter().chain(pod));
         let limit = move || {
             let most = libc::rlimit {
                 rlim_cur: kib << 10,
@@ -234,7 +237,7 @@ fn a_run_with_little_address_space_ends_with_counts_or_a_message() {
         );
         assert!(!errors.contains("panicked"), "{kib} KiB: {errors}");
         // Which request is refused depends on the layout of the program. If it is one for the heap,
-        // Rust's runtime aborts the process, which leaves its side file.
+        // Rust's runtime aborts the process, which leaves its pod and the side file.
         let is_aborted = errors.contains("memory allocation of ");
         match ended.status.success() {
             true => assert!(output.contains("791450 words"), "{kib} KiB: {output}"),
@@ -244,6 +247,7 @@ fn a_run_with_little_address_space_ends_with_counts_or_a_message() {
             ),
         }
         if is_aborted {
+            let _ = fs::remove_file(place.path());
             outlive(["pod", "clean", "--remove"]).succeeds();
         }
     }
