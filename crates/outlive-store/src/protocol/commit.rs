@@ -234,6 +234,7 @@ impl<V: Member> Transaction<V> {
         }
         if self.stage == Stage::Logging {
             self.remove_log().await?;
+            self.stage = Stage::Executing;
         }
         if self.stage == Stage::Ended {
             return Ok(());

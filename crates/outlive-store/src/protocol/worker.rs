@@ -384,7 +384,7 @@ impl<V: Member> Worker<V> {
                 seen = self.view.stragglers(epoch);
             } else if waited > PATIENCE {
                 let is_unresolved = !self.unresolved.borrow().is_empty();
-                if is_unresolved || self.view.has_left_latches() {
+                if is_unresolved || self.view.delays(epoch) {
                     return Poll::Ready(Err(TransactionError::Unresolved));
                 }
                 let stragglers = self.view.stragglers(epoch);

@@ -160,8 +160,10 @@ impl<C: Connector> Member for Members<C> {
         }
     }
 
-    fn has_left_latches(&self) -> bool {
-        self.rights.has_left_latches()
+    fn delays(&self, epoch: u64) -> bool {
+        let own = self.rights.process.instance();
+        let mut all = self.configuration().stragglers(epoch);
+        self.rights.has_left_latches() && all.any(|(process, _)| process == own)
     }
 
     fn is_stopping(&self) -> bool {

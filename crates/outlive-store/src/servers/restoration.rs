@@ -169,6 +169,15 @@ impl<M: Memory> Configuration<M> {
             .collect()
     }
 
+    /// Returns the servers of the new replicas of the step `step`.
+    pub(super) fn joining_servers(self, step: u8) -> Vec<ServerId> {
+        let words = self.partitions().flat_map(|(.., words)| words);
+        let places = words.map(|word| self.place_of(word));
+        let servers = places.filter(|it| it.step == step).map(|it| it.server);
+        let exists = |server: &ServerId| self.memory_server(*server).is_some();
+        servers.filter(exists).collect()
+    }
+
     /// Returns the number of new replicas of the step `step` that are not lost.
     pub(super) fn filled(self, step: u8) -> u64 {
         let words = self.partitions().flat_map(|(.., words)| words);

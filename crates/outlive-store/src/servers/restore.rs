@@ -114,12 +114,13 @@ fn restore_once<M: Memory, V: Member>(
         if !configuration.can_restore() {
             return Err(RestoreError::TooManyRestorations);
         }
-        reach_all(configuration, coordinator)?;
+        let servers = configuration.placed_servers();
+        reach(coordinator, servers.into_iter().map(|it| it.id))?;
         configuration.append_step(step);
         memory.crash_point(RestorePoint::Begun);
     } else {
-        // A copy that could not reach a server would hold its latch for ever: it is not logged.
-        reach_all(configuration, coordinator)?;
+        // A copy that could not reach one would hold its latch for ever: it is not logged.
+        reach(coordinator, configuration.joining_servers(step))?;
     }
     for (table, partition) in configuration.joining(step) {
         match block_on(copy_partition(coordinator, table, partition)) {
@@ -135,15 +136,6 @@ fn restore_once<M: Memory, V: Member>(
     configuration.append_step(step + 1);
     memory.crash_point(RestorePoint::Completed);
     Ok(true)
-}
-
-/// Returns an error if a live server that tables name cannot be reached.
-fn reach_all<M: Memory, V: Member>(
-    configuration: Configuration<M>,
-    coordinator: &Coordinator<V>,
-) -> Result<(), RestoreError> {
-    let servers = configuration.placed_servers();
-    Ok(reach(coordinator, servers.into_iter().map(|it| it.id))?)
 }
 
 impl ComputeServer {

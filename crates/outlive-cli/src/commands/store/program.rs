@@ -67,7 +67,7 @@ pub struct Program {
     #[arg(long, default_value_t = Tatp::SUBSCRIBERS,
         value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub subscribers: u64,
-    /// Number of warehouses of tpcc
+    /// Number of warehouses of tpcc; with one, no transaction accesses a remote warehouse
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub warehouses: u64,
     /// Number of orders that each district of tpcc keeps. A district with this number of

@@ -39,7 +39,7 @@ use std::time::Instant;
 pub struct Transactions {
     #[command(flatten)]
     selection: Selection,
-    /// Execute as many runs as --all needs for 100,000 (about half an hour); require that compute
+    /// Execute as many runs as --all needs for 100,000 (some minutes); require that compute
     /// servers died after each kind of batch, and that connections broke and memory servers died
     /// with each
     #[arg(long)]

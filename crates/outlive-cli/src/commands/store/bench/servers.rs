@@ -30,6 +30,9 @@ pub struct Server {
     is_killed: bool,
 }
 
+/// The time in which a server ends whose output has ended.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The period in which a wait checks whether the run is interrupted.
 const INTERRUPTION_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -112,10 +115,19 @@ impl Server {
 
     /// Returns the failure of a run whose server has ended, although no kill was planned.
     pub fn ended(&mut self) -> Failure {
-        let how = match self.child.wait().map(|status| status.signal()) {
-            Ok(Some(signal)) => format!("was killed by signal {signal}"),
-            Ok(None) => "has ended; its message is above".into(),
-            Err(error) => format!("has ended, and its exit code is not known: {error}"),
+        // A server ends when its input closes.
+        drop(self.input.take());
+        let end = Instant::now() + END_TIMEOUT;
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
+                status => break status.ok().flatten(),
+            }
+        };
+        let how = match status.map(|status| status.signal()) {
+            Some(Some(signal)) => format!("was killed by signal {signal}"),
+            Some(None) => "has ended; its message is above".into(),
+            None => "has closed its output".into(),
         };
         let (role, process) = (self.role, self.child.id());
         Failure::new(format_args!(
