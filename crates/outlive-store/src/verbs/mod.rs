@@ -59,8 +59,8 @@
 //!   CAS did not take effect; else it did.
 //! * *CAS from a stray latch word to the poster's* (it steals the latch): as from the free word.
 //! * *CAS from the latch word of a failed server to the free word* (a recovery, or the scan that
-//!   recycles process ids): it is posted again. The word never returns to a value of an attempt that
-//!   has ended, so the second one has no effect if the first had.
+//!   recycles process ids): it is posted again. The word never returns to a value of an attempt
+//!   that has ended, so the second one has no effect if the first had.
 //! * *WRITE under a latch that the poster holds* (values, versions, log entries): it is posted
 //!   again, with the same effect.
 //! * *WRITE that releases a latch*: it must not be posted again, because another server may hold
