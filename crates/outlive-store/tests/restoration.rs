@@ -2,10 +2,10 @@
 
 mod support;
 
-use outlive_store::protocol::{Protocol, Table};
+use outlive_store::protocol::{Coordinator, Protocol, Table};
 use outlive_store::servers::{
-    ComputeServer, Connector, MappedServer, Missing, RestoreError, Restored, Store, StoreError,
-    StoreOptions,
+    ComputeServer, Connector, MappedServer, Members, Missing, RestoreError, Restored, Store,
+    StoreError, StoreOptions,
 };
 use outlive_store::verbs::{Batch, Completed, Connection, Region, ServerId, block_on};
 use std::cell::Cell;
@@ -23,6 +23,16 @@ use support::{REGION, World, put, read};
 impl World {
     fn table(&self) -> Table<u64> {
         self.compute().table::<u64>("t", 300).unwrap()
+    }
+
+    /// Creates the table with the keys up to `keys`, each with its key as its value.
+    fn filled(&self, keys: u64) -> (Table<u64>, Coordinator<Members>) {
+        let table = self.compute().table::<u64>("t", keys).unwrap();
+        let mut coordinator = self.compute().worker().unwrap().coordinator().unwrap();
+        for key in 0..keys {
+            put(&mut coordinator, table, key, key);
+        }
+        (table, coordinator)
     }
 
     fn serve(&mut self) {
@@ -54,11 +64,7 @@ fn a_fresh_server_replaces_a_lost_one() {
 fn replace_all(protocol: Protocol) {
     let name = format!("all-{protocol}");
     let mut world = World::new(&name, 2, StoreOptions::new().protocol(protocol));
-    let table = world.table();
-    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
-    for key in 0..300 {
-        put(&mut coordinator, table, key, key);
-    }
+    let (table, mut coordinator) = world.filled(300);
     for round in 1..=4u64 {
         drop(world.memory.remove(0));
         assert_eq!(world.check(), (300, 16));
@@ -90,11 +96,7 @@ fn replace_all(protocol: Protocol) {
 #[test]
 fn only_the_share_of_the_lost_server_is_copied() {
     let mut world = World::new("share", 4, StoreOptions::new());
-    let table = world.table();
-    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
-    for key in 0..300 {
-        put(&mut coordinator, table, key, key);
-    }
+    world.filled(300);
     drop(world.memory.remove(1));
     let lost = world.store.status().missing;
     assert!((1..16).contains(&lost.partitions), "{lost:?}");
@@ -405,11 +407,7 @@ const KEYS: u64 = 8000;
 #[test]
 fn a_killed_restorer_is_followed_by_another_one() {
     let mut world = World::new("killed", 2, StoreOptions::new());
-    let table = world.compute().table::<u64>("t", KEYS).unwrap();
-    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
-    for key in 0..KEYS {
-        put(&mut coordinator, table, key, key);
-    }
+    let (table, mut coordinator) = world.filled(KEYS);
     let (mut open, mut begun) = (0, 0);
     for round in 0..20u64 {
         drop(world.memory.remove(0));
@@ -436,11 +434,7 @@ fn a_killed_restorer_is_followed_by_another_one() {
 #[test]
 fn a_restorer_that_continues_first_reaches_all_servers() {
     let mut world = World::new("continued", 4, StoreOptions::new());
-    let table = world.compute().table::<u64>("t", KEYS).unwrap();
-    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
-    for key in 0..KEYS {
-        put(&mut coordinator, table, key, key);
-    }
+    let (table, mut coordinator) = world.filled(KEYS);
     let begin = Instant::now();
     loop {
         assert!(begin.elapsed() < Duration::from_secs(60));
@@ -501,11 +495,7 @@ fn segment_of(store: &Path, number: u16) -> PathBuf {
 #[test]
 fn the_new_server_may_be_lost_too() {
     let mut world = World::new("twice", 3, StoreOptions::new().replicas(3));
-    let table = world.table();
-    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
-    for key in 0..300 {
-        put(&mut coordinator, table, key, key);
-    }
+    let (table, mut coordinator) = world.filled(300);
     let stop = AtomicBool::new(false);
     let compute = world.compute.take().unwrap();
     let restorer = world.store.join_compute().unwrap();

@@ -6,7 +6,7 @@ use outlive_store::protocol::{
     Abort, Conflict, Outcome, Protocol, Retry, Table, TransactionError, Worker,
 };
 use outlive_store::servers::{Behind, Members, Store, StoreError, StoreOptions};
-use outlive_store::tables::Geometry;
+use outlive_store::tables::{Geometry, TransactionId};
 use outlive_store::verbs::{Link, block_on};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -144,6 +144,36 @@ fn buckets_of_deleted_keys_are_used_for_the_next_keys() {
         assert_eq!((checked.keys, checked.extra), (0, 0));
         assert!(checked.problems.is_empty(), "{checked:?}");
     }
+}
+
+/// Otherwise the other workers of the process would wait for the epoch without end.
+#[test]
+fn a_commit_of_ones_own_that_does_not_end_is_reported() {
+    let mut world = World::new("unresolved", 3, StoreOptions::new());
+    let table = world.compute().table::<u64>("t", 100).unwrap();
+    let mut coordinator = world.compute().worker().unwrap().coordinator().unwrap();
+    let configuration = world.store.configuration();
+    let own = TransactionId::new(world.compute().id().get(), 1, 1);
+    assert!(configuration.enter_commit(0, own, configuration.epoch()));
+    // A thread that panics may leave latches.
+    let connection = world.compute().connect(world.memory[2].id()).unwrap();
+    let panicked = std::thread::spawn(move || {
+        let _connection = connection;
+        panic!("leaves latches");
+    });
+    assert!(panicked.join().is_err());
+    put(&mut coordinator, table, 1, 1);
+    drop(world.memory.remove(0));
+    let retry = Retry {
+        deadline: Some(Duration::from_secs(60)),
+        ..Retry::default()
+    };
+    let mut coordinator = coordinator.retry(retry);
+    let done = coordinator.transaction(async |tx| tx.put(table, 1, &2).await);
+    let error = block_on(done).unwrap_err();
+    assert!(matches!(error, TransactionError::Unresolved), "{error}");
+    configuration.leave_commit(0, own, false);
+    put(&mut coordinator, table, 1, 3);
 }
 
 #[test]

@@ -292,8 +292,8 @@ impl<V: View> Drop for Worker<V> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Protocol;
     use super::super::small_view::{LOGS, Link, SmallView, TABLES};
+    use super::super::{Protocol, Table, check};
     use super::*;
     use crate::verbs::{RemoteOffset, block_on};
     use core::pin::pin;
@@ -354,5 +354,29 @@ mod tests {
             drop(worker);
             assert_eq!(view.0.has_latches.get(), leaves, "{link:?}");
         }
+    }
+
+    /// The connection breaks before the release takes effect, so nothing else would release the
+    /// latch while the server lives.
+    #[test]
+    fn a_transaction_that_is_dropped_while_it_releases_its_latches_releases_them() {
+        let view = SmallView::new(Protocol::Pandora);
+        let worker = Worker::new(view.clone(), 1, view.log_area(), 0);
+        let mut coordinator = worker.coordinator().unwrap();
+        let table = Table::<u64>::new(0);
+        block_on(coordinator.transaction(async |tx| tx.insert(table, 1, &1).await)).unwrap();
+        let aborting = coordinator.transaction(async |tx| {
+            tx.update(table, 1, |it| it + 1).await?;
+            view.set_link(TABLES, Link::Silent);
+            Err::<(), _>(tx.abort())
+        });
+        let mut aborting = Box::pin(aborting);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(aborting.as_mut().poll(&mut context).is_pending());
+        view.set_link(TABLES, Link::Open);
+        drop(aborting);
+        let checked = block_on(check(&worker, core::iter::once(0), |_| true)).unwrap();
+        assert_eq!((checked.held, checked.keys), (0, 1), "{checked:?}");
+        assert!(!view.0.has_latches.get());
     }
 }

@@ -39,6 +39,8 @@ pub enum Link {
     Late,
     /// The connection breaks when a batch is posted, which has no effect. Then the link is open.
     Breaks,
+    /// As `Breaks`, and the completion does not arrive while the link is in this state.
+    Silent,
     /// As `Breaks`, and no connection opens any more, because the server is dead.
     Dead,
 }
@@ -58,6 +60,10 @@ pub struct Facts {
     pub committed: RefCell<Vec<TransactionId>>,
     /// Whether latches may remain.
     pub has_latches: Cell<bool>,
+    /// A commit of another compute server, which delays each epoch.
+    pub straggler: Cell<Option<TransactionId>>,
+    /// The number of fences.
+    pub fences: Cell<u32>,
 }
 
 /// The store as each of its servers sees it.
@@ -76,6 +82,8 @@ impl SmallView {
             slots: RefCell::new((0..SLOTS).map(|it| Slot::new(it, 0)).collect()),
             committed: RefCell::default(),
             has_latches: Cell::default(),
+            straggler: Cell::default(),
+            fences: Cell::default(),
         }))
     }
 
@@ -129,7 +137,7 @@ impl Connection for Wire {
         let (server, link) = (self.server(), self.link());
         self.facts.posts.set(self.facts.posts.get() + 1);
         assert!(self.facts.posts.get() < MAX_POSTS, "the test does not end");
-        if matches!(link.get(), Link::Breaks | Link::Dead) {
+        if matches!(link.get(), Link::Breaks | Link::Silent | Link::Dead) {
             self.is_broken.set(true);
         }
         if link.get() == Link::Breaks {
@@ -163,7 +171,7 @@ impl Future for Arrival {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Completed> {
         match self.facts.links[usize::from(self.server.0)].get() {
-            Link::Late => Poll::Pending,
+            Link::Late | Link::Silent => Poll::Pending,
             _ => Poll::Ready(
                 self.completed
                     .take()
@@ -254,10 +262,12 @@ impl Member for SmallView {
     }
 
     fn stragglers(&self, _: u64) -> Vec<TransactionId> {
-        Vec::new()
+        self.0.straggler.get().into_iter().collect()
     }
 
-    fn fence(&self, _: TransactionId) {}
+    fn fence(&self, _: TransactionId) {
+        self.0.fences.set(self.0.fences.get() + 1);
+    }
 
     fn enter_commit(&self, _: TransactionId, epoch: u64) -> bool {
         !self.is_over(epoch)

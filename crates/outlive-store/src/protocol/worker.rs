@@ -488,6 +488,7 @@ impl Bits {
 mod tests {
     use super::super::small_view::SmallView;
     use super::*;
+    use crate::tables::TransactionId;
     use core::pin::pin;
     use core::task::{Context, Waker};
 
@@ -508,5 +509,25 @@ mod tests {
         let begun = second.poll(&mut context);
         assert!(matches!(begun, Poll::Ready(Ok(()))));
         assert!(Rc::ptr_eq(&layout, &worker.layout(0)));
+    }
+
+    #[test]
+    fn a_pause_of_the_machine_is_no_reason_for_a_fence() {
+        let view = SmallView::new(Protocol::Pandora);
+        let worker = Worker::new(view.clone(), 1, view.log_area(), 0);
+        let mut context = Context::from_waker(Waker::noop());
+        view.0.is_settled.set(false);
+        view.0.straggler.set(Some(TransactionId::new(2, 0, 1)));
+        let mut renewing = pin!(worker.renew(None));
+        assert!(renewing.as_mut().poll(&mut context).is_pending());
+        std::thread::sleep(PATIENCE + LONGEST_POLL);
+        assert!(renewing.as_mut().poll(&mut context).is_pending());
+        assert_eq!(view.0.fences.get(), 0);
+        let begin = Instant::now();
+        while view.0.fences.get() == 0 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "no fence");
+            std::thread::sleep(LONGEST_POLL / 10);
+            assert!(renewing.as_mut().poll(&mut context).is_pending());
+        }
     }
 }

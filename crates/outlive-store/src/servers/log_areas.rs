@@ -392,7 +392,7 @@ mod tests {
             log_areas: areas,
             coordinators: 1,
             log_slot_bytes: 64,
-            protocol: Protocol::Ford,
+            protocol: Protocol::Pandora,
         };
         let memory = Native::leaked(16 << 10, PersistenceDomain::Flushed);
         let configuration = Configuration::create(memory, Offset::new(64), sizes, false);
@@ -420,6 +420,24 @@ mod tests {
         assert!(recover(false).is_complete);
         assert!(configuration.has_failed(process));
         assert_eq!(configuration.log_owners().next(), None);
+    }
+
+    #[test]
+    fn the_words_of_an_earlier_user_name_no_server() {
+        let configuration = configuration(1);
+        let [first, second] = [2, 3].map(|id| Instance::new(id, 1));
+        let process = configuration.join_compute(first).unwrap();
+        let claimed = configuration.claim_log_area(first, process).unwrap();
+        let (area, log) = claimed.unwrap();
+        assert!(configuration.names_log_server(area, log.servers[0]));
+        configuration.leave_compute(process, first);
+        assert!(!configuration.names_log_server(area, log.servers[0]));
+        // The next owner has not chosen its servers yet.
+        let at = configuration.area_at(area);
+        configuration
+            .memory
+            .store(at, second.to_word(), Ordering::Release);
+        assert!(!configuration.names_log_server(area, log.servers[0]));
     }
 
     /// Abandons another log area of the survivor in the middle of a recovery.

@@ -169,22 +169,11 @@ impl<M: Memory> Configuration<M> {
             .collect()
     }
 
-    /// Returns the servers of the new replicas of the step `step`.
-    pub(super) fn joining_servers(self, step: u8) -> Vec<ServerId> {
+    /// Returns the places of the new replicas of the step `step` that are not lost.
+    pub(super) fn new_places(self, step: u8) -> impl Iterator<Item = Place> {
         let words = self.partitions().flat_map(|(.., words)| words);
-        let places = words.map(|word| self.place_of(word));
-        let servers = places.filter(|it| it.step == step).map(|it| it.server);
-        let exists = |server: &ServerId| self.memory_server(*server).is_some();
-        servers.filter(exists).collect()
-    }
-
-    /// Returns the number of new replicas of the step `step` that are not lost.
-    pub(super) fn filled(self, step: u8) -> u64 {
-        let words = self.partitions().flat_map(|(.., words)| words);
-        let places = words.map(|word| self.place_of(word));
-        places
-            .filter(|it| it.step == step && !self.is_gone(it))
-            .count() as u64
+        let places = words.map(move |word| self.place_of(word));
+        places.filter(move |it| it.step == step && !self.is_gone(it))
     }
 
     /// Gives up the new replicas of a partition, whose contents are lost. Their space remains in

@@ -120,7 +120,8 @@ fn restore_once<M: Memory, V: Member>(
         memory.crash_point(RestorePoint::Begun);
     } else {
         // A copy that could not reach one would hold its latch for ever: it is not logged.
-        reach(coordinator, configuration.joining_servers(step))?;
+        let new = configuration.new_places(step);
+        reach(coordinator, new.map(|it| it.server))?;
     }
     for (table, partition) in configuration.joining(step) {
         match block_on(copy_partition(coordinator, table, partition)) {
@@ -132,7 +133,7 @@ fn restore_once<M: Memory, V: Member>(
         }
         memory.crash_point(RestorePoint::Copied);
     }
-    restored.replicas += configuration.filled(step);
+    restored.replicas += configuration.new_places(step).count() as u64;
     configuration.append_step(step + 1);
     memory.crash_point(RestorePoint::Completed);
     Ok(true)

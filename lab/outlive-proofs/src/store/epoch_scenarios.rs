@@ -1,5 +1,6 @@
-//! A commit against the loss of a memory server and the epoch that follows, under every
-//! interleaving within bounds; and a broken variant.
+//! A commit against the loss of a memory server and the epoch that follows, and the choice of log
+//! servers against a memory server that leaves, under every interleaving within bounds; and broken
+//! variants.
 
 use super::sizes;
 use outlive::membership::Instance;
@@ -15,18 +16,19 @@ use outlive_store::verbs::{Region, ServerId};
 /// The scenarios of this file.
 pub fn all() -> Vec<Proof> {
     let bounds = |preemptions| Bounds::default().preemptions(preemptions).deaths(0);
-    vec![Proof::of_every(
-        commit(Weakened::sound),
-        bounds(2),
-        bounds(3),
-    )]
+    [commit(Weakened::sound), choice(Weakened::sound)]
+        .map(|scenario| Proof::of_every(scenario, bounds(2), bounds(3)))
+        .into()
 }
 
 /// Returns scenarios that must fail within these bounds, each with a part of the message.
 pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     let fences = |memory| Weakened::new(memory, Weakness::Fences(Ordering::SeqCst));
-    let bounds = Bounds::default().preemptions(2).deaths(0);
-    vec![(commit(fences), bounds, "a commit of the epoch before")]
+    let bounds = || Bounds::default().preemptions(2).deaths(0);
+    vec![
+        (commit(fences), bounds(), "a commit of the epoch before"),
+        (choice(fences), bounds(), "names a server that has left"),
+    ]
 }
 
 const CONFIGURATION: Offset = Offset::new(0);
@@ -112,5 +114,40 @@ fn commit<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'sta
                 let value: u64 = m.load(VALUE, Ordering::Relaxed);
                 assert_eq!(value, u64::from(has_committed), "an effect of the commit");
             }
+        })
+}
+
+/// A compute server claims a log area while the memory server that it chooses leaves.
+fn choice<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static) -> Scenario {
+    let chosen = Ghost::<bool>::new();
+    let of_owner = chosen.clone();
+    Scenario::new("store: a choice of log servers against one that leaves")
+        .memory(BYTES)
+        .prepare(|m: Scheduled| {
+            let configuration = Configuration::create(m, CONFIGURATION, SIZES, false);
+            let create = |_, _| Ok::<_, ()>(REGION);
+            let joined = configuration.join_memory(SERVER, &NoFile, create);
+            assert!(joined.is_ok_and(|it| it.is_some()));
+        })
+        .thread("owner", move |m| {
+            // If no server is live, the claim is refused.
+            let claimed = open(weaken(m)).claim_log_area(Instance::new(0, 1), 1);
+            let log = claimed.ok().flatten().map(|(_, log)| log);
+            let has_chosen = log.is_some_and(|log| log.servers.contains(&ServerId(0)));
+            of_owner.with(|chosen| *chosen = has_chosen);
+        })
+        .thread("server", move |m| {
+            let configuration = open(weaken(m));
+            let entry = configuration.memory_server(ServerId(0));
+            configuration.leave_memory(&entry.expect("a sound entry"), &NoFile);
+        })
+        .check(move |m, _| {
+            let configuration = open(m);
+            let is_lost = configuration.lost(configuration.epoch()).next().is_some();
+            let is_chosen = chosen.with(|chosen| *chosen);
+            assert!(
+                is_lost || !is_chosen,
+                "a log area names a server that has left"
+            );
         })
 }
