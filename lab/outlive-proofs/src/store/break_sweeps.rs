@@ -87,7 +87,7 @@ impl Sweep for Breaks {
 
     fn recover(&self, memory: Marked, _: &Crash) {
         let links = Breaking::new(self.part);
-        recover_as(memory, || {
+        recover_as(memory, VICTIM, || {
             linked(memory, VICTIM, self.transactions.1, links)
         });
     }

@@ -13,6 +13,7 @@ pub mod restoration_sweeps;
 pub mod scenarios;
 mod small_configuration;
 pub mod small_store;
+mod steal_sweeps;
 mod stop_scenarios;
 pub mod sweeps;
 mod transaction_scenarios;

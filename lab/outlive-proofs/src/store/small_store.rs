@@ -8,7 +8,7 @@ use outlive_store::protocol::{
     LogArea, Member, Policy, Protocol, Retry, Slot, Table, View, Worker, recover_logs_in_groups,
     release_stray,
 };
-use outlive_store::tables::{Geometry, Place, TableLayout, TransactionId};
+use outlive_store::tables::{Geometry, ObjectId, Place, TableLayout, TransactionId};
 use outlive_store::verbs::{
     Batch, Completed, Connection, Liveness, Mapped, Region, RemoteOffset, ServerId, VerbError,
     VerbKind, block_on,
@@ -17,11 +17,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// The number of bytes of the memory.
-pub const SIZE: u64 = 16 << 10;
+pub const SIZE: u64 = 24 << 10;
 /// The compute server that dies.
 pub const VICTIM: u16 = 1;
-/// The compute server that survives.
+/// The compute server that survives, or is the next one to die.
 pub const SURVIVOR: u16 = 2;
+/// The compute server that always survives.
+pub const OTHER: u16 = 3;
 /// The table.
 pub const TABLE: Table<[u64; 2]> = Table::new(0);
 /// Its sizes.
@@ -32,23 +34,23 @@ pub const GEOMETRY: Geometry = Geometry {
     extra: 1,
 };
 
-/// The incarnation of the victim's process id. It is odd if the owner has failed and its logs are
+/// The incarnations of the process ids. One is odd if the owner has failed and its logs are
 /// recovered.
-const INCARNATION: Offset = Offset::new(64);
+const INCARNATIONS: Offset = Offset::new(64);
 /// The liveness word of both memory servers.
 const LIVE: Offset = Offset::new(128);
 /// The number of the protocol.
 const PROTOCOL: Offset = Offset::new(256);
 const REGION: Region = Region {
     key: 1,
-    bytes: 6144,
+    bytes: BASE + 1024,
 };
 const SERVERS: u16 = 2;
 const COORDINATORS: u16 = 2;
 const SLOT_WORDS: usize = 160;
 const AREA_BYTES: u64 = COORDINATORS as u64 * SLOT_WORDS as u64 * 8;
 /// The start of the table in each region, after the logs.
-pub const BASE: u64 = 2 * AREA_BYTES;
+pub const BASE: u64 = OTHER as u64 * AREA_BYTES;
 
 /// The start of a memory server's region.
 fn region(server: u16) -> Offset {
@@ -61,9 +63,14 @@ pub fn table_words(server: u16) -> impl Iterator<Item = Offset> {
     words.map(move |at| region(server) + at)
 }
 
+/// The latch of an object on the primary.
+pub fn latch(object: ObjectId) -> Offset {
+    region(0) + (BASE + object.offset())
+}
+
 /// The latch of the first slot on the primary.
 pub fn first_latch() -> Offset {
-    region(0) + (BASE + GEOMETRY.slot(0, 0, 0).offset())
+    latch(GEOMETRY.slot(0, 0, 0))
 }
 
 /// A moment at which an interleaving is constructed.
@@ -222,7 +229,7 @@ impl<M: Memory, L: Links<M>> View for Servers<M, L> {
 
     fn failed(&self, process: u16) -> Option<u64> {
         self.links.is_asked(self.memory);
-        Some(incarnation(self.memory)).filter(|it| process == VICTIM && it % 2 == 1)
+        Some(incarnation(self.memory, process)).filter(|it| it % 2 == 1)
     }
 
     fn epoch(&self) -> u64 {
@@ -324,7 +331,8 @@ pub fn linked<M: Memory, L: Links<M>>(
         protocol: protocol(memory),
     };
     // The owners of a process id begin with different attempts.
-    let attempt = incarnation(memory) as u32 * 1000;
+    let lives = (VICTIM..=OTHER).map(|process| incarnation(memory, process) as u32);
+    let attempt = lives.sum::<u32>() * 1000;
     let slot = |number| Slot::new(number, attempt);
     let servers = Servers {
         memory,
@@ -347,37 +355,54 @@ fn protocol(memory: impl Memory) -> Protocol {
     Protocol::ALL[number as usize]
 }
 
-fn incarnation(memory: impl Memory) -> u64 {
-    memory.load(INCARNATION, Ordering::Acquire)
+fn incarnation_at(process: u16) -> Offset {
+    INCARNATIONS + u64::from(process) * 8
+}
+
+/// Returns the incarnation of a process id.
+pub fn incarnation(memory: impl Memory, process: u16) -> u64 {
+    memory.load(incarnation_at(process), Ordering::Acquire)
+}
+
+/// Marks the owner of a process id as failed, or makes the id that of the next owner.
+pub fn end_incarnation(memory: impl Memory, process: u16) {
+    let next = incarnation(memory, process) + 1;
+    memory.store(incarnation_at(process), next, Ordering::Release);
 }
 
 /// Recovers the logs of the victim, if they are not recovered, and marks it as failed.
 pub fn recover<M: Memory>(memory: M, policy: Policy) {
-    recover_as(memory, || worker(memory, VICTIM, policy));
+    recover_as(memory, VICTIM, || worker(memory, VICTIM, policy));
 }
 
-/// The same with a worker in the victim's place.
+/// The same for the compute server `process`, with a worker in its place.
 pub fn recover_as<M: Memory, L: Links<M>>(
     memory: M,
+    process: u16,
     worker: impl FnOnce() -> Rc<Worker<Servers<M, L>>>,
 ) {
-    let owner = incarnation(memory);
+    let owner = incarnation(memory, process);
     if owner.is_multiple_of(2) {
         let worker = worker();
         // Each slot is a group, so that a death between two groups is swept.
         block_on(recover_logs_in_groups(&worker, 1)).expect("live memory servers");
-        memory.store(INCARNATION, owner + 1, Ordering::Release);
+        end_incarnation(memory, process);
     }
 }
 
 /// Recycles the process id of the victim, which has failed. The next worker with the id belongs to
 /// the next owner.
 pub fn recycle<M: Memory>(memory: M, policy: Policy) {
-    let failed = incarnation(memory);
-    let scan = worker(memory, SURVIVOR, policy);
+    release(memory, SURVIVOR, policy);
+    end_incarnation(memory, VICTIM);
+}
+
+/// Releases the latches of the victim, which has failed, as the compute server `process`.
+pub fn release<M: Memory>(memory: M, process: u16, policy: Policy) {
+    let failed = incarnation(memory, VICTIM);
+    let scan = worker(memory, process, policy);
     let is_stray = |process, incarnation| (process, incarnation) == (VICTIM, failed);
     block_on(release_stray(&scan, core::iter::once(0), is_stray)).expect("live memory servers");
-    memory.store(INCARNATION, failed + 1, Ordering::Release);
 }
 
 /// A key with its value, whose words are equal; `None` if the key does not exist.

@@ -20,6 +20,7 @@ pub fn add_to(suite: &mut Suite) {
     }
     super::catalogue_sweeps::add_to(suite);
     super::transaction_sweeps::add_to(suite);
+    super::steal_sweeps::add_to(suite);
     super::break_sweeps::add_to(suite);
     suite.declare::<JoinPoint>().declare::<RecoverPoint>();
 }
@@ -37,6 +38,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     .into_iter()
     .chain(super::catalogue_sweeps::broken())
     .chain(super::transaction_sweeps::broken())
+    .chain(super::steal_sweeps::broken())
     .chain(super::break_sweeps::broken())
     .chain(super::restoration_sweeps::broken())
     .collect()

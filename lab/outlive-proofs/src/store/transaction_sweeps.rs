@@ -1,4 +1,4 @@
-//! A transaction that writes, inserts and deletes, killed after every instruction together with the
+//! A transaction that reads, writes, inserts and deletes, killed after every instruction together with the
 //! recoveries of its logs, and two that remove a bucket from a chain and use it again; and broken
 //! variants, which a sweep must find.
 
@@ -30,9 +30,67 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
 pub(super) struct Transactions(pub Protocol, pub Policy);
 
 /// The keys before the transaction.
-const BEFORE: [Pair; 3] = [(1, Some(10)), (3, None), (2, Some(20))];
+pub(super) const BEFORE: [Pair; 3] = [(1, Some(10)), (3, None), (2, Some(20))];
 /// The keys after it: it writes 1, inserts 3 into a new slot and deletes 2.
 pub(super) const AFTER: [Pair; 3] = [(1, Some(11)), (3, Some(30)), (2, None)];
+/// A key that exists, and that the transaction only reads.
+const READ: u64 = 5;
+
+/// Creates the keys, as the survivor.
+pub(super) fn create(memory: Marked, policy: Policy) {
+    for keys in [&BEFORE[..], &[(READ, Some(50))]] {
+        transact(memory, SURVIVOR, policy, keys).expect("a commit");
+    }
+}
+
+/// Executes the transaction, as the compute server `process`.
+pub(super) fn execute(memory: Marked, process: u16, policy: Policy) {
+    let worker = worker(memory, process, policy);
+    let mut coordinator = worker.coordinator().expect("a slot");
+    let done = coordinator.transaction(async |tx| {
+        assert_eq!(whole(tx.read(TABLE, READ).await?), Some(50));
+        tx.put(TABLE, 1, &[11; 2]).await?;
+        tx.put(TABLE, 3, &[30; 2]).await?;
+        tx.delete(TABLE, 2).await
+    });
+    block_on(done).expect("a commit");
+}
+
+/// Requires that the transaction has taken effect or has not, and that `process`, which lives, can
+/// write every key.
+pub(super) fn require_whole(
+    memory: Marked,
+    process: u16,
+    policy: Policy,
+    has_returned: bool,
+) -> Result<(), String> {
+    let worker = worker(memory, process, policy);
+    let mut coordinator = worker.coordinator().expect("a slot");
+    let done = coordinator.transaction(async |tx| {
+        let mut found = BEFORE;
+        for (key, value) in &mut found {
+            *value = whole(tx.read(TABLE, *key).await?);
+        }
+        Ok(found)
+    });
+    let found = block_on(done).map_err(|error| error.to_string())?.value;
+    // The check runs again after a second recovery.
+    let is_checked = found == [(1, Some(12)), (3, Some(32)), (2, Some(22))];
+    if found != AFTER && (found != BEFORE || has_returned) && !is_checked {
+        return Err(format!("the keys are {found:?}"));
+    }
+    drop(coordinator);
+    // Every object can be written: stray latches are stolen.
+    let next = [(1, Some(12)), (2, Some(22)), (3, Some(32)), (4, Some(42))];
+    transact(memory, process, policy, &next)?;
+    transact(memory, process, policy, &[(READ, Some(50))])?;
+    let checked = block_on(check(&worker, core::iter::once(0), |_| false));
+    let checked = checked.map_err(|error| error.to_string())?;
+    if checked.keys != 5 || checked.held > 0 || !checked.problems.is_empty() {
+        return Err(format!("{checked:?}"));
+    }
+    Ok(())
+}
 
 impl Sweep for Transactions {
     fn name(&self) -> String {
@@ -48,11 +106,11 @@ impl Sweep for Transactions {
 
     fn prepare(&self, memory: Marked) {
         set_protocol(memory, self.0);
-        transact(memory, SURVIVOR, self.1, &BEFORE).expect("a commit");
+        create(memory, self.1);
     }
 
     fn operate(&self, memory: Marked) {
-        transact(memory, VICTIM, self.1, &AFTER).expect("a commit");
+        execute(memory, VICTIM, self.1);
     }
 
     fn recover(&self, memory: Marked, _: &Crash) {
@@ -60,31 +118,7 @@ impl Sweep for Transactions {
     }
 
     fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
-        let worker = worker(memory, SURVIVOR, self.1);
-        let mut coordinator = worker.coordinator().expect("a slot");
-        let done = coordinator.transaction(async |tx| {
-            let mut found = BEFORE;
-            for (key, value) in &mut found {
-                *value = whole(tx.read(TABLE, *key).await?);
-            }
-            Ok(found)
-        });
-        let found = block_on(done).map_err(|error| error.to_string())?.value;
-        // The check runs again after a second recovery.
-        let is_checked = found == [(1, Some(12)), (3, Some(32)), (2, Some(22))];
-        if found != AFTER && (found != BEFORE || crash.returned) && !is_checked {
-            return Err(format!("the keys are {found:?}"));
-        }
-        drop(coordinator);
-        // Every object can be written: stray latches are stolen.
-        let next = [(1, Some(12)), (2, Some(22)), (3, Some(32)), (4, Some(42))];
-        transact(memory, SURVIVOR, self.1, &next)?;
-        let checked = block_on(check(&worker, core::iter::once(0), |_| false));
-        let checked = checked.map_err(|error| error.to_string())?;
-        if checked.keys != 4 || checked.held > 0 || !checked.problems.is_empty() {
-            return Err(format!("{checked:?}"));
-        }
-        Ok(())
+        require_whole(memory, SURVIVOR, self.1, crash.returned)
     }
 }
 
