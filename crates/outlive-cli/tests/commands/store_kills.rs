@@ -1,9 +1,12 @@
-//! `outlive store bench --kill-every`: servers that are killed at random and replaced.
+//! `outlive store bench --kill-every`: servers that are killed at random and replaced; and benchmarks
+//! that others end.
 
 use crate::support::explained::assert_explained;
-use crate::support::{Running, outlive};
+use crate::support::{Running, command, outlive, send};
+use rustix::process::Signal;
 use serde_json::Value;
-use std::time::Duration;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// The time limit of a run. The tables of TPC-C take most of it to be filled and checked.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -92,4 +95,41 @@ fn random_kills_that_cannot_happen_are_refused_or_reported() {
     let text = bench("--seconds 1 --kill-every 1s --seed 22").says(1);
     assert!(text.contains("no memory server was killed"), "{text}");
     assert!(text.contains("NOT consistent"), "{text}");
+}
+
+/// Lets `end` end a benchmark whose two compute servers have joined, and returns its message. `end`
+/// receives the path of the store, and the pid of one of the compute servers.
+fn ended(end: impl FnOnce(&str, u32)) -> String {
+    let bench = "store bench smallbank --customers 100 --seconds 10 --compute 2";
+    let mut bench = command(bench.split(' '));
+    bench.stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = bench.spawn().unwrap();
+    let own = child.id();
+    let scratch = Scratch(format!("outlive-bench-{own}"));
+    let path = format!("/dev/shm/{}", scratch.0);
+    let begin = Instant::now();
+    let server = loop {
+        assert!(begin.elapsed() < LIMIT, "no compute server has joined");
+        let status = outlive(["store", "status", &path, "--json"]);
+        let status: Value = serde_json::from_str(&status.output).unwrap_or_default();
+        let servers = status["compute"].as_array().into_iter().flatten();
+        let pids = servers.filter_map(|it| u32::try_from(it["pid"].as_u64()?).ok());
+        let pids: Vec<u32> = pids.filter(|pid| *pid != own).collect();
+        if pids.len() == 2 {
+            break pids[0];
+        }
+    };
+    end(&path, server);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert_eq!(scratch.files(), [""; 0]);
+    String::from_utf8(ended.stderr).unwrap()
+}
+
+#[test]
+fn a_benchmark_says_what_has_ended_it() {
+    let killed = ended(|_, server| send(server, Signal::KILL));
+    assert!(killed.contains("was killed by signal 9"), "{killed}");
+    let stopped = ended(|path, _| drop(outlive(["store", "stop", path]).succeeds()));
+    assert!(stopped.contains("`outlive store stop` stops"), "{stopped}");
 }

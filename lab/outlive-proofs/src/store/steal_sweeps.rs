@@ -1,6 +1,6 @@
-//! A transaction that steals latches, and the scan that releases them before the process id of their
-//! holder is used again, killed after every instruction; and broken variants, which a sweep must
-//! find.
+//! A transaction that steals latches, and the scan that releases them before the process id of
+//! their holder is used again, killed after every instruction; and broken variants, which a sweep
+//! must find.
 
 use super::small_store::{
     GEOMETRY, OTHER, SIZE, SURVIVOR, VICTIM, end_incarnation, incarnation, latch, recover_as,

@@ -1,6 +1,6 @@
-//! A transaction that reads, writes, inserts and deletes, killed after every instruction together with the
-//! recoveries of its logs, and two that remove a bucket from a chain and use it again; and broken
-//! variants, which a sweep must find.
+//! A transaction that reads, writes, inserts and deletes, killed after every instruction together
+//! with the recoveries of its logs, and two that remove a bucket from a chain and use it again; and
+//! broken variants, which a sweep must find.
 
 use super::small_store::{
     Pair, SIZE, SURVIVOR, TABLE, VICTIM, recover, set_protocol, transact, whole, worker,

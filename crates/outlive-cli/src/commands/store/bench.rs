@@ -7,7 +7,7 @@ mod report;
 mod servers;
 mod tally;
 
-use super::compute::monotonic;
+use super::compute::{monotonic, text_of};
 use super::program::{Program, ProtocolName};
 use super::receipts::Receipts;
 use crate::amount::{Bytes, Many};
@@ -309,9 +309,10 @@ impl Bench {
             (None, true) => (Books::Program, None),
         };
         let benchmark = self.program.open(&compute, books)?;
+        let failed = |error| Failure::new(text_of(&error));
         phase.next("loading the tables");
         let begin = Instant::now();
-        benchmark.load(&mut coordinator).map_err(Failure::new)?;
+        benchmark.load(&mut coordinator).map_err(failed)?;
         let loaded = begin.elapsed();
 
         let receipts = self.kill_every.map(|_| Receipts::create(&scratch.0));
@@ -355,7 +356,7 @@ impl Bench {
         phase.next("checking the tables");
         let surplus = benchmark.surplus(&mut coordinator, change);
         let checked = store.check().map_err(Failure::new)?;
-        report.add_check(surplus.map_err(Failure::new)?, checked);
+        report.add_check(surplus.map_err(failed)?, checked);
         // The memory servers serve the tables until here.
         drop(memory);
         Ok(report)

@@ -106,6 +106,16 @@ pub fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Returns the text of an error that ends a benchmark.
+pub fn text_of(error: &TransactionError) -> String {
+    match error {
+        TransactionError::Stopping => "the benchmark has ended, because `outlive store stop` \
+                                       stops all compute servers of the store"
+            .into(),
+        error => error.to_string(),
+    }
+}
+
 fn say(message: &Message) -> Result<(), Failure> {
     let text = serde_json::to_string(message).map_err(Failure::new)?;
     output::line(text)
@@ -249,14 +259,8 @@ impl<V: Member> Run<V> {
                 }
                 Err(TransactionError::TooManyConflicts { .. })
                 | Err(TransactionError::Aborted(Abort::User)) => {}
-                Err(TransactionError::Stopping) => {
-                    let stopped = "`outlive store stop` stops all compute servers of the store, \
-                                   also those of the benchmark";
-                    *self.error.borrow_mut() = Some(stopped.into());
-                    break;
-                }
                 Err(error) => {
-                    *self.error.borrow_mut() = Some(error.to_string());
+                    *self.error.borrow_mut() = Some(text_of(&error));
                     break;
                 }
             }
