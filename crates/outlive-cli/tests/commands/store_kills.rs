@@ -1,5 +1,5 @@
-//! `outlive store bench --kill-every`: servers that are killed at random and replaced; and benchmarks
-//! that others end.
+//! `outlive store bench --kill-every`: servers that are killed at random and replaced; and
+//! benchmarks that others end.
 
 use crate::support::explained::assert_explained;
 use crate::support::{Running, command, outlive, send};
