@@ -47,11 +47,11 @@ impl World {
     /// Checks the tables. Returns the numbers of keys and of partitions with too few replicas.
     fn check(&self) -> (u64, u64) {
         let checked = self.store.check().unwrap();
-        let is_sound = checked.problems.is_empty() && checked.held == 0 && checked.lost == 0;
+        let is_sound = checked.problems.is_empty() && checked.held == 0 && checked.lost() == 0;
         assert!(is_sound, "{checked:?}");
         let missing = self.store.status().missing;
-        assert_eq!(missing.partitions, checked.under_replicated);
-        (checked.keys, checked.under_replicated)
+        assert_eq!(missing.partitions, checked.under_replicated());
+        (checked.keys, checked.under_replicated())
     }
 }
 

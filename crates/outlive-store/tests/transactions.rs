@@ -448,7 +448,7 @@ fn transactions_go_on_after_the_loss_of_a_memory_server() {
     let store = world.store.clone();
     let checked = store.check().unwrap();
     assert_eq!(
-        (checked.keys, checked.under_replicated, checked.lost),
+        (checked.keys, checked.under_replicated(), checked.lost()),
         (100, 16, 0)
     );
     assert!(checked.problems.is_empty(), "{checked:?}");

@@ -76,6 +76,7 @@ fn transactions_survive_the_deaths_of_compute_servers_and_recoverers() {
         ("detectors that died", all.detectors_died),
         ("between two of their steps", all.detectors_died_between),
         ("steps of second detectors", all.detected_again),
+        ("steps that another one had taken", all.detected_late),
     ]);
     assert_deaths_at_every_step(&all, &Plan::DEATHS);
 }
@@ -330,10 +331,10 @@ fn each_bug_of_ford_is_found_in_ford() {
 fn ford_as_published_fails_by_its_bugs() {
     let plan = Plan::DEATHS.of(Protocol::Ford);
     let published = plan.with(Flaw::published());
-    let failed: Vec<u64> = (0..60)
+    let failed: Vec<u64> = (0..120)
         .filter(|seed| run(published, *seed).is_err())
         .collect();
-    println!("{} of 60 runs fail", failed.len());
+    println!("{} of 120 runs fail", failed.len());
     assert!(failed.len() >= 6, "{failed:?}");
     for seed in failed {
         run(plan, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));

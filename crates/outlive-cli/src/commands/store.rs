@@ -20,9 +20,11 @@ use crate::failure::Failure;
 use crate::look::Look;
 use crate::output;
 use clap::{Args, Subcommand};
+use outlive_store::protocol::Incomplete;
 use outlive_store::servers::{Store, StoreError, StoreOptions};
 use program::ProtocolName;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The commands of `outlive store`.
@@ -168,10 +170,11 @@ impl Create {
 #[command(after_help = "Example:\n  \
     outlive store check /dev/shm/bank\n\n\
     Compares the replicas of each object, checks the latches and the index, and counts dead \
-    compute servers whose logs are not recovered. While transactions run, it can report \
+    compute servers whose logs are not recovered, and log entries that remain of servers that have \
+    left. While transactions run, it can report \
     contradictions that do not exist.\n\n\
-    JSON: path, sound, keys, stray_latches, held_latches, under_replicated, lost, unrecovered and \
-    problems; docs/json.md says what they mean.")]
+    JSON: path, sound, keys, stray_latches, held_latches, under_replicated, lost, incomplete \
+    (table, partition, live), unrecovered, logs and problems; docs/json.md says what they mean.")]
 pub struct Check {
     #[command(flatten)]
     which: Which,
@@ -189,8 +192,27 @@ struct CheckAnswer {
     held_latches: u64,
     under_replicated: u64,
     lost: u64,
+    incomplete: Vec<IncompletePartition>,
     unrecovered: u64,
+    logs: u64,
     problems: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct IncompletePartition {
+    table: u8,
+    partition: u8,
+    live: usize,
+}
+
+impl From<Incomplete> for IncompletePartition {
+    fn from(it: Incomplete) -> Self {
+        Self {
+            table: it.table,
+            partition: it.partition,
+            live: it.live,
+        }
+    }
 }
 
 impl Check {
@@ -199,13 +221,16 @@ impl Check {
         let checked = store.check().map_err(Failure::new)?;
         let answer = CheckAnswer {
             path: self.which.path.display().to_string(),
-            sound: checked.problems.is_empty() && checked.lost + checked.unrecovered == 0,
+            sound: checked.problems.is_empty()
+                && checked.lost() + checked.unrecovered + checked.logs == 0,
             keys: checked.keys,
             stray_latches: checked.stray,
             held_latches: checked.held,
-            under_replicated: checked.under_replicated,
-            lost: checked.lost,
+            under_replicated: checked.under_replicated(),
+            lost: checked.lost(),
+            incomplete: checked.incomplete.into_iter().map(Into::into).collect(),
             unrecovered: checked.unrecovered,
+            logs: checked.logs,
             problems: checked.problems,
         };
         // A reader that closes the output does not hide a problem.
@@ -222,7 +247,7 @@ impl Check {
         } else {
             output::line(format_args!(
                 "{}: {} keys; {} stray latches, {} held ones; {} partitions with too few replicas, \
-                 {} lost; {} dead compute servers with unrecovered logs",
+                 {} lost; {} dead compute servers with unrecovered logs, {} log entries left",
                 answer.path,
                 answer.keys,
                 answer.stray_latches,
@@ -230,7 +255,20 @@ impl Check {
                 answer.under_replicated,
                 answer.lost,
                 answer.unrecovered,
+                answer.logs,
             ))?;
+            let mut incomplete = BTreeMap::<_, Vec<String>>::new();
+            for it in &answer.incomplete {
+                let of_table = incomplete.entry((it.table, it.live)).or_default();
+                of_table.push(it.partition.to_string());
+            }
+            for ((table, live), partitions) in incomplete {
+                let partitions = partitions.join(", ");
+                output::line(match live {
+                    0 => format!("table {table}: lost partitions: {partitions}"),
+                    live => format!("table {table}: partitions with {live} replicas: {partitions}"),
+                })?;
+            }
             answer.problems.iter().try_for_each(output::line)?;
         }
         Ok(())

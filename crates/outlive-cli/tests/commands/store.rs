@@ -147,6 +147,10 @@ fn lost_replicas_are_restored() {
     await_missing(path, 16);
     let checked = outlive(["store", "check", path]).succeeds();
     assert!(checked.contains("101 keys"), "{checked}");
+    assert!(
+        checked.contains("table 0: partitions with 1 replicas: 0, 1, "),
+        "{checked}"
+    );
     // A store that is destroyed before its servers end leaves a side file.
     drop((coordinator, compute, memory, bank));
 }
@@ -286,7 +290,8 @@ fn tatp_survives_the_deaths_of_servers() {
 
 #[test]
 fn the_conditions_of_tpcc_hold_after_the_deaths_of_servers() {
-    let arguments = "store bench tpcc --orders 3000 --compute 3 --memory 3 --seconds 1 --json";
+    let arguments =
+        "store bench tpcc --warehouses 2 --orders 3000 --compute 3 --memory 3 --seconds 1 --json";
     let kill = ["--kill", "both@500ms"];
     let printed = outlive(arguments.split(' ').chain(kill)).succeeds();
     let json: Value = serde_json::from_str(&printed).unwrap();
@@ -390,4 +395,5 @@ fn a_store_is_checked() {
     // Its only replica is lost.
     let text = outlive(["store", "check", path]).says(1);
     assert!(text.contains("16 lost"), "{text}");
+    assert!(text.contains("table 0: lost partitions: 0, 1, "), "{text}");
 }

@@ -9,6 +9,17 @@ use crate::tables::{
 use crate::verbs::{Batch, VerbError};
 use std::collections::HashSet;
 
+/// A partition of a table that has lost replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incomplete {
+    /// The number of the table.
+    pub table: u8,
+    /// The partition.
+    pub partition: u8,
+    /// The number of live replicas. If it is 0, the keys are lost.
+    pub live: usize,
+}
+
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
@@ -20,12 +31,13 @@ pub struct Checked {
     pub stray: u64,
     /// The number of latches of compute servers that have not failed.
     pub held: u64,
-    /// The number of partitions with fewer live replicas than the store should have.
-    pub under_replicated: u64,
-    /// The number of partitions without a live replica, whose keys are lost.
-    pub lost: u64,
+    /// The partitions with fewer live replicas than the store should have.
+    pub incomplete: Vec<Incomplete>,
     /// The number of compute servers that have died and whose logs are not recovered.
     pub unrecovered: u64,
+    /// The number of log slots with an entry that no compute server uses: their server has left, or
+    /// is recovered.
+    pub logs: u64,
     /// The contradictions, at most [`MOST`](Self::MOST) of them.
     pub problems: Vec<String>,
 }
@@ -33,6 +45,16 @@ pub struct Checked {
 impl Checked {
     /// The largest number of contradictions that are described.
     pub const MOST: usize = 20;
+
+    /// Returns the number of partitions with fewer live replicas than the store should have.
+    pub fn under_replicated(&self) -> u64 {
+        self.incomplete.len() as u64
+    }
+
+    /// Returns the number of partitions without a live replica, whose keys are lost.
+    pub fn lost(&self) -> u64 {
+        self.incomplete.iter().filter(|it| it.live == 0).count() as u64
+    }
 
     fn problem(&mut self, object: ObjectId, what: impl core::fmt::Display) {
         if self.problems.len() < Self::MOST {
@@ -116,22 +138,26 @@ pub async fn check<V: View>(
                     Err(error) => return Err(error),
                 }
             }
-            checked.under_replicated += u64::from(replicas.len() < places.len());
-            match replicas.split_first() {
-                None => checked.lost += 1,
-                Some((primary, backups)) => {
-                    let mut part = Part {
-                        worker,
-                        geometry,
-                        table,
-                        partition,
-                        primary,
-                        backups,
-                        is_live: &is_live,
-                        checked: &mut checked,
-                    };
-                    part.check();
-                }
+            let live = replicas.len();
+            if live < places.len() {
+                checked.incomplete.push(Incomplete {
+                    table,
+                    partition,
+                    live,
+                });
+            }
+            if let Some((primary, backups)) = replicas.split_first() {
+                let mut part = Part {
+                    worker,
+                    geometry,
+                    table,
+                    partition,
+                    primary,
+                    backups,
+                    is_live: &is_live,
+                    checked: &mut checked,
+                };
+                part.check();
             }
         }
     }

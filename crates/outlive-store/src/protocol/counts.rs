@@ -22,6 +22,8 @@ pub struct Counts {
     pub stolen: u64,
     /// Accesses that waited for the recovery of a latch's holder.
     pub stalled: u64,
+    /// Reads of objects with a latch of a failed compute server, which continued past it.
+    pub passed: u64,
 }
 
 impl Counts {
@@ -52,7 +54,7 @@ mod tests {
     #[test]
     fn words_keep_their_events() {
         let counts = Counts::from_words(core::array::from_fn(|it| it as u64 + 10));
-        assert_eq!((counts.committed, counts.stalled), (10, 17));
+        assert_eq!((counts.committed, counts.passed), (10, 18));
         let before = Counts {
             latched: 4,
             ..Counts::default()

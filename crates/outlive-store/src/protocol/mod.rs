@@ -94,7 +94,7 @@ mod view;
 mod words;
 mod worker;
 
-pub use check::{Checked, check};
+pub use check::{Checked, Incomplete, check};
 pub use coordinator::{Committed, Coordinator, Retry};
 pub use copying::{Copied, copy_partition, reach};
 pub use counts::Counts;
@@ -106,7 +106,7 @@ pub use policy::Flaw;
 pub use policy::Policy;
 #[cfg(feature = "proofs")]
 pub use recovery::recover_logs_in_groups;
-pub use recovery::{Recovered, SLOTS_PER_GROUP, logs_left, recover_logs};
+pub use recovery::{Recovered, SLOTS_PER_GROUP, recover_logs, slots_in_use};
 pub use recycle::release_stray;
 pub use snapshot::Rows;
 pub use transaction::Transaction;

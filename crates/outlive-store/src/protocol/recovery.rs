@@ -121,20 +121,30 @@ pub async fn recover_logs_in_groups<V: View>(
     Ok(recovered)
 }
 
-/// Returns the number of log entries in the slots of `worker`: 0 after a recovery.
+/// Returns the number of log slots of `worker` in which a live log server has an entry, whole or
+/// not: 0 after a recovery, and after the compute server has left.
 ///
 /// # Errors
 /// If a verb failed on a live memory server.
-pub async fn logs_left<V: View>(worker: &Worker<V>) -> Result<u64, RecoverLogsError> {
-    let mut fanout = Fanout::default();
-    let left = match worker.protocol().logs_at_replicas() {
-        true => read_logs(worker, &mut fanout).await?.entries.len(),
-        false => {
-            let slots = 0..worker.log().coordinators;
-            read_entries(worker, &mut fanout, slots).await?.len()
+pub async fn slots_in_use<V: View>(worker: &Worker<V>) -> Result<u64, VerbError> {
+    let (log, mut fanout) = (worker.log(), Fanout::default());
+    let mut checksums = Vec::new();
+    for coordinator in 0..log.coordinators {
+        for at in log.checksums(coordinator) {
+            for server in &log.servers {
+                let (index, batch) = fanout.to(*server);
+                checksums.push((coordinator, index, batch.read(at, 1)));
+            }
         }
-    };
-    Ok(left as u64)
+    }
+    fanout.post_to_live(worker).await?;
+    let used = checksums.into_iter().filter(|(_, index, slot)| {
+        let batch = fanout.valid(*index);
+        batch.is_some_and(|it| it.value(*slot) != 0)
+    });
+    let mut used: Vec<u16> = used.map(|(coordinator, ..)| coordinator).collect();
+    used.dedup();
+    Ok(used.len() as u64)
 }
 
 /// Ends the transactions that are logged in a group of slots: steps 2 to 6.
@@ -451,8 +461,10 @@ mod tests {
             view.0.epoch.set(1);
             view.set_link(TABLES, Link::Dead);
             let worker = Worker::new(view.clone(), 1, view.log_area(), 0);
+            assert_eq!(block_on(slots_in_use(&worker)).unwrap(), 1);
             let recovered = block_on(recover_logs(&worker)).unwrap();
             assert_eq!(recovered.forward + recovered.back, 1);
+            assert_eq!(block_on(slots_in_use(&worker)).unwrap(), 0);
             assert_eq!(*view.0.committed.borrow(), committed, "{protocol}");
         }
     }

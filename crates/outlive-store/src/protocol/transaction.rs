@@ -263,6 +263,7 @@ impl<V: Member> Transaction<V> {
             self.post_reads(place).await?;
             let found = self.sets.batch.words(before)[0];
             match self.worker.latch_state(found, known) {
+                Latch::Free if found != 0 => self.worker.count(|it| it.passed += 1),
                 Latch::Free => {}
                 Latch::Held(holder) if self.is_recovered(holder).await => continue,
                 Latch::Held(holder) => return Err(self.latched(holder)),
@@ -416,8 +417,8 @@ impl<V: Member> Transaction<V> {
                 expected = was;
                 continue;
             }
-            if expected != 0 {
-                self.worker.count(|it| it.stolen += 1);
+            if let Some(holder) = TransactionId::from_word(expected) {
+                self.worker.count_theft(holder.process());
             }
             let version = Version(batch.value(version));
             let start = self.sets.words.len();

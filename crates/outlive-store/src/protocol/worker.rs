@@ -81,6 +81,8 @@ pub struct Worker<V: View> {
     /// The log slots whose entries must remain, because their transactions are not resolved.
     unresolved: RefCell<Vec<u16>>,
     counts: Cell<Counts>,
+    /// The number of latches stolen from each failed compute server.
+    thefts: RefCell<HashMap<u16, u64>>,
     /// The counts that the store's totals contain.
     published: Cell<Counts>,
     /// The number of events since then.
@@ -138,6 +140,7 @@ impl<V: View> Worker<V> {
             failed: RefCell::default(),
             failures: Cell::new(0),
             unresolved: RefCell::default(),
+            thefts: RefCell::default(),
             counts: Cell::default(),
             published: Cell::default(),
             unpublished: Cell::new(0),
@@ -193,6 +196,19 @@ impl<V: View> Worker<V> {
     /// Returns the numbers of events so far.
     pub fn counts(&self) -> Counts {
         self.counts.get()
+    }
+
+    /// Returns the process ids of the failed compute servers whose latches this worker has stolen,
+    /// with the numbers of latches. A recycled id counts for all its servers.
+    pub fn thefts(&self) -> Vec<(u16, u64)> {
+        let thefts = self.thefts.borrow();
+        thefts.iter().map(|(id, latches)| (*id, *latches)).collect()
+    }
+
+    /// Counts a latch that was stolen from `process`.
+    pub(super) fn count_theft(&self, process: u16) {
+        *self.thefts.borrow_mut().entry(process).or_default() += 1;
+        self.count(|it| it.stolen += 1);
     }
 
     pub(super) fn count(&self, change: impl FnOnce(&mut Counts)) {

@@ -3,9 +3,9 @@
 //! ```text
 //! 0x0000  magic, format, sizes, protocol, poison, owner of the catalogue, results of recoveries,
 //!         owner of the restoration
-//! 0x0080  totals of events in transactions, a line of their own
-//! 0x00c0  owner of the stop
-//! 0x0100  changes, 8 bytes each, 4 for each memory server: lost memory servers, and steps of
+//! 0x0080  totals of events in transactions, two lines of their own
+//! 0x0100  owner of the stop
+//! 0x0140  changes, 8 bytes each, 4 for each memory server: lost memory servers, and steps of
 //!         restorations
 //!         memory servers of 64 bytes: owner, state, region bytes, region key
 //!         the owner of each process id, 8 bytes each, and whether it has failed
@@ -72,7 +72,7 @@ outlive::memory::crash_points! {
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outstore");
-const FORMAT: u64 = 9;
+const FORMAT: u64 = 10;
 
 const STATE: u64 = 8;
 const BYTES: u64 = 16;

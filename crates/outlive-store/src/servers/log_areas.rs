@@ -241,6 +241,17 @@ impl<M: Memory> Configuration<M> {
         (0..self.sizes.log_areas).filter_map(move |area| self.log_owner(area))
     }
 
+    /// Returns the log areas without an owner, each at all live memory servers: any of them may
+    /// have been a log server of an earlier owner.
+    pub(super) fn free_log_areas(self) -> impl Iterator<Item = LogArea> {
+        let servers: Vec<ServerId> = self.live_servers().iter().map(|it| it.id).collect();
+        let areas = (0..self.sizes.log_areas).filter(move |area| self.log_owner(*area).is_none());
+        areas.map(move |area| LogArea {
+            servers: servers.clone(),
+            ..self.log_area(area)
+        })
+    }
+
     /// Returns the log area of a process id, if it has one, so that its logs are not recovered.
     pub(super) fn log_area_of(self, process: u16) -> Option<u16> {
         let mut areas = 0..self.sizes.log_areas;

@@ -3,7 +3,7 @@
 use super::rights::verb_error;
 use super::{Configuration, Connector, Direct, Phase, Segments, Store};
 use crate::protocol::{
-    Checked, LogArea, RecoverLogsError, Recovered, View, Worker, check, recover_logs,
+    Checked, LogArea, RecoverLogsError, Recovered, View, Worker, check, recover_logs, slots_in_use,
 };
 use crate::tables::{TableLayout, TransactionId};
 use crate::verbs::{Mapped, Region, ServerId, VerbError, block_on};
@@ -134,7 +134,7 @@ impl Files {
 impl Store {
     /// Checks all tables: see [`check`](crate::protocol::check). No transaction runs at the same
     /// time. Counts the dead compute servers whose logs are not recovered: their transactions can
-    /// be incomplete.
+    /// be incomplete. Counts the log slots that are in no compute server's use, and not empty.
     ///
     /// # Errors
     /// If the memory of a live server cannot be read.
@@ -151,6 +151,10 @@ impl Store {
         let mut checked = block_on(check(&worker, tables, is_live))?;
         let gone = self.gone();
         checked.unrecovered = configuration.unrecovered(|owner| !gone.contains(&owner));
+        for area in configuration.free_log_areas() {
+            let worker = Worker::new(Survivor::new(self, Direct), 0, area, 0);
+            checked.logs += block_on(slots_in_use(&worker))?;
+        }
         for server in configuration.memory_servers() {
             if server.phase == Phase::Live && server.owner.is_some_and(|it| gone.contains(&it)) {
                 checked.problems.push(format!(

@@ -3,7 +3,7 @@
 use super::catalogue::EACH_TABLE;
 use super::epochs::COMMIT_BYTES;
 use super::log_areas::AREA_BYTES;
-use crate::protocol::{LogArea, Protocol};
+use crate::protocol::{Counts, LogArea, Protocol};
 use crate::tables::MAX_REPLICAS;
 
 /// The largest number of memory servers. A place has 8 bits for the number of its server.
@@ -24,12 +24,12 @@ pub(super) const FORWARD: u64 = 0x58;
 pub(super) const BACK: u64 = 0x60;
 pub(super) const PROTOCOL: u64 = 0x68;
 pub(super) const RECOVERIES: u64 = 0x70;
-/// The totals of events in transactions.
-pub(super) const EVENTS: u64 = 0x80;
 /// The restoration that is under way.
 pub(super) const RESTORER: u64 = 0x78;
+/// The totals of events in transactions.
+pub(super) const EVENTS: u64 = 0x80;
 /// The stop that is under way. Workers read it at each attempt, and the totals change all the time.
-pub(super) const STOPPER: u64 = EVENTS + 64;
+pub(super) const STOPPER: u64 = EVENTS + (Counts::EVENTS as u64 * 8).next_multiple_of(64);
 /// The list of changes.
 pub(super) const CHANGES: u64 = STOPPER + 64;
 pub(super) const ENTRY_BYTES: u64 = 64;

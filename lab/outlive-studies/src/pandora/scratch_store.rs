@@ -134,7 +134,7 @@ impl ScratchStore {
             return Err(not_sound(name, what));
         }
         let checked = self.store.check().map_err(StudyError::void_of)?;
-        let is_sound = checked.problems.is_empty() && checked.held == 0 && checked.lost == 0;
+        let is_sound = checked.problems.is_empty() && checked.held == 0 && checked.lost() == 0;
         match is_sound {
             true => Ok(()),
             false => Err(not_sound(name, format_args!("{checked:?}"))),

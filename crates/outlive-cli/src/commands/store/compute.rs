@@ -41,6 +41,8 @@ pub enum Message {
     },
     /// Its counts so far, [`PERIOD`] after the previous message.
     Progress(Progress),
+    /// The latches that it has stolen so far.
+    Stolen(Vec<Theft>),
     /// Its results, at the end.
     Final {
         /// The counts.
@@ -66,11 +68,18 @@ pub struct Progress {
     pub torn: u64,
     pub interrupted: u64,
     pub stalled: u64,
-    pub stolen: u64,
-    /// The time of the first stolen latch on the monotonic clock, in nanoseconds; 0 if none.
-    pub first_stolen: u64,
     /// The time of the first commit.
     pub first_committed: u64,
+}
+
+/// The latches that a compute server has stolen from a failed one.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Theft {
+    /// The process id of the failed server.
+    pub victim: u16,
+    pub latches: u64,
+    /// The time at which the first of them was known, on the monotonic clock in nanoseconds.
+    pub first: u64,
 }
 
 impl From<Counts> for Progress {
@@ -84,8 +93,6 @@ impl From<Counts> for Progress {
             torn: counts.torn,
             interrupted: counts.interrupted,
             stalled: counts.stalled,
-            stolen: counts.stolen,
-            first_stolen: 0,
             first_committed: 0,
         }
     }
@@ -179,7 +186,8 @@ impl Compute {
             is_over: Cell::new(false),
             latencies: RefCell::new(histogram()),
             change: Cell::new(0),
-            first_stolen: Cell::new(0),
+            thefts: RefCell::default(),
+            stolen: Cell::new(0),
             first_committed: Cell::new(0),
             error: RefCell::default(),
         };
@@ -196,6 +204,9 @@ impl Compute {
         }
         let ended: Result<Vec<()>, Failure> = block_on(join_all(tasks)).into_iter().collect();
         ended?;
+        if run.stolen.get() > 0 {
+            say(&Message::Stolen(run.thefts.borrow().clone()))?;
+        }
         let progress = run.progress();
         let latencies = run.latencies.borrow();
         let counts = latencies.iter_recorded();
@@ -221,7 +232,9 @@ struct Run<V: Member> {
     is_over: Cell<bool>,
     latencies: RefCell<Histogram<u64>>,
     change: Cell<i64>,
-    first_stolen: Cell<u64>,
+    thefts: RefCell<Vec<Theft>>,
+    /// The number of latches in `thefts`.
+    stolen: Cell<u64>,
     first_committed: Cell<u64>,
     error: RefCell<Option<String>>,
 }
@@ -229,7 +242,6 @@ struct Run<V: Member> {
 impl<V: Member> Run<V> {
     fn progress(&self) -> Progress {
         Progress {
-            first_stolen: self.first_stolen.get(),
             first_committed: self.first_committed.get(),
             ..self.worker.counts().into()
         }
@@ -264,9 +276,7 @@ impl<V: Member> Run<V> {
                     break;
                 }
             }
-            if self.first_stolen.get() == 0 && self.worker.counts().stolen > 0 {
-                self.first_stolen.set(monotonic());
-            }
+            self.note_thefts();
             executed += 1;
             // On mapped memory, verbs are complete when they are posted, so nothing else lets the
             // other coordinators run.
@@ -277,13 +287,36 @@ impl<V: Member> Run<V> {
         self.is_over.set(true);
     }
 
+    fn note_thefts(&self) {
+        let stolen = self.worker.counts().stolen;
+        if self.stolen.replace(stolen) == stolen {
+            return;
+        }
+        let mut thefts = self.thefts.borrow_mut();
+        for (victim, latches) in self.worker.thefts() {
+            match thefts.iter_mut().find(|it| it.victim == victim) {
+                Some(theft) => theft.latches = latches,
+                None => thefts.push(Theft {
+                    victim,
+                    latches,
+                    first: monotonic(),
+                }),
+            }
+        }
+    }
+
     /// Prints the progress until the end.
     async fn report(&self) -> Result<(), Failure> {
         let mut next = Instant::now() + PERIOD;
+        let mut stolen = 0;
         while !self.is_over.get() {
             yield_once().await;
             if Instant::now() >= next {
                 say(&Message::Progress(self.progress()))?;
+                if self.stolen.get() != stolen {
+                    stolen = self.stolen.get();
+                    say(&Message::Stolen(self.thefts.borrow().clone()))?;
+                }
                 next += PERIOD;
             }
         }

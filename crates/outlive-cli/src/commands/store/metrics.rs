@@ -123,6 +123,11 @@ impl Metrics {
                 one(counts.stolen),
             ),
             counter(
+                "outlive_store_passed_latches",
+                "Latches of failed compute servers that reads passed",
+                one(counts.passed),
+            ),
+            counter(
                 "outlive_store_stalls",
                 "Accesses that waited for a recovery",
                 one(counts.stalled),

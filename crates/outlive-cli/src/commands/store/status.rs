@@ -66,6 +66,7 @@ struct Events {
     aborted_by_user: u64,
     stolen: u64,
     stalled: u64,
+    passed: u64,
 }
 
 impl From<Counts> for Events {
@@ -79,6 +80,7 @@ impl From<Counts> for Events {
             aborted_by_user: counts.user,
             stolen: counts.stolen,
             stalled: counts.stalled,
+            passed: counts.passed,
         }
     }
 }
@@ -189,8 +191,8 @@ impl Status {
         if counts.committed > 0 || answer.recoveries > 0 {
             output::line(format_args!(
                 "about {} transactions committed; attempts aborted: {} latched, {} changed, {} \
-                 torn, {} interrupted, {} by programs; {} recoveries of compute servers, {} stray \
-                 latches stolen",
+                 torn, {} interrupted, {} by programs; {} recoveries of compute servers; {} \
+                 stray latches stolen, {} passed by reads",
                 counts.committed,
                 counts.aborted_latched,
                 counts.aborted_changed,
@@ -199,6 +201,7 @@ impl Status {
                 counts.aborted_by_user,
                 answer.recoveries,
                 counts.stolen,
+                counts.passed,
             ))?;
         }
         let unrecorded = { status.memory.iter() }

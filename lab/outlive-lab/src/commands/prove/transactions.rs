@@ -71,7 +71,7 @@ const SOME: u64 = 200;
 /// The largest number of failures that are described.
 const DESCRIBED: usize = 5;
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Details {
     seed: u64,
     committed: u64,
@@ -83,6 +83,7 @@ struct Details {
     recovered_again: u64,
     detectors_died: u64,
     detected_again: u64,
+    detected_late: u64,
     lost_servers: u64,
     stolen: u64,
     snapshots: u64,
@@ -130,22 +131,32 @@ impl Transactions {
         };
         let bar = bar(runs * chosen.len() as u64);
         let mut proofs = Vec::new();
+        let mut together = Counts::default();
+        let (chosen_kinds, has_all) = (chosen.len() as u64, chosen.len() == all.len());
         for (name, _, plan) in chosen {
             bar.set_message(name.clone());
-            let proof = self.prove(name, *plan, runs, &bar);
+            let (proof, counts) = self.prove(name, *plan, runs, &bar);
+            together.add(&counts);
             if !self.json {
                 bar.suspend(|| say(&proof))?;
             }
             proofs.push(proof);
         }
         bar.finish_and_clear();
+        if self.full && has_all {
+            let proof = self.coverage(&together);
+            if !self.json {
+                say_coverage(&proof)?;
+            }
+            proofs.push(proof);
+        }
         let failures: u64 = proofs.iter().map(|proof| proof.failures).sum();
         match self.json {
             true => output::json(&proofs)?,
             false => output::line(format_args!(
                 "{} kinds, {} runs: {failures} failures",
-                proofs.len(),
-                proofs.iter().map(|proof| proof.points).sum::<u64>(),
+                proofs.len() - usize::from(self.full && has_all),
+                runs * chosen_kinds,
             ))?,
         }
         match failures {
@@ -155,7 +166,13 @@ impl Transactions {
     }
 
     /// Executes the runs of a kind on all processors.
-    fn prove(&self, name: &str, plan: Plan, runs: u64, bar: &ProgressBar) -> Proof<Details> {
+    fn prove(
+        &self,
+        name: &str,
+        plan: Plan,
+        runs: u64,
+        bar: &ProgressBar,
+    ) -> (Proof<Details>, Counts) {
         let begun = Instant::now();
         let (next, found) = (
             AtomicU64::new(0),
@@ -225,7 +242,7 @@ impl Transactions {
             all.map(|((_, step), count)| (step.name(), *count))
                 .collect()
         };
-        Proof {
+        let proof = Proof {
             name: format!("transactions: {name}"),
             points: runs,
             failures: failed,
@@ -241,6 +258,7 @@ impl Transactions {
                 recovered_again: counts.again,
                 detectors_died: counts.detectors_died,
                 detected_again: counts.detected_again,
+                detected_late: counts.detected_late,
                 lost_servers: counts.lost,
                 stolen: counts.stolen,
                 snapshots: counts.snapshots,
@@ -258,6 +276,35 @@ impl Transactions {
                 recoverer_losses: named(&counts.losses, Victim::Recoverer),
                 restorer_losses: named(&counts.losses, Victim::Restorer),
                 messages,
+            },
+        };
+        (proof, counts)
+    }
+
+    /// Demands of all kinds of runs together what single kinds may lack: each victim died, lost a
+    /// connection and lost a memory server with each step.
+    fn coverage(&self, together: &Counts) -> Proof<Details> {
+        let plan = Plan::RESTORATIONS;
+        let events = [
+            ("died after", &together.deaths),
+            ("lost a connection with", &together.breaks),
+            ("lost a memory server with", &together.losses),
+        ];
+        let messages = events.iter().flat_map(|(what, seen)| {
+            missing(seen, &plan).map(move |(victim, step)| {
+                format!("no {victim:?} {what} a batch of {}", step.name())
+            })
+        });
+        let messages: Vec<String> = messages.collect();
+        Proof {
+            name: "transactions: coverage of all kinds".into(),
+            points: (events.len() * missing(&Steps::new(), &plan).count()) as u64,
+            failures: messages.len() as u64,
+            seconds: 0.0,
+            more: Details {
+                seed: self.seed,
+                messages,
+                ..Details::default()
             },
         }
     }
@@ -304,6 +351,14 @@ fn bar(runs: u64) -> ProgressBar {
     }
 }
 
+fn say_coverage(proof: &Proof<Details>) -> Result<(), Failure> {
+    output::line(format_args!(
+        "{}: {} pairs of a step and a failure, {} did not occur",
+        proof.name, proof.points, proof.failures
+    ))?;
+    proof.more.messages.iter().try_for_each(output::line)
+}
+
 fn say(proof: &Proof<Details>) -> Result<(), Failure> {
     let Proof {
         name,
@@ -334,10 +389,10 @@ fn say(proof: &Proof<Details>) -> Result<(), Failure> {
         more.stolen,
     ))?;
     if more.detectors_died > 0 {
-        let (died, steps) = (more.detectors_died, more.detected_again);
+        let (died, steps, late) = (more.detectors_died, more.detected_again, more.detected_late);
         output::line(format_args!(
-            "  {died} detectors died; their successors recorded {steps} suspicions, deaths and \
-             losses"
+            "  {died} detectors died; second ones recorded {steps} suspicions, deaths and losses; \
+             {late} were recorded by the other detector in the meantime"
         ))?;
     }
     if more.recycled > 0 {

@@ -3,13 +3,13 @@
 use super::{OBSERVER, RETRY, STEPS, TABLE, World, mortals};
 use crate::store::network::Task;
 use core::cell::{Cell, RefCell};
-use outlive_store::protocol::{Checked, Retry, check, logs_left};
+use outlive_store::protocol::{Checked, Retry, check, slots_in_use};
 
 /// The number of attempts in which each key has to be writable after a run.
 const ATTEMPTS: u32 = 8;
 
-/// Checks that the replicas are equal, that no latch has a live holder, and that no log is left of
-/// a compute server that was recovered.
+/// Checks that the replicas are equal, that no latch has a live holder, and that the log
+/// slots of each compute server that was recovered are empty.
 pub(super) fn check_tables(world: &World) -> Result<(), String> {
     let result = RefCell::new(Ok(Checked::default()));
     let logs = Cell::new(0);
@@ -18,7 +18,7 @@ pub(super) fn check_tables(world: &World) -> Result<(), String> {
         *result.borrow_mut() = check(&worker, core::iter::once(0), |_| false).await;
         for dead in mortals().filter(|it| world.is_out(*it) && world.has_had_id(*it)) {
             let worker = world.worker(OBSERVER, dead);
-            let left = logs_left(&worker).await.expect("the log servers answer");
+            let left = slots_in_use(&worker).await.expect("the log servers answer");
             logs.set(logs.get() + left);
         }
     };
@@ -30,7 +30,7 @@ pub(super) fn check_tables(world: &World) -> Result<(), String> {
         return Err(format!("{checked:?}"));
     }
     if logs.get() > 0 {
-        return Err(format!("{} log entries are left", logs.get()));
+        return Err(format!("{} log slots are not empty", logs.get()));
     }
     Ok(())
 }

@@ -11,8 +11,9 @@ impl World {
     pub(super) async fn detector(&self, compute: usize, victim: Option<(usize, u64)>) {
         while self.is_running() {
             pause().await;
-            // The second detector works after the death of the first one.
-            if (DETECTOR..compute).any(|it| !self.network.is_dead(it)) {
+            // The second detector works after the death of the first one, or takes it for dead.
+            let is_first_alive = (DETECTOR..compute).any(|it| !self.network.is_dead(it));
+            if is_first_alive && !self.both_detect.get() {
                 continue;
             }
             if let Some((victim, words)) = victim
@@ -23,13 +24,20 @@ impl World {
                 self.configuration.borrow_mut().suspected = Some(victim);
                 self.end_step(compute).await;
             }
-            for dead in { 0..DETECTOR }.filter(|it| self.is_out(*it)) {
-                if self.configuration.borrow_mut().dead.insert(dead) {
-                    self.end_step(compute).await;
+            for dead in { 0..DETECTOR }.filter(|it| self.is_out(*it) && !self.is_known_dead(*it)) {
+                self.hesitate().await;
+                let is_new = self.configuration.borrow_mut().dead.insert(dead);
+                match is_new {
+                    true => self.end_step(compute).await,
+                    false => self.counts.borrow_mut().detected_late += 1,
                 }
             }
-            while self.note_loss() {
-                self.end_step(compute).await;
+            while let Some(server) = self.new_loss() {
+                self.hesitate().await;
+                match self.note_loss(server) {
+                    true => self.end_step(compute).await,
+                    false => self.counts.borrow_mut().detected_late += 1,
+                }
             }
             if self.plan.forgets_dead {
                 let configuration = &mut *self.configuration.borrow_mut();
@@ -55,14 +63,29 @@ impl World {
         pause().await;
     }
 
-    /// Records the loss of a memory server, if there is one that is not recorded.
-    fn note_loss(&self) -> bool {
-        let configuration = &mut *self.configuration.borrow_mut();
+    /// Waits between what a detector has seen and its record of that. If both detectors work, the
+    /// other one may record it first.
+    async fn hesitate(&self) {
+        if self.both_detect.get() {
+            pause().await;
+        }
+    }
+
+    /// Returns a memory server whose loss is not recorded, if there is one.
+    fn new_loss(&self) -> Option<ServerId> {
+        let configuration = self.configuration.borrow();
         let lost = configuration.lost_now();
         let is_new = |it: &ServerId| self.network.has_crashed(*it) && !lost.contains(it);
-        let Some(server) = configuration.servers.iter().copied().find(is_new) else {
+        configuration.servers.iter().copied().find(is_new)
+    }
+
+    /// Records the loss of a memory server, once: as the store does by a CAS to the end of the
+    /// list. Returns `false` if it was recorded before.
+    fn note_loss(&self, server: ServerId) -> bool {
+        let configuration = &mut *self.configuration.borrow_mut();
+        if configuration.lost_now().contains(&server) {
             return false;
-        };
+        }
         configuration.changes.push(Change::Lost(server));
         self.counts.borrow_mut().lost += 1;
         true
@@ -70,7 +93,9 @@ impl World {
 
     /// Records all losses of memory servers.
     pub(super) fn note_losses(&self) {
-        while self.note_loss() {}
+        while let Some(server) = self.new_loss() {
+            self.note_loss(server);
+        }
     }
 
     /// Returns whether the death of a compute server is recorded.

@@ -5,6 +5,11 @@
 //! first. A committed transaction must be in the order, an aborted one must not. One without an
 //! answer, because its compute server died, may be in it. The search is exhaustive, so histories
 //! are small. It remembers the states that it has refuted.
+//!
+//! A search for dependency cycles would be faster for large histories, and needs the order of the
+//! versions of each key. Here deletions end the versions of a key, absent keys are read, and a
+//! transaction without an answer may have written what no other one has read: the order of these is
+//! not visible in values, so it would be a part of the search again.
 
 use outlive_store::tables::TransactionId;
 use std::cell::RefCell;

@@ -84,6 +84,8 @@ struct World {
     /// The number of steps that the first detector survives; it dies after the next one. `None` if
     /// it does not die after a step.
     detector_steps: Cell<Option<u64>>,
+    /// Whether the second detector works while the first one lives: one of them is stale.
+    both_detect: Cell<bool>,
 }
 
 /// A value consists of two equal words.
@@ -380,6 +382,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
         succeeding: Cell::new(0),
         has_succeeded: Cell::new(false),
         detector_steps: Cell::new(None),
+        both_detect: Cell::new(false),
     };
     if plan.chains {
         world.load()?;
@@ -471,6 +474,7 @@ pub fn run(plan: Plan, seed: u64) -> Result<Counts, String> {
     let suspicion = plan
         .suspects
         .then(|| (random.usize(..CLIENTS), begin + random.u64(..2500)));
+    world.both_detect.set(plan.detector_dies && random.bool());
     for detector in DETECTOR..OBSERVER {
         tasks.push((detector, Box::pin(world.detector(detector, suspicion))));
     }

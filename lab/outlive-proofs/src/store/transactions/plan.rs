@@ -17,7 +17,8 @@ pub struct Plan {
     pub breaks: usize,
     /// Whether the first recoverer dies as well, and another one takes over.
     pub recoverer_dies: bool,
-    /// Whether the first detector dies, and another one takes over.
+    /// Whether the first detector dies, and another one takes over: in half of the runs before its
+    /// death, so that both work.
     pub detector_dies: bool,
     /// Whether a memory server is lost at a random point.
     pub memory_dies: bool,
@@ -240,6 +241,9 @@ pub struct Counts {
     pub detectors_died_between: u64,
     /// The steps of second detectors.
     pub detected_again: u64,
+    /// The steps that a detector did not take because the other one, alive as well, had taken them
+    /// in the meantime.
+    pub detected_late: u64,
     /// Memory servers that were lost while transactions ran.
     pub lost: u64,
     /// Restorations that were completed.
@@ -294,6 +298,7 @@ impl Counts {
         self.detectors_died += other.detectors_died;
         self.detectors_died_between += other.detectors_died_between;
         self.detected_again += other.detected_again;
+        self.detected_late += other.detected_late;
         self.lost += other.lost;
         self.restored += other.restored;
         self.restored_again += other.restored_again;

@@ -1,6 +1,6 @@
 //! The report of a benchmark.
 
-use super::super::compute::{Message, Progress, histogram};
+use super::super::compute::{Message, Progress, Theft, histogram};
 use super::Bench;
 use super::kills::{Killed, Kind};
 use super::servers::Server;
@@ -105,9 +105,9 @@ pub struct Report {
     /// The changes of the benchmark's sum that the servers have counted.
     #[serde(skip)]
     pub change: i64,
-    /// The times of first stolen latches, and the number of stolen latches.
+    /// The latches that each server has stolen.
     #[serde(skip)]
-    stolen: (Vec<u64>, u64),
+    thefts: Vec<Theft>,
 }
 
 impl Report {
@@ -140,16 +140,21 @@ impl Report {
             histogram: histogram(),
             start,
             change: 0,
-            stolen: (Vec::new(), 0),
+            thefts: Vec::new(),
         }
     }
 
     /// Adds the messages of a compute server.
     pub fn add(&mut self, messages: &[Message]) {
         let mut last = Progress::default();
+        let mut thefts = &Vec::new();
         for message in messages {
             let now = match message {
                 Message::Ready { .. } => continue,
+                Message::Stolen(so_far) => {
+                    thefts = so_far;
+                    continue;
+                }
                 Message::Progress(progress) => *progress,
                 Message::Final {
                     progress,
@@ -181,10 +186,7 @@ impl Report {
         self.aborts.interrupted += last.interrupted;
         self.aborted += last.latched + last.changed + last.torn + last.interrupted;
         self.stalled += last.stalled;
-        self.stolen.1 += last.stolen;
-        self.stolen
-            .0
-            .extend((last.first_stolen > 0).then_some(last.first_stolen));
+        self.thefts.extend(thefts);
         let quantile = |q| self.histogram.value_at_quantile(q) as f64 / 1e3;
         self.latency_us = Latencies {
             p50: quantile(0.5),
@@ -198,13 +200,12 @@ impl Report {
     pub fn add_failures(&mut self, killed: &[Killed], standbys: &[Server]) {
         let mut standbys = standbys.iter();
         let micros = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
-        for (index, it) in killed.iter().enumerate() {
-            // The servers count stolen latches together, so the first kill of a compute server has
-            // them all.
-            let first_compute = killed.iter().position(|it| it.kind == Kind::Compute);
-            let has_stolen = first_compute == Some(index);
-            let first = self.stolen.0.iter().min().filter(|_| has_stolen);
+        for it in killed {
             let is_compute = it.kind == Kind::Compute;
+            let (stolen, first) = match is_compute {
+                true => stolen_from(&self.thefts, it.server, it.at),
+                false => (0, None),
+            };
             let standby = is_compute.then(|| standbys.next()).flatten();
             let reused = standby.and_then(|standby| first_committed(&standby.messages));
             self.failures.push(Failed {
@@ -215,8 +216,8 @@ impl Report {
                 recovered_us: micros(it.at, it.recovered),
                 rolled_forward: it.forward,
                 rolled_back: it.back,
-                stolen: if has_stolen { self.stolen.1 } else { 0 },
-                first_stolen_us: first.map(|first| micros(it.at, *first)),
+                stolen,
+                first_stolen_us: first.map(|first| micros(it.at, first)),
                 reused_us: reused.map(|first| micros(it.at, first)),
             });
         }
@@ -235,10 +236,11 @@ impl Report {
 
     /// Adds the result of the final check. After random kills, all replicas must be restored.
     pub fn add_check(&mut self, surplus: i64, checked: Checked) {
-        if self.random_kills.is_some() && checked.under_replicated + checked.lost > 0 {
+        if self.random_kills.is_some() && checked.under_replicated() + checked.lost() > 0 {
             self.problems.push(format!(
                 "{} partitions have too few replicas, and {} have none",
-                checked.under_replicated, checked.lost
+                checked.under_replicated(),
+                checked.lost()
             ));
         }
         if checked.unrecovered > 0 {
@@ -246,6 +248,11 @@ impl Report {
                 "the logs of {} dead compute servers are not recovered",
                 checked.unrecovered
             ));
+        }
+        if checked.logs > 0 {
+            let logs = checked.logs;
+            let what = format!("{logs} log entries remain of servers that have left");
+            self.problems.push(what);
         }
         self.surplus = surplus;
         self.keys = checked.keys;
@@ -342,6 +349,14 @@ fn sparkline(numbers: &[u64]) -> String {
     means.iter().map(bar).collect()
 }
 
+/// Returns the number of latches that were stolen from a server that was killed at `killed`, and
+/// the time of the first theft.
+fn stolen_from(thefts: &[Theft], server: u16, killed: u64) -> (u64, Option<u64>) {
+    let of_it = { thefts.iter() }.filter(|it| it.victim == server && it.first >= killed);
+    let first = of_it.clone().map(|it| it.first).min();
+    (of_it.map(|it| it.latches).sum(), first)
+}
+
 /// Returns the time of the first commit of a server that has ended.
 fn first_committed(messages: &[Message]) -> Option<u64> {
     match messages.last()? {
@@ -352,12 +367,30 @@ fn first_committed(messages: &[Message]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::sparkline;
+    use super::{Theft, sparkline, stolen_from};
 
     #[test]
     fn a_sparkline_shows_means() {
         assert_eq!(sparkline(&[0, 1, 50, 100]), "▁▂▅█");
         assert_eq!(sparkline(&[]), "");
         assert_eq!(sparkline(&[3; 120]).chars().count(), 60);
+    }
+
+    #[test]
+    fn thefts_belong_to_the_victim_of_a_kill() {
+        let theft = |victim, latches, first| Theft {
+            victim,
+            latches,
+            first,
+        };
+        // Two thieves, another victim, and an earlier owner of the process id.
+        let thefts = [
+            theft(3, 2, 70),
+            theft(3, 1, 60),
+            theft(4, 5, 55),
+            theft(3, 9, 10),
+        ];
+        assert_eq!(stolen_from(&thefts, 3, 50), (3, Some(60)));
+        assert_eq!(stolen_from(&thefts, 5, 50), (0, None));
     }
 }
