@@ -136,6 +136,45 @@ pub enum PoolError {
         /// The server.
         server: ServerId,
     },
+    /// The slice was moved to another server while a reader had a guard on it.
+    #[error("the slice at {address} was moved; make a new guard, and read it again")]
+    Moved {
+        /// The address.
+        address: Address,
+    },
+    /// A slice is moved by another member.
+    #[error("process {by} is moving the slice at {address}; try again later")]
+    BeingMoved {
+        /// The address.
+        address: Address,
+        /// The mover.
+        by: Instance,
+    },
+    /// A slice was not moved, because a writer keeps a guard on it.
+    #[error(
+        "process {by} keeps a guard to write the slice at {address}, which was not moved; try again \
+         when it has ended"
+    )]
+    StillWritten {
+        /// The address.
+        address: Address,
+        /// The writer.
+        by: Instance,
+    },
+    /// A slice was not moved, because a writer has waited for too long.
+    #[error(
+        "the move of the slice at {address} was cancelled by a waiting writer; try again later"
+    )]
+    MoveCancelled {
+        /// The address.
+        address: Address,
+    },
+    /// The pool has its maximum number of moves.
+    #[error("the pool moves {most} slices at this moment, and cannot move more; try again later")]
+    TooManyMoves {
+        /// The largest number.
+        most: u16,
+    },
     /// The address is not the first one of an allocation.
     #[error("{address} is not the first address of an allocation; free that")]
     NotTheFirst {

@@ -7,7 +7,8 @@
 //! A. Panda and M. K. Aguilera, *Logical Memory Pools*, HotNets 2023.)
 //!
 //! Built so far: servers, logical addresses, allocation with placement, guards, typed vectors,
-//! counters, and leased objects. Data does not move yet, and has no redundancy.
+//! counters, leased objects, and slices that move between servers while they are used. Data has no
+//! redundancy yet.
 //!
 //! Begin with [`Pool`], or with [`ObjectStore`] for objects of any size with names. DESIGN.md
 //! beside this crate has the invariants, the crash points, and the memory ordering of every shared
@@ -30,7 +31,8 @@ pub use error::PoolError;
 pub use layout::{Address, Sizes};
 pub use objects::{ObjectState, ObjectStatus, ObjectStore, SealedObject, UnsealedObject};
 pub use pool::{
-    Client, Guard, Placement, Pool, PoolOptions, PoolStatus, Reader, Server, ServerStatus,
+    Client, Drained, Guard, MoveBudget, Placement, Pool, PoolOptions, PoolStatus, Reader, Server,
+    ServerStatus, WriteGuard,
 };
 
 /// The tables and the algorithms on them, for proofs.
@@ -39,8 +41,8 @@ pub mod internals {
     pub use crate::catalogue::find::{self, Found};
     pub use crate::catalogue::manifest::{self, Birth, Manifest};
     pub use crate::coherent::{
-        AllocatePoint, Coherent, FreePoint, Home, Homes, Line, NotAllocated, Place, Recovery, Run,
-        SealPoint, ServerFiles, ServerPoint, Translated,
+        AllocatePoint, Coherent, FreePoint, Home, Homes, Line, MovePoint, NotAllocated, NotMoved,
+        Pace, Place, Recovery, Run, SealPoint, ServerFiles, ServerPoint, Translated, Unfinished,
     };
     pub use crate::layout::Use;
 }

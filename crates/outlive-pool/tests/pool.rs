@@ -460,7 +460,7 @@ fn a_guard_of_another_client_keeps_the_mapping_of_a_lost_server() {
     let (first, second) = (pool.join().unwrap(), pool.join().unwrap());
     let reader = second.reader().unwrap();
     let address = second.allocate(SLICE, Placement::Any).unwrap();
-    let guard = reader.guard(address).unwrap();
+    let guard = reader.write_guard(address).unwrap();
     guard.store(0, 7);
     drop(server);
     first.collect();

@@ -1,7 +1,8 @@
 //! Servers and clients in processes of their own, which are killed.
 
 use outlive_pool::{
-    Address, ObjectState, ObjectStore, Phase, Placement, Pool, PoolError, PoolOptions, PoolVec,
+    Address, MoveBudget, ObjectState, ObjectStore, Phase, Placement, Pool, PoolError, PoolOptions,
+    PoolVec, ServerId,
 };
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -52,6 +53,26 @@ fn member() {
                 client.free(address).unwrap();
             }
         }
+        "mover" => {
+            let client = pool.join().unwrap();
+            println!("\nready 0");
+            for turn in 0usize.. {
+                let slices = client.slices();
+                let servers = live(&pool);
+                let (slice, server) = (slices[turn % slices.len()], servers[turn % 3]);
+                match client.move_slice(slice, server, MoveBudget::default()) {
+                    Ok(_) => {}
+                    // Another mover, a mover that died a moment ago, or a writer.
+                    Err(
+                        PoolError::BeingMoved { .. }
+                        | PoolError::StillWritten { .. }
+                        | PoolError::MoveCancelled { .. }
+                        | PoolError::OutOfMemory { .. },
+                    ) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
         "objects" => {
             let client = pool.join().unwrap();
             let objects = client.objects().unwrap();
@@ -89,6 +110,13 @@ fn member() {
         }
         role => panic!("{role}"),
     }
+}
+
+/// Returns the live servers.
+fn live(pool: &Pool) -> Vec<ServerId> {
+    let servers = pool.status().servers.into_iter();
+    let live = servers.filter(|it| it.entry.phase == Phase::Live);
+    live.map(|it| it.entry.id).collect()
 }
 
 /// Returns `len` bytes that differ for each `seed`.
@@ -344,6 +372,55 @@ fn objects_are_right_while_clients_and_servers_are_killed() {
         wait_until("nothing of the dead clients is left", is_over);
         for seed in 0..5 {
             verify(&objects, &format!("object {seed}"), seed);
+        }
+    }
+}
+
+/// Two movers move all slices around, and one after the other is killed and replaced, while this
+/// process writes and reads: no write is lost, and no frame.
+#[test]
+fn movers_are_killed_while_slices_are_written() {
+    const SLICES: u64 = 6;
+    let (place, pool) = Place::new("movers");
+    let _servers = [(); 3].map(|()| Member::start("server", &place.0).0);
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let address = client.allocate(SLICES * SLICE, Placement::Spread).unwrap();
+    let start = || Member::start("mover", &place.0).0;
+    let mut movers = vec![start(), start()];
+    let (begin, mut round, mut kills) = (Instant::now(), 0u64, 0);
+    while kills < 12 {
+        assert!(begin.elapsed() < LIMIT);
+        round += 1;
+        for slice in 0..SLICES {
+            let place = address.plus(slice * SLICE + round % 8 * 512);
+            reader.write(place, &round.to_ne_bytes()).unwrap();
+            let mut found = [0; 8];
+            reader.read(place, &mut found).unwrap();
+            assert_eq!(u64::from_ne_bytes(found), round, "a write is lost");
+        }
+        if begin.elapsed() > Duration::from_millis(150 * (kills + 1)) {
+            drop(movers.remove(0));
+            movers.push(start());
+            kills += 1;
+        }
+    }
+    drop(movers);
+    let is_settled = || {
+        client.collect();
+        let census = pool.check();
+        census.is_ok_and(|it| (it.slices, it.frames, it.hidden) == (SLICES, SLICES, 0))
+    };
+    while !is_settled() {
+        assert!(begin.elapsed() < LIMIT, "{:?}", pool.check());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for slice in 0..SLICES {
+        for last in (round - 7)..=round {
+            let mut found = [0; 8];
+            let place = address.plus(slice * SLICE + last % 8 * 512);
+            reader.read(place, &mut found).unwrap();
+            assert_eq!(u64::from_ne_bytes(found), last);
         }
     }
 }

@@ -46,6 +46,7 @@ pub fn sweeps() -> Suite {
     store::restoration_sweeps::add_to(&mut suite);
     memory_pool::sweeps::add_to(&mut suite);
     memory_pool::object_sweeps::add_to(&mut suite);
+    memory_pool::move_sweeps::add_to(&mut suite);
     tasks::engine::sweeps::add_to(&mut suite);
     tasks::pool::sweeps::add_to(&mut suite);
     wordcount::sweeps::add_to(&mut suite);
@@ -65,6 +66,7 @@ pub fn scenarios() -> Vec<Proof> {
     all.extend(store::scenarios::all());
     all.extend(memory_pool::scenarios::all());
     all.extend(memory_pool::object_scenarios::all());
+    all.extend(memory_pool::move_scenarios::all());
     all.extend(tasks::engine::scenarios::all());
     all.extend(tasks::pool::scenarios::all());
     all.extend(wordcount::scenarios::all());

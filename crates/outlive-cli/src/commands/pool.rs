@@ -1,6 +1,7 @@
 //! `outlive pool`: logical memory pools, and their servers.
 
 mod demo;
+mod drain;
 mod objects;
 
 use super::destroy::{not_opened, note_kept, refuse_members};
@@ -11,7 +12,7 @@ use crate::look::Look;
 use crate::output;
 use clap::{Args, Subcommand};
 use outlive::membership::{EventKind, News};
-use outlive_pool::{Phase, Pool, PoolError, PoolOptions, ServerId};
+use outlive_pool::{MoveBudget, Phase, Pool, PoolError, PoolOptions, ServerId};
 use outlive_run::driver;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -44,6 +45,8 @@ pub enum PoolCommand {
     Demo(demo::Demo),
     /// Change the memory that a server lends
     Resize(Resize),
+    /// Move the slices of a server to the other servers
+    Drain(drain::Drain),
     /// Remove a pool and the memory of its servers
     Destroy(Destroy),
 }
@@ -62,6 +65,7 @@ impl PoolCommand {
             Self::Evict(command) => command.run(),
             Self::Demo(command) => command.run(),
             Self::Resize(command) => command.run(),
+            Self::Drain(command) => command.run(),
             Self::Destroy(command) => command.run(),
         }
     }
@@ -145,8 +149,9 @@ impl Create {
 #[command(after_help = "Examples:\n  \
     outlive pool serve /dev/shm/pool               # in one terminal\n  \
     outlive pool serve /dev/shm/pool --size 1G     # in another; kill -9 it\n\n\
-    Clients use the memory without processor time of this server. On Ctrl-C it leaves. Slices that \
-    are on it then are lost.")]
+    Clients use the memory without processor time of this server. On Ctrl-C it moves its slices to \
+    other servers and leaves. Slices for which they have no memory, and those of leased objects, \
+    are lost.")]
 pub struct Serve {
     #[command(flatten)]
     which: Which,
@@ -189,7 +194,7 @@ impl Serve {
         let mut collected = Instant::now();
         while !is_stopped() {
             if let Some(bytes) = server.requested() {
-                let resized = server.resize(bytes);
+                let resized = server.resize_and_move(bytes, MoveBudget::default());
                 let lends = Bytes(server.shared_bytes());
                 say(match resized {
                     Ok(()) => format!("lends {lends}"),
@@ -207,7 +212,7 @@ impl Serve {
             }
         }
         drop(objects);
-        match server.leave() {
+        match server.move_and_leave(MoveBudget::default()) {
             Ok(()) => output::line("left the pool"),
             Err((server, PoolError::StillHeld { slices, .. })) => {
                 drop(server);
@@ -329,7 +334,8 @@ impl Stat {
     outlive pool serve /dev/shm/pool --size 1G --private 3G    # in another terminal: server 1\n  \
     outlive pool resize /dev/shm/pool 1 2G\n\n\
     The boundary between the server's shared and private memory moves; the sum stays the same. \
-    Clients continue. A part with slices does not become private.")]
+    Clients continue. Slices in the part that becomes private are moved to other servers; if these \
+    have too little memory, the boundary does not move.")]
 pub struct Resize {
     #[command(flatten)]
     which: Which,
@@ -378,8 +384,8 @@ impl Resize {
         match frames == wanted {
             true => output::line(format_args!("{server} lends {lends}")),
             false => Err(Failure::new(format_args!(
-                "{server} still lends {lends}: its segment is too small, or slices are in the part \
-                 that would become private; `outlive pool serve` prints the reason"
+                "{server} still lends {lends}: its segment is too small, or slices in the part that \
+                 would become private cannot be moved; `outlive pool serve` prints the reason"
             ))),
         }
     }

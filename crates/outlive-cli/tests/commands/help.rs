@@ -58,6 +58,7 @@ fn every_command_shows_examples() {
         &["pool", "delete"],
         &["pool", "evict"],
         &["pool", "resize"],
+        &["pool", "drain"],
         &["pool", "demo"],
         &["pool", "destroy"],
         &["litmus", "list"],

@@ -64,6 +64,48 @@ fn servers_are_started_killed_and_interrupted() {
 }
 
 #[test]
+fn a_server_is_drained_and_leaves_nothing_behind() {
+    let lent = Lent(format!("/dev/shm/outlive-cli-drain-{}", std::process::id()));
+    let path = lent.0.as_str();
+    outlive(["pool", "create", path, "--slice", "64K"]).succeeds();
+    let mut servers: Vec<Running> = (1..=2)
+        .map(|number| {
+            let mut server = Running::start(["pool", "serve", path, "--size", "1M"]);
+            server.wait_for(&[&format!("server {number} serves 1 MiB")]);
+            server
+        })
+        .collect();
+    let pool = outlive_pool::Pool::open(path).unwrap();
+    let client = pool.join().unwrap();
+    let (reader, first) = (client.reader().unwrap(), outlive_pool::ServerId(1));
+    let there = outlive_pool::Placement::There(first);
+    let address = client.allocate(3 << 16, there).unwrap();
+    reader.write(address.plus(1 << 16), b"outlives").unwrap();
+    let printed = outlive(["pool", "drain", path, "1", "--json"]).succeeds();
+    assert_explained("## `outlive pool drain", &printed);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(
+        (&json["moved"], &json["bytes"]),
+        (&3.into(), &(3 << 16).into())
+    );
+    let text = outlive(["pool", "drain", path, "2", "--budget", "1G"]).succeeds();
+    assert!(
+        text.starts_with("3 slices of 192 KiB moved from server 2"),
+        "{text}"
+    );
+    // Its slices go to the other one.
+    servers[0].interrupt();
+    servers[0].wait_for(&["left the pool"]);
+    servers[0].ends();
+    let mut found = [0; 8];
+    reader.read(address.plus(1 << 16), &mut found).unwrap();
+    assert_eq!(&found, b"outlives");
+    outlive(["pool", "drain", path, "2"]).says(1);
+    outlive(["pool", "drain", path, "1"]).fails(1, "server 1 is not in use");
+    drop((reader, client, pool, servers));
+}
+
+#[test]
 fn the_demo_has_the_right_sum() {
     let printed = outlive(["pool", "demo", "--elements", "300001", "--json"]).succeeds();
     assert_explained("## `outlive pool demo", &printed);

@@ -203,33 +203,50 @@ impl<M: Memory> Coherent<M> {
         server: &ServerEntry,
         home: Home<M>,
     ) -> bool {
-        let memory = self.memory;
+        let note = |word| {
+            self.set_map_word(slice, word);
+            self.memory.crash_point(AllocatePoint::Pending);
+        };
+        let Some((word, frame)) = self.claim_frame(slice, generation, server, home, note) else {
+            // The word may name a frame of another slice.
+            self.set_map_word(slice, MapWord::unmapped(generation));
+            return false;
+        };
+        self.memory.crash_point(AllocatePoint::Framed);
+        // Read after the boundary: a frame that was private since the claim is dirty.
+        if kind != Use::Overwritten && home.is_dirty(word.index().into()) {
+            home.clear(frame);
+        }
+        true
+    }
+
+    /// Claims a frame of `server` for `slice`. Before each claim `note` records the word that names
+    /// the frame: a survivor finds the frame by that record only. Returns the word and the frame.
+    pub(super) fn claim_frame(
+        self,
+        slice: u64,
+        generation: u16,
+        server: &ServerEntry,
+        home: Home<M>,
+        note: impl Fn(MapWord),
+    ) -> Option<(MapWord, u64)> {
         let mut from = 0;
         while let Some(index) = home.free_index(from) {
             let (number, of_server) = (server.id.0, server.generation);
             let word = MapWord::pending(number, of_server, generation, index as u32);
-            // Before the claim: a survivor finds a frame by this word only.
-            self.set_map_word(slice, word);
-            memory.crash_point(AllocatePoint::Pending);
+            note(word);
             if let Some(frame) = home.claim(index, slice) {
-                memory.crash_point(AllocatePoint::Framed);
                 // SeqCst: see `leave_server` and `move_boundary`.
-                memory.fence(Ordering::SeqCst);
-                if !self.is_live(server.id, server.generation) || index >= home.shared() {
-                    home.release(index, slice);
-                    break;
+                self.memory.fence(Ordering::SeqCst);
+                if self.is_live(server.id, server.generation) && index < home.shared() {
+                    return Some((word, frame));
                 }
-                // Read after the boundary: a frame that was private since the claim is dirty.
-                if kind != Use::Overwritten && home.is_dirty(index) {
-                    home.clear(frame);
-                }
-                return true;
+                home.release(index, slice);
+                return None;
             }
             from = index + 1;
         }
-        // The word may name a frame of another slice.
-        self.set_map_word(slice, MapWord::unmapped(generation));
-        false
+        None
     }
 
     /// Makes the allocation at `address` independent of its owner: it exists until it is freed. One

@@ -1,7 +1,7 @@
 //! The check of a pool's tables.
 
 use super::{Coherent, Homes, Phase};
-use crate::layout::Owner;
+use crate::layout::{MapWord, Owner};
 use outlive::memory::Memory;
 
 /// The contents of a pool, counted by a check.
@@ -22,8 +22,8 @@ pub struct Census {
 }
 
 impl<M: Memory> Coherent<M> {
-    /// Checks the tables, and the fine maps of live servers. While clients allocate and free, it
-    /// reports contradictions that do not exist.
+    /// Checks the tables, and the fine maps of live servers. While clients allocate, free and move,
+    /// it reports contradictions that do not exist.
     ///
     /// # Errors
     /// Returns all contradictions.
@@ -111,7 +111,14 @@ impl<M: Memory> Coherent<M> {
                         && word.server_generation() == server.generation
                         && u64::from(word.index()) == index
                 });
-                if !is_named {
+                let frame = MapWord::pending(
+                    server.id.0,
+                    server.generation,
+                    has.map_or(0, |word| word.generation()),
+                    index as u32,
+                );
+                let is_moving = has.is_some() && self.is_moving(slice, frame);
+                if !is_named && !is_moving {
                     wrong.push(format!(
                         "frame {index} of {} is used by slice {slice}, which does not name it",
                         server.id

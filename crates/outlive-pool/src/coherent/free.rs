@@ -3,8 +3,9 @@
 //! 1. The owner word of a kept allocation: from kept to the owner. A survivor then completes it.
 //! 2. The map word of the first slice loses its access by a compare-and-swap; exactly one call does
 //!    that. Then those of the others.
-//! 3. A full fence, and a scan of the announcements. If a reader uses a slice, the run is kept for
-//!    a later call. A reader that has not announced a slice by now finds it inaccessible.
+//! 3. A full fence, and a scan of the announcements and of the mover words. If a reader uses a
+//!    slice, or a mover moves one, the run is kept for a later call. One that has not announced or
+//!    claimed a slice by now finds it inaccessible.
 //! 4. For each slice its frame, then its map word; then the owner words of the other slices from
 //!    the last to the second, and that of the first.
 
@@ -109,10 +110,7 @@ impl<M: Memory> Coherent<M> {
             return Err(self.not_owned(slice, address));
         }
         self.memory.crash_point(FreePoint::Owned);
-        let (at, to) = (self.map_at(slice), word.without_access());
-        let order = (Ordering::AcqRel, Ordering::Acquire);
-        let hidden = { self.memory }.compare_exchange(at, word.0, to.0, order.0, order.1);
-        if hidden.is_err() {
+        if !self.hide_slice(slice, word.generation()) {
             return Err(PoolError::Freed { address });
         }
         let run = self.run_at(slice);
@@ -121,18 +119,31 @@ impl<M: Memory> Coherent<M> {
         Ok(run)
     }
 
+    /// Makes a slice of this generation inaccessible. Returns whether this call did.
+    fn hide_slice(self, slice: u64, generation: u16) -> bool {
+        let (at, order) = (self.map_at(slice), (Ordering::AcqRel, Ordering::Acquire));
+        let mut word = self.map_word(slice);
+        // A compare-and-swap: a mover changes the word of a slice that can be accessed. Repeated at
+        // most for each step of a mover.
+        while word.has_access() && word.generation() == generation {
+            let to = word.without_access();
+            match { self.memory }.compare_exchange(at, word.0, to.0, order.0, order.1) {
+                Ok(_) => return true,
+                Err(found) => word = MapWord(found),
+            }
+        }
+        false
+    }
+
     /// Makes the slices of `run` inaccessible.
     pub(super) fn hide(self, run: Run) {
         for slice in run.slices() {
-            let word = self.map_word(slice);
-            if word.has_access() {
-                self.set_map_word(slice, word.without_access());
-            }
+            self.hide_slice(slice, self.map_word(slice).generation());
         }
     }
 
-    /// Releases the inaccessible slices of `run`, which `owner` owns, unless a reader uses one.
-    /// Returns the process of that reader.
+    /// Releases the inaccessible slices of `run`, which `owner` owns, unless a reader or a mover
+    /// uses one. Returns its process.
     ///
     /// # Errors
     /// If a live server cannot be reached. The slices stay the owner's.
@@ -146,9 +157,10 @@ impl<M: Memory> Coherent<M> {
         homes: &impl Homes<M>,
     ) -> Result<Option<Instance>, PoolError> {
         // SeqCst: a reader whose announcement the scan does not find reads the map word after its
-        // own fence, and so finds the slice inaccessible.
+        // own fence, and so finds the slice inaccessible. The same holds of a mover.
         self.memory.fence(Ordering::SeqCst);
-        if let Some(user) = self.user_of(run.first, run.slices) {
+        let user = self.user_of(run.first, run.slices);
+        if let Some(user) = user.or_else(|| self.mover_of(run)) {
             return Ok(Some(user));
         }
         self.release(owner, run, homes)?;

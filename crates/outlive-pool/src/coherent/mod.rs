@@ -3,10 +3,12 @@
 //!
 //! ```text
 //! 0x00  magic, format, bits of a slice, slices, servers, readers, counters, quota of objects
-//! 0x40  the slice at which the next search for free slices begins
+//! 0x40  the slice at which the next search for free slices begins, number of moves
 //! 0x80  servers of 64 bytes: owner, state, region bytes, key of the segment, requested size
 //!       readers of 128 bytes: owner, 15 announced slices
 //!       counters of 64 bytes
+//!       records of moves of 64 bytes
+//!       the mover words, 8 bytes for each slice: the record of its move
 //!       the coarse map, 8 bytes for each slice
 //!       the owners, 8 bytes for each slice
 //!       the holders, 8 bytes for each slice: the object that has the allocation
@@ -22,6 +24,8 @@ mod check;
 mod free;
 mod generation;
 mod home;
+mod migrate;
+mod moves;
 mod readers;
 mod recover;
 mod seal;
@@ -32,6 +36,7 @@ pub use allocate::{AllocatePoint, NotAllocated, Place};
 pub use check::Census;
 pub use free::{FreePoint, Run};
 pub use home::{Home, Homes};
+pub use migrate::{MovePoint, NotMoved, Pace, Unfinished};
 pub use readers::Line;
 pub use recover::Recovery;
 pub use seal::SealPoint;
@@ -42,7 +47,7 @@ use crate::layout::{MapWord, Owner, Sizes};
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outlpool");
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 const NEXT: u64 = 0x40;
 
 /// The tables of a pool.
@@ -64,8 +69,10 @@ impl<M: Memory> Coherent<M> {
             sizes.readers.into(),
             sizes.counters.into(),
             sizes.object_quota,
+            sizes.moves.into(),
         ];
-        for (word, place) in words.into_iter().zip(1..) {
+        // The eighth word is the hint.
+        for (word, place) in words.into_iter().zip((1..8).chain([9])) {
             memory.store(at + place * 8, word, Ordering::Relaxed);
         }
         // Release: the magic number publishes the rest.
@@ -98,6 +105,7 @@ impl<M: Memory> Coherent<M> {
             servers: small(4),
             readers: small(5),
             counters: small(6),
+            moves: small(9),
             object_quota: word(7),
         };
         if let Some((what, size, least, most)) = sizes.out_of_range() {
@@ -109,6 +117,13 @@ impl<M: Memory> Coherent<M> {
             return Err(format!("{sizes:?} do not fit into its {bytes} bytes"));
         }
         Ok(Self { memory, at, sizes })
+    }
+
+    /// Returns the tables at `at`, which were created with these sizes. Proofs have smaller slices
+    /// than [`open`](Self::open) accepts.
+    #[doc(hidden)]
+    pub fn of(memory: M, at: Offset, sizes: Sizes) -> Self {
+        Self { memory, at, sizes }
     }
 
     /// Returns the numbers and sizes that the pool was created with.

@@ -1,13 +1,50 @@
 //! The announcements of readers: one line for each, with the slices that it is using.
+//!
+//! ```text
+//! 63                      32  31  30         0
+//! | number of announcements | W | slice + 1  |
+//! ```
+//!
+//! With W the reader writes the slice. The lower half is 0 if the place announces nothing. The
+//! number tells two announcements of one slice in one place apart.
 
 use super::Coherent;
 use crate::layout::{LINE_BYTES, LINE_SLOTS};
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Offset, Ordering};
 
+/// The access that a reader announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It only reads.
+    Read,
+    /// It reads and writes.
+    Write,
+}
+
+const WRITES: u64 = 1 << 31;
+const SLICE: u64 = WRITES - 1;
+const ONE: u64 = 1 << 32;
+const NUMBER: u64 = !(ONE - 1);
+
 /// The line of a reader.
 #[derive(Clone, Copy, Debug)]
 pub struct Line(Offset);
+
+/// An announcement that a scan has found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Announcement {
+    owner: Instance,
+    at: Offset,
+    word: u64,
+}
+
+impl Announcement {
+    /// Returns the process of the reader.
+    pub fn owner(&self) -> Instance {
+        self.owner
+    }
+}
 
 impl Line {
     fn slot(self, slot: u64) -> Offset {
@@ -43,16 +80,25 @@ impl<M: Memory> Coherent<M> {
 
     /// Announces `slice`. A fence must follow before the map word is read again.
     #[inline]
-    pub(super) fn announce(self, line: Line, slot: u64, slice: u64) {
-        self.memory
-            .store(line.slot(slot), slice + 1, Ordering::Relaxed);
+    pub(super) fn announce(self, line: Line, slot: u64, slice: u64, access: Access) {
+        let at = line.slot(slot);
+        // Relaxed: only the owner of the line writes it.
+        let last: u64 = self.memory.load(at, Ordering::Relaxed);
+        let writes = match access {
+            Access::Read => 0,
+            Access::Write => WRITES,
+        };
+        let word = (last & NUMBER).wrapping_add(ONE) | writes | (slice + 1);
+        self.memory.store(at, word, Ordering::Relaxed);
     }
 
     /// Ends the announcement.
     #[inline]
     pub fn withdraw(self, line: Line, slot: u64) {
+        let at = line.slot(slot);
+        let last: u64 = self.memory.load(at, Ordering::Relaxed);
         // Release: accesses to the slice come before it.
-        self.memory.store(line.slot(slot), 0u64, Ordering::Release);
+        self.memory.store(at, last & NUMBER, Ordering::Release);
     }
 
     /// Releases the line of `owner`. No slice is announced any more.
@@ -80,19 +126,40 @@ impl<M: Memory> Coherent<M> {
         }
     }
 
-    /// Returns the process of a reader that has announced one of the `slices` slices from `first`
-    /// on. The caller has made these slices inaccessible, and then a SeqCst fence: a reader whose
-    /// announcement is not seen here does not see the slice accessible.
+    /// Returns an announcement of one of the `slices` slices from `first` on. The caller has made
+    /// these slices inaccessible, and then a SeqCst fence: a reader whose announcement is not seen
+    /// here does not see the slice accessible.
     pub fn user_of(self, first: u64, slices: u64) -> Option<Instance> {
-        self.lines().find_map(|line| {
+        self.announcements(first, slices).next().map(|it| it.owner)
+    }
+
+    fn announcements(self, first: u64, slices: u64) -> impl Iterator<Item = Announcement> {
+        let of_line = move |line: Line| {
             let owner = self.reader_of(line)?;
-            let is_announced = |slot| {
+            let places = (0..LINE_SLOTS).map(move |slot| line.slot(slot));
+            Some(places.filter_map(move |at| {
                 // Acquire: the accesses of a reader that has withdrawn come before the scan.
-                let word: u64 = self.memory.load(line.slot(slot), Ordering::Acquire);
-                word != 0 && (first..first + slices).contains(&(word - 1))
-            };
-            (0..LINE_SLOTS).any(is_announced).then_some(owner)
-        })
+                let word: u64 = self.memory.load(at, Ordering::Acquire);
+                let slice = (word & SLICE).checked_sub(1)?;
+                let is_of = (first..first + slices).contains(&slice);
+                is_of.then_some(Announcement { owner, at, word })
+            }))
+        };
+        self.lines().filter_map(of_line).flatten()
+    }
+
+    /// Returns the announcements of `slice`, or only those of writers.
+    pub(super) fn users_of(self, slice: u64, access: Access) -> Vec<Announcement> {
+        let all = self.announcements(slice, 1);
+        all.filter(|it| access == Access::Read || it.word & WRITES != 0)
+            .collect()
+    }
+
+    /// Returns whether a reader has not withdrawn an announcement yet.
+    pub(super) fn is_announced(self, announcement: &Announcement) -> bool {
+        // Acquire: the accesses of a reader that has withdrawn come before this load.
+        let word: u64 = self.memory.load(announcement.at, Ordering::Acquire);
+        word == announcement.word
     }
 
     /// Returns the processes of all readers.
@@ -104,7 +171,8 @@ impl<M: Memory> Coherent<M> {
     pub(crate) fn has_guards(self, owner: Instance) -> bool {
         let mut own = { self.lines() }.filter(|line| self.reader_of(*line) == Some(owner));
         own.any(|line| {
-            let in_use = |slot| self.memory.load::<u64>(line.slot(slot), Ordering::Acquire) != 0;
+            let word = |slot| self.memory.load::<u64>(line.slot(slot), Ordering::Acquire);
+            let in_use = |slot| word(slot) & SLICE != 0;
             (0..LINE_SLOTS).any(in_use)
         })
     }

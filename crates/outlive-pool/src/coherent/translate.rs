@@ -1,5 +1,6 @@
 //! The translation of a logical address under a guard.
 
+use super::readers::Access;
 use super::{Coherent, Homes, Line, ServerId};
 use crate::error::PoolError;
 use crate::layout::{Address, MapWord};
@@ -12,7 +13,7 @@ pub struct Translated<M: Memory = Native> {
     pub memory: M,
     /// The first byte of the slice.
     pub at: Offset,
-    pub(super) slice: u64,
+    pub(crate) slice: u64,
     pub(super) word: MapWord,
 }
 
@@ -30,6 +31,34 @@ impl<M: Memory> Coherent<M> {
         address: Address,
         homes: &impl Homes<M>,
     ) -> Result<Translated<M>, PoolError> {
+        let found = self.translate_for(Access::Read, (line, slot), address, homes)?;
+        found.ok_or(PoolError::Moved { address })
+    }
+
+    /// As [`translate`](Self::translate), to write as well. `None` if the slice is frozen: the
+    /// caller repeats the call, and may [thaw](Self::thaw) the slice.
+    ///
+    /// # Errors
+    /// As `translate`.
+    #[inline]
+    pub fn translate_to_write(
+        self,
+        line: Line,
+        slot: u64,
+        address: Address,
+        homes: &impl Homes<M>,
+    ) -> Result<Option<Translated<M>>, PoolError> {
+        self.translate_for(Access::Write, (line, slot), address, homes)
+    }
+
+    #[inline]
+    fn translate_for(
+        self,
+        access: Access,
+        (line, slot): (Line, u64),
+        address: Address,
+        homes: &impl Homes<M>,
+    ) -> Result<Option<Translated<M>>, PoolError> {
         let slice = address.position() >> self.sizes.slice_bits;
         let freed = || PoolError::Freed { address };
         if slice >= self.sizes.slices {
@@ -41,9 +70,13 @@ impl<M: Memory> Coherent<M> {
                 self.withdraw(line, slot);
                 return Err(freed());
             }
-            self.announce(line, slot, slice);
-            // SeqCst: either the member that makes the slice inaccessible sees the announcement, or
-            // this reader sees that it is inaccessible.
+            if access == Access::Write && word.is_frozen() {
+                self.withdraw(line, slot);
+                return Ok(None);
+            }
+            self.announce(line, slot, slice, access);
+            // SeqCst: either the member that makes the slice inaccessible, freezes or moves it sees
+            // the announcement, or this reader sees the change.
             self.memory.fence(Ordering::SeqCst);
             let again = self.map_word(slice);
             if again == word {
@@ -56,7 +89,7 @@ impl<M: Memory> Coherent<M> {
         if found.is_err() {
             self.withdraw(line, slot);
         }
-        found
+        found.map(Some)
     }
 
     /// Returns an error if `address` is not allocated, or its server has died. Does not access the
@@ -71,6 +104,18 @@ impl<M: Memory> Coherent<M> {
             true => Ok(()),
             false => Err(PoolError::Lost { address, server }),
         }
+    }
+
+    /// Returns the server of the slice of `address`; `None` if that is freed or lost.
+    pub(crate) fn server_at(self, address: Address) -> Option<ServerId> {
+        self.demand_server(address).ok()?;
+        let slice = address.position() >> self.sizes.slice_bits;
+        Some(ServerId(self.map_word(slice).segment()))
+    }
+
+    /// Returns the first address of a slice with this map word.
+    pub(crate) fn address_of(self, slice: u64, word: MapWord) -> Address {
+        Address::new(word.generation(), slice << self.sizes.slice_bits)
     }
 
     /// Translates `address` for a caller that keeps the slice in place by other means than an
@@ -119,7 +164,8 @@ impl<M: Memory> Coherent<M> {
     /// server.
     ///
     /// # Errors
-    /// [`Freed`](PoolError::Freed) or [`Lost`](PoolError::Lost): the bytes that were read are void.
+    /// [`Freed`](PoolError::Freed), [`Moved`](PoolError::Moved) or [`Lost`](PoolError::Lost): the
+    /// bytes that were read are void. What a writer has announced is not moved.
     #[inline]
     pub fn confirm(self, translated: &Translated<M>) -> Result<(), PoolError> {
         // Acquire: the loads of the data come before those of the words below.
@@ -127,10 +173,16 @@ impl<M: Memory> Coherent<M> {
         let (slice, word) = (translated.slice, translated.word);
         let address = Address::new(word.generation(), slice << self.sizes.slice_bits);
         let server = ServerId(word.segment());
-        match self.map_word(slice) == word {
-            false => Err(PoolError::Freed { address }),
-            true if self.has_memory(server, word.server_generation()) => Ok(()),
-            true => Err(PoolError::Lost { address, server }),
+        let now = self.map_word(slice);
+        if !now.has_access() || now.generation() != word.generation() {
+            return Err(PoolError::Freed { address });
+        }
+        if !now.has_frame_of(word) {
+            return Err(PoolError::Moved { address });
+        }
+        match self.has_memory(server, word.server_generation()) {
+            true => Ok(()),
+            false => Err(PoolError::Lost { address, server }),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::PoolError;
 use crate::layout::Address;
-use crate::pool::{Client, Guard, Placement, Reader};
+use crate::pool::{Client, Guard, Placement, Reader, WriteGuard};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::marker::PhantomData;
 use core::ops::Range;
@@ -145,11 +145,12 @@ impl<T: NoUninit + AnyBitPattern> PoolVec<T> {
         (0..len.div_ceil(slice)).map(move |part| part * slice..len.min((part + 1) * slice))
     }
 
-    /// Folds the elements of `range`, and confirms each slice.
+    /// Folds the elements of `range`, and confirms each slice. A slice that is moved meanwhile is
+    /// folded again.
     ///
     /// # Errors
     /// If an element does not exist, or its memory was freed or is lost: a result would be wrong.
-    pub fn fold_range<A>(
+    pub fn fold_range<A: Clone>(
         &self,
         reader: &Reader,
         range: Range<u64>,
@@ -158,12 +159,19 @@ impl<T: NoUninit + AnyBitPattern> PoolVec<T> {
     ) -> Result<A, PoolError> {
         let (mut index, mut result) = (range.start, start);
         while index < range.end {
-            let (guard, len) = self.guard(reader, index, range.end)?;
+            let len = self.in_one_slice(reader.slice_bytes(), index, range.end)?;
+            let guard = reader.guard(self.element(index)?)?;
+            let before = result.clone();
             for place in 0..len {
                 result = fold(result, load(&guard, place));
             }
-            guard.confirm()?;
-            index += len;
+            match guard.confirm() {
+                Err(PoolError::Moved { .. }) => result = before,
+                confirmed => {
+                    confirmed?;
+                    index += len;
+                }
+            }
         }
         Ok(result)
     }
@@ -172,7 +180,7 @@ impl<T: NoUninit + AnyBitPattern> PoolVec<T> {
     ///
     /// # Errors
     /// As [`fold_range`](Self::fold_range).
-    pub fn fold<A>(
+    pub fn fold<A: Clone>(
         &self,
         reader: &Reader,
         start: A,
@@ -196,7 +204,8 @@ impl<T: NoUninit + AnyBitPattern> PoolVec<T> {
     ) -> Result<(), PoolError> {
         let mut index = range.start;
         while index < range.end {
-            let (guard, len) = self.guard(reader, index, range.end)?;
+            let len = self.in_one_slice(reader.slice_bytes(), index, range.end)?;
+            let guard = reader.write_guard(self.element(index)?)?;
             for place in 0..len {
                 store(&guard, place, &update(index + place, load(&guard, place)));
             }
@@ -214,19 +223,12 @@ impl<T: NoUninit + AnyBitPattern> PoolVec<T> {
         self.update_range(reader, 0..self.len, |index, _| value(index))
     }
 
-    /// Returns a guard from element `index` on, and the number of elements before `end` in its
-    /// slice.
-    fn guard<'r>(
-        &self,
-        reader: &'r Reader,
-        index: u64,
-        end: u64,
-    ) -> Result<(Guard<'r>, u64), PoolError> {
+    /// Returns the number of elements from `index` on, and before `end`, in one slice.
+    fn in_one_slice(&self, slice_bytes: u64, index: u64, end: u64) -> Result<u64, PoolError> {
         // The last index is outside the vector if one of the range is.
         self.element(end - 1)?;
-        let guard = reader.guard(self.element(index)?)?;
-        let len = (guard.rest() / Self::BYTES).min(end - index);
-        Ok((guard, len))
+        let byte = self.element(index)?.position() & (slice_bytes - 1);
+        Ok(((slice_bytes - byte) / Self::BYTES).min(end - index))
     }
 }
 
@@ -242,7 +244,7 @@ fn load<T: NoUninit + AnyBitPattern>(guard: &Guard<'_>, place: u64) -> T {
 }
 
 #[inline(always)]
-fn store<T: NoUninit>(guard: &Guard<'_>, place: u64, value: &T) {
+fn store<T: NoUninit>(guard: &WriteGuard<'_>, place: u64, value: &T) {
     let words = size_of::<T>() as u64 / 8;
     let bytes = bytemuck::bytes_of(value).chunks_exact(8);
     for (bytes, word) in bytes.zip(place * words..) {

@@ -7,5 +7,5 @@ mod words;
 pub use address::{Address, Use};
 pub(crate) use address::{LAST_COUNT, count_of};
 pub use sizes::Sizes;
-pub(crate) use sizes::{ENTRY_BYTES, FORMAT_WORDS, LINE_BYTES, LINE_SLOTS};
+pub(crate) use sizes::{ENTRY_BYTES, FORMAT_WORDS, LINE_BYTES, LINE_SLOTS, MOVE_BYTES};
 pub(crate) use words::{FrameWord, MapWord, Owner};

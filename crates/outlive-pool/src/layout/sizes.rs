@@ -8,18 +8,20 @@ pub(crate) const FORMAT_WORDS: u64 = 0x80;
 pub(crate) const ENTRY_BYTES: u64 = 64;
 /// The size of a reader's line: two cache lines, which processors fetch together.
 pub(crate) const LINE_BYTES: u64 = 128;
+/// The size of the record of a move.
+pub(crate) const MOVE_BYTES: u64 = 64;
 /// The number of guards that a reader may have at one time.
 pub(crate) const LINE_SLOTS: u64 = LINE_BYTES / 8 - 1;
 
 /// The numbers and sizes that a pool is created with.
 ///
-/// The tables in the coherent region have 24 bytes for each slice:
+/// The tables in the coherent region have 32 bytes for each slice:
 ///
 /// | pool   | slice  | tables  |
 /// | ------ | ------ | ------- |
-/// | 10 TB  | 2 MiB  | 114 MB  |
-/// | 100 TB | 2 MiB  | 1.1 GB  |
-/// | 100 TB | 64 MiB | 36 MB   |
+/// | 10 TB  | 2 MiB  | 153 MB  |
+/// | 100 TB | 2 MiB  | 1.5 GB  |
+/// | 100 TB | 64 MiB | 48 MB   |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// The logarithm of the number of bytes in a slice.
@@ -32,6 +34,8 @@ pub struct Sizes {
     pub readers: u16,
     /// The number of counters.
     pub counters: u16,
+    /// The largest number of slices that are moved at one time.
+    pub moves: u16,
     /// The number of bytes that leased objects, sealed or not, may have together; 0 is no limit.
     pub object_quota: u64,
 }
@@ -52,6 +56,7 @@ impl Sizes {
             ("servers", self.servers.into(), 1, 4095),
             ("readers", self.readers.into(), 1, 65_535),
             ("counters", self.counters.into(), 1, 65_535),
+            ("moves", self.moves.into(), 1, 65_535),
         ];
         { all.into_iter() }.find(|(_, size, least, most)| !(least..=most).contains(&size))
     }
@@ -69,8 +74,17 @@ impl Sizes {
         self.lines_at() + u64::from(self.readers) * LINE_BYTES
     }
 
-    pub(crate) fn map_at(&self) -> u64 {
+    pub(crate) fn moves_at(&self) -> u64 {
         self.counters_at() + u64::from(self.counters) * 64
+    }
+
+    /// Returns the first byte of the mover words.
+    pub(crate) fn movers_at(&self) -> u64 {
+        self.moves_at() + u64::from(self.moves) * MOVE_BYTES
+    }
+
+    pub(crate) fn map_at(&self) -> u64 {
+        self.movers_at() + self.slices * 8
     }
 
     pub(crate) fn owners_at(&self) -> u64 {

@@ -5,16 +5,18 @@ use outlive::membership::Instance;
 /// The word of a slice in the coarse map.
 ///
 /// ```text
-/// 63      52 51            40 39              25  24  23        0
-/// | segment | its generation | of the allocation | M | fine index |
+/// 63      52 51            40 39              25  24  23  22        0
+/// | segment | its generation | of the allocation | M | F | fine index |
 /// ```
 ///
 /// With M the slice can be accessed. Without M and with a segment, a frame is being claimed or
-/// released, and only the slice's owner uses the word. Segment 0: the slice has no frame.
+/// released, and only the slice's owner uses the word. Segment 0: the slice has no frame. With F no
+/// writer begins, because a mover copies the last changes to another frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MapWord(pub u64);
 
 const MAPPED: u64 = 1 << 24;
+const FROZEN: u64 = 1 << 23;
 
 impl MapWord {
     /// The largest generation of a segment.
@@ -22,7 +24,7 @@ impl MapWord {
     /// The largest generation of an allocation.
     pub const LAST_GENERATION: u16 = (1 << 15) - 1;
     /// The number of fine indices.
-    pub const FRAMES: u64 = 1 << 24;
+    pub const FRAMES: u64 = 1 << 23;
 
     /// Returns the word of a slice without a frame.
     pub const fn unmapped(generation: u16) -> Self {
@@ -40,7 +42,24 @@ impl MapWord {
     }
 
     pub const fn without_access(self) -> Self {
-        Self(self.0 & !MAPPED)
+        Self(self.0 & !(MAPPED | FROZEN))
+    }
+
+    pub const fn frozen(self) -> Self {
+        Self(self.0 | FROZEN)
+    }
+
+    pub const fn thawed(self) -> Self {
+        Self(self.0 & !FROZEN)
+    }
+
+    pub const fn is_frozen(self) -> bool {
+        self.0 & FROZEN != 0
+    }
+
+    /// Returns whether both words name the same frame.
+    pub const fn has_frame_of(self, other: Self) -> bool {
+        self.without_access().0 == other.without_access().0
     }
 
     pub const fn has_access(self) -> bool {

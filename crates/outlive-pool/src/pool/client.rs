@@ -31,7 +31,7 @@ pub enum Placement {
 /// dies, they are freed.
 #[derive(Clone, Debug)]
 pub struct Client {
-    joined: Arc<Joined>,
+    pub(super) joined: Arc<Joined>,
     server: Option<ServerId>,
 }
 

@@ -5,7 +5,13 @@ use crate::coherent::{Line, Translated};
 use crate::error::PoolError;
 use crate::layout::{Address, LINE_SLOTS};
 use core::cell::Cell;
+use core::ops::Deref;
+use core::time::Duration;
 use outlive::memory::{Memory, Ordering};
+use std::time::Instant;
+
+/// The time after which a writer cancels the move of a slice that it waits for.
+const THAW_AFTER: Duration = Duration::from_millis(1);
 
 /// Access of one thread to the data of a pool, reading and writing.
 #[derive(Debug)]
@@ -30,13 +36,20 @@ impl Reader {
         })
     }
 
+    pub(crate) fn slice_bytes(&self) -> u64 {
+        self.pool().coherent().sizes().slice_bytes()
+    }
+
     fn pool(&self) -> &Pool {
         self.client.pool()
     }
 
-    /// Translates `address`, and keeps its slice in place as long as the guard lives. Costs a full
-    /// fence; the accesses by the guard cost no more than plain ones. A reader has up to 15 guards.
-    /// Lock-free; the first access to a server maps its segment.
+    /// Translates `address`, and keeps the memory of its slice as long as the guard lives. Costs a
+    /// full fence; the accesses by the guard cost no more than plain ones. A reader has up to 15
+    /// guards. Lock-free; the first access to a server maps its segment.
+    ///
+    /// The slice may be moved to another server meanwhile; a [confirmation](Guard::confirm) says
+    /// so.
     ///
     /// # Errors
     /// If the address is not allocated, its memory is lost, or it is that of a leased object.
@@ -45,25 +58,80 @@ impl Reader {
     /// A survivor ends the guard.
     #[inline]
     pub fn guard(&self, address: Address) -> Result<Guard<'_>, PoolError> {
+        let slot = self.slot(address)?;
+        let coherent = self.pool().coherent();
+        let translated = coherent.translate(self.line, slot, address, self.pool())?;
+        Ok(self.guard_of(slot, address, translated))
+    }
+
+    /// As [`guard`](Self::guard), and keeps the slice from being moved, for reading and writing.
+    /// While the slice is moved, waits for the copy of what was written last, at most about a
+    /// millisecond; then the move is cancelled.
+    ///
+    /// # Errors
+    /// As [`guard`](Self::guard).
+    ///
+    /// # Crash
+    /// A survivor ends the guard.
+    #[inline]
+    pub fn write_guard(&self, address: Address) -> Result<WriteGuard<'_>, PoolError> {
+        let guard = match self.try_to_write(address)? {
+            Some(guard) => guard,
+            None => self.wait_to_write(address)?,
+        };
+        Ok(WriteGuard {
+            guard,
+            chunk_bits: self.pool().coherent().chunk_bits(),
+            written: Cell::new(0),
+        })
+    }
+
+    #[cold]
+    fn wait_to_write(&self, address: Address) -> Result<Guard<'_>, PoolError> {
+        let end = Instant::now() + THAW_AFTER;
+        loop {
+            if let Some(guard) = self.try_to_write(address)? {
+                return Ok(guard);
+            }
+            if Instant::now() >= end {
+                { self.pool().coherent() }.thaw(address);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[inline]
+    fn try_to_write(&self, address: Address) -> Result<Option<Guard<'_>>, PoolError> {
+        let slot = self.slot(address)?;
+        let coherent = self.pool().coherent();
+        let translated = coherent.translate_to_write(self.line, slot, address, self.pool())?;
+        Ok(translated.map(|translated| self.guard_of(slot, address, translated)))
+    }
+
+    /// Returns a free slot for a guard on `address`.
+    #[inline]
+    fn slot(&self, address: Address) -> Result<u64, PoolError> {
         if address.is_of_object() {
             return Err(PoolError::OfObject { address });
         }
-        let used = self.slots.get();
-        let slot = u64::from(used.trailing_ones());
-        if slot >= LINE_SLOTS {
-            return Err(PoolError::TooManyGuards { most: LINE_SLOTS });
+        let slot = u64::from(self.slots.get().trailing_ones());
+        match slot < LINE_SLOTS {
+            true => Ok(slot),
+            false => Err(PoolError::TooManyGuards { most: LINE_SLOTS }),
         }
-        let coherent = self.pool().coherent();
-        let translated = coherent.translate(self.line, slot, address, self.pool())?;
-        self.slots.set(used | 1 << slot);
-        let slice_bytes = coherent.sizes().slice_bytes();
-        Ok(Guard {
+    }
+
+    #[inline]
+    fn guard_of(&self, slot: u64, address: Address, translated: Translated) -> Guard<'_> {
+        self.slots.set(self.slots.get() | 1 << slot);
+        let slice_bytes = self.slice_bytes();
+        Guard {
             reader: self,
             translated,
             slot,
             byte: address.position() & (slice_bytes - 1),
             slice_bytes,
-        })
+        }
     }
 
     /// Copies the bytes at `address` into `into`, across slices. The copy may be torn at 8 bytes by
@@ -78,8 +146,14 @@ impl Reader {
             let guard = self.guard(address.plus(done as u64))?;
             let rest = &mut into[done..];
             let len = rest.len().min(guard.rest() as usize);
-            guard.read(0, &mut rest[..len])?;
-            done += len;
+            match guard.read(0, &mut rest[..len]) {
+                // Read again, at the new place.
+                Err(PoolError::Moved { .. }) => {}
+                read => {
+                    read?;
+                    done += len;
+                }
+            }
         }
         Ok(())
     }
@@ -95,7 +169,7 @@ impl Reader {
     pub fn write(&self, address: Address, from: &[u8]) -> Result<(), PoolError> {
         let mut done = 0;
         while done < from.len() {
-            let guard = self.guard(address.plus(done as u64))?;
+            let guard = self.write_guard(address.plus(done as u64))?;
             let rest = &from[done..];
             let len = rest.len().min(guard.rest() as usize);
             guard.write(0, &rest[..len])?;
@@ -116,11 +190,11 @@ impl Drop for Reader {
     }
 }
 
-/// A slice that stays in place while the guard lives, seen from the address that it was made for.
+/// The memory of a slice, seen from the address that the guard was made for, to read it.
 ///
-/// Words are loaded and stored by relaxed atomics. What was loaded is valid if a later
-/// [`confirm`](Self::confirm) succeeds: until then the slice's server was alive and the allocation
-/// was not freed.
+/// Words are loaded by relaxed atomics. What was loaded is valid if a later
+/// [`confirm`](Self::confirm) succeeds: until then the slice's server was alive, and the allocation
+/// was neither freed nor moved.
 #[derive(Debug)]
 pub struct Guard<'r> {
     reader: &'r Reader,
@@ -156,8 +230,8 @@ impl Guard<'_> {
     /// Confirms the accesses until now.
     ///
     /// # Errors
-    /// If the server has died, or the allocation was freed: the bytes that were read are void, and
-    /// those that were written may be lost.
+    /// If the server has died, or the allocation was freed or moved: the bytes that were read are
+    /// void, and those that were written may be lost. A slice with a [`WriteGuard`] is not moved.
     #[inline]
     pub fn confirm(&self) -> Result<(), PoolError> {
         { self.reader.pool().coherent() }.confirm(&self.translated)
@@ -172,17 +246,6 @@ impl Guard<'_> {
         self.demand_word(index);
         let at = self.translated.at + (self.byte + index * 8);
         self.translated.memory.load(at, Ordering::Relaxed)
-    }
-
-    /// Stores the word `index` behind the guard's address, unconfirmed.
-    ///
-    /// # Panics
-    /// As [`load`](Self::load).
-    #[inline(always)]
-    pub fn store(&self, index: u64, word: u64) {
-        self.demand_word(index);
-        let at = self.translated.at + (self.byte + index * 8);
-        self.translated.memory.store(at, word, Ordering::Relaxed);
     }
 
     /// Panics unless the word is inside the slice: the memory has neighbours.
@@ -201,15 +264,75 @@ impl Guard<'_> {
         { self.translated.memory }.copy_out(self.translated.at + at, into);
         self.confirm()
     }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let reader = self.reader;
+        { reader.pool().coherent() }.withdraw(reader.line, self.slot);
+        reader.slots.set(reader.slots.get() & !(1 << self.slot));
+    }
+}
+
+/// The memory of a slice, to read and write it. The slice is not moved while the guard lives.
+///
+/// Words are stored by relaxed atomics. They are in the slice if a later
+/// [`confirm`](Guard::confirm) succeeds.
+#[derive(Debug)]
+pub struct WriteGuard<'r> {
+    guard: Guard<'r>,
+    chunk_bits: u32,
+    /// A bit for each chunk that was stored to.
+    written: Cell<u64>,
+}
+
+impl<'r> Deref for WriteGuard<'r> {
+    type Target = Guard<'r>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Guard<'r> {
+        &self.guard
+    }
+}
+
+impl WriteGuard<'_> {
+    /// Returns the bit of the chunk of a byte of the slice.
+    #[inline(always)]
+    fn chunk(&self, byte: u64) -> u64 {
+        1 << (byte >> self.chunk_bits)
+    }
+
+    fn mark(&self, chunks: u64) {
+        self.written.set(self.written.get() | chunks);
+    }
+
+    /// Stores the word `index` behind the guard's address, unconfirmed.
+    ///
+    /// # Panics
+    /// As [`load`](Guard::load).
+    #[inline(always)]
+    pub fn store(&self, index: u64, word: u64) {
+        let guard = &self.guard;
+        guard.demand_word(index);
+        let byte = guard.byte + index * 8;
+        self.mark(self.chunk(byte));
+        let (memory, at) = (guard.translated.memory, guard.translated.at + byte);
+        memory.store(at, word, Ordering::Relaxed);
+    }
 
     /// Copies bytes to `byte` behind the guard's address, and confirms them. Bytes behind the last
     /// one keep their values.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`read`](Guard::read).
     pub fn write(&self, byte: u64, from: &[u8]) -> Result<(), PoolError> {
-        let at = self.demand(byte, from.len() as u64)?;
-        let (memory, at) = (self.translated.memory, self.translated.at + at);
+        let (guard, len) = (&self.guard, from.len() as u64);
+        let at = guard.demand(byte, len)?;
+        let (first, last) = (self.chunk(at), self.chunk(at + len.saturating_sub(1)));
+        // The bits from the first to the last one.
+        self.mark((last - first) | last);
+        let (memory, at) = (guard.translated.memory, guard.translated.at + at);
         let (whole, last) = from.split_at(from.len() & !7);
         memory.copy_in(at, whole);
         if !last.is_empty() {
@@ -229,11 +352,14 @@ impl Guard<'_> {
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for WriteGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        let reader = self.reader;
-        { reader.pool().coherent() }.withdraw(reader.line, self.slot);
-        reader.slots.set(reader.slots.get() & !(1 << self.slot));
+        // Before the announcement is withdrawn: a mover that finds it withdrawn has the marks.
+        let (written, guard) = (self.written.get(), &self.guard);
+        if written != 0 {
+            let coherent = guard.reader.pool().coherent();
+            coherent.mark_written(guard.translated.slice, written);
+        }
     }
 }

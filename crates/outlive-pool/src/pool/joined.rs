@@ -7,7 +7,7 @@
 //! holds the lock.
 
 use super::Pool;
-use crate::coherent::Run;
+use crate::coherent::{Run, Unfinished};
 use outlive::membership::{Instance, Process};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -23,6 +23,8 @@ pub(super) struct Entries {
 pub(super) struct Held {
     /// The runs without access that the member owns, and that it could not release yet.
     pub remaining: Vec<Run>,
+    /// The moves of this member that are not finished.
+    pub moves: Vec<Unfinished>,
     /// The member leaves, and its recovery thread claims nothing any more.
     pub is_closed: bool,
 }
@@ -57,6 +59,7 @@ impl Joined {
     /// Releases the freed memory of this member that no reader uses any more, and the mappings of
     /// lost servers.
     pub fn collect(&self, held: &mut Held) {
+        self.finish_moves(held);
         // The announcements of a dead reader remain if a program without the pool's handler has
         // recovered its log.
         if self.release_remaining(held) && self.pool.recover_departed(held, &self.process) {
@@ -81,6 +84,21 @@ impl Joined {
             self.release_remaining(held);
         }
         has_recovered
+    }
+
+    /// Finishes the moves whose old memory no reader uses any more.
+    pub(super) fn finish_moves(&self, held: &mut Held) {
+        let _mapped = self.pool.inner.here.hold();
+        let (own, coherent) = (self.process.instance(), self.pool.coherent());
+        held.moves.retain_mut(|unfinished| {
+            match coherent.finish_move(own, unfinished, &self.pool) {
+                Ok(is_finished) => !is_finished,
+                Err(error) => {
+                    tracing::warn!(%error, "the old memory of a slice is released later");
+                    true
+                }
+            }
+        });
     }
 
     /// Releases the remaining runs that no reader uses. Returns whether dead readers use one.

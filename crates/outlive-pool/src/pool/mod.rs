@@ -5,13 +5,15 @@ mod files;
 mod guard;
 mod here;
 mod joined;
+mod mover;
 mod options;
 mod recover;
 mod server;
 mod status;
 
 pub use client::{Client, Placement};
-pub use guard::{Guard, Reader};
+pub use guard::{Guard, Reader, WriteGuard};
+pub use mover::{Drained, MoveBudget};
 pub use options::PoolOptions;
 pub use server::Server;
 pub use status::{PoolStatus, ServerStatus};

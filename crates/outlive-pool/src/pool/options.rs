@@ -30,8 +30,8 @@ impl Default for PoolOptions {
 
 impl PoolOptions {
     /// Returns the options of a pool with slices of 2 MiB, 65,536 slices (128 GiB of addresses, and
-    /// tables of 1.5 MiB), 64 servers, 256 readers, 64 counters, 4096 leased objects, and 256
-    /// members.
+    /// tables of 2 MiB), 64 servers, 256 readers, 64 counters, 64 moves, 4096 leased objects, and
+    /// 256 members.
     pub fn new() -> Self {
         Self {
             sizes: Sizes {
@@ -40,6 +40,7 @@ impl PoolOptions {
                 servers: 64,
                 readers: 256,
                 counters: 64,
+                moves: 64,
                 object_quota: 0,
             },
             objects: 4096,
@@ -59,7 +60,7 @@ impl PoolOptions {
     }
 
     /// Sets the number of slices, which limits the allocations at one time. The coherent region has
-    /// 24 bytes for each.
+    /// 32 bytes for each.
     pub fn slices(mut self, slices: u64) -> Self {
         self.sizes.slices = slices;
         self
@@ -81,6 +82,12 @@ impl PoolOptions {
     /// Sets the number of counters.
     pub fn counters(mut self, counters: u16) -> Self {
         self.sizes.counters = counters;
+        self
+    }
+
+    /// Sets the largest number of slices that are moved at one time.
+    pub fn moves(mut self, moves: u16) -> Self {
+        self.sizes.moves = moves;
         self
     }
 

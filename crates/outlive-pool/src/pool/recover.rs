@@ -56,6 +56,7 @@ impl Pool {
         let files = &self.inner.files;
         let recovery = { self.coherent() }.recover(survivor, gone, self, files);
         held.remaining.extend(recovery.remaining);
+        held.moves.extend(recovery.moves);
         recovery.failed.map_or(Ok(()), Err)
     }
 

@@ -1,6 +1,6 @@
 //! The process of a server.
 
-use super::{Client, Pool};
+use super::{Client, MoveBudget, Pool};
 use crate::coherent::{Home, ServerEntry, ServerId};
 use crate::error::PoolError;
 use crate::layout::MapWord;
@@ -11,6 +11,10 @@ use std::os::unix::fs::PermissionsExt;
 
 /// The number of bytes of a segment that are reserved for the data outside its region.
 const BESIDE_REGION: u64 = 64 << 10;
+
+/// The number of times at which slices are moved away before a server resizes or leaves: clients
+/// may allocate on it meanwhile, and readers may keep the old memory of slices.
+const ATTEMPTS: u32 = 8;
 
 /// A server, which lends memory to a pool. When it is dropped without
 /// [`leave`](Self::leave), its memory is lost. A process that only serves calls
@@ -118,6 +122,30 @@ impl Server {
         coherent.move_boundary(&self.entry, self.home, frames)
     }
 
+    /// As [`resize`](Self::resize), and first moves the slices in the part that becomes private to
+    /// other servers. Readers and writers continue.
+    ///
+    /// # Errors
+    /// As `resize`: slices that could not be moved remain, and nothing is changed.
+    ///
+    /// # Crash
+    /// The memory is lost with the server.
+    pub fn resize_and_move(&mut self, shared: u64, budget: MoveBudget) -> Result<(), PoolError> {
+        let slice_bytes = self.client.pool().coherent().sizes().slice_bytes();
+        let first = shared.div_ceil(slice_bytes);
+        let mut resized = self.resize(shared);
+        // Clients may allocate there meanwhile.
+        for _ in 0..ATTEMPTS {
+            if !matches!(resized, Err(PoolError::StillHeld { .. })) {
+                break;
+            }
+            self.client.drain_from(self.id(), first, budget)?;
+            self.client.collect();
+            resized = self.resize(shared);
+        }
+        resized
+    }
+
     /// Takes the last [request](Pool::request_resize) of another process to resize this server: the
     /// number of bytes. The server decides when it [follows](Self::resize) it.
     pub fn requested(&self) -> Option<u64> {
@@ -135,6 +163,30 @@ impl Server {
     /// Returns the events of the pool's members from now on.
     pub fn events(&self) -> GroupEvents {
         self.client.events()
+    }
+
+    /// Moves the slices of this server to other servers, and leaves the pool. Readers and writers
+    /// continue.
+    ///
+    /// # Errors
+    /// As [`leave`](Self::leave): slices that could not be moved remain.
+    ///
+    /// # Crash
+    /// A survivor declares the server dead.
+    pub fn move_and_leave(self, budget: MoveBudget) -> Result<(), (Box<Self>, PoolError)> {
+        let mut left = self.leave();
+        for _ in 0..ATTEMPTS {
+            let server = match left {
+                Err((server, PoolError::StillHeld { .. })) => server,
+                other => return other,
+            };
+            if let Err(error) = server.client.drain(server.id(), budget) {
+                return Err((server, error));
+            }
+            server.client.collect();
+            left = server.leave();
+        }
+        left
     }
 
     /// Leaves the pool.

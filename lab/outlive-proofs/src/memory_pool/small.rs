@@ -14,6 +14,7 @@ const SIZES: Sizes = Sizes {
     servers: 2,
     readers: 2,
     counters: 1,
+    moves: 2,
     object_quota: 0,
 };
 const TABLES: Offset = Offset::new(128);
@@ -51,6 +52,14 @@ pub fn reader() -> (Offset, u64) {
     (TABLES + 0x100, 8)
 }
 
+/// Returns the place and length of the words that name the new frames in the records of moves.
+pub fn new_frames() -> (Offset, u64) {
+    // Of the first record; the mover words follow the records, and then the map words.
+    let records = WORDS + u64::from(SIZES.moves) * 64;
+    let (words, _) = words();
+    (Offset::new(words.raw() - records) + 24, 8)
+}
+
 /// Returns the place and length of the state word of the first server.
 pub fn state() -> (Offset, u64) {
     (TABLES + (0x80 + 8), 8)
@@ -66,9 +75,13 @@ pub fn frames() -> (Offset, u64) {
 pub struct SmallPool<M: Memory> {
     memory: M,
     base: u64,
+    bits: u32,
     /// The tables.
     pub coherent: Coherent<M>,
 }
+
+/// The logarithm of the bytes of a slice in a pool for copies: two words, which are two chunks.
+const TINY: u32 = 4;
 
 impl<M: Memory> SmallPool<M> {
     /// Creates the pool, without servers.
@@ -83,7 +96,31 @@ impl<M: Memory> SmallPool<M> {
         Self {
             memory,
             base,
+            bits: SIZES.slice_bits,
             coherent,
+        }
+    }
+
+    /// Creates a pool with slices of 16 bytes, whose copies have few steps.
+    pub fn create_tiny(memory: M) -> Self {
+        Coherent::create(memory, TABLES, Self::tiny_sizes());
+        Self::open_tiny(memory)
+    }
+
+    /// Opens a pool with slices of 16 bytes.
+    pub fn open_tiny(memory: M) -> Self {
+        Self {
+            memory,
+            base: 0,
+            bits: TINY,
+            coherent: Coherent::of(memory, TABLES, Self::tiny_sizes()),
+        }
+    }
+
+    fn tiny_sizes() -> Sizes {
+        Sizes {
+            slice_bits: TINY,
+            ..SIZES
         }
     }
 
@@ -98,15 +135,27 @@ impl<M: Memory> SmallPool<M> {
         Self {
             memory,
             base,
+            bits: SIZES.slice_bits,
             coherent,
         }
     }
 
     /// Returns the region of a server.
     pub fn region(&self, server: ServerId) -> Home<M> {
-        let bytes = Home::<M>::bytes_for(FRAMES, SIZES.slice_bits);
+        let bytes = Home::<M>::bytes_for(FRAMES, self.bits);
         let at = self.base + REGIONS + u64::from(server.0 - 1) * bytes;
-        Home::new(self.memory, Offset::new(at), bytes, SIZES.slice_bits)
+        Home::new(self.memory, Offset::new(at), bytes, self.bits)
+    }
+
+    /// Returns the server whose region has this place.
+    pub fn server_at(&self, at: Offset) -> ServerId {
+        let bytes = Home::<M>::bytes_for(FRAMES, self.bits);
+        ServerId(1 + ((at.raw() - self.base - REGIONS) / bytes) as u16)
+    }
+
+    /// Waits for another thread.
+    pub fn pause(&self) {
+        { self.memory }.spin_hint();
     }
 
     /// Returns whether a frame of a server has `slice`.
@@ -135,7 +184,7 @@ impl<M: Memory> SmallPool<M> {
             let at = self.segment(server);
             { self.memory }.store(at, 1u64, Ordering::Release);
             self.region(server).initialise(FRAMES);
-            Ok((Home::<M>::bytes_for(FRAMES, SIZES.slice_bits), 1))
+            Ok((Home::<M>::bytes_for(FRAMES, self.bits), 1))
         };
         let joined = { self.coherent }.join_server(owner, self, create);
         joined.expect("a free entry")

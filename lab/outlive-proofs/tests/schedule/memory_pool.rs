@@ -1,6 +1,6 @@
 //! Memory pools under every interleaving within bounds; and a broken variant, which must be found.
 
-use outlive_proofs::memory_pool::{object_scenarios, scenarios};
+use outlive_proofs::memory_pool::{move_scenarios, object_scenarios, scenarios};
 use outlive_prove::proof::{assert_caught, assert_hold};
 
 #[test]
@@ -23,4 +23,15 @@ fn leased_objects_hold_under_interleavings() {
 #[test]
 fn broken_leased_objects_are_caught() {
     assert_caught(object_scenarios::broken());
+}
+
+#[test]
+fn moves_of_slices_hold_under_interleavings() {
+    let coverage = assert_hold(move_scenarios::all(), |report| report.executions > 1);
+    println!("{coverage}");
+}
+
+#[test]
+fn broken_moves_are_caught() {
+    assert_caught(move_scenarios::broken());
 }

@@ -5,7 +5,8 @@ use crate::interruption;
 use crate::output;
 use clap::Args;
 use outlive_pool::{
-    Client, Phase, Placement, Pool, PoolError, PoolOptions, PoolVec, Reader, ServerId,
+    Client, MoveBudget, Phase, Placement, Pool, PoolError, PoolOptions, PoolVec, Reader, ServerId,
+    ServerStatus,
 };
 use serde::Serialize;
 use std::io::{BufRead, BufReader};
@@ -20,7 +21,8 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Examples:\n  \
     outlive pool demo --servers 4\n  \
     outlive pool demo --servers 4 --kill 1 --json\n\n\
-    Each server is a process. The pool is created for the run in /dev/shm, and removed. The vector \
+    Each server is a process. The pool is created for the run in /dev/shm, and removed. The slices \
+    of one server move to the others and back, and its memory is made private in between. The vector \
     has no redundancy, so the part of a killed server is lost: the sum is not printed then, and the \
     command exits with 1.\n\n\
     JSON: expected, sum, right, steps, failures and more; docs/json.md says what they mean.")]
@@ -48,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Step {
     name: &'static str,
     seconds: f64,
-    /// The bytes of the vector that the step read or wrote.
+    /// The bytes of the vector that the step read, wrote or moved.
     bytes: u64,
 }
 
@@ -168,7 +170,9 @@ impl Demo {
             steps: Vec::new(),
             bytes: self.elements * 8,
         };
-        let of_each = slices.div_ceil(self.servers.into()) * SLICE;
+        // The others have space for the slices of one server.
+        let others = u64::from(self.servers - 1).max(1);
+        let of_each = slices.div_ceil(others).max(1) * SLICE;
         let mut servers = demo.step("start servers", 0, |_| {
             (0..self.servers)
                 .map(|_| Process::start(&path, of_each))
@@ -203,6 +207,15 @@ impl Demo {
             Ok(vector.update_range(&reader, all, |_, it| rewritten(it))?)
         })?;
         let expected = self::expected(self.elements, |index| rewritten(value(index)));
+        if self.servers > 1 {
+            demo.migrate(client, servers[0].id)?;
+            let moved = demo.step("sum after moves", bytes, |run| {
+                run.sum(client, &reader, &vector)
+            })?;
+            if moved.sum != expected || !moved.lost.is_empty() {
+                return Ok(self.answer(demo, expected, moved, Vec::new()));
+            }
+        }
         let mut losses = Vec::new();
         for _ in 0..self.kill {
             let victim = servers.pop().expect("as many servers as kills");
@@ -248,9 +261,9 @@ impl Demo {
             for step in &answer.steps {
                 let rate = step.bytes as f64 / step.seconds.max(1e-9) / 1e9;
                 match step.bytes {
-                    0 => output::line(format_args!("{:<14} {:.3} s", step.name, step.seconds))?,
+                    0 => output::line(format_args!("{:<15} {:.3} s", step.name, step.seconds))?,
                     _ => output::line(format_args!(
-                        "{:<14} {:.3} s, {rate:.2} GB/s",
+                        "{:<15} {:.3} s, {rate:.2} GB/s",
                         step.name, step.seconds
                     ))?,
                 }
@@ -317,6 +330,65 @@ impl Run {
             bytes,
         });
         Ok(result)
+    }
+
+    /// Moves the slices of a server to the others, makes its memory private and shared again, and
+    /// moves slices back.
+    fn migrate(&mut self, client: &Client, server: ServerId) -> Result<(), Failure> {
+        let budget = MoveBudget::default();
+        let had = self.slices_of(client, server);
+        self.step("drain a server", had * SLICE, |_| {
+            match client.drain(server, budget)?.remaining.into_iter().next() {
+                None => Ok(()),
+                Some((_, error)) => Err(error.into()),
+            }
+        })?;
+        let lent = self.frames_of(client, server) * SLICE;
+        self.step("shrink it", 0, |run| run.resize(client, server, SLICE))?;
+        self.step("grow it", 0, |run| run.resize(client, server, lent))?;
+        self.step("move back", had * SLICE, |_| {
+            let mut left = had;
+            for address in client.slices() {
+                if left > 0 && client.move_slice(address, server, budget)? {
+                    left -= 1;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn status_of<T>(
+        &self,
+        client: &Client,
+        server: ServerId,
+        of: impl Fn(&ServerStatus) -> T,
+    ) -> Option<T> {
+        let servers = client.pool().status().servers;
+        { servers.iter() }.find(|it| it.entry.id == server).map(of)
+    }
+
+    fn slices_of(&self, client: &Client, server: ServerId) -> u64 {
+        self.status_of(client, server, |it| it.slices).unwrap_or(0)
+    }
+
+    fn frames_of(&self, client: &Client, server: ServerId) -> u64 {
+        let frames = self.status_of(client, server, |it| it.frames);
+        frames.flatten().unwrap_or(0)
+    }
+
+    /// Requests that a server lends `bytes` bytes, and waits until it does.
+    fn resize(&self, client: &Client, server: ServerId, bytes: u64) -> Result<(), Failure> {
+        let began = Instant::now();
+        client.pool().request_resize(server, bytes)?;
+        while self.frames_of(client, server) != bytes / SLICE {
+            if began.elapsed() > PATIENCE {
+                return Err(Failure::new(format_args!(
+                    "{server} has not resized after {PATIENCE:?}"
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Sums the parts of the vector. Lost ones are counted, and add nothing.

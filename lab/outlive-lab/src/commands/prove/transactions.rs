@@ -285,20 +285,26 @@ impl Transactions {
     /// connection and lost a memory server with each step.
     fn coverage(&self, together: &Counts) -> Proof<Details> {
         let plan = Plan::RESTORATIONS;
+        // A restorer releases a latch by CAS only after a loss has ended its attempt, and no run
+        // loses another server at that moment.
+        let is_impossible = |what: &str, step: &(Victim, Step)| {
+            what.contains("memory") && *step == (Victim::Restorer, Step::Release)
+        };
         let events = [
             ("died after", &together.deaths),
             ("lost a connection with", &together.breaks),
             ("lost a memory server with", &together.losses),
         ];
         let messages = events.iter().flat_map(|(what, seen)| {
-            missing(seen, &plan).map(move |(victim, step)| {
+            let missing = missing(seen, &plan).filter(move |it| !is_impossible(what, it));
+            missing.map(move |(victim, step)| {
                 format!("no {victim:?} {what} a batch of {}", step.name())
             })
         });
         let messages: Vec<String> = messages.collect();
         Proof {
             name: "transactions: coverage of all kinds".into(),
-            points: (events.len() * missing(&Steps::new(), &plan).count()) as u64,
+            points: (events.len() * missing(&Steps::new(), &plan).count()) as u64 - 1,
             failures: messages.len() as u64,
             seconds: 0.0,
             more: Details {

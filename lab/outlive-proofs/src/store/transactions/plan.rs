@@ -107,8 +107,8 @@ impl Plan {
         restores: true,
         ..Self::LOSSES
     };
-    /// The same with three replicas. The second server, with the primaries, is lost during the
-    /// restoration.
+    /// The same with three replicas. The second server, with primaries or with the copies, is lost
+    /// during the restoration.
     pub const RESTORATIONS_OF_THREE: Self = Self {
         replicas: 3,
         ..Self::RESTORATIONS

@@ -9,7 +9,8 @@ use outlive_store::verbs::ServerId;
 
 impl World {
     /// Restores lost replicas. Another memory server is lost `delay` words after the end of the
-    /// first restoration, or, if that leaves a replica, after its beginning.
+    /// first restoration, or, if that leaves a replica, soon after its beginning: one that has
+    /// primaries, or the one that receives the copies.
     pub(super) async fn restorer(&self, compute: usize, delay: u64) {
         while !self.is_over.get() {
             pause().await;
@@ -31,7 +32,9 @@ impl World {
                 pause().await;
                 self.configuration.borrow_mut().changes.push(Change::Step);
                 if steps == 0 && self.plan.replicas > 2 {
-                    self.lose_after(delay / 8);
+                    // A primary, or the server that receives the copies.
+                    let step = if delay % 2 == 0 { 0 } else { steps + 1 };
+                    self.lose_after(step, delay / 8);
                 }
             }
             let step = steps | 1;
@@ -60,16 +63,16 @@ impl World {
             counts.restored += 1;
             counts.restored_again += u64::from(compute > RESTORER);
             if step == 1 && self.plan.replicas == 2 {
-                self.lose_after(delay);
+                self.lose_after(0, delay);
             }
         }
     }
 
-    /// Plans the loss of a primary.
-    fn lose_after(&self, delay: u64) {
-        if let Some(old) = self.old_server() {
+    /// Plans the loss of a server with replicas that are there since `step`.
+    fn lose_after(&self, step: u8, delay: u64) {
+        if let Some(server) = self.server_since(step) {
             let words = self.network.seen().words;
-            self.network.plan(words + delay, Fault::MemoryCrash(old));
+            self.network.plan(words + delay, Fault::MemoryCrash(server));
         }
     }
 
@@ -98,13 +101,13 @@ impl World {
         is_any
     }
 
-    /// A live server with replicas that have been there since the beginning.
-    fn old_server(&self) -> Option<ServerId> {
+    /// A live server with replicas that are there since `step`.
+    fn server_since(&self, step: u8) -> Option<ServerId> {
         let configuration = self.configuration.borrow();
         let lost = configuration.lost_now();
         let mut places = configuration.places.iter().flatten();
-        let old = places.find(|it| it.step == 0 && !lost.contains(&it.server));
-        old.map(|it| it.server)
+        let found = places.find(|it| it.step == step && !lost.contains(&it.server));
+        found.map(|it| it.server)
     }
 
     /// Returns whether the replicas of the first lost server are restored, and a second one is

@@ -1,0 +1,440 @@
+//! The move of a slice to another server, while readers and writers use it.
+//!
+//! 1. The record of the move names the slice. The mover word of the slice: from 0 to the record, by
+//!    a compare-and-swap. A full fence; then the map word, which is accessible.
+//! 2. A frame of the new server; the record names it before the claim. The frame belongs to the
+//!    slice, and no map word names it.
+//! 3. Writers that had announced the slice before step 1 end. Later ones find the mover word when
+//!    they end, and mark the chunks that they have written in the record.
+//! 4. All chunks are copied, and again those that were written meanwhile, until they are few.
+//! 5. *Freeze*: the map word with F. A full fence; then the mover waits until no writer has
+//!    announced the slice. New writers wait. The last written chunks are copied.
+//! 6. *Flip*: the map word names the new frame, by a compare-and-swap from the frozen word.
+//! 7. A full fence, and a scan for the readers of the old frame. When each of them has withdrawn
+//!    that announcement, the old frame, the mover word and the record are released.
+//!
+//! Before the flip the old frame is the only true copy, and after it the new one. A survivor reads
+//! the map word: if it names the new frame, step 7 remains; if not, the slice is thawed and the new
+//! frame released. The map word does not change under the survivor: only the holder of the mover
+//! word moves a slice, and a slice with a mover word is made inaccessible, but not released.
+//!
+//! A release makes the slice inaccessible, executes a full fence, and reads the mover word. A mover
+//! claims the mover word, executes a full fence, and reads the map word. One of the two sees the
+//! other.
+//!
+//! No writer waits long: one that has waited enough [thaws](Coherent::thaw) the slice. The flip
+//! then fails, and the move is cancelled.
+
+use super::moves::Record;
+use super::readers::{Access, Announcement};
+use super::{Coherent, Home, Homes, Phase, Run, ServerId};
+use crate::error::PoolError;
+use crate::layout::{Address, MapWord};
+use outlive::membership::Instance;
+use outlive::memory::{Memory, Offset, Ordering};
+
+outlive::memory::crash_points! {
+    /// Crash points of a move.
+    pub enum MovePoint for "pool.move" {
+        /// The record names the slice.
+        Recorded,
+        /// The slice has its mover.
+        Claimed,
+        /// The record names a frame of the new server, which is not claimed.
+        Pending,
+        /// The slice has both frames.
+        Framed,
+        /// No writer begins.
+        Frozen,
+        /// The map word names the new frame.
+        Flipped,
+        /// The old frame is released.
+        Released,
+        /// The slice has no mover any more, and the record still names it.
+        Disclaimed,
+    }
+}
+
+/// The number of times at which written chunks are copied before the slice is frozen.
+const ROUNDS: u32 = 8;
+
+/// The number of chunks of a slice, each with a bit in a word.
+const CHUNKS: u64 = 64;
+
+/// The speed and the patience of a mover.
+pub trait Pace {
+    /// Is called after `bytes` bytes were copied. May wait, except while the slice is frozen.
+    fn copied(&mut self, bytes: u64, is_frozen: bool);
+
+    /// Is called again and again while a writer uses the slice. Returns whether the mover goes on
+    /// waiting.
+    fn waits(&mut self) -> bool;
+}
+
+/// A move that its mover, or a survivor, has not completed or cancelled yet.
+#[derive(Debug)]
+#[must_use = "the move is finished later"]
+pub struct Unfinished {
+    record: Record,
+    slice: u64,
+    /// Whether the slice has been moved.
+    has_moved: bool,
+    /// The announcements of readers that may use the old frame.
+    old: Vec<Announcement>,
+}
+
+/// The failure of a move.
+#[derive(Debug)]
+pub struct NotMoved {
+    /// The reason.
+    pub error: Box<PoolError>,
+    /// The move, if it could not be cancelled yet, because a server could not be reached.
+    pub unfinished: Option<Unfinished>,
+}
+
+impl From<PoolError> for NotMoved {
+    fn from(error: PoolError) -> Self {
+        Self {
+            error: Box::new(error),
+            unfinished: None,
+        }
+    }
+}
+
+impl<M: Memory> Coherent<M> {
+    /// Moves the slice of `address` to the server `to`, as the process `mover`. Readers and writers
+    /// of all processes continue. Then the move is to be [finished](Self::finish_move). `None` if
+    /// the slice is there already.
+    ///
+    /// Waits for writers that keep their guards, as long as `pace` says.
+    ///
+    /// # Errors
+    /// If the slice is not allocated, belongs to a leased object, is lost, is being moved, or is
+    /// still written; or the server has no free frame. The slice stays where it is.
+    ///
+    /// # Crash
+    /// A survivor that [recovers](Self::recover) `mover` completes or cancels the move.
+    pub fn move_slice(
+        self,
+        mover: Instance,
+        address: Address,
+        to: ServerId,
+        homes: &impl Homes<M>,
+        pace: &mut impl Pace,
+    ) -> Result<Option<Unfinished>, NotMoved> {
+        let slice = address.position() >> self.sizes.slice_bits;
+        if slice >= self.sizes.slices {
+            return Err(PoolError::Freed { address }.into());
+        }
+        // The bytes of objects are read in place, without announcements.
+        if address.is_of_object() {
+            return Err(PoolError::OfObject { address }.into());
+        }
+        let record = self.claim_record(mover);
+        let most = self.sizes.moves;
+        let record = record.ok_or(PoolError::TooManyMoves { most })?;
+        self.begin_record(record, slice);
+        self.memory.crash_point(MovePoint::Recorded);
+        if !self.claim_move(record, slice) {
+            self.drop_record(record, mover);
+            let other = self.mover_of(Run {
+                first: slice,
+                slices: 1,
+            });
+            let by = other.unwrap_or(mover);
+            return Err(PoolError::BeingMoved { address, by }.into());
+        }
+        self.memory.crash_point(MovePoint::Claimed);
+        let mut unfinished = Unfinished {
+            record,
+            slice,
+            has_moved: false,
+            old: Vec::new(),
+        };
+        let error = match self.move_claimed(record, (address, slice), to, homes, pace) {
+            Ok(true) => {
+                unfinished.has_moved = true;
+                unfinished.old = self.users_after(slice);
+                return Ok(Some(unfinished));
+            }
+            Ok(false) => None,
+            Err(error) => Some(error),
+        };
+        // Without the new frame, nothing waits for readers.
+        let cancelled = self.finish_move(mover, &mut unfinished, homes);
+        match (error, cancelled) {
+            (None, Ok(_)) => Ok(None),
+            (Some(error), Ok(_)) => Err(error.into()),
+            (error, Err(unreachable)) => Err(NotMoved {
+                error: Box::new(error.unwrap_or(unreachable)),
+                unfinished: Some(unfinished),
+            }),
+        }
+    }
+
+    /// Copies the slice and flips its map word. Returns `false` if it is there already.
+    fn move_claimed(
+        self,
+        record: Record,
+        (address, slice): (Address, u64),
+        to: ServerId,
+        homes: &impl Homes<M>,
+        pace: &mut impl Pace,
+    ) -> Result<bool, PoolError> {
+        // SeqCst: either this mover sees that the slice is inaccessible, or the member that made it
+        // so sees the mover. And either this mover sees the announcement of a writer, or that
+        // writer sees the mover.
+        self.memory.fence(Ordering::SeqCst);
+        let old = self.map_word(slice).thawed();
+        if !old.has_access() || old.generation() != address.generation() {
+            return Err(PoolError::Freed { address });
+        }
+        if old.segment() == to.0 {
+            return Ok(false);
+        }
+        let source = self.frame(address, (slice, old), homes)?;
+        self.set_old(record, old);
+        let entry = self.server(to).filter(|it| it.phase == Phase::Live);
+        let entry = entry.ok_or_else(|| {
+            let phase = self.server(to).map_or(Phase::Free, |it| it.phase);
+            PoolError::NotLive { server: to, phase }
+        })?;
+        let lost = PoolError::Lost {
+            address,
+            server: to,
+        };
+        let home = homes.home(to.0, entry.generation)?.ok_or(lost)?;
+        let note = |word| {
+            self.set_new(record, word);
+            self.memory.crash_point(MovePoint::Pending);
+        };
+        let claimed = self.claim_frame(slice, old.generation(), &entry, home, note);
+        let Some((new, _)) = claimed else {
+            return Err(PoolError::OutOfMemory {
+                slice_bytes: self.sizes.slice_bytes(),
+                servers: 1,
+            });
+        };
+        self.memory.crash_point(MovePoint::Framed);
+        let target = self.frame(address, (slice, new), homes)?;
+        let early = self.users_of(slice, Access::Write);
+        self.wait_for(address, early, pace, || true)?;
+        let mut chunks = u64::MAX;
+        for _ in 0..ROUNDS {
+            self.copy(chunks, source, target, |bytes| pace.copied(bytes, false));
+            chunks = self.take_written(record);
+            if chunks.count_ones() <= 1 {
+                break;
+            }
+        }
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let (at, frozen) = (self.map_at(slice), old.frozen());
+        let swap = |from: MapWord, to: MapWord| {
+            let swapped = { self.memory }.compare_exchange(at, from.0, to.0, order.0, order.1);
+            swapped.map_err(|found| match MapWord(found).has_access() {
+                true => PoolError::MoveCancelled { address },
+                false => PoolError::Freed { address },
+            })
+        };
+        swap(old, frozen)?;
+        self.memory.crash_point(MovePoint::Frozen);
+        // SeqCst: either this scan finds the announcement of a writer, or the writer sees F.
+        self.memory.fence(Ordering::SeqCst);
+        let late = self.users_of(slice, Access::Write);
+        self.wait_for(address, late, pace, || self.map_word(slice) == frozen)?;
+        chunks |= self.take_written(record);
+        self.copy(chunks, source, target, |bytes| pace.copied(bytes, true));
+        // Acquire: as in `confirm`.
+        self.memory.fence(Ordering::Acquire);
+        for word in [old, new] {
+            let server = ServerId(word.segment());
+            if !self.has_memory(server, word.server_generation()) {
+                return Err(PoolError::Lost { address, server });
+            }
+        }
+        swap(frozen, new.with_access())?;
+        self.memory.crash_point(MovePoint::Flipped);
+        Ok(true)
+    }
+
+    fn frame(
+        self,
+        address: Address,
+        (slice, word): (u64, MapWord),
+        homes: &impl Homes<M>,
+    ) -> Result<(M, Offset), PoolError> {
+        let server = ServerId(word.segment());
+        let home: Option<Home<M>> = homes.home(word.segment(), word.server_generation())?;
+        let home = home.ok_or(PoolError::Lost { address, server })?;
+        let frame = home.frame_of(word.index().into(), slice);
+        frame.ok_or(PoolError::Damaged { address, server })
+    }
+
+    /// Waits until the writers have withdrawn these announcements, as long as `goes_on`.
+    fn wait_for(
+        self,
+        address: Address,
+        writers: Vec<Announcement>,
+        pace: &mut impl Pace,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<(), PoolError> {
+        for writer in writers {
+            while self.is_announced(&writer) {
+                if !goes_on() {
+                    return Err(PoolError::MoveCancelled { address });
+                }
+                if !pace.waits() {
+                    let by = writer.owner();
+                    return Err(PoolError::StillWritten { address, by });
+                }
+                self.memory.spin_hint();
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the chunks with a bit in `chunks`.
+    fn copy(
+        self,
+        chunks: u64,
+        (source, from): (M, Offset),
+        (target, to): (M, Offset),
+        mut copied: impl FnMut(u64),
+    ) {
+        const PIECE: u64 = 4096;
+        let bytes = 1 << self.chunk_bits();
+        let mut piece = [0; PIECE as usize];
+        for chunk in (0..CHUNKS).filter(|chunk| chunks >> chunk & 1 != 0) {
+            let start = chunk * bytes;
+            // A slice may have fewer chunks than bits.
+            let end = self.sizes.slice_bytes().min(start + bytes);
+            for at in (start..end).step_by(PIECE as usize) {
+                let piece = &mut piece[..PIECE.min(end - at) as usize];
+                source.copy_out(from + at, piece);
+                target.copy_in(to + at, piece);
+            }
+            copied(end.saturating_sub(start));
+        }
+    }
+
+    /// Returns the logarithm of the number of bytes of a chunk: a 64th of a slice.
+    pub fn chunk_bits(self) -> u32 {
+        self.sizes.slice_bits.saturating_sub(6).max(3)
+    }
+
+    /// Lets writers begin that wait for the move of the slice of `address`. The move is cancelled
+    /// then.
+    pub fn thaw(self, address: Address) {
+        let slice = address.position() >> self.sizes.slice_bits;
+        if slice < self.sizes.slices {
+            self.thaw_slice(slice);
+        }
+    }
+
+    fn thaw_slice(self, slice: u64) {
+        let (at, word) = (self.map_at(slice), self.map_word(slice));
+        if word.is_frozen() {
+            // Once: the slice was flipped, thawed or made inaccessible otherwise.
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            let _ = { self.memory }.compare_exchange(at, word.0, word.thawed().0, order.0, order.1);
+        }
+    }
+
+    /// Returns the announcements of a slice that was moved.
+    fn users_after(self, slice: u64) -> Vec<Announcement> {
+        // SeqCst: a reader whose announcement the scan does not find sees the new map word.
+        self.memory.fence(Ordering::SeqCst);
+        self.users_of(slice, Access::Read)
+    }
+
+    /// Releases the old frame of a slice that was moved, if no reader uses that any more, or the
+    /// new one of a move that was cancelled. Returns whether the move is finished.
+    ///
+    /// # Errors
+    /// If a live server cannot be reached.
+    ///
+    /// # Crash
+    /// A survivor that recovers `owner` continues.
+    pub fn finish_move(
+        self,
+        owner: Instance,
+        unfinished: &mut Unfinished,
+        homes: &impl Homes<M>,
+    ) -> Result<bool, PoolError> {
+        unfinished.old.retain(|reader| self.is_announced(reader));
+        if !unfinished.old.is_empty() {
+            return Ok(false);
+        }
+        let (record, slice) = (unfinished.record, unfinished.slice);
+        let [old, new] = self.frames_in(record);
+        let vacated = match unfinished.has_moved {
+            true => old,
+            false => {
+                self.thaw_slice(slice);
+                new
+            }
+        };
+        // The frames of a dead server are gone with it. A frame that was not claimed is not that of
+        // the slice.
+        if vacated.segment() != 0
+            && let Some(home) = homes.home(vacated.segment(), vacated.server_generation())?
+        {
+            home.release(vacated.index().into(), slice);
+        }
+        self.memory.crash_point(MovePoint::Released);
+        self.disclaim_move(record, slice);
+        self.memory.crash_point(MovePoint::Disclaimed);
+        self.drop_record(record, owner);
+        Ok(true)
+    }
+
+    /// Completes or cancels the moves of the dead instance `gone` as `survivor`. Returns those that
+    /// are not finished, and the last error.
+    pub(super) fn recover_moves(
+        self,
+        survivor: Instance,
+        gone: Instance,
+        homes: &impl Homes<M>,
+    ) -> (Vec<Unfinished>, Option<PoolError>) {
+        let (mut remaining, mut failed) = (Vec::new(), None);
+        for record in self.records() {
+            if self.owner_of(record) != Some(gone) || !self.inherit_record(record, gone, survivor) {
+                continue;
+            }
+            let slice = self.slice_in(record);
+            let claimed = slice.filter(|slice| self.record_of(*slice) == Some(record));
+            let Some(slice) = claimed else {
+                self.drop_record(record, survivor);
+                continue;
+            };
+            let [_, new] = self.frames_in(record);
+            let has_moved = new.segment() != 0 && self.map_word(slice).has_frame_of(new);
+            let mut unfinished = Unfinished {
+                record,
+                slice,
+                has_moved,
+                old: match has_moved {
+                    true => self.users_after(slice),
+                    false => Vec::new(),
+                },
+            };
+            match self.finish_move(survivor, &mut unfinished, homes) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => failed = Some(error),
+            }
+            remaining.push(unfinished);
+        }
+        (remaining, failed)
+    }
+
+    /// Returns whether a move of `slice` has the frame with this word.
+    pub(super) fn is_moving(self, slice: u64, frame: MapWord) -> bool {
+        let record = self.record_of(slice);
+        record.is_some_and(|record| {
+            self.frames_in(record)
+                .iter()
+                .any(|it| it.has_frame_of(frame))
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! The records of moves: who moves which slice, from which frame to which one.
+//!
+//! ```text
+//! 0   the member that moves the slice, or a survivor that completes or cancels the move
+//! 8   slice + 1; 0 without a move
+//! 16  the map word of the old frame
+//! 24  the map word of the new frame
+//! 32  a bit for each chunk that was written since it was copied
+//! ```
+//!
+//! A slice has a *mover word* beside its map word: the number of the record of its move, from 1; 0
+//! if nobody moves it. The claim of the mover word, by a compare-and-swap, is the right to move the
+//! slice.
+
+use super::{Coherent, Run};
+use crate::layout::{MOVE_BYTES, MapWord};
+use outlive::membership::Instance;
+use outlive::memory::{Memory, Offset, Ordering};
+
+const SLICE: u64 = 8;
+const OLD: u64 = 16;
+const NEW: u64 = 24;
+const WRITTEN: u64 = 32;
+
+/// The record of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Its number, from 1.
+    pub number: u64,
+    at: Offset,
+}
+
+impl<M: Memory> Coherent<M> {
+    fn record(self, number: u64) -> Option<Record> {
+        let at = self.at + (self.sizes.moves_at() + number.checked_sub(1)? * MOVE_BYTES);
+        (number <= self.sizes.moves.into()).then_some(Record { number, at })
+    }
+
+    pub(super) fn records(self) -> impl Iterator<Item = Record> {
+        (1..=self.sizes.moves.into()).filter_map(move |number| self.record(number))
+    }
+
+    fn mover_at(self, slice: u64) -> Offset {
+        debug_assert!(slice < self.sizes.slices);
+        self.at + (self.sizes.movers_at() + slice * 8)
+    }
+
+    /// Returns the record of the move of `slice`, if somebody moves it.
+    pub(super) fn record_of(self, slice: u64) -> Option<Record> {
+        // Acquire: the contents of the record come before the claim of the slice.
+        self.record(self.memory.load(self.mover_at(slice), Ordering::Acquire))
+    }
+
+    pub(super) fn owner_of(self, record: Record) -> Option<Instance> {
+        Instance::from_word(self.memory.load(record.at, Ordering::Acquire))
+    }
+
+    /// Returns a member that moves a slice of `run`.
+    pub(super) fn mover_of(self, run: Run) -> Option<Instance> {
+        run.slices().find_map(|slice| {
+            // A record has an owner as long as a slice names it.
+            let record = self.record_of(slice)?;
+            self.owner_of(record)
+        })
+    }
+
+    /// Claims a free record for `mover`; `None` if there is none.
+    pub(super) fn claim_record(self, mover: Instance) -> Option<Record> {
+        self.records().find(|record| {
+            // AcqRel: the stores of the previous owner come before those of this one.
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            let (memory, to) = (self.memory, mover.to_word());
+            memory.load::<u64>(record.at, Ordering::Relaxed) == 0
+                && memory
+                    .compare_exchange(record.at, 0, to, order.0, order.1)
+                    .is_ok()
+        })
+    }
+
+    /// Claims the record of the dead instance `gone` for `survivor`, exactly one of which succeeds.
+    pub(super) fn inherit_record(self, record: Record, gone: Instance, survivor: Instance) -> bool {
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let (from, to) = (gone.to_word(), survivor.to_word());
+        { self.memory }
+            .compare_exchange(record.at, from, to, order.0, order.1)
+            .is_ok()
+    }
+
+    /// Writes the slice into a record without frames.
+    pub(super) fn begin_record(self, record: Record, slice: u64) {
+        let memory = self.memory;
+        for word in [OLD, NEW, WRITTEN] {
+            memory.store(record.at + word, 0u64, Ordering::Relaxed);
+        }
+        // Release: a survivor that sees the slice sees that there are no frames.
+        memory.store(record.at + SLICE, slice + 1, Ordering::Release);
+    }
+
+    /// Claims the slice for the move with this record.
+    pub(super) fn claim_move(self, record: Record, slice: u64) -> bool {
+        let (at, order) = (self.mover_at(slice), (Ordering::AcqRel, Ordering::Acquire));
+        { self.memory }
+            .compare_exchange(at, 0, record.number, order.0, order.1)
+            .is_ok()
+    }
+
+    /// Ends the claim of the slice.
+    pub(super) fn disclaim_move(self, record: Record, slice: u64) {
+        let (at, order) = (self.mover_at(slice), (Ordering::Release, Ordering::Relaxed));
+        let _ = { self.memory }.compare_exchange(at, record.number, 0, order.0, order.1);
+    }
+
+    /// Empties a record, which no slice names, and gives it back.
+    pub(super) fn drop_record(self, record: Record, owner: Instance) {
+        let memory = self.memory;
+        memory.store(record.at + SLICE, 0u64, Ordering::Release);
+        let (at, order) = (record.at, (Ordering::Release, Ordering::Relaxed));
+        let _ = memory.compare_exchange(at, owner.to_word(), 0, order.0, order.1);
+    }
+
+    /// Returns the slice in a record.
+    pub(super) fn slice_in(self, record: Record) -> Option<u64> {
+        let word: u64 = self.memory.load(record.at + SLICE, Ordering::Acquire);
+        word.checked_sub(1).filter(|it| *it < self.sizes.slices)
+    }
+
+    /// Returns the words of the old and the new frame; without a segment before they are known.
+    pub(super) fn frames_in(self, record: Record) -> [MapWord; 2] {
+        [OLD, NEW].map(|word| MapWord(self.memory.load(record.at + word, Ordering::Acquire)))
+    }
+
+    pub(super) fn set_old(self, record: Record, word: MapWord) {
+        self.memory
+            .store(record.at + OLD, word.0, Ordering::Release);
+    }
+
+    pub(super) fn set_new(self, record: Record, word: MapWord) {
+        self.memory
+            .store(record.at + NEW, word.0, Ordering::Release);
+    }
+
+    /// Takes the chunks that were written.
+    pub(super) fn take_written(self, record: Record) -> u64 {
+        // Acquire: the stores of the writers come before their marks.
+        { self.memory }.exchange(record.at + WRITTEN, 0, Ordering::Acquire)
+    }
+
+    /// Marks the chunks of `slice` that a writer has stored to, for a mover. The writer has still
+    /// announced the slice.
+    #[inline]
+    pub fn mark_written(self, slice: u64, chunks: u64) {
+        if let Some(record) = self.record_of(slice) {
+            // Release: the stores of the writer come before. If the move has been cancelled, and
+            // the record is that of another slice, a chunk is copied in vain.
+            { self.memory }.fetch_or(record.at + WRITTEN, chunks, Ordering::Release);
+        }
+    }
+}

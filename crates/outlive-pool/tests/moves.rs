@@ -1,0 +1,269 @@
+//! Slices that move between servers, beside readers and writers in this process.
+
+use outlive_pool::{
+    Address, Client, MoveBudget, Placement, Pool, PoolError, PoolOptions, PoolVec, Server,
+};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const SLICE: u64 = 4096;
+
+/// The path of a pool, which is destroyed with this value.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> (Self, Pool) {
+        let path = format!("/dev/shm/outlive-pool-{name}-{}", std::process::id());
+        let options = PoolOptions::new().slice_bytes(SLICE).members(48).slices(64);
+        let pool = Pool::create(&path, options).unwrap();
+        (Self(path.into()), pool)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Pool::destroy(&self.0);
+    }
+}
+
+fn servers<const N: usize>(pool: &Pool, slices: [u64; N]) -> [Server; N] {
+    slices.map(|slices| pool.serve(slices * SLICE, 0).unwrap())
+}
+
+fn slices_of(pool: &Pool, server: &Server) -> u64 {
+    let status = pool.status();
+    let found = status.servers.iter().find(|it| it.entry.id == server.id());
+    found.unwrap().slices
+}
+
+fn moved(client: &Client, address: Address, to: &Server) -> Result<bool, PoolError> {
+    let budget = MoveBudget {
+        patience: Duration::from_millis(5),
+        ..MoveBudget::default()
+    };
+    client.move_slice(address, to.id(), budget)
+}
+
+#[test]
+fn a_slice_keeps_its_address_and_its_data() {
+    let (_place, pool) = Place::new("move");
+    let [first, second] = servers(&pool, [2, 2]);
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let at_first = Placement::There(first.id());
+    let address = client.allocate(2 * SLICE, at_first).unwrap();
+    let data: Vec<u8> = (0..2 * SLICE).map(|at| (at % 251) as u8).collect();
+    reader.write(address, &data).unwrap();
+    for slice in 0..2 {
+        assert!(moved(&client, address.plus(slice * SLICE), &second).unwrap());
+        assert!(!moved(&client, address.plus(slice * SLICE), &second).unwrap());
+    }
+    assert_eq!(
+        (slices_of(&pool, &first), slices_of(&pool, &second)),
+        (0, 2)
+    );
+    let servers = client.servers_of(address, 2 * SLICE);
+    assert_eq!(servers, [Some(second.id()); 2]);
+    let mut found = vec![0; data.len()];
+    reader.read(address, &mut found).unwrap();
+    assert!(found == data);
+    // The old frames are free, and not zero.
+    let next = client.allocate(2 * SLICE, at_first).unwrap();
+    reader.read(next, &mut found).unwrap();
+    assert!(found.iter().all(|byte| *byte == 0));
+    let full = moved(&client, address, &first).unwrap_err();
+    assert!(matches!(full, PoolError::OutOfMemory { .. }), "{full}");
+    client.free(address).unwrap();
+    let freed = moved(&client, address, &first).unwrap_err();
+    assert!(matches!(freed, PoolError::Freed { .. }), "{freed}");
+    let census = pool.check().unwrap();
+    assert_eq!((census.slices, census.frames), (2, 2));
+}
+
+#[test]
+fn a_reader_keeps_the_old_memory_and_learns_of_the_move() {
+    let (_place, pool) = Place::new("move-read");
+    let [first, second] = servers(&pool, [1, 1]);
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let address = client
+        .allocate(SLICE, Placement::There(first.id()))
+        .unwrap();
+    reader.write(address, &7u64.to_ne_bytes()).unwrap();
+    let guard = reader.guard(address).unwrap();
+    assert!(moved(&client, address, &second).unwrap());
+    reader.write(address, &8u64.to_ne_bytes()).unwrap();
+    assert_eq!(guard.load(0), 7);
+    let stale = guard.confirm().unwrap_err();
+    assert!(matches!(stale, PoolError::Moved { .. }), "{stale}");
+    // The old frame is still in use, and the slice cannot be moved again.
+    let full = client.allocate(SLICE, Placement::There(first.id()));
+    assert!(matches!(full, Err(PoolError::OutOfMemory { .. })));
+    let twice = moved(&client, address, &first).unwrap_err();
+    assert!(matches!(twice, PoolError::BeingMoved { .. }), "{twice}");
+    drop(guard);
+    assert_eq!(reader.guard(address).unwrap().load(0), 8);
+    client.collect();
+    assert!(moved(&client, address, &first).unwrap());
+}
+
+#[test]
+fn a_writer_keeps_its_slice() {
+    let (_place, pool) = Place::new("move-write");
+    let [first, second] = servers(&pool, [1, 1]);
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let address = client
+        .allocate(SLICE, Placement::There(first.id()))
+        .unwrap();
+    let guard = reader.write_guard(address).unwrap();
+    let kept = moved(&client, address, &second).unwrap_err();
+    assert!(
+        matches!(kept, PoolError::StillWritten { by, .. } if by == client.instance()),
+        "{kept}"
+    );
+    guard.store(3, 5);
+    guard.confirm().unwrap();
+    drop(guard);
+    assert!(moved(&client, address, &second).unwrap());
+    assert_eq!(reader.guard(address).unwrap().load(3), 5);
+}
+
+#[test]
+fn a_server_that_leaves_moves_its_slices() {
+    let (_place, pool) = Place::new("move-leave");
+    let [first, second] = servers(&pool, [4, 6]);
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let vector: PoolVec<u64> =
+        PoolVec::allocate(&client, 4 * SLICE / 8, Placement::There(first.id())).unwrap();
+    vector.fill(&reader, |index| index).unwrap();
+    first.move_and_leave(MoveBudget::default()).unwrap();
+    let sum = vector.fold(&reader, 0u64, u64::wrapping_add).unwrap();
+    assert_eq!(sum, (0..4 * SLICE / 8).sum());
+    // No other server is left.
+    let (second, error) = second.move_and_leave(MoveBudget::default()).unwrap_err();
+    assert!(
+        matches!(error, PoolError::StillHeld { slices: 4, .. }),
+        "{error}"
+    );
+    assert_eq!(slices_of(&pool, &second), 4);
+}
+
+#[test]
+fn a_server_moves_slices_to_shrink() {
+    let (_place, pool) = Place::new("move-shrink");
+    let [mut first, second] = servers(&pool, [4, 2]);
+    let client = pool.join().unwrap();
+    let address = client
+        .allocate(3 * SLICE, Placement::There(first.id()))
+        .unwrap();
+    let held = first.resize(SLICE).unwrap_err();
+    assert!(
+        matches!(held, PoolError::StillHeld { slices: 2, .. }),
+        "{held}"
+    );
+    first.resize_and_move(SLICE, MoveBudget::default()).unwrap();
+    assert_eq!(
+        (slices_of(&pool, &first), slices_of(&pool, &second)),
+        (1, 2)
+    );
+    // The others have no memory.
+    let held = first.resize_and_move(0, MoveBudget::default()).unwrap_err();
+    assert!(
+        matches!(held, PoolError::StillHeld { slices: 1, .. }),
+        "{held}"
+    );
+    client.free(address).unwrap();
+}
+
+#[test]
+fn slices_of_objects_stay() {
+    let (_place, pool) = Place::new("move-object");
+    let [first, second] = servers(&pool, [2, 2]);
+    let client = pool.join().unwrap();
+    let objects = client.objects().unwrap();
+    objects
+        .put("name", &[1; 5000], Placement::There(first.id()))
+        .unwrap();
+    let drained = client.drain(first.id(), MoveBudget::default()).unwrap();
+    assert_eq!((drained.moved, drained.remaining.len()), (0, 2));
+    let why = &drained.remaining[0].1;
+    assert!(matches!(why, PoolError::OfObject { .. }), "{why}");
+    drop(second);
+}
+
+/// Each writer counts in words of its own, in all slices, while the slices move around. No count is
+/// lost, and a reader never sees a smaller one after a larger one.
+#[test]
+fn nothing_is_lost_while_slices_move() {
+    const WRITERS: u64 = 2;
+    const SLICES: u64 = 4;
+    let (_place, pool) = Place::new("move-stress");
+    let servers = servers(&pool, [8, 8, 8]);
+    let client = pool.join().unwrap();
+    let address = client.allocate(SLICES * SLICE, Placement::Spread).unwrap();
+    let (is_over, counts) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
+    let (mut moves, mut cancelled) = (0, 0);
+    std::thread::scope(|scope| {
+        for (writer, count) in (0..WRITERS).zip(&counts) {
+            let (client, is_over) = (client.clone(), &is_over);
+            scope.spawn(move || {
+                let reader = client.reader().unwrap();
+                let word = |slice: u64| address.plus(slice * SLICE + writer * 2048);
+                for round in 1u64.. {
+                    for slice in 0..SLICES {
+                        let guard = reader.write_guard(word(slice)).unwrap();
+                        assert_eq!(guard.load(0), round - 1);
+                        guard.store(0, round);
+                        guard.confirm().unwrap();
+                    }
+                    count.store(round, Ordering::Release);
+                    if is_over.load(Ordering::Acquire) {
+                        return;
+                    }
+                }
+            });
+        }
+        let (reading, is_read, counted) = (client.clone(), &is_over, &counts);
+        scope.spawn(move || {
+            let reader = reading.reader().unwrap();
+            while !is_read.load(Ordering::Acquire) {
+                for (writer, count) in (0..WRITERS).zip(counted) {
+                    let least = count.load(Ordering::Acquire);
+                    for slice in 0..SLICES {
+                        let mut bytes = [0; 8];
+                        let word = address.plus(slice * SLICE + writer * 2048);
+                        reader.read(word, &mut bytes).unwrap();
+                        assert!(u64::from_ne_bytes(bytes) >= least, "an older count");
+                    }
+                }
+            }
+        });
+        let end = Instant::now() + Duration::from_millis(500);
+        let mut turn = 0;
+        while Instant::now() < end {
+            turn += 1;
+            let slice = address.plus(turn % SLICES * SLICE);
+            match moved(&client, slice, &servers[(turn / SLICES % 3) as usize]) {
+                Ok(_) => moves += 1,
+                Err(
+                    PoolError::StillWritten { .. }
+                    | PoolError::MoveCancelled { .. }
+                    | PoolError::BeingMoved { .. },
+                ) => cancelled += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        is_over.store(true, Ordering::Release);
+    });
+    println!("{moves} moves, {cancelled} not");
+    assert!(moves > 10, "{moves} moves, {cancelled} not");
+    client.collect();
+    let census = pool.check().unwrap();
+    assert_eq!(
+        (census.slices, census.frames, census.hidden),
+        (SLICES, SLICES, 0)
+    );
+}
