@@ -31,8 +31,8 @@ pub use error::PoolError;
 pub use layout::{Address, Sizes};
 pub use objects::{ObjectState, ObjectStatus, ObjectStore, SealedObject, UnsealedObject};
 pub use pool::{
-    Client, Drained, Guard, MoveBudget, Placement, Pool, PoolOptions, PoolStatus, Reader, Server,
-    ServerStatus, WriteGuard,
+    Client, Drained, Guard, MoveBudget, Placement, PlannedMove, Pool, PoolOptions, PoolStatus,
+    Reader, Rebalanced, Rebalancer, Server, ServerStatus, WriteGuard,
 };
 
 /// The tables and the algorithms on them, for proofs.

@@ -1,7 +1,8 @@
 //! Slices that move between servers, beside readers and writers in this process.
 
 use outlive_pool::{
-    Address, Client, MoveBudget, Placement, Pool, PoolError, PoolOptions, PoolVec, Server,
+    Address, Client, MoveBudget, Placement, Pool, PoolError, PoolOptions, PoolVec, Reader,
+    Rebalancer, Server,
 };
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -192,6 +193,77 @@ fn slices_of_objects_stay() {
     let why = &drained.remaining[0].1;
     assert!(matches!(why, PoolError::OfObject { .. }), "{why}");
     drop(second);
+}
+
+/// Makes guards on all slices, many of which are sampled.
+fn access(reader: &Reader, address: Address, slices: u64) {
+    for _ in 0..2000 {
+        for slice in 0..slices {
+            reader.guard(address.plus(slice * SLICE)).unwrap();
+        }
+    }
+}
+
+fn rebalanced(client: &Client, rebalancer: &mut Rebalancer) -> usize {
+    let second = Duration::from_secs(1);
+    let done = client.rebalance(rebalancer, second, MoveBudget::default());
+    assert!(done.refused.is_empty(), "{done:?}");
+    done.moved.len()
+}
+
+#[test]
+fn slices_move_to_the_server_that_uses_them() {
+    let (_place, pool) = Place::new("move-hot");
+    let [first, second] = servers(&pool, [8, 8]);
+    let planner = pool.join().unwrap();
+    let address = planner
+        .allocate(4 * SLICE, Placement::There(second.id()))
+        .unwrap();
+    let of_first = first.client().reader().unwrap();
+    let of_second = second.client().reader().unwrap();
+    let mut rebalancer = Rebalancer::new();
+    // What was accessed before is not known.
+    access(&of_first, address, 4);
+    rebalancer.observe(&planner);
+    assert_eq!(rebalancer.plan(&planner), []);
+    // With few samples, a slice may have too few of them by chance.
+    for _ in 0..5 {
+        access(&of_first, address, 4);
+        rebalanced(&planner, &mut rebalancer);
+    }
+    assert_eq!(
+        (slices_of(&pool, &first), slices_of(&pool, &second)),
+        (4, 0)
+    );
+    // The hot set moves to the other server. The slices rest for some periods.
+    let mut periods = 5;
+    while slices_of(&pool, &second) < 4 {
+        access(&of_second, address, 4);
+        rebalanced(&planner, &mut rebalancer);
+        periods += 1;
+        assert!(periods < 20, "no slice has moved");
+    }
+    assert!(periods >= 10, "{periods}");
+}
+
+#[test]
+fn slices_that_two_servers_use_equally_stay() {
+    let (_place, pool) = Place::new("move-equal");
+    let [first, second] = servers(&pool, [8, 8]);
+    let planner = pool.join().unwrap();
+    let address = planner.allocate(4 * SLICE, Placement::Spread).unwrap();
+    // A process that is no server is near none.
+    let readers = [first.client(), second.client(), planner.clone()];
+    let readers = readers.map(|client| client.reader().unwrap());
+    let mut rebalancer = Rebalancer::new();
+    rebalancer.observe(&planner);
+    let mut moves = 0;
+    for _ in 0..20 {
+        readers.iter().for_each(|reader| access(reader, address, 4));
+        moves += rebalanced(&planner, &mut rebalancer);
+    }
+    // Each at most once in ten periods, by chance.
+    assert!(moves <= 4, "{moves}");
 }
 
 /// Each writer counts in words of its own, in all slices, while the slices move around. No count is

@@ -3,6 +3,7 @@
 mod demo;
 mod drain;
 mod objects;
+mod rebalance;
 
 use super::destroy::{not_opened, note_kept, refuse_members};
 use crate::amount::{self, Bytes};
@@ -47,6 +48,8 @@ pub enum PoolCommand {
     Resize(Resize),
     /// Move the slices of a server to the other servers
     Drain(drain::Drain),
+    /// Move slices to the servers whose processes use them
+    Rebalance(rebalance::Rebalance),
     /// Remove a pool and the memory of its servers
     Destroy(Destroy),
 }
@@ -66,6 +69,7 @@ impl PoolCommand {
             Self::Demo(command) => command.run(),
             Self::Resize(command) => command.run(),
             Self::Drain(command) => command.run(),
+            Self::Rebalance(command) => command.run(),
             Self::Destroy(command) => command.run(),
         }
     }

@@ -59,6 +59,7 @@ fn every_command_shows_examples() {
         &["pool", "evict"],
         &["pool", "resize"],
         &["pool", "drain"],
+        &["pool", "rebalance"],
         &["pool", "demo"],
         &["pool", "destroy"],
         &["litmus", "list"],

@@ -106,6 +106,60 @@ fn a_server_is_drained_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn slices_are_rebalanced() {
+    let lent = Lent(format!(
+        "/dev/shm/outlive-cli-rebalance-{}",
+        std::process::id()
+    ));
+    let path = lent.0.as_str();
+    outlive(["pool", "create", path, "--slice", "64K"]).succeeds();
+    let mut server = Running::start(["pool", "serve", path, "--size", "1M"]);
+    server.wait_for(&["server 1 serves 1 MiB"]);
+    let pool = outlive_pool::Pool::open(path).unwrap();
+    // This process is the second server, and uses the slices of the first one.
+    let here = pool.serve(1 << 20, 0).unwrap();
+    let client = here.client();
+    let first = outlive_pool::Placement::There(outlive_pool::ServerId(1));
+    let address = client.allocate(2 << 16, first).unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let rebalance = |flags: &[&str]| {
+        let all = [
+            "pool",
+            "rebalance",
+            path,
+            "--periods",
+            "1",
+            "--period",
+            "300ms",
+            "--json",
+        ];
+        let printed = outlive(all.iter().chain(flags).copied()).succeeds();
+        assert_explained("## `outlive pool rebalance", &printed);
+        serde_json::from_str::<Value>(&printed).unwrap()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let reader = client.reader().unwrap();
+            while !is_over.load(std::sync::atomic::Ordering::Acquire) {
+                for slice in 0..2 {
+                    reader.guard(address.plus(slice << 16)).unwrap();
+                }
+            }
+        });
+        let planned = rebalance(&["--plan"]);
+        assert_eq!(planned["moves"].as_array().unwrap().len(), 2, "{planned:#}");
+        let moved = rebalance(&[]);
+        assert_eq!(moved["bytes"], 2 << 16, "{moved:#}");
+        let stays = rebalance(&[]);
+        assert_eq!(stays["bytes"], 0, "{stays:#}");
+        is_over.store(true, std::sync::atomic::Ordering::Release);
+    });
+    client.free(address).unwrap();
+    here.leave().unwrap();
+    drop((client, pool, server));
+}
+
+#[test]
 fn the_demo_has_the_right_sum() {
     let printed = outlive(["pool", "demo", "--elements", "300001", "--json"]).succeeds();
     assert_explained("## `outlive pool demo", &printed);

@@ -7,6 +7,7 @@
 //! 0x80  servers of 64 bytes: owner, state, region bytes, key of the segment, requested size
 //!       readers of 128 bytes: owner, 15 announced slices
 //!       counters of 64 bytes
+//!       rings of 256 bytes: the samples of a reader's accesses
 //!       records of moves of 64 bytes
 //!       the mover words, 8 bytes for each slice: the record of its move
 //!       the coarse map, 8 bytes for each slice
@@ -28,6 +29,7 @@ mod migrate;
 mod moves;
 mod readers;
 mod recover;
+mod samples;
 mod seal;
 mod servers;
 mod translate;

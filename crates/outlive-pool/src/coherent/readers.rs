@@ -59,6 +59,12 @@ impl<M: Memory> Coherent<M> {
         (0..u64::from(self.sizes.readers)).map(move |line| Line(at + line * LINE_BYTES))
     }
 
+    /// Returns the number of a line.
+    pub(super) fn number_of(self, line: Line) -> usize {
+        let first = self.at + self.sizes.lines_at();
+        ((line.0.raw() - first.raw()) / LINE_BYTES) as usize
+    }
+
     fn reader_of(self, line: Line) -> Option<Instance> {
         Instance::from_word(self.memory.load(line.0, Ordering::Acquire))
     }
@@ -165,6 +171,13 @@ impl<M: Memory> Coherent<M> {
     /// Returns the processes of all readers.
     pub(super) fn line_owners(self) -> impl Iterator<Item = Instance> {
         { self.lines() }.filter_map(move |line| self.reader_of(line))
+    }
+
+    /// Returns the numbers of the lines in use, with their processes.
+    pub(super) fn line_owners_by_number(self) -> impl Iterator<Item = (usize, Instance)> {
+        let owners = { self.lines() }.map(move |line| self.reader_of(line));
+        let numbered = owners.enumerate();
+        numbered.filter_map(|(line, owner)| Some((line, owner?)))
     }
 
     /// Returns whether a reader of `owner` uses a slice.

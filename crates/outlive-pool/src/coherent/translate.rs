@@ -113,6 +113,14 @@ impl<M: Memory> Coherent<M> {
         Some(ServerId(self.map_word(slice).segment()))
     }
 
+    /// Returns the first address of a slice that can be moved: it is accessible, and not of a
+    /// leased object.
+    pub(crate) fn movable(self, slice: u64) -> Option<Address> {
+        let word = (slice < self.sizes.slices).then(|| self.map_word(slice))?;
+        let address = self.address_of(slice, word);
+        (word.has_access() && !address.is_of_object()).then_some(address)
+    }
+
     /// Returns the first address of a slice with this map word.
     pub(crate) fn address_of(self, slice: u64, word: MapWord) -> Address {
         Address::new(word.generation(), slice << self.sizes.slice_bits)

@@ -7,5 +7,7 @@ mod words;
 pub use address::{Address, Use};
 pub(crate) use address::{LAST_COUNT, count_of};
 pub use sizes::Sizes;
-pub(crate) use sizes::{ENTRY_BYTES, FORMAT_WORDS, LINE_BYTES, LINE_SLOTS, MOVE_BYTES};
+pub(crate) use sizes::{
+    ENTRY_BYTES, FORMAT_WORDS, LINE_BYTES, LINE_SLOTS, MOVE_BYTES, RING_BYTES, RING_SLOTS,
+};
 pub(crate) use words::{FrameWord, MapWord, Owner};

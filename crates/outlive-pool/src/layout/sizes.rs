@@ -8,6 +8,10 @@ pub(crate) const FORMAT_WORDS: u64 = 0x80;
 pub(crate) const ENTRY_BYTES: u64 = 64;
 /// The size of a reader's line: two cache lines, which processors fetch together.
 pub(crate) const LINE_BYTES: u64 = 128;
+/// The number of samples in the ring of a reader.
+pub(crate) const RING_SLOTS: u64 = 32;
+/// The size of the ring of a reader.
+pub(crate) const RING_BYTES: u64 = RING_SLOTS * 8;
 /// The size of the record of a move.
 pub(crate) const MOVE_BYTES: u64 = 64;
 /// The number of guards that a reader may have at one time.
@@ -74,8 +78,13 @@ impl Sizes {
         self.lines_at() + u64::from(self.readers) * LINE_BYTES
     }
 
+    /// Returns the first byte of the rings of samples.
+    pub(crate) fn rings_at(&self) -> u64 {
+        (self.counters_at() + u64::from(self.counters) * 64).next_multiple_of(LINE_BYTES)
+    }
+
     pub(crate) fn moves_at(&self) -> u64 {
-        self.counters_at() + u64::from(self.counters) * 64
+        self.rings_at() + u64::from(self.readers) * RING_BYTES
     }
 
     /// Returns the first byte of the mover words.

@@ -20,7 +20,15 @@ pub struct Reader {
     line: Line,
     /// A bit for each slot that a guard uses.
     slots: Cell<u16>,
+    /// The number of guards until the next one is sampled, and the number of the last sample.
+    until_sample: Cell<u32>,
+    samples: Cell<u32>,
 }
+
+/// The smallest and the mean number of guards between two samples. The distance varies, so that it
+/// does not follow the period of a program.
+const LEAST_DISTANCE: u32 = 32;
+const DISTANCE: u32 = 64;
 
 impl Reader {
     pub(super) fn new(client: Client) -> Result<Self, PoolError> {
@@ -33,6 +41,8 @@ impl Reader {
             client,
             line,
             slots: Cell::new(0),
+            until_sample: Cell::new(LEAST_DISTANCE),
+            samples: Cell::new(coherent.last_sample(line)),
         })
     }
 
@@ -121,9 +131,27 @@ impl Reader {
         }
     }
 
+    /// Records the access, and chooses the next one that is recorded.
+    #[cold]
+    fn sample(&self, slice: u64) {
+        let number = self.samples.get().wrapping_add(1);
+        self.samples.set(number);
+        { self.pool().coherent() }.record_sample(self.line, number, slice);
+        let spread = 2 * (DISTANCE - LEAST_DISTANCE);
+        // A hash whose bits all depend on all bits of the number.
+        let mut varied = number.wrapping_mul(0x9E37_79B9);
+        varied = (varied ^ varied >> 15).wrapping_mul(0x2C1B_3C6D);
+        varied ^= varied >> 12;
+        self.until_sample.set(LEAST_DISTANCE + varied % spread);
+    }
+
     #[inline]
     fn guard_of(&self, slot: u64, address: Address, translated: Translated) -> Guard<'_> {
         self.slots.set(self.slots.get() | 1 << slot);
+        match self.until_sample.get().checked_sub(1) {
+            Some(left) => self.until_sample.set(left),
+            None => self.sample(translated.slice),
+        }
         let slice_bytes = self.slice_bytes();
         Guard {
             reader: self,

@@ -7,6 +7,7 @@ mod here;
 mod joined;
 mod mover;
 mod options;
+mod rebalance;
 mod recover;
 mod server;
 mod status;
@@ -15,6 +16,7 @@ pub use client::{Client, Placement};
 pub use guard::{Guard, Reader, WriteGuard};
 pub use mover::{Drained, MoveBudget};
 pub use options::PoolOptions;
+pub use rebalance::{PlannedMove, Rebalanced, Rebalancer};
 pub use server::Server;
 pub use status::{PoolStatus, ServerStatus};
 

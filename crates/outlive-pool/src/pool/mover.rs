@@ -136,11 +136,7 @@ impl Client {
     /// leased objects. Reads every slice.
     pub fn slices(&self) -> Vec<Address> {
         let coherent = self.pool().coherent();
-        let all = (0..coherent.sizes().slices).filter_map(|slice| {
-            let word = coherent.map_word(slice);
-            let address = coherent.address_of(slice, word);
-            (word.has_access() && !address.is_of_object()).then_some(address)
-        });
+        let all = (0..coherent.sizes().slices).filter_map(|slice| coherent.movable(slice));
         all.collect()
     }
 
