@@ -152,8 +152,8 @@ pub enum PoolError {
     },
     /// A slice was not moved, because a writer keeps a guard on it.
     #[error(
-        "process {by} keeps a guard to write the slice at {address}, which was not moved; try again \
-         when it has ended"
+        "process {by} has a write guard on the slice at {address}, so the slice was not moved; try \
+         again when the guard has been dropped"
     )]
     StillWritten {
         /// The address.
@@ -163,14 +163,18 @@ pub enum PoolError {
     },
     /// A slice was not moved, because a writer has waited for too long.
     #[error(
-        "the move of the slice at {address} was cancelled by a waiting writer; try again later"
+        "the move of the slice at {address} was cancelled because a writer waited too long; try \
+         again later"
     )]
     MoveCancelled {
         /// The address.
         address: Address,
     },
     /// The pool has its maximum number of moves.
-    #[error("the pool moves {most} slices at this moment, and cannot move more; try again later")]
+    #[error(
+        "the pool already moves {most} slices, its maximum; try again later, or create it with a \
+         larger `PoolOptions::moves`"
+    )]
     TooManyMoves {
         /// The largest number.
         most: u16,

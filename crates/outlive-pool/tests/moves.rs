@@ -40,7 +40,7 @@ fn slices_of(pool: &Pool, server: &Server) -> u64 {
 
 fn moved(client: &Client, address: Address, to: &Server) -> Result<bool, PoolError> {
     let budget = MoveBudget {
-        patience: Duration::from_millis(5),
+        writer_timeout: Duration::from_millis(5),
         ..MoveBudget::default()
     };
     client.move_slice(address, to.id(), budget)

@@ -388,8 +388,8 @@ impl Resize {
         match frames == wanted {
             true => output::line(format_args!("{server} lends {lends}")),
             false => Err(Failure::new(format_args!(
-                "{server} still lends {lends}: its segment is too small, or slices in the part that \
-                 would become private cannot be moved; `outlive pool serve` prints the reason"
+                "{server} still lends {lends}: its segment is too small, or slices in the part \
+                 that would become private cannot be moved; `outlive pool serve` prints the reason"
             ))),
         }
     }

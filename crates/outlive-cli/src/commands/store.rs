@@ -15,7 +15,7 @@ mod stop;
 mod value;
 
 use super::destroy::{not_opened, note_kept, refuse_members};
-use crate::amount;
+use crate::amount::{self, Many};
 use crate::failure::Failure;
 use crate::look::Look;
 use crate::output;
@@ -170,8 +170,8 @@ impl Create {
 #[command(after_help = "Example:\n  \
     outlive store check /dev/shm/bank\n\n\
     Compares the replicas of each object, checks the latches and the index, and counts dead \
-    compute servers whose logs are not recovered, and log entries that remain of servers that have \
-    left. While transactions run, it can report \
+    compute servers whose logs are not recovered, and log slots that are not empty although their \
+    server has left. While transactions run, it can report \
     contradictions that do not exist.\n\n\
     JSON: path, sound, keys, stray_latches, held_latches, under_replicated, lost, incomplete \
     (table, partition, live), unrecovered, logs and problems; docs/json.md says what they mean.")]
@@ -247,7 +247,7 @@ impl Check {
         } else {
             output::line(format_args!(
                 "{}: {} keys; {} stray latches, {} held ones; {} partitions with too few replicas, \
-                 {} lost; {} dead compute servers with unrecovered logs, {} log entries left",
+                 {} lost; {} dead compute servers with unrecovered logs, {} log slots of departed servers not empty",
                 answer.path,
                 answer.keys,
                 answer.stray_latches,
@@ -266,7 +266,10 @@ impl Check {
                 let partitions = partitions.join(", ");
                 output::line(match live {
                     0 => format!("table {table}: lost partitions: {partitions}"),
-                    live => format!("table {table}: partitions with {live} replicas: {partitions}"),
+                    live => {
+                        let live = Many(live as u64, "replica");
+                        format!("table {table}: partitions with {live}: {partitions}")
+                    }
                 })?;
             }
             answer.problems.iter().try_for_each(output::line)?;

@@ -148,7 +148,7 @@ fn lost_replicas_are_restored() {
     let checked = outlive(["store", "check", path]).succeeds();
     assert!(checked.contains("101 keys"), "{checked}");
     assert!(
-        checked.contains("table 0: partitions with 1 replicas: 0, 1, "),
+        checked.contains("table 0: partitions with 1 replica: 0, 1, "),
         "{checked}"
     );
     // A store that is destroyed before its servers end leaves a side file.

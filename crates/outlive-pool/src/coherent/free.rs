@@ -4,8 +4,8 @@
 //! 2. The map word of the first slice loses its access by a compare-and-swap; exactly one call does
 //!    that. Then those of the others.
 //! 3. A full fence, and a scan of the announcements and of the mover words. If a reader uses a
-//!    slice, or a mover moves one, the run is kept for a later call. One that has not announced or
-//!    claimed a slice by now finds it inaccessible.
+//!    slice, or a mover moves one, the run is kept for a later call. A reader or a mover that has
+//!    not announced or claimed a slice by now finds it inaccessible.
 //! 4. For each slice its frame, then its map word; then the owner words of the other slices from
 //!    the last to the second, and that of the first.
 
@@ -119,12 +119,13 @@ impl<M: Memory> Coherent<M> {
         Ok(run)
     }
 
-    /// Makes a slice of this generation inaccessible. Returns whether this call did.
+    /// Makes a slice of this generation inaccessible. Returns `false` if it already was, or has
+    /// another generation.
     fn hide_slice(self, slice: u64, generation: u16) -> bool {
         let (at, order) = (self.map_at(slice), (Ordering::AcqRel, Ordering::Acquire));
         let mut word = self.map_word(slice);
-        // A compare-and-swap: a mover changes the word of a slice that can be accessed. Repeated at
-        // most for each step of a mover.
+        // The compare-and-swap fails only if a mover has changed the map word, so the loop repeats
+        // at most once for each step of a mover.
         while word.has_access() && word.generation() == generation {
             let to = word.without_access();
             match { self.memory }.compare_exchange(at, word.0, to.0, order.0, order.1) {
@@ -143,7 +144,7 @@ impl<M: Memory> Coherent<M> {
     }
 
     /// Releases the inaccessible slices of `run`, which `owner` owns, unless a reader or a mover
-    /// uses one. Returns its process.
+    /// uses one. Returns the process of that reader or mover.
     ///
     /// # Errors
     /// If a live server cannot be reached. The slices stay the owner's.

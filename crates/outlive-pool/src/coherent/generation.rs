@@ -90,6 +90,7 @@ mod tests {
             servers: 1,
             readers: 1,
             counters: 1,
+            moves: 1,
             object_quota: 0,
         };
         let memory = Native::leaked(4096, PersistenceDomain::Flushed);

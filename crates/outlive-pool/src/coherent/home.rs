@@ -189,7 +189,7 @@ impl<M: Memory> Home<M> {
         let word = self.fine(index);
         if word.is_of(slice) {
             // Release: the next user sees no store of this one later. Plain, because only the owner
-            // of the slice changes the word of its frame.
+            // of the slice, or its mover, changes the word of this frame.
             let released = word.released();
             self.memory
                 .store(self.fine_at(index), released.0, Ordering::Release);

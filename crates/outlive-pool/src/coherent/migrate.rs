@@ -1,29 +1,35 @@
 //! The move of a slice to another server, while readers and writers use it.
 //!
-//! 1. The record of the move names the slice. The mover word of the slice: from 0 to the record, by
-//!    a compare-and-swap. A full fence; then the map word, which is accessible.
-//! 2. A frame of the new server; the record names it before the claim. The frame belongs to the
-//!    slice, and no map word names it.
-//! 3. Writers that had announced the slice before step 1 end. Later ones find the mover word when
-//!    they end, and mark the chunks that they have written in the record.
-//! 4. All chunks are copied, and again those that were written meanwhile, until they are few.
-//! 5. *Freeze*: the map word with F. A full fence; then the mover waits until no writer has
-//!    announced the slice. New writers wait. The last written chunks are copied.
-//! 6. *Flip*: the map word names the new frame, by a compare-and-swap from the frozen word.
-//! 7. A full fence, and a scan for the readers of the old frame. When each of them has withdrawn
-//!    that announcement, the old frame, the mover word and the record are released.
+//! 1. The mover stores the slice in a record. It sets the mover word from 0 to the number of the
+//!    record by a compare-and-swap, executes a full fence, and checks that the map word has access.
+//! 2. The mover stores a free frame of the new server in the record, and then claims the frame. The
+//!    frame belongs to the slice, and no map word names it.
+//! 3. The mover waits for the writers that announced the slice before step 1. A later writer finds
+//!    the mover word when its guard ends, and marks the chunks that it has written in the record.
+//! 4. The mover copies all chunks. It copies the marked chunks again until at most one is marked,
+//!    in at most [`MAX_COPY_ROUNDS`] passes.
+//! 5. *Freeze*: the mover sets F in the map word, executes a full fence, and waits until no writer
+//!    has announced the slice. New writers wait. The mover copies the chunks marked last.
+//! 6. *Flip*: the mover replaces the frozen map word by one that names the new frame, by a
+//!    compare-and-swap.
+//! 7. The mover executes a full fence and scans for readers of the old frame. When each of them has
+//!    withdrawn its announcement, the mover releases the old frame, the mover word and the record.
 //!
-//! Before the flip the old frame is the only true copy, and after it the new one. A survivor reads
-//! the map word: if it names the new frame, step 7 remains; if not, the slice is thawed and the new
-//! frame released. The map word does not change under the survivor: only the holder of the mover
-//! word moves a slice, and a slice with a mover word is made inaccessible, but not released.
+//! The old frame is the valid copy before the flip, and the new frame after it. A survivor reads
+//! the map word. If it names the new frame, the survivor executes step 7. If not, the survivor
+//! thaws the slice and releases the new frame. The map word does not change under the survivor:
+//! only the holder of the mover word moves a slice, and a slice with a mover word may be made
+//! inaccessible, but is not released.
 //!
 //! A release makes the slice inaccessible, executes a full fence, and reads the mover word. A mover
 //! claims the mover word, executes a full fence, and reads the map word. One of the two sees the
 //! other.
 //!
-//! No writer waits long: one that has waited enough [thaws](Coherent::thaw) the slice. The flip
-//! then fails, and the move is cancelled.
+//! A writer that has waited for 1 ms [thaws](Coherent::thaw) the slice. The flip then fails, and
+//! the move is cancelled.
+//!
+//! Tests: tests/moves.rs; proofs: lab/outlive-proofs/src/memory_pool/move_sweeps.rs and
+//! move_scenarios.rs.
 
 use super::moves::Record;
 use super::readers::{Access, Announcement};
@@ -38,36 +44,36 @@ outlive::memory::crash_points! {
     pub enum MovePoint for "pool.move" {
         /// The record names the slice.
         Recorded,
-        /// The slice has its mover.
+        /// The mover word names the record.
         Claimed,
         /// The record names a frame of the new server, which is not claimed.
         Pending,
-        /// The slice has both frames.
+        /// The new frame is claimed; the map word names the old frame.
         Framed,
         /// No writer begins.
         Frozen,
         /// The map word names the new frame.
         Flipped,
-        /// The old frame is released.
+        /// The old frame, or the new frame of a cancelled move, is released.
         Released,
-        /// The slice has no mover any more, and the record still names it.
+        /// The mover word is cleared; the record still names the slice.
         Disclaimed,
     }
 }
 
-/// The number of times at which written chunks are copied before the slice is frozen.
-const ROUNDS: u32 = 8;
+/// The maximum number of copy passes before a slice is frozen.
+const MAX_COPY_ROUNDS: u32 = 8;
 
 /// The number of chunks of a slice, each with a bit in a word.
 const CHUNKS: u64 = 64;
 
-/// The speed and the patience of a mover.
+/// The copy rate of a mover, and its time-out for writers.
 pub trait Pace {
-    /// Is called after `bytes` bytes were copied. May wait, except while the slice is frozen.
+    /// Called after `bytes` bytes were copied. May wait, except while the slice is frozen.
     fn copied(&mut self, bytes: u64, is_frozen: bool);
 
-    /// Is called again and again while a writer uses the slice. Returns whether the mover goes on
-    /// waiting.
+    /// Called repeatedly while the mover waits for a writer. Returns whether the mover continues
+    /// to wait.
     fn waits(&mut self) -> bool;
 }
 
@@ -102,15 +108,15 @@ impl From<PoolError> for NotMoved {
 }
 
 impl<M: Memory> Coherent<M> {
-    /// Moves the slice of `address` to the server `to`, as the process `mover`. Readers and writers
-    /// of all processes continue. Then the move is to be [finished](Self::finish_move). `None` if
-    /// the slice is there already.
+    /// Moves the slice of `address` to the server `to`, as the process `mover`, while readers and
+    /// writers of all processes continue. The caller passes the result to
+    /// [`finish_move`](Self::finish_move). Returns `None` if the slice is already on `to`.
     ///
-    /// Waits for writers that keep their guards, as long as `pace` says.
+    /// Waits for each writer that keeps its guard until [`Pace::waits`] returns `false`.
     ///
     /// # Errors
     /// If the slice is not allocated, belongs to a leased object, is lost, is being moved, or is
-    /// still written; or the server has no free frame. The slice stays where it is.
+    /// still written; or the server is not live or has no free frame. The slice stays where it is.
     ///
     /// # Crash
     /// A survivor that [recovers](Self::recover) `mover` completes or cancels the move.
@@ -220,7 +226,7 @@ impl<M: Memory> Coherent<M> {
         let early = self.users_of(slice, Access::Write);
         self.wait_for(address, early, pace, || true)?;
         let mut chunks = u64::MAX;
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_COPY_ROUNDS {
             self.copy(chunks, source, target, |bytes| pace.copied(bytes, false));
             chunks = self.take_written(record);
             if chunks.count_ones() <= 1 {
@@ -270,7 +276,8 @@ impl<M: Memory> Coherent<M> {
         frame.ok_or(PoolError::Damaged { address, server })
     }
 
-    /// Waits until the writers have withdrawn these announcements, as long as `goes_on`.
+    /// Waits until the writers have withdrawn these announcements. Fails when `goes_on` or
+    /// [`Pace::waits`] returns `false`.
     fn wait_for(
         self,
         address: Address,
@@ -322,8 +329,7 @@ impl<M: Memory> Coherent<M> {
         self.sizes.slice_bits.saturating_sub(6).max(3)
     }
 
-    /// Lets writers begin that wait for the move of the slice of `address`. The move is cancelled
-    /// then.
+    /// Thaws the slice of `address`, so that waiting writers can begin. A frozen move is cancelled.
     pub fn thaw(self, address: Address) {
         let slice = address.position() >> self.sizes.slice_bits;
         if slice < self.sizes.slices {
@@ -334,7 +340,7 @@ impl<M: Memory> Coherent<M> {
     fn thaw_slice(self, slice: u64) {
         let (at, word) = (self.map_at(slice), self.map_word(slice));
         if word.is_frozen() {
-            // Once: the slice was flipped, thawed or made inaccessible otherwise.
+            // No retry after a failure: the slice was flipped, thawed or made inaccessible.
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             let _ = { self.memory }.compare_exchange(at, word.0, word.thawed().0, order.0, order.1);
         }
@@ -374,8 +380,8 @@ impl<M: Memory> Coherent<M> {
                 new
             }
         };
-        // The frames of a dead server are gone with it. A frame that was not claimed is not that of
-        // the slice.
+        // The frames of a dead server no longer exist. If the new frame was not claimed, its fine
+        // word does not name the slice, and `release` does nothing.
         if vacated.segment() != 0
             && let Some(home) = homes.home(vacated.segment(), vacated.server_generation())?
         {
@@ -398,7 +404,8 @@ impl<M: Memory> Coherent<M> {
     ) -> (Vec<Unfinished>, Option<PoolError>) {
         let (mut remaining, mut failed) = (Vec::new(), None);
         for record in self.records() {
-            if self.owner_of(record) != Some(gone) || !self.inherit_record(record, gone, survivor) {
+            if self.owner_of(record) != Some(gone) || !self.take_over_record(record, gone, survivor)
+            {
                 continue;
             }
             let slice = self.slice_in(record);

@@ -1,4 +1,4 @@
-//! The records of moves: who moves which slice, from which frame to which one.
+//! The records of moves. Each has the mover, the slice, the old and new frame, and written chunks.
 //!
 //! ```text
 //! 0   the member that moves the slice, or a survivor that completes or cancels the move
@@ -8,9 +8,8 @@
 //! 32  a bit for each chunk that was written since it was copied
 //! ```
 //!
-//! A slice has a *mover word* beside its map word: the number of the record of its move, from 1; 0
-//! if nobody moves it. The claim of the mover word, by a compare-and-swap, is the right to move the
-//! slice.
+//! A slice has a *mover word*: the number of the record of its move, from 1; 0 if no member moves
+//! it. A member moves the slice only after it has claimed the mover word, by a compare-and-swap.
 
 use super::{Coherent, Run};
 use crate::layout::{MOVE_BYTES, MapWord};
@@ -45,7 +44,7 @@ impl<M: Memory> Coherent<M> {
         self.at + (self.sizes.movers_at() + slice * 8)
     }
 
-    /// Returns the record of the move of `slice`, if somebody moves it.
+    /// Returns the record of the move of `slice`; `None` if no member moves it.
     pub(super) fn record_of(self, slice: u64) -> Option<Record> {
         // Acquire: the contents of the record come before the claim of the slice.
         self.record(self.memory.load(self.mover_at(slice), Ordering::Acquire))
@@ -77,8 +76,14 @@ impl<M: Memory> Coherent<M> {
         })
     }
 
-    /// Claims the record of the dead instance `gone` for `survivor`, exactly one of which succeeds.
-    pub(super) fn inherit_record(self, record: Record, gone: Instance, survivor: Instance) -> bool {
+    /// Takes over the record of the dead instance `gone` for `survivor`. Returns whether this call
+    /// did: exactly one survivor succeeds.
+    pub(super) fn take_over_record(
+        self,
+        record: Record,
+        gone: Instance,
+        survivor: Instance,
+    ) -> bool {
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         let (from, to) = (gone.to_word(), survivor.to_word());
         { self.memory }
@@ -110,7 +115,7 @@ impl<M: Memory> Coherent<M> {
         let _ = { self.memory }.compare_exchange(at, record.number, 0, order.0, order.1);
     }
 
-    /// Empties a record, which no slice names, and gives it back.
+    /// Clears a record that no slice names, and releases it.
     pub(super) fn drop_record(self, record: Record, owner: Instance) {
         let memory = self.memory;
         memory.store(record.at + SLICE, 0u64, Ordering::Release);
@@ -139,7 +144,7 @@ impl<M: Memory> Coherent<M> {
             .store(record.at + NEW, word.0, Ordering::Release);
     }
 
-    /// Takes the chunks that were written.
+    /// Returns the chunks written since the last call, a bit for each, and clears them.
     pub(super) fn take_written(self, record: Record) -> u64 {
         // Acquire: the stores of the writers come before their marks.
         { self.memory }.exchange(record.at + WRITTEN, 0, Ordering::Acquire)
@@ -150,8 +155,8 @@ impl<M: Memory> Coherent<M> {
     #[inline]
     pub fn mark_written(self, slice: u64, chunks: u64) {
         if let Some(record) = self.record_of(slice) {
-            // Release: the stores of the writer come before. If the move has been cancelled, and
-            // the record is that of another slice, a chunk is copied in vain.
+            // Release: orders the writer's stores before the mark. If the move was cancelled and
+            // the record belongs to another move, one more chunk is copied than necessary.
             { self.memory }.fetch_or(record.at + WRITTEN, chunks, Ordering::Release);
         }
     }

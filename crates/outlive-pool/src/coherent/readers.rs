@@ -5,8 +5,8 @@
 //! | number of announcements | W | slice + 1  |
 //! ```
 //!
-//! With W the reader writes the slice. The lower half is 0 if the place announces nothing. The
-//! number tells two announcements of one slice in one place apart.
+//! With W the reader writes the slice. The lower half is 0 if the slot has no announcement. The
+//! number distinguishes two announcements of the same slice in the same slot.
 
 use super::Coherent;
 use crate::layout::{LINE_BYTES, LINE_SLOTS};
@@ -132,9 +132,9 @@ impl<M: Memory> Coherent<M> {
         }
     }
 
-    /// Returns an announcement of one of the `slices` slices from `first` on. The caller has made
-    /// these slices inaccessible, and then a SeqCst fence: a reader whose announcement is not seen
-    /// here does not see the slice accessible.
+    /// Returns the process of a reader that has announced one of the `slices` slices from `first`
+    /// on. The caller has made these slices inaccessible and executed a SeqCst fence. A reader
+    /// whose announcement is not seen here does not see the slice accessible.
     pub fn user_of(self, first: u64, slices: u64) -> Option<Instance> {
         self.announcements(first, slices).next().map(|it| it.owner)
     }

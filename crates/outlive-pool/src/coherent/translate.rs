@@ -35,8 +35,8 @@ impl<M: Memory> Coherent<M> {
         found.ok_or(PoolError::Moved { address })
     }
 
-    /// As [`translate`](Self::translate), to write as well. `None` if the slice is frozen: the
-    /// caller repeats the call, and may [thaw](Self::thaw) the slice.
+    /// Like [`translate`](Self::translate), for reading and writing. Returns `None` if the slice is
+    /// frozen; the caller then retries, and may [thaw](Self::thaw) the slice.
     ///
     /// # Errors
     /// As `translate`.
@@ -173,7 +173,7 @@ impl<M: Memory> Coherent<M> {
     ///
     /// # Errors
     /// [`Freed`](PoolError::Freed), [`Moved`](PoolError::Moved) or [`Lost`](PoolError::Lost): the
-    /// bytes that were read are void. What a writer has announced is not moved.
+    /// bytes that were read are void. A slice that a writer has announced is not moved.
     #[inline]
     pub fn confirm(self, translated: &Translated<M>) -> Result<(), PoolError> {
         // Acquire: the loads of the data come before those of the words below.

@@ -58,8 +58,8 @@ impl Reader {
     /// full fence; the accesses by the guard cost no more than plain ones. A reader has up to 15
     /// guards. Lock-free; the first access to a server maps its segment.
     ///
-    /// The slice may be moved to another server meanwhile; a [confirmation](Guard::confirm) says
-    /// so.
+    /// The slice may be moved to another server while the guard lives;
+    /// [`confirm`](Guard::confirm) then fails with [`Moved`](PoolError::Moved).
     ///
     /// # Errors
     /// If the address is not allocated, its memory is lost, or it is that of a leased object.
@@ -74,9 +74,9 @@ impl Reader {
         Ok(self.guard_of(slot, address, translated))
     }
 
-    /// As [`guard`](Self::guard), and keeps the slice from being moved, for reading and writing.
-    /// While the slice is moved, waits for the copy of what was written last, at most about a
-    /// millisecond; then the move is cancelled.
+    /// Like [`guard`](Self::guard), for reading and writing; the slice is not moved while the guard
+    /// lives. If a mover has frozen the slice, waits until it has copied the last written chunks.
+    /// Cancels the move after about 1 ms.
     ///
     /// # Errors
     /// As [`guard`](Self::guard).
@@ -383,7 +383,8 @@ impl WriteGuard<'_> {
 impl Drop for WriteGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Before the announcement is withdrawn: a mover that finds it withdrawn has the marks.
+        // The chunks are marked before the announcement is withdrawn: a mover that finds it
+        // withdrawn also sees the marks.
         let (written, guard) = (self.written.get(), &self.guard);
         if written != 0 {
             let coherent = guard.reader.pool().coherent();

@@ -86,7 +86,7 @@ impl Joined {
         has_recovered
     }
 
-    /// Finishes the moves whose old memory no reader uses any more.
+    /// Finishes the moves whose old frame no reader uses any more, and those that were cancelled.
     pub(super) fn finish_moves(&self, held: &mut Held) {
         let _mapped = self.pool.inner.here.hold();
         let (own, coherent) = (self.process.instance(), self.pool.coherent());
@@ -94,7 +94,7 @@ impl Joined {
             match coherent.finish_move(own, unfinished, &self.pool) {
                 Ok(is_finished) => !is_finished,
                 Err(error) => {
-                    tracing::warn!(%error, "the old memory of a slice is released later");
+                    tracing::warn!(%error, "a frame of a move is not released; retrying later");
                     true
                 }
             }

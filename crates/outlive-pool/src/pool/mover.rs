@@ -7,21 +7,21 @@ use crate::layout::{Address, Owner};
 use core::time::Duration;
 use std::time::Instant;
 
-/// The bandwidth that moves may use, and the patience with writers that keep their guards.
+/// The bandwidth that moves may use, and their time-out for writers that keep their guards.
 #[derive(Clone, Copy, Debug)]
 pub struct MoveBudget {
     /// The largest number of bytes that are copied in a second; `None` is no limit.
     pub bytes_per_second: Option<u64>,
     /// The longest time for which a move waits for a writer.
-    pub patience: Duration,
+    pub writer_timeout: Duration,
 }
 
 impl Default for MoveBudget {
-    /// Without a limit of the bandwidth, and with a patience of 100 ms.
+    /// Returns a budget without a bandwidth limit, and with a time-out of 100 ms for writers.
     fn default() -> Self {
         Self {
             bytes_per_second: None,
-            patience: Duration::from_millis(100),
+            writer_timeout: Duration::from_millis(100),
         }
     }
 }
@@ -61,7 +61,7 @@ impl Pace for Paced {
         let since = *self.waits_since.get_or_insert_with(Instant::now);
         // A writer may need the processor.
         std::thread::yield_now();
-        since.elapsed() < self.budget.patience
+        since.elapsed() < self.budget.writer_timeout
     }
 }
 
@@ -78,19 +78,20 @@ impl Client {
     /// Moves the slice of `address` to the server `to`, while readers and writers of all processes
     /// use it. The address stays the same. Returns `false` if the slice is there already.
     ///
-    /// Readers that had a guard before keep the old memory, and their next
-    /// [confirmation](crate::Guard::confirm) says that the slice was moved. That memory is released
-    /// by a later [`collect`](Self::collect), allocation or free, when they have ended.
+    /// A reader with a guard from before the move keeps the old frame, and its next
+    /// [confirmation](crate::Guard::confirm) fails with [`Moved`](PoolError::Moved). A later
+    /// [`collect`](Self::collect), allocation or free releases the old frame when all such guards
+    /// have ended.
     ///
-    /// A writer waits at most until the chunks, a 64th of the slice each, are copied that were
-    /// written since the last copy.
+    /// A writer waits at most until the mover has copied the chunks (each a 64th of the slice) that
+    /// were written since its previous pass.
     ///
     /// # Errors
     /// If the slice is not allocated, belongs to a leased object, is lost, is being moved, or is
     /// still written; or the server is not live, or has no free frame. The slice stays where it is.
     ///
     /// # Crash
-    /// The slice was moved, or stays where it is; a survivor releases the other memory. If a server
+    /// The slice was moved, or stays where it is; a survivor releases the other frame. If a server
     /// dies, the slice is lost only if its map word names that server.
     pub fn move_slice(
         &self,

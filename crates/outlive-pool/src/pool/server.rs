@@ -12,9 +12,9 @@ use std::os::unix::fs::PermissionsExt;
 /// The number of bytes of a segment that are reserved for the data outside its region.
 const BESIDE_REGION: u64 = 64 << 10;
 
-/// The number of times at which slices are moved away before a server resizes or leaves: clients
-/// may allocate on it meanwhile, and readers may keep the old memory of slices.
-const ATTEMPTS: u32 = 8;
+/// The maximum number of drains before a resize or a leave fails. One drain may not be enough: a
+/// client may allocate on the server at the same time, and a reader may keep an old frame.
+const MAX_DRAINS: u32 = 8;
 
 /// A server, which lends memory to a pool. When it is dropped without
 /// [`leave`](Self::leave), its memory is lost. A process that only serves calls
@@ -135,7 +135,7 @@ impl Server {
         let first = shared.div_ceil(slice_bytes);
         let mut resized = self.resize(shared);
         // Clients may allocate there meanwhile.
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_DRAINS {
             if !matches!(resized, Err(PoolError::StillHeld { .. })) {
                 break;
             }
@@ -175,7 +175,7 @@ impl Server {
     /// A survivor declares the server dead.
     pub fn move_and_leave(self, budget: MoveBudget) -> Result<(), (Box<Self>, PoolError)> {
         let mut left = self.leave();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_DRAINS {
             let server = match left {
                 Err((server, PoolError::StillHeld { .. })) => server,
                 other => return other,

@@ -35,8 +35,8 @@ pub struct Checked {
     pub incomplete: Vec<Incomplete>,
     /// The number of compute servers that have died and whose logs are not recovered.
     pub unrecovered: u64,
-    /// The number of log slots with an entry that no compute server uses: their server has left, or
-    /// is recovered.
+    /// The number of log slots that are not empty although their compute server has left or is
+    /// recovered.
     pub logs: u64,
     /// The contradictions, at most [`MOST`](Self::MOST) of them.
     pub problems: Vec<String>,

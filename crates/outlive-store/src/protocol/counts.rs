@@ -22,7 +22,7 @@ pub struct Counts {
     pub stolen: u64,
     /// Accesses that waited for the recovery of a latch's holder.
     pub stalled: u64,
-    /// Reads of objects with a latch of a failed compute server, which continued past it.
+    /// Reads that ignored the latch of a failed compute server.
     pub passed: u64,
 }
 

@@ -121,8 +121,8 @@ pub async fn recover_logs_in_groups<V: View>(
     Ok(recovered)
 }
 
-/// Returns the number of log slots of `worker` in which a live log server has an entry, whole or
-/// not: 0 after a recovery, and after the compute server has left.
+/// Returns the number of log slots of `worker` in which a live log server has a complete or partial
+/// entry. It is 0 after a recovery, and after the compute server has left.
 ///
 /// # Errors
 /// If a verb failed on a live memory server.

@@ -134,7 +134,7 @@ impl Files {
 impl Store {
     /// Checks all tables: see [`check`](crate::protocol::check). No transaction runs at the same
     /// time. Counts the dead compute servers whose logs are not recovered: their transactions can
-    /// be incomplete. Counts the log slots that are in no compute server's use, and not empty.
+    /// be incomplete. Counts the log slots that are not empty and whose log area has no owner.
     ///
     /// # Errors
     /// If the memory of a live server cannot be read.

@@ -38,7 +38,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
     .collect()
 }
 
-/// The operation that is cut short.
+/// The operation during which the sweep kills the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     /// A member moves a slice.

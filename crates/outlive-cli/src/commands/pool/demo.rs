@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
     outlive pool demo --servers 4\n  \
     outlive pool demo --servers 4 --kill 1 --json\n\n\
     Each server is a process. The pool is created for the run in /dev/shm, and removed. The slices \
-    of one server move to the others and back, and its memory is made private in between. The vector \
-    has no redundancy, so the part of a killed server is lost: the sum is not printed then, and the \
-    command exits with 1.\n\n\
+    of one server move to the others, its memory is made private and shared again, and slices move \
+    back. The vector has no redundancy, so the part of a killed server is lost: the sum is not \
+    printed then, and the command exits with 1.\n\n\
     JSON: expected, sum, right, steps, failures and more; docs/json.md says what they mean.")]
 pub struct Demo {
     /// Number of servers

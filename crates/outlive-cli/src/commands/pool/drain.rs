@@ -16,7 +16,7 @@ use std::time::Instant;
     outlive pool drain /dev/shm/pool 1 --budget 500M\n\n\
     Readers and writers continue, and addresses stay the same. The slices go to the servers with \
     the most free memory. Those of leased objects do not move. The command exits with 1 if slices \
-    remain. New allocations on the server are not prevented: to remove it, end `outlive pool serve` \
+    remain. Clients can still allocate on the server. To remove a server, end `outlive pool serve` \
     with Ctrl-C, which moves its slices as well.\n\n\
     JSON: path, server, moved, bytes, seconds and remaining (address, why).")]
 pub struct Drain {
@@ -24,8 +24,7 @@ pub struct Drain {
     which: Which,
     /// Number of the server
     server: u16,
-    /// Number of bytes that are copied in a second, at most: bytes, or a whole number with K, M, G
-    /// or T; without it there is no limit
+    /// Largest copy rate in bytes per second, also with K, M, G or T; unlimited by default
     #[arg(long, value_parser = amount::size)]
     budget: Option<u64>,
     /// Print the result as JSON

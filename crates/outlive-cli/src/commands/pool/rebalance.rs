@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
     outlive pool rebalance /dev/shm/pool                           # until Ctrl-C\n  \
     outlive pool rebalance /dev/shm/pool --period 10s --budget 100M\n  \
     outlive pool rebalance /dev/shm/pool --periods 1 --plan --json # moves nothing\n\n\
-    About one of 64 guards of each reader is sampled. A slice moves to the server whose process has \
-    used it most, if that are at least twice as many accesses as those of the server that has it; \
-    then it stays for ten periods. Run it once for a pool.\n\n\
-    JSON: a line for each period: period, moves (address, from, to, here, there, refused), bytes and \
-    postponed; docs/json.md says what they mean.")]
+    About one of 64 guards of each reader is sampled. A slice moves to the server whose process \
+    has used it most, if it has used it at least twice as often as the process of the server that \
+    has the slice; then it stays for ten periods. Run one such command for a pool.\n\n\
+    JSON: a line for each period: period, moves (address, from, to, here, there, refused), bytes \
+    and postponed; docs/json.md says what they mean.")]
 pub struct Rebalance {
     #[command(flatten)]
     which: Which,
@@ -31,8 +31,7 @@ pub struct Rebalance {
     /// Number of periods; without it until interrupted
     #[arg(long)]
     periods: Option<u64>,
-    /// Number of bytes that are copied in a second, at most: bytes, or a whole number with K, M, G
-    /// or T; without it there is no limit
+    /// Largest copy rate in bytes per second, also with K, M, G or T; unlimited by default
     #[arg(long, value_parser = amount::size)]
     budget: Option<u64>,
     /// Print the moves, and do not carry them out

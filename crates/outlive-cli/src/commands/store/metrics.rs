@@ -124,7 +124,7 @@ impl Metrics {
             ),
             counter(
                 "outlive_store_passed_latches",
-                "Latches of failed compute servers that reads passed",
+                "Reads that ignored the latch of a failed compute server",
                 one(counts.passed),
             ),
             counter(

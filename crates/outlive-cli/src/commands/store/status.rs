@@ -192,7 +192,7 @@ impl Status {
             output::line(format_args!(
                 "about {} transactions committed; attempts aborted: {} latched, {} changed, {} \
                  torn, {} interrupted, {} by programs; {} recoveries of compute servers; {} \
-                 stray latches stolen, {} passed by reads",
+                 stray latches stolen, {} reads that ignored one",
                 counts.committed,
                 counts.aborted_latched,
                 counts.aborted_changed,

@@ -281,8 +281,8 @@ impl Transactions {
         (proof, counts)
     }
 
-    /// Demands of all kinds of runs together what single kinds may lack: each victim died, lost a
-    /// connection and lost a memory server with each step.
+    /// Checks, over all kinds of runs together, that each victim died, lost a connection and lost a
+    /// memory server at each step. A single kind may not cover all of these.
     fn coverage(&self, together: &Counts) -> Proof<Details> {
         let plan = Plan::RESTORATIONS;
         // A restorer releases a latch by CAS only after a loss has ended its attempt, and no run

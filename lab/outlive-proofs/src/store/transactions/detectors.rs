@@ -11,7 +11,8 @@ impl World {
     pub(super) async fn detector(&self, compute: usize, victim: Option<(usize, u64)>) {
         while self.is_running() {
             pause().await;
-            // The second detector works after the death of the first one, or takes it for dead.
+            // The second detector works after the death of the first one, or, with `both_detect`,
+            // also at the same time.
             let is_first_alive = (DETECTOR..compute).any(|it| !self.network.is_dead(it));
             if is_first_alive && !self.both_detect.get() {
                 continue;
@@ -25,7 +26,7 @@ impl World {
                 self.end_step(compute).await;
             }
             for dead in { 0..DETECTOR }.filter(|it| self.is_out(*it) && !self.is_known_dead(*it)) {
-                self.hesitate().await;
+                self.yield_before_record().await;
                 let is_new = self.configuration.borrow_mut().dead.insert(dead);
                 match is_new {
                     true => self.end_step(compute).await,
@@ -33,7 +34,7 @@ impl World {
                 }
             }
             while let Some(server) = self.new_loss() {
-                self.hesitate().await;
+                self.yield_before_record().await;
                 match self.note_loss(server) {
                     true => self.end_step(compute).await,
                     false => self.counts.borrow_mut().detected_late += 1,
@@ -63,9 +64,9 @@ impl World {
         pause().await;
     }
 
-    /// Waits between what a detector has seen and its record of that. If both detectors work, the
-    /// other one may record it first.
-    async fn hesitate(&self) {
+    /// Yields between the detection of a failure and its record. If both detectors work, the other
+    /// one may record the failure first.
+    async fn yield_before_record(&self) {
         if self.both_detect.get() {
             pause().await;
         }

@@ -241,8 +241,8 @@ pub struct Counts {
     pub detectors_died_between: u64,
     /// The steps of second detectors.
     pub detected_again: u64,
-    /// The steps that a detector did not take because the other one, alive as well, had taken them
-    /// in the meantime.
+    /// Deaths and losses that a detector found already recorded by the other one, while both were
+    /// alive.
     pub detected_late: u64,
     /// Memory servers that were lost while transactions ran.
     pub lost: u64,

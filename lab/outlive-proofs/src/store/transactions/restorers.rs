@@ -101,7 +101,7 @@ impl World {
         is_any
     }
 
-    /// A live server with replicas that are there since `step`.
+    /// Returns a live server with replicas that are there since `step`.
     fn server_since(&self, step: u8) -> Option<ServerId> {
         let configuration = self.configuration.borrow();
         let lost = configuration.lost_now();

@@ -251,7 +251,7 @@ impl Report {
         }
         if checked.logs > 0 {
             let logs = checked.logs;
-            let what = format!("{logs} log entries remain of servers that have left");
+            let what = format!("{logs} log slots of departed compute servers are not empty");
             self.problems.push(what);
         }
         self.surplus = surplus;
